@@ -1,0 +1,199 @@
+"""The configuration: frozen dataclasses, one per section; one object is one whole run.
+
+Only the standard library is imported, so `--help` is instant and a configuration can be read before JAX starts.
+Every leaf has one name in the whole program: the YAML key, the flag (kebab-case) and the keyword of `ppo_config`.
+Checks are in `config_checks.py`; reading YAML and flags is `runtime/load.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from stoix_like import config_checks
+
+
+def leaf(
+    default: Any,
+    help: str,  # noqa: A002 - the word the reader expects
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+) -> Any:
+    """A field with its one-line description (unit included) and its range: low <= value <= high, value > above."""
+    metadata = {"help": help, "low": low, "high": high, "above": above}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+@dataclass(frozen=True)
+class EnvironmentConfig:
+    """What is played, and how many copies of it."""
+
+    task_id: str = leaf("BinPack-v2", "registered Jumanji name, or BinPack-v0 (rust_rl's generator)")
+    num_envs: int = leaf(64, "environments stepped in parallel", low=1)
+    max_items: int | None = leaf(None, "BinPack only: most items per instance; null = the task's own", low=1)
+    max_ems: int | None = leaf(None, "BinPack only: empty maximal spaces kept and shown; null = the task's own", low=1)
+    max_episode_steps: int | None = leaf(None, "steps before a truncation (bootstrapped); null = the task's own", low=1)
+    kwargs: Mapping[str, Any] = leaf({}, "keyword arguments of the environment's constructor or generator")
+    reset_pool_size: int | Literal["auto"] = leaf("auto", "fresh levels kept in stock for auto-reset", low=1)
+    exact_reference: bool = leaf(False, "use Jumanji's own BinPack step instead of the fast exact one")
+
+
+@dataclass(frozen=True)
+class TrainingCoreConfig:
+    """How much is played and how often it is learned from."""
+
+    rollout_length: int = leaf(128, "environment steps per environment and update", low=1)
+    num_updates: int | None = leaf(2000, "updates; each plays num_envs * rollout_length steps", low=1)
+    total_timesteps: int | None = leaf(None, "environment steps in all, instead of num_updates; must divide", low=1)
+    epochs: int = leaf(4, "passes over each rollout", low=1)
+    num_minibatches: int = leaf(32, "gradient steps per pass", low=1)
+    gamma: float = leaf(0.99, "discount per step", low=0.0, high=1.0)
+    gae_lambda: float = leaf(0.95, "lambda of generalised advantage estimation", low=0.0, high=1.0)
+    num_seeds: int = leaf(1, "seeds trained side by side: seed, seed + 1, ...", low=1)
+
+
+@dataclass(frozen=True)
+class OptimizationConfig:
+    """The optimiser and the losses."""
+
+    actor_lr: float = leaf(3e-4, "Adam rate of the policy (and of a shared torso)", low=0.0)
+    critic_lr: float = leaf(1e-3, "Adam rate of the value function", low=0.0)
+    max_grad_norm: float = leaf(0.5, "largest gradient norm, per network", above=0.0)
+    clip_eps: float = leaf(0.2, "PPO clip of the probability ratio", above=0.0)
+    value_clip_eps: float | None = leaf(None, "clip of the value update, in reward units; null = unclipped", above=0.0)
+    ent_coef: float = leaf(0.01, "weight of the entropy bonus", low=0.0)
+    vf_coef: float = leaf(0.5, "weight of the value loss", low=0.0)
+    decay_learning_rates: bool = leaf(True, "rates fall linearly to 0 over num_updates")
+    standardize_advantages: Literal["batch", "minibatch", "none"] = leaf(
+        "batch", "over what advantages get mean 0 and deviation 1 (true = batch, false = none)"
+    )
+    reward_scale: float = leaf(1.0, "factor on rewards before returns are formed", above=0.0)
+    tau: float = leaf(0.005, "SPO: share of the online network taken by the target per step", low=0.0, high=1.0)
+
+
+@dataclass(frozen=True)
+class ArchitectureConfig:
+    """The networks, and the seed of everything."""
+
+    hidden_dim: int = leaf(256, "width of MLPs and of attention", low=1)
+    num_layers: int | None = leaf(None, "hidden layers or attention blocks; null = by task", low=1)
+    num_heads: int | None = leaf(None, "attention heads; null = by task", low=1)
+    shared_torso: bool = leaf(False, "policy and value share one torso")
+    compute_dtype: Literal["float32", "bfloat16"] = leaf("float32", "type of torso arithmetic; losses stay float32")
+    observation_adapter: Literal["dense", "binpack", "grid"] | None = leaf(None, "network family; null = by task")
+    seed: int = leaf(0, "root of all randomness", low=0, high=2**31 - 1)
+
+
+@dataclass(frozen=True)
+class EvaluationConfig:
+    """When and on what the policy is scored."""
+
+    eval_interval: int = leaf(20, "updates between evaluations; 0 = only at the end", low=0)
+    num_eval_envs: int = leaf(32, "environments evaluated in parallel", low=1)
+    num_eval_episodes: int = leaf(32, "episodes per evaluation, a multiple of num_eval_envs", low=1)
+    level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels")
+
+
+@dataclass(frozen=True)
+class HardwareConfig:
+    """Where it runs."""
+
+    device_type: Literal["auto", "cpu", "cuda", "gpu", "tpu"] = leaf("auto", "cuda and gpu mean the same")
+    cuda_device: int = leaf(0, "index of the GPU", low=0)
+    num_devices: int = leaf(1, "devices over which the environments are spread", low=1)
+    coordinator_address: str | None = leaf(None, "host:port of process 0 when several hosts train together")
+    num_processes: int | None = leaf(None, "processes in all, with coordinator_address", low=1)
+    process_id: int | None = leaf(None, "index of this process, with coordinator_address", low=0)
+
+
+@dataclass(frozen=True)
+class LoggingConfig:
+    """What is shown and where it is sent."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = leaf("info", "least severe message shown")
+    backend_logs_visible: bool = leaf(False, "show the messages of XLA and Abseil")
+    otlp_endpoint: str | None = leaf(None, "OTLP/HTTP endpoint for traces; null = off")
+    mlflow_run_id: str | None = leaf(None, "existing MLflow run to continue; null = a new one")
+    mlflow_tracking_uri: str | None = leaf(None, "MLflow tracking store; null = off")
+    tensorboard: bool = leaf(False, "write TensorBoard events into the run folder")
+    wandb: bool = leaf(False, "send metrics to Weights & Biases")
+    progress: bool = leaf(True, "live view on a terminal; false = plain lines")
+    log_interval: int | None = leaf(None, "updates per report; null = about every 2 seconds", low=1)
+
+
+@dataclass(frozen=True)
+class CheckpointingConfig:
+    """What is kept of a run."""
+
+    save_dir: str = leaf("runs", "folder in which run folders are made")
+    run_name: str | None = leaf(None, "name of the run folder; null = <algorithm>-<task>-<time>-s<seed>")
+    save_interval: int = leaf(100, "updates between checkpoints; 0 = only at the end", low=0)
+    keep_last_n: int | None = leaf(None, "checkpoints kept besides the best one; null = all", low=1)
+    load_path: str | None = leaf(None, "run or checkpoint folder whose parameters start this run; null = fresh")
+    save_replay: bool = leaf(True, "SPO: keep the replay buffer in the checkpoint")
+
+
+@dataclass(frozen=True)
+class SPOSectionConfig:
+    """SPO's search, replay and duals. PPO checks the keys of this section and ignores the values."""
+
+    num_particles: int = leaf(16, "particles per search", low=1)
+    search_depth: int = leaf(4, "model steps per particle", low=1)
+    replay_buffer_size: int = leaf(65_536, "environment steps kept", low=1)
+    sample_sequence_length: int = leaf(32, "steps per replayed sequence", low=2)
+    sample_period: int = leaf(1, "steps between the starts of sequences", low=1)
+    batch_size: int = leaf(64, "sequences per gradient step", low=1)
+    dual_lr: float = leaf(1e-3, "Adam rate of the duals", low=0.0)
+    epsilon: float = leaf(0.5, "KL budget of the search target, nats", above=0.0)
+    epsilon_policy: float = leaf(1e-3, "KL budget of the policy step, nats", above=0.0)
+    init_temperature: float = leaf(0.1, "first temperature, reward units", above=0.0)
+    init_alpha: float = leaf(0.5, "first weight of the policy KL", above=0.0)
+    search_gamma: float | None = leaf(None, "discount inside the search; null = gamma", low=0.0, high=1.0)
+    search_gae_lambda: float | None = leaf(None, "lambda inside the search; null = gae_lambda", low=0.0, high=1.0)
+    root_exploration_dirichlet_alpha: float = leaf(1.0, "concentration of root noise", above=0.0)
+    root_exploration_dirichlet_fraction: float = leaf(0.0, "share of root noise", low=0.0, high=1.0)
+    resampling: Literal["period", "ess", "none"] = leaf("period", "what triggers resampling")
+    resampling_period: int = leaf(4, "depths between resamplings", low=1)
+    resampling_ess_threshold: float = leaf(0.5, "share of effective particles that triggers", low=0.0, high=1.0)
+    temperature_mode: Literal["dual", "solve", "fixed", "std"] = leaf("dual", "how the temperature is set")
+    fixed_temperature: float = leaf(0.5, "temperature of mode fixed, reward units", above=0.0)
+    rekey_particles: bool | Literal["auto"] = leaf("auto", "give particles their own randomness; auto = if stochastic")
+
+
+@dataclass(frozen=True)
+class PPOConfig:
+    """One whole PPO run."""
+
+    environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
+    training_core: TrainingCoreConfig = dataclasses.field(default_factory=TrainingCoreConfig)
+    optimization: OptimizationConfig = dataclasses.field(default_factory=OptimizationConfig)
+    architecture: ArchitectureConfig = dataclasses.field(default_factory=ArchitectureConfig)
+    evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+    hardware: HardwareConfig = dataclasses.field(default_factory=HardwareConfig)
+    logging: LoggingConfig = dataclasses.field(default_factory=LoggingConfig)
+    checkpointing: CheckpointingConfig = dataclasses.field(default_factory=CheckpointingConfig)
+
+
+SECTION_ALIASES = {"ppo_core": "training_core"}
+#: Leaves of rust_rl that mean something else here, with what to write instead.
+RENAMED_LEAVES = {
+    "init_log_temperature": "use init_temperature: the temperature itself, in reward units",
+    "init_log_alpha": "use init_alpha: the weight itself",
+}
+#: Sections whose keys a PPO run checks without reading the values.
+CHECKED_ONLY_SECTIONS: dict[type, dict[str, type]] = {PPOConfig: {"spo": SPOSectionConfig}}
+
+
+def ppo_config(**leaves: Any) -> PPOConfig:
+    """A checked PPO configuration from leaves by name: `ppo_config(num_envs=64, rollout_length=16)`.
+
+    Raises:
+        ConfigError: unknown leaf, wrong type, value out of range or an impossible combination; all problems at once.
+    """
+    return config_checks.resolve(config_checks.replace_leaves(PPOConfig(), leaves), explicit=set(leaves))
