@@ -17,7 +17,7 @@ from stoix_like import config_checks
 
 def leaf(
     default: Any,
-    help: str,  # noqa: A002 - the word the reader expects
+    help: str,
     *,
     low: float | None = None,
     high: float | None = None,
@@ -50,7 +50,7 @@ class TrainingCoreConfig:
 
     rollout_length: int = leaf(128, "environment steps per environment and update", low=1)
     num_updates: int | None = leaf(2000, "updates; each plays num_envs * rollout_length steps", low=1)
-    total_timesteps: int | None = leaf(None, "environment steps in all, instead of num_updates; must divide", low=1)
+    total_timesteps: int | None = leaf(None, "environment steps per seed, instead of num_updates; must divide", low=1)
     epochs: int = leaf(4, "passes over each rollout", low=1)
     num_minibatches: int = leaf(32, "gradient steps per pass", low=1)
     gamma: float = leaf(0.99, "discount per step", low=0.0, high=1.0)
@@ -186,6 +186,8 @@ RENAMED_LEAVES = {
     "init_log_temperature": "use init_temperature: the temperature itself, in reward units",
     "init_log_alpha": "use init_alpha: the weight itself",
 }
+#: Leaves of rust_rl that are read as another leaf; the section that uses them converts their values.
+ACCEPTED_LEAVES = {"adaptive_temperature": "temperature_mode"}
 #: Sections whose keys a PPO run checks without reading the values.
 CHECKED_ONLY_SECTIONS: dict[type, dict[str, type]] = {PPOConfig: {"spo": SPOSectionConfig}}
 

@@ -6,14 +6,13 @@ Works on any frozen dataclass made of section dataclasses (see `config.py`); imp
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
-import math
-import types
+import re
 import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from stoix_like.config_values import choices, coerce, nearest, range_problem
 from stoix_like.errors import ConfigError
 
 
@@ -38,13 +37,7 @@ def leaf_sections(config_type: type) -> dict[str, str]:
 
 def get_leaf(config: Any, name: str) -> Any:
     """The value of one leaf, by its unique name."""
-    return getattr(getattr(config, leaf_sections(type(config))[name]), name)
-
-
-def nearest(word: str, known: Collection[str]) -> str:
-    """`; did you mean 'x'?` for the nearest known word, or an empty string."""
-    match = difflib.get_close_matches(word, list(known), n=1)
-    return f"; did you mean '{match[0]}'?" if match else ""
+    return getattr(getattr(config, leaf_sections(config.__class__)[name]), name)
 
 
 def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
@@ -53,7 +46,7 @@ def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
     Raises:
         ConfigError: a name that no section has.
     """
-    homes = leaf_sections(type(config))
+    homes = leaf_sections(config.__class__)
     unknown = [f"unknown leaf '{name}'{nearest(name, homes)}" for name in leaves if name not in homes]
     if unknown:
         raise ConfigError(unknown, "docs/configuration.md lists every leaf")
@@ -62,74 +55,6 @@ def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
         grouped.setdefault(homes[name], {})[name] = value
     sections = {name: dataclasses.replace(getattr(config, name), **values) for name, values in grouped.items()}
     return dataclasses.replace(config, **sections)
-
-
-def type_name(annotation: Any) -> str:
-    """How a leaf's type is called in messages and in the documentation: `int or null`, `auto, cpu or gpu`."""
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(type_name(a) for a in arguments)
-    if origin is typing.Literal:
-        return ", ".join(str(a) for a in arguments)
-    if annotation is type(None):
-        return "null"
-    if isinstance(annotation, type) and issubclass(annotation, str):
-        return "text"
-    if origin is not None and issubclass(origin, Mapping):
-        return "mapping"
-    return str(annotation.__name__)
-
-
-def coerce(value: Any, annotation: Any) -> Any:
-    """The value as the annotated type: 1e7 becomes an int, 3 becomes a float; a bool is never a number.
-
-    Raises:
-        TypeError: the value does not fit.
-    """
-    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin in (typing.Union, types.UnionType):
-        return _coerce_union(value, arguments)
-    if origin is typing.Literal:
-        fits = any(value == a and type(value) is type(a) for a in arguments)
-    elif annotation is type(None):
-        fits = value is None
-    elif annotation is float:
-        fits = isinstance(value, (int, float)) and not isinstance(value, bool)
-        value = float(value) if fits else value
-    elif annotation is int:
-        integral = isinstance(value, float) and math.isfinite(value) and value.is_integer()
-        value = int(value) if integral else value
-        fits = isinstance(value, int) and not isinstance(value, bool)
-    else:
-        fits = isinstance(value, origin or annotation)
-    if not fits:
-        raise TypeError(f"expected {type_name(annotation)}")
-    return value
-
-
-def _coerce_union(value: Any, arguments: tuple[Any, ...]) -> Any:
-    for argument in arguments:
-        try:
-            return coerce(value, argument)
-        except TypeError:
-            continue
-    raise TypeError
-
-
-def range_problem(value: Any, metadata: Mapping[str, Any]) -> str | None:
-    """Why a number lies outside the range in its field's metadata, or None."""
-    if isinstance(value, (bool, str)) or not isinstance(value, (int, float)):
-        return None
-    if not math.isfinite(value):
-        return "must be finite"
-    low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
-    if low is not None and high is not None and not low <= value <= high:
-        return f"must lie in [{low:g}, {high:g}]"
-    if low is not None and value < low:
-        return f"must be at least {low:g}"
-    if above is not None and value <= above:
-        return f"must be greater than {above:g}"
-    return None
 
 
 def resolve(config: Any, explicit: Collection[str] = (), where: Mapping[str, str] | None = None) -> Any:
@@ -143,27 +68,36 @@ def resolve(config: Any, explicit: Collection[str] = (), where: Mapping[str, str
     Raises:
         ConfigError: with every problem found.
     """
-    config, problems = _checked_leaves(config, where or {})
+    config, problems = _checked_leaves(config)
+    hint = "docs/configuration.md lists every leaf with its type and range"
+    if not problems:
+        config, problems = _settle_num_updates(config, explicit)
+        problems += combination_problems(config)
+        hint = "change the values named; docs/configuration.md explains each leaf"
     if problems:
-        raise ConfigError(problems, "docs/configuration.md lists every leaf with its type and range")
-    config, problems = _settle_num_updates(config, explicit)
-    problems += combination_problems(config)
-    if problems:
-        raise ConfigError(problems, "change the values named; docs/configuration.md explains each leaf")
+        raise ConfigError([placed(problem, where or {}) for problem in problems], hint)
     return config
 
 
-def _checked_leaves(config: Any, where: Mapping[str, str]) -> tuple[Any, list[str]]:
+def placed(problem: str, where: Mapping[str, str]) -> str:
+    """A problem `section.leaf: ...` with the place of its leaf in front: `file:line: section.leaf:` or `--flag:`."""
+    path, _, rest = problem.partition(": ")
+    place = where.get(path.rpartition(".")[2])
+    if place is None:
+        return problem
+    return f"{place}: {rest}" if place.startswith("--") else f"{place}: {problem}"
+
+
+def _checked_leaves(config: Any) -> tuple[Any, list[str]]:
     problems: list[str] = []
     values: dict[str, Any] = {}
-    for section_name, kind in section_types(type(config)).items():
+    for section_name, kind in section_types(config.__class__).items():
         section = getattr(config, section_name)
         for field in dataclasses.fields(kind):
-            place = f"{where[field.name]}: " if field.name in where else ""
             value, problem = check_leaf(kind, field.name, getattr(section, field.name))
             values[field.name] = value
             if problem:
-                problems.append(f"{place}{section_name}.{field.name}: {problem}")
+                problems.append(f"{section_name}.{field.name}: {problem}")
     return (config if problems else replace_leaves(config, values)), problems
 
 
@@ -175,10 +109,10 @@ def check_leaf(section_type: type, name: str, value: Any) -> tuple[Any, str | No
     metadata = next(f.metadata for f in dataclasses.fields(section_type) if f.name == name)
     try:
         value = coerce(value, annotation)
-    except TypeError:
+    except TypeError as problem:
         shown = "null" if value is None else f"{value!r} ({type(value).__name__})"
-        suggestion = nearest(value, type_name(annotation).split(", ")) if isinstance(value, str) else ""
-        return value, f"expected {type_name(annotation)}, got {shown}{suggestion}"
+        suggestion = nearest(value, choices(annotation)) if isinstance(value, str) else ""
+        return value, f"{problem}, got {shown}{suggestion}"
     reason = range_problem(value, metadata)
     return value, f"{reason}, got {value!r}" if reason else None
 
@@ -192,7 +126,7 @@ def _settle_num_updates(config: Any, explicit: Collection[str]) -> tuple[Any, li
     total = config.training_core.total_timesteps
     if total is None:
         return config, []
-    if "num_updates" in explicit and "total_timesteps" in explicit:
+    if {"num_updates", "total_timesteps"} <= set(explicit) and config.training_core.num_updates is not None:
         return config, ["training_core: give num_updates or total_timesteps, not both"]
     per_update = steps_per_update(config)
     if total % per_update:
@@ -211,18 +145,20 @@ def combination_problems(config: Any) -> list[str]:
         problems.append("training_core: num_updates and total_timesteps are both null; give one")
     batch = steps_per_update(config)
     if batch % core.num_minibatches:
+        near = _nearest_divisors(batch, core.num_minibatches)
         problems.append(
             f"training_core.num_minibatches: num_envs * rollout_length = {environment.num_envs} * {core.rollout_length}"
-            f" = {batch} is not divisible by {core.num_minibatches}; use {_nearest_divisors(batch, core.num_minibatches)}"
+            f" = {batch} is not divisible by {core.num_minibatches}; use {near}"
         )
     if evaluation.num_eval_episodes % evaluation.num_eval_envs:
         lower = evaluation.num_eval_episodes // evaluation.num_eval_envs * evaluation.num_eval_envs
-        near = [n for n in (lower, lower + evaluation.num_eval_envs) if n]
+        multiples = [n for n in (lower, lower + evaluation.num_eval_envs) if n]
         problems.append(
             f"evaluation.num_eval_episodes: {evaluation.num_eval_episodes} is not a multiple of num_eval_envs ="
-            f" {evaluation.num_eval_envs}; use {' or '.join(map(str, near))}"
+            f" {evaluation.num_eval_envs}; use {' or '.join(map(str, multiples))}"
         )
-    return problems + _environment_problems(environment) + _hardware_problems(config)
+    problems += _environment_problems(environment) + _hardware_problems(config)
+    return problems + _run_name_problems(config.checkpointing.run_name)
 
 
 def _environment_problems(environment: Any) -> list[str]:
@@ -250,7 +186,16 @@ def _hardware_problems(config: Any) -> list[str]:
     return problems
 
 
-def _nearest_divisors(number: int, wanted: int) -> str:
-    below = next(n for n in range(min(wanted, number), 0, -1) if number % n == 0)
-    above = next((n for n in range(wanted, number + 1) if number % n == 0), None)
+def _run_name_problems(name: str | None) -> list[str]:
+    if name is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}", name):
+        return []
+    rule = "use letters, digits and ._=+-, beginning with a letter or digit"
+    return [f"checkpointing.run_name: {name!r} cannot name a run; {rule}"]
+
+
+def _nearest_divisors(number: int, wanted: int, reach: int = 100_000) -> str:
+    """The divisors on either side of `wanted`. `reach` bounds the search, so that absurd sizes fail fast too."""
+    start = min(wanted, number)
+    below = next((n for n in range(start, max(start - reach, 0), -1) if number % n == 0), 1)
+    above = next((n for n in range(wanted, min(number, wanted + reach) + 1) if number % n == 0), None)
     return f"{below}" if above is None or above == below else f"{below} or {above}"

@@ -1,0 +1,68 @@
+# Everything a person needs: `make train` trains, `make test` tests. Each makes .venv first if it is not there.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# constraints/py311.txt pins what CI ran; other Python versions resolve on their own
+CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt" if sys.version_info[:2] == (3, 11) else "")')
+
+.PHONY: help train train-maze test test-integration test-slow check format docs bench clean
+
+help:
+	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
+	@echo "make train-maze        the same on Maze-v0"
+	@echo "make test              install with the dev extra and run the tests (at most 12 minutes on 2 cores)"
+	@echo "make test-integration  new processes, kills, clean installs, documentation commands (at most 30 minutes)"
+	@echo "make test-slow         learning tests"
+	@echo "make check             format, lint, types, architecture"
+	@echo "make format            rewrite to the house format"
+	@echo "make docs              regenerate the parts of docs/ that come from code"
+	@echo "make bench             measure what docs/benchmarks.md claims"
+
+$(VENV)/.runtime: pyproject.toml constraints/py311.txt
+	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed; hint: make PYTHON=python3.11 ...")'
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e .
+	@touch $@
+
+$(VENV)/.dev: $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,notebooks]"
+	@touch $@
+
+train: $(VENV)/.runtime
+	$(BIN)/python scripts/train_ppo.py --config ppo/quick
+	$(BIN)/python scripts/plot.py latest
+	$(BIN)/python scripts/animate.py latest
+
+train-maze: $(VENV)/.runtime
+	$(BIN)/python scripts/train_ppo.py --config ppo/maze
+	$(BIN)/python scripts/plot.py latest
+	$(BIN)/python scripts/animate.py latest
+
+test: $(VENV)/.dev
+	$(BIN)/python -m pytest -m "not integration and not slow"
+
+test-integration: $(VENV)/.dev
+	$(BIN)/python -m pytest -m integration
+
+test-slow: $(VENV)/.dev
+	$(BIN)/python -m pytest -m slow
+
+check: $(VENV)/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+format: $(VENV)/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs: $(VENV)/.dev
+	$(BIN)/python -m stoix_like.runtime.config_table
+
+bench: $(VENV)/.runtime
+	$(BIN)/python scripts/bench.py --suite all
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,122 @@
+"""Playing: one scan over time of a policy in auto-resetting environments, and what its finished episodes were worth.
+
+Knows neither environment nor network: both arrive as functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.envs.auto_reset import AutoReset
+from stoix_like.types import Array, EnvState, Key, Metrics, Observation
+
+
+class RunningEpisodes(NamedTuple):
+    """The unfinished episodes, carried across updates: cutting them at the border would favour short ones."""
+
+    episode_return: Array  # [N] float32, reward units
+    episode_length: Array  # [N] int32, steps
+
+
+class RolloutState(NamedTuple):
+    """Where playing stopped and goes on."""
+
+    env_state: EnvState  # [N, ...]
+    observation: Observation  # [N, ...], of the next decision
+    pool: Any  # LevelPool
+    episodes: RunningEpisodes
+
+
+class Transition(NamedTuple):
+    """One decision and what followed. Stacked by `collect` to [T, N, ...]."""
+
+    observation: Observation  # [N, ...], acted on
+    action: Array  # [N] or [N, F] int32
+    log_prob: Array  # [N] nats, of the policy that acted
+    reward: Array  # [N]
+    discount: Array  # [N], the environment's own
+    is_last: Array  # [N] bool
+    next_observation: Observation | None  # [N, ...], the true final one; None if the environment cannot truncate
+
+
+class _Finished(NamedTuple):
+    """Per step: which episodes ended, and their totals."""
+
+    is_last: Array  # [T, N] bool
+    episode_return: Array  # [T, N]
+    episode_length: Array  # [T, N]
+    own: dict[str, Array]  # [T, N] each, the environment's own metrics
+    levels_reused: Array  # [T]
+
+
+ActFunction = Callable[[Observation, Key], tuple[Array, Array]]  # -> action, log_prob
+
+
+def start(auto_reset: AutoReset, key: Key) -> RolloutState:
+    """Fresh environments with empty running totals. Use under jit."""
+    env_state, timestep, pool = auto_reset.init(key)
+    zeros = jnp.zeros_like(timestep.reward, dtype=jnp.float32)
+    episodes = RunningEpisodes(zeros, jnp.zeros_like(zeros, dtype=jnp.int32))
+    return RolloutState(env_state, timestep.observation, pool, episodes)
+
+
+def collect(
+    auto_reset: AutoReset, act: ActFunction, state: RolloutState, key: Key, pool_key: Key, length: int
+) -> tuple[RolloutState, Transition, Metrics]:
+    """(state after, transitions [T, N, ...], metrics `actor/...` of the episodes that finished).
+
+    The pool of fresh levels is filled once, before playing.
+    """
+
+    def step(carry: RolloutState, step_key: Key) -> tuple[RolloutState, tuple[Transition, _Finished]]:
+        return _step(auto_reset, act, carry, step_key)
+
+    state = state._replace(pool=auto_reset.refill(state.pool, pool_key))
+    state, (transitions, finished) = jax.lax.scan(step, state, jax.random.split(key, length))
+    return state, transitions, _episode_metrics(finished)
+
+
+def _step(
+    auto_reset: AutoReset, act: ActFunction, carry: RolloutState, key: Key
+) -> tuple[RolloutState, tuple[Transition, _Finished]]:
+    act_key, reset_key = jax.random.split(key)
+    action, log_prob = act(carry.observation, act_key)
+    env_state, timestep, pool, levels_reused = auto_reset.step(carry.env_state, action, carry.pool, reset_key)
+    is_last = timestep.last()
+    episode_return = carry.episodes.episode_return + timestep.reward
+    episode_length = carry.episodes.episode_length + 1
+    transition = Transition(
+        observation=carry.observation,
+        action=action,
+        log_prob=log_prob,
+        reward=timestep.reward,
+        discount=timestep.discount,
+        is_last=is_last,
+        next_observation=timestep.extras.get("next_obs"),
+    )
+    own = timestep.extras["episode_metrics"]
+    finished = _Finished(is_last, episode_return, episode_length, own, levels_reused)
+    running = RunningEpisodes(jnp.where(is_last, 0.0, episode_return), jnp.where(is_last, 0, episode_length))
+    return RolloutState(env_state, timestep.observation, pool, running), (transition, finished)
+
+
+def _episode_metrics(finished: _Finished) -> Metrics:
+    done = finished.is_last
+
+    def total(x: Array) -> Array:
+        return jnp.sum(jnp.where(done, x.astype(jnp.float32), 0.0))
+
+    metrics = {"actor/episodes_count": total(jnp.ones_like(finished.episode_return))}
+    for name, values in (("return", finished.episode_return), ("length", finished.episode_length)):
+        values = values.astype(jnp.float32)
+        metrics[f"actor/episode_{name}_sum"] = total(values)
+        metrics[f"actor/episode_{name}_max"] = jnp.max(values, initial=-jnp.inf, where=done)
+        metrics[f"actor/episode_{name}_min"] = jnp.min(values, initial=jnp.inf, where=done)
+    metrics |= {f"actor/{name}_sum": total(values) for name, values in finished.own.items()}
+    metrics["actor/levels_reused_sum"] = jnp.sum(finished.levels_reused).astype(jnp.float32)
+    return metrics
+

@@ -1,0 +1,155 @@
+"""What must be known of each Jumanji task and cannot be read from its specs, by class name. Read from jumanji 1.1.2.
+
+A task is deterministic if `step` never draws from `state.key`; tests/envs/test_jumanji.py proves it from the jaxpr.
+Random steps: Game2048 (new tiles), MMST (order of conflicting agents), PacMan (ghosts), RobotWarehouse (requests),
+Snake (fruit), Tetris (pieces). Minesweeper's step is deterministic but its state holds the hidden mines: a search over
+its states sees them.
+
+Only Connector truncates by itself: at its time limit, agents that are neither connected nor blocked keep discount 1.
+All other limits of time are terminations (discount 0), and are shown in the observation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from stoix_like.types import Array, EnvState, TimeStep
+
+Metric = Callable[[EnvState, TimeStep], Array]
+
+
+def _no_limit(_env: Any) -> int | None:
+    return None
+
+
+def _own_limit(env: Any) -> int | None:
+    return int(env.time_limit)
+
+
+class Task(NamedTuple):
+    """Facts about one class of environments.
+
+    Attributes:
+        is_deterministic: `step` uses no randomness.
+        can_truncate: a LAST step may have discount > 0.
+        is_multi_agent: the factors of the action are agents, vehicles or machines.
+        is_cooperative: per-agent rewards may be summed.
+        observation_adapter: the network that fits.
+        time_limit: instance -> most steps an episode takes, or None.
+        metrics: names and functions of the final step of an episode.
+    """
+
+    is_deterministic: bool = False
+    can_truncate: bool = False
+    is_multi_agent: bool = False
+    is_cooperative: bool = False
+    observation_adapter: str = "dense"
+    time_limit: Callable[[Any], int | None] = _no_limit
+    metrics: dict[str, Metric] = {}  # noqa: RUF012 - never written to
+
+    def episode_metrics(self, state: EnvState, timestep: TimeStep) -> dict[str, Array]:
+        """{name: [] float32} of the final step of an episode."""
+        return {name: metric(state, timestep).astype(jnp.float32) for name, metric in self.metrics.items()}
+
+
+def task_of(env: Any) -> Task:
+    """The facts for an instance; a class that is not listed is taken as random, untruncated and single-agent."""
+    return TASKS.get(type(env.unwrapped).__name__, Task())
+
+
+def _from_extras(name: str) -> Metric:
+    def metric(_state: EnvState, timestep: TimeStep) -> Array:
+        return jnp.asarray(timestep.extras[name])
+
+    return metric
+
+
+def _from_state(name: str) -> Metric:
+    def metric(state: EnvState, _timestep: TimeStep) -> Array:
+        return jnp.asarray(getattr(state, name))
+
+    return metric
+
+
+def _maze_solved(state: EnvState, _timestep: TimeStep) -> Array:
+    row = state.agent_position.row == state.target_position.row
+    return row & (state.agent_position.col == state.target_position.col)
+
+
+def _minesweeper_solved(state: EnvState, _timestep: TimeStep) -> Array:
+    num_safe = state.board.size - state.flat_mine_locations.size
+    return jnp.sum(state.board >= 0) == num_safe  # every square without a mine is explored
+
+
+def _rubiks_cube_solved(state: EnvState, _timestep: TimeStep) -> Array:
+    return jnp.all(jnp.max(state.cube, axis=(-1, -2)) == jnp.min(state.cube, axis=(-1, -2)))  # one colour per face
+
+
+def _sliding_tiles_solved(_state: EnvState, timestep: TimeStep) -> Array:
+    return timestep.extras["prop_correctly_placed"] == 1.0
+
+
+def _sudoku_solved(state: EnvState, _timestep: TimeStep) -> Array:
+    from jumanji.environments.logic.sudoku.utils import is_puzzle_solved
+
+    return jnp.asarray(is_puzzle_solved(state.board))
+
+
+TASKS: dict[str, Task] = {
+    "BinPack": Task(
+        is_deterministic=True,
+        observation_adapter="binpack",
+        time_limit=lambda env: int(env.generator.max_num_items),
+        metrics={"utilisation": _from_extras("volume_utilization")},
+    ),
+    "CVRP": Task(is_deterministic=True, time_limit=lambda env: 2 * int(env.num_nodes)),
+    "Cleaner": Task(
+        is_deterministic=True,
+        is_multi_agent=True,
+        time_limit=_own_limit,
+        metrics={"ratio_dirty_tiles": _from_extras("ratio_dirty_tiles")},
+    ),
+    "Connector": Task(
+        is_deterministic=True,
+        can_truncate=True,
+        is_multi_agent=True,
+        is_cooperative=True,
+        time_limit=_own_limit,
+        metrics={"ratio_connections": _from_extras("ratio_connections")},
+    ),
+    "FlatPack": Task(is_deterministic=True, time_limit=lambda env: int(env.num_blocks)),
+    "Game2048": Task(metrics={"highest_tile": _from_extras("highest_tile")}),
+    "GraphColoring": Task(is_deterministic=True, time_limit=lambda env: int(env.num_nodes)),
+    "JobShop": Task(is_deterministic=True, is_multi_agent=True),
+    "Knapsack": Task(is_deterministic=True, time_limit=lambda env: int(env.num_items)),
+    "LevelBasedForaging": Task(is_multi_agent=True),
+    "MMST": Task(
+        is_multi_agent=True,
+        time_limit=_own_limit,
+        metrics={"ratio_connections": _from_extras("ratio_connections")},
+    ),
+    "Maze": Task(
+        is_deterministic=True,
+        observation_adapter="grid",
+        time_limit=_own_limit,
+        metrics={"solve_rate": _maze_solved},
+    ),
+    "Minesweeper": Task(is_deterministic=True, metrics={"solve_rate": _minesweeper_solved}),
+    "MultiCVRP": Task(is_deterministic=True, is_multi_agent=True),
+    "PacMan": Task(time_limit=_own_limit, metrics={"score": _from_state("score")}),
+    "RobotWarehouse": Task(is_multi_agent=True, time_limit=_own_limit),
+    "RubiksCube": Task(is_deterministic=True, time_limit=_own_limit, metrics={"solve_rate": _rubiks_cube_solved}),
+    "SlidingTilePuzzle": Task(
+        is_deterministic=True,
+        time_limit=_own_limit,
+        metrics={"solve_rate": _sliding_tiles_solved},
+    ),
+    "Snake": Task(time_limit=_own_limit, metrics={"length": _from_state("length")}),
+    "Sokoban": Task(is_deterministic=True, time_limit=_own_limit, metrics={"solve_rate": _from_extras("solved")}),
+    "Sudoku": Task(is_deterministic=True, metrics={"solve_rate": _sudoku_solved}),
+    "TSP": Task(is_deterministic=True, time_limit=lambda env: int(env.num_cities)),
+    "Tetris": Task(time_limit=_own_limit, metrics={"score": _from_state("score")}),
+}

@@ -1,0 +1,114 @@
+"""Scores of a policy, one per episode, from whole episodes of raw environments.
+
+Episodes are played in rounds: all environments of a round start from a fresh reset and the round ends when the slowest
+has finished, so every episode counted is its environment's first. Counting episodes as they finish in auto-resetting
+environments would favour short ones.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.ops import trees
+from stoix_like.types import Array, Environment, EnvState, Key, Params, Policy, TimeStep
+
+MOST_STEPS = 100_000  # a guard against tasks that never end; steps
+
+
+class EpisodeResults(NamedTuple):
+    """One row per episode, in the order of the keys."""
+
+    episode_return: Array  # [E] float32, reward units, undiscounted
+    episode_length: Array  # [E] int32, steps
+    own: dict[str, Array]  # [E] each, the environment's own metrics at the final step
+
+
+class _Playing(NamedTuple):
+    state: EnvState
+    timestep: TimeStep
+    done: Array  # [N] bool
+    results: EpisodeResults  # [N]
+    step: Array  # []
+
+
+def evaluate(
+    env: Environment,
+    policy: Policy,
+    params: Params,
+    key: Key,
+    *,
+    num_episodes: int,
+    num_envs: int | None = None,
+    deterministic: bool = True,
+) -> EpisodeResults:
+    """Results [E] of `num_episodes` episodes on fresh levels, played `num_envs` at a time. Pure; jit it.
+
+    Raises:
+        ValueError: num_episodes is not a multiple of num_envs (default: all at once).
+    """
+    level_key, play_key = jax.random.split(key)
+    level_keys = jax.random.split(level_key, num_episodes)
+    return evaluate_levels(
+        env, policy, params, level_keys, play_key, num_envs=num_envs or num_episodes, deterministic=deterministic
+    )
+
+
+def evaluate_levels(
+    env: Environment,
+    policy: Policy,
+    params: Params,
+    level_keys: Key,
+    key: Key,
+    *,
+    num_envs: int,
+    deterministic: bool = True,
+) -> EpisodeResults:
+    """Results [E] on the levels that `env.reset` makes of `level_keys` [E], `num_envs` at a time. Pure; jit it."""
+    num_episodes = level_keys.shape[0]
+    if num_episodes % num_envs:
+        raise ValueError(f"{num_episodes} episodes are not a multiple of {num_envs} environments")
+    num_rounds = num_episodes // num_envs
+
+    def play_round(keys: tuple[Key, Key]) -> EpisodeResults:
+        return _play(env, policy, params, *keys, deterministic)
+
+    rounds = (level_keys.reshape(num_rounds, num_envs), jax.random.split(key, num_rounds))
+    return trees.merge_leading(jax.lax.map(play_round, rounds))
+
+
+def _play(
+    env: Environment, policy: Policy, params: Params, level_keys: Key, key: Key, deterministic: bool
+) -> EpisodeResults:
+    state, timestep = jax.vmap(env.reset)(level_keys)
+    zeros = jnp.zeros(level_keys.shape, jnp.float32)
+    own = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
+    results = EpisodeResults(zeros, zeros.astype(jnp.int32), own)
+    start = _Playing(state, timestep, zeros.astype(bool), results, jnp.int32(0))
+
+    def unfinished(playing: _Playing) -> Array:
+        return jnp.any(~playing.done) & (playing.step < MOST_STEPS)
+
+    def step(playing: _Playing) -> _Playing:
+        step_key = jax.random.fold_in(key, playing.step)
+        action = policy(params, playing.state, playing.timestep.observation, step_key, deterministic)
+        return _advance(env, playing, action)
+
+    return jax.lax.while_loop(unfinished, step, start).results
+
+
+def _advance(env: Environment, playing: _Playing, action: Array) -> _Playing:
+    state, timestep = jax.vmap(env.step)(playing.state, action)
+    alive = ~playing.done
+    before = playing.results
+    own: dict[str, Any] = jax.vmap(env.episode_metrics)(state, timestep)
+    results = EpisodeResults(
+        before.episode_return + jnp.where(alive, timestep.reward, 0.0),
+        before.episode_length + alive,
+        trees.where(alive, own, before.own),
+    )
+    # Finished environments are frozen: their states may not be valid to step again.
+    state, timestep = trees.where(alive, (state, timestep), (playing.state, playing.timestep))
+    return _Playing(state, timestep, playing.done | timestep.last(), results, playing.step + 1)

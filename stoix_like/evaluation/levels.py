@@ -1,0 +1,65 @@
+"""Named, frozen sets of levels: claims are made on them, so that two policies are compared on the same instances.
+
+A set is made from its name, not stored: `binpack-2048` is 2,048 keys derived from that text. Training keys are
+`jax.random.key(seed)` with a 31-bit seed, whose first word is zero; a set's root key has a first word that is not, so
+no training run starts from a level set's root.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.errors import ConfigError
+from stoix_like.types import Array, Key
+
+_NAME = re.compile(r"(?P<family>[a-z0-9]+)-(?P<count>[1-9][0-9]*)")
+
+
+class LevelSet(NamedTuple):
+    """A frozen set: the reset keys of its levels, [E] typed keys."""
+
+    name: str
+    family: str
+    keys: Key
+
+
+def level_set(name: str, task_id: str) -> LevelSet:
+    """The set of that name, `<family>-<count>`, checked to be one of the task's: `binpack-2048` for BinPack-v2.
+
+    Raises:
+        ConfigError: a name of another form, or of another task.
+    """
+    family = task_id.rsplit("/", 1)[-1].split("-v")[0].lower().replace("-", "")
+    match = _NAME.fullmatch(name)
+    if match is None or match["family"] != family:
+        raise ConfigError(
+            f"evaluation.level_set: '{name}' is not a level set of {task_id}",
+            f"its sets are named {family}-<number of levels>, for example {family}-2048",
+        )
+    digest = hashlib.sha256(f"stoix_like level set {name.split('-')[0]}".encode()).digest()
+    words = np.frombuffer(digest[:8], dtype=">u4").astype(np.uint32) | np.array([1, 0], np.uint32)
+    root = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
+    keys = jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(int(match["count"])))
+    return LevelSet(name, family, keys)
+
+
+def fingerprint(levels: Any) -> str:
+    """Twelve hexadecimal digits of the SHA-256 over the integer and boolean leaves of generated levels.
+
+    Floating leaves are left out: they may differ in the last bit between devices, the instances do not.
+    """
+    digest = hashlib.sha256()
+    for leaf in jax.tree.leaves(levels):
+        if not jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) and not jnp.issubdtype(leaf.dtype, jnp.floating):
+            digest.update(np.ascontiguousarray(_host(leaf)).tobytes())
+    return digest.hexdigest()[:12]
+
+
+def _host(leaf: Array) -> np.ndarray:
+    return np.asarray(jax.device_get(leaf))

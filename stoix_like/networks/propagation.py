@@ -1,0 +1,73 @@
+"""Values that flow through a grid: the fixed point of v = max(source, max over the 4 neighbours of v - cost).
+
+This is value propagation (Nardelli et al. 2019, "Value Propagation Networks", arXiv 1805.11199) in sums instead of
+products, so that far from a source the difference between two neighbours is still one cost and not a vanishing share.
+
+The gradient is that of the fixed point. Each cell has one origin, its own source or its best neighbour (ties share),
+and a gradient walks back along these origins. It keeps six arrays instead of all the steps: a tenth of the time of
+differentiating the loop on CPU.
+"""
+
+from __future__ import annotations
+
+import functools
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.types import Array
+
+BLOCKED = -1e3  # below every source; also what lies beyond the border
+
+
+def neighbours(values: Array) -> tuple[Array, Array, Array, Array]:
+    """The values above, to the right of, below and to the left of each cell; each [R, C, D] from [R, C, D]."""
+    padded = jnp.pad(values, ((1, 1), (1, 1), (0, 0)), constant_values=BLOCKED)
+    return padded[:-2, 1:-1], padded[1:-1, 2:], padded[2:, 1:-1], padded[1:-1, :-2]
+
+
+def _best_neighbour(values: Array) -> Array:
+    return functools.reduce(jnp.maximum, neighbours(values))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def propagate(source: Array, cost: Array, num_steps: int) -> Array:
+    """v after `num_steps` steps from `source`, [R, C, D]; batch and channels share the last axis, which vectorises.
+
+    Args:
+        source: [R, C, D], the value of a cell of itself.
+        cost: [R, C, D], paid on entering a cell; must be positive, or values would circle.
+        num_steps: the longest way, in cells. The gradient is exact when no longer way matters.
+    """
+
+    def step(_: Array, values: Array) -> Array:
+        return jnp.maximum(source, _best_neighbour(values) - cost)
+
+    return jax.lax.fori_loop(0, num_steps, step, source)
+
+
+def _forward(source: Array, cost: Array, num_steps: int) -> tuple[Array, tuple[Array, tuple[Array, ...]]]:
+    values = propagate(source, cost, num_steps)
+    best = _best_neighbour(values)
+    from_neighbour = best - cost > source
+    is_best = [n == best for n in neighbours(values)]
+    share = from_neighbour / sum(b.astype(values.dtype) for b in is_best)
+    return values, (from_neighbour, tuple(b * share for b in is_best))
+
+
+def _backward(num_steps: int, kept: tuple[Array, tuple[Array, ...]], gradient: Array) -> tuple[Array, Array]:
+    from_neighbour, (above, right, below, left) = kept
+
+    def step(_: Array, flow: Array) -> Array:
+        # A cell that took its value from above hands its gradient to the cell above, and so on.
+        to_above = jnp.pad(flow * above, ((0, 1), (0, 0), (0, 0)))[1:]
+        to_below = jnp.pad(flow * below, ((1, 0), (0, 0), (0, 0)))[:-1]
+        to_right = jnp.pad(flow * right, ((0, 0), (1, 0), (0, 0)))[:, :-1]
+        to_left = jnp.pad(flow * left, ((0, 0), (0, 1), (0, 0)))[:, 1:]
+        return gradient + to_above + to_below + to_right + to_left
+
+    flow = jax.lax.fori_loop(0, num_steps, step, gradient)
+    return jnp.where(from_neighbour, 0.0, flow), jnp.where(from_neighbour, -flow, 0.0)
+
+
+propagate.defvjp(_forward, _backward)

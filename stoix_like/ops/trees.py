@@ -1,0 +1,49 @@
+"""Reshaping and reducing whole pytrees of arrays."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.types import Array, Metrics, metric_reduction
+
+
+def merge_leading(tree: Any, num_axes: int = 2) -> Any:
+    """The tree with the first `num_axes` axes of every leaf merged: [T, N, ...] becomes [T * N, ...]."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[num_axes:]), tree)
+
+
+def take(tree: Any, indices: Array) -> Any:
+    """The rows `indices` of every leaf along axis 0."""
+    return jax.tree.map(lambda x: jnp.take(x, indices, axis=0), tree)
+
+
+def where(condition: Array, on_true: Any, on_false: Any) -> Any:
+    """Leaf-wise choice by a condition of the leading shape, typed keys included."""
+
+    def choose(a: Array, b: Array) -> Array:
+        return jnp.where(condition.reshape(condition.shape + (1,) * (a.ndim - condition.ndim)), a, b)
+
+    return jax.tree.map(choose, on_true, on_false)
+
+
+def squared_norm(tree: Any) -> Array:
+    """Sum of squares over all leaves, []."""
+    return functools.reduce(jnp.add, (jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.float32(0.0))
+
+
+_START = {"sum": 0.0, "mean": 0.0, "max": -jnp.inf, "min": jnp.inf}
+_COMBINE = {"sum": jnp.add, "mean": jnp.add, "max": jnp.maximum, "min": jnp.minimum}
+
+
+def empty_metrics(example: Metrics) -> Metrics:
+    """An accumulator of the example's shapes that changes nothing when accumulated into."""
+    return {name: jnp.full(x.shape, _START[metric_reduction(name)], jnp.float32) for name, x in example.items()}
+
+
+def accumulate_metrics(total: Metrics, new: Metrics) -> Metrics:
+    """The accumulator after one more update. Means are kept as sums: divide them by the number of updates at the end."""
+    return {name: _COMBINE[metric_reduction(name)](total[name], new[name]) for name in total}

@@ -1,0 +1,63 @@
+"""The command `animate.py`: one greedy episode of a saved run as a GIF. Needs no display."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoix_like.config import HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime import devices
+from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_device_flag
+from stoix_like.types import Environment, EnvState, Key, Params, Policy
+
+MOST_FRAMES = 500
+
+
+def main(argv: list[str]) -> int:
+    """Plays, draws and prints where the GIF is; returns the exit code."""
+    parser = ArgumentParser("animate.py", "Draws one episode of a run as a GIF.")
+    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_checkpoint_flag(parser)
+    parser.add_argument("--seed", type=int, default=0, help="chooses the level (default: 0)")
+    parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
+    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
+    parser.add_argument("--out", type=Path, help="GIF file (default: episode.gif in the run folder)")
+    add_device_flag(parser)
+    arguments = parser.parse_args(argv)
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    import jax
+
+    from stoix_like.runtime import media, saved_run
+
+    saved = saved_run.load_run(arguments.run, arguments.checkpoint)
+    if not 0 <= arguments.index < saved.num_seeds:
+        raise ConfigError(f"--index: the run has {saved.num_seeds} seed(s)", f"use 0 to {saved.num_seeds - 1}")
+    params, key = saved.seed_params(arguments.index), jax.random.key(arguments.seed)
+    states, total = record(saved.env, saved.learner.policy, params, key, deterministic=not arguments.sampled)
+    path = media.save_gif(saved.env, states, arguments.out or saved.path / "episode.gif")
+    print(f"episode of {len(states) - 1} steps, return {total:.4f}")
+    print(f"animation {path}")
+    return 0
+
+
+def record(
+    env: Environment, policy: Policy, params: Params, key: Key, *, deterministic: bool
+) -> tuple[list[EnvState], float]:
+    """(the states of one episode, the final one included, and its return). At most `MOST_FRAMES` steps."""
+    import jax
+
+    def act_and_step(state: EnvState, timestep: object, step_key: Key) -> tuple[EnvState, object]:
+        batched_state, batched = jax.tree.map(lambda x: x[None], (state, timestep))
+        action = policy(params, batched_state, batched.observation, step_key, deterministic)
+        return env.step(state, action[0])
+
+    step = jax.jit(act_and_step)
+    state, timestep = jax.jit(env.reset)(key)
+    states, total = [state], 0.0
+    for index in range(MOST_FRAMES):
+        state, timestep = step(state, timestep, jax.random.fold_in(key, index))
+        states.append(state)
+        total += float(timestep.reward)
+        if bool(timestep.last()):
+            break
+    return states, total

@@ -1,0 +1,42 @@
+"""argparse for the small commands, with our one form of error instead of a usage dump."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NoReturn
+
+from stoix_like.errors import ConfigError
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """Full flags only; what is wrong is raised as ConfigError."""
+
+    def __init__(self, prog: str, description: str) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False)
+        self.add_argument("--debug", action="store_true", help="show the traceback of an error")
+
+    def error(self, message: str) -> NoReturn:
+        raise ConfigError(message, f"{self.prog} --help lists what it takes")
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1; 1e3 is accepted."""
+    number = float(text)
+    if number < 1 or not number.is_integer():
+        raise argparse.ArgumentTypeError(f"expected a positive whole number, got '{text}'")
+    return int(number)
+
+
+def add_checkpoint_flag(parser: ArgumentParser) -> None:
+    """`--checkpoint`, the same wherever a saved run is read."""
+    parser.add_argument(
+        "--checkpoint",
+        default="best",
+        metavar="best|latest|N",
+        help="best (highest evaluation so far), latest, or the number of an update (default: best)",
+    )
+
+
+def add_device_flag(parser: ArgumentParser) -> None:
+    """`--device-type`, the same wherever something is computed."""
+    parser.add_argument("--device-type", default="auto", choices=["auto", "cpu", "cuda", "gpu", "tpu"])

@@ -1,0 +1,64 @@
+"""The parameters that scored best, per seed: kept on the device and, whenever they change, in `checkpoints/best`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.ops import trees
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.types import Params
+
+
+class BestKeeper:
+    """Stores the parameters that were scored, not those of an update before or after.
+
+    Attributes:
+        scores: best mean return per seed, [S]; -inf before the first evaluation.
+        updates: the update each was scored at, [S].
+    """
+
+    def __init__(self, folder: Path, num_seeds: int) -> None:
+        self._store = CheckpointStore(folder, keep_last_n=1, create=True)
+        self._num_seeds = num_seeds
+        self._params: Params = None
+        self.scores = np.full(num_seeds, -np.inf)
+        self.updates = np.full(num_seeds, -1)
+
+    def restore(self, template: Params, last_update: int) -> None:
+        """Takes up what an interrupted run had found. A best found after the checkpoint that is resumed is found again."""
+        if not self._store.updates():
+            return
+        meta = self._store.load_meta()
+        if meta.update > last_update:
+            return
+        self._params = self._store.load_part("params", template)
+        self.scores = np.array(meta.host["scores"], float)
+        self.updates = np.array(meta.host["updates"], int)
+
+    def offer(self, params: Params, scores: np.ndarray, meta: Meta) -> bool:
+        """True if a seed's score is better than all before it; its parameters are then copied and saved.
+
+        Args:
+            params: of all seeds, [S, ...] (or [...] for one seed), exactly as they were scored.
+            scores: mean returns [S].
+            meta: of this update; its host part is replaced.
+        """
+        better = scores > self.scores
+        if not better.any():
+            return False
+        if self._params is None or self._num_seeds == 1:
+            self._params = jax.tree.map(jnp.copy, params)  # the loop donates its own
+        else:
+            self._params = trees.where(jnp.asarray(better), params, self._params)
+        self.scores = np.where(better, scores, self.scores)
+        self.updates = np.where(better, meta.update, self.updates)
+        host = {"scores": self.scores.tolist(), "updates": self.updates.tolist()}
+        self._store.save({"params": self._params}, meta._replace(host=host))
+        return True
+
+    def close(self) -> None:
+        self._store.close()

@@ -1,0 +1,66 @@
+"""From a configuration to the things that train: environment, network, learner. Import it after `devices.select`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+
+from stoix_like.algorithms import ppo
+from stoix_like.config import ArchitectureConfig, EnvironmentConfig, PPOConfig
+from stoix_like.envs import registry
+from stoix_like.networks import build as networks
+from stoix_like.types import Environment, Learner, Network
+
+
+class Algorithm(NamedTuple):
+    """One entry of the table of algorithms."""
+
+    config_type: type
+    make: Callable[[Environment, Network, Any], Learner]
+
+
+ALGORITHMS = {"ppo": Algorithm(PPOConfig, ppo.make)}
+
+
+class Built(NamedTuple):
+    """What a configuration stands for."""
+
+    env: Environment
+    network: Network
+    learner: Learner
+
+
+def make_env(config: EnvironmentConfig) -> Environment:
+    """The environment of a configuration section, with its time limit if one is set.
+
+    Raises:
+        UnsupportedEnvironmentError, ConfigError: see `envs.registry.make`.
+    """
+    return registry.make(
+        config.task_id,
+        max_episode_steps=config.max_episode_steps,
+        max_items=config.max_items,
+        max_ems=config.max_ems,
+        kwargs=config.kwargs,
+        exact_reference=config.exact_reference,
+    )
+
+
+def make_network(env: Environment, config: ArchitectureConfig) -> Network:
+    """The network that fits the environment's observation, or the one `observation_adapter` asks for.
+
+    Raises:
+        ConfigError: the adapter does not fit the observation.
+    """
+    _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
+    adapter = config.observation_adapter or env.observation_adapter
+    return networks.make(timestep.observation, env.action_spec, config, adapter=adapter, time_limit=env.time_limit)
+
+
+def build(algorithm: str, config: Any) -> Built:
+    """Environment, network and learner of one run. Nothing is computed yet."""
+    env = make_env(config.environment)
+    network = make_network(env, config.architecture)
+    return Built(env, network, ALGORITHMS[algorithm].make(env, network, config))

@@ -1,0 +1,74 @@
+"""What every script calls: runs its `main`, and turns failures into one `error:` line each, a `hint:` and an exit code.
+
+Only failures a user can cause are caught. Anything else is a bug of ours and keeps its traceback.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from stoix_like.errors import ConfigError, RunError, StoixError
+
+Main = Callable[[list[str]], int | None]
+INTERRUPTED = 130
+
+_STORAGE_HINTS = {
+    errno.ENOSPC: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
+    errno.EDQUOT: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
+    errno.EROFS: "write elsewhere: --save-dir",
+    errno.EACCES: "give yourself the right to it, or write elsewhere: --save-dir",
+    errno.EPERM: "give yourself the right to it, or write elsewhere: --save-dir",
+}
+
+
+def run_main(main: Main) -> NoReturn:
+    """Calls `main` with the command line and leaves the program with its exit code (docs/troubleshooting.md)."""
+    sys.exit(exit_code(main, sys.argv[1:]))
+
+
+def exit_code(main: Main, argv: Sequence[str]) -> int:
+    """The exit code of `main(argv)`; failures a user can cause are printed to standard error.
+
+    `--debug` anywhere in argv prints the traceback first. 130 means interrupted.
+    """
+    try:
+        code = main(list(argv)) or 0
+        sys.stdout.flush()
+    except StoixError as error:
+        return _report(error, argv)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        _forget_reader()
+        return RunError.exit_code
+    except OSError as error:
+        if error.errno not in _STORAGE_HINTS:
+            raise
+        return _report(_storage_error(error), argv)
+    return code
+
+
+def _report(error: StoixError, argv: Sequence[str]) -> int:
+    if "--debug" in argv:
+        traceback.print_exc()
+    problems = error.problems if isinstance(error, ConfigError) else [error.what]
+    for problem in problems:
+        print("error: " + " ".join(problem.splitlines()), file=sys.stderr)
+    print("hint: " + " ".join(error.hint.splitlines()), file=sys.stderr)
+    return error.exit_code
+
+
+def _storage_error(error: OSError) -> RunError:
+    reason = os.strerror(error.errno or 0)
+    return RunError(reason + (f": {error.filename}" if error.filename else ""), _STORAGE_HINTS[error.errno or 0])
+
+
+def _forget_reader() -> None:
+    """After the reader of our output went away (`... | head`): end quietly, where Python would complain on closing."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,55 @@
+"""Writes the table of all leaves into docs/configuration.md, from the dataclasses that also make flags and checks.
+
+`python -m stoix_like.runtime.config_table` rewrites the file in a clone; a test fails when it is out of date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from stoix_like.config import PPOConfig
+from stoix_like.config_checks import leaf_types, section_types
+from stoix_like.config_values import range_text, type_name
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.flags import default_text, flag_name
+
+DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
+BEGIN = "<!-- leaves: written by python -m stoix_like.runtime.config_table -->"
+END = "<!-- end of leaves -->"
+
+
+def table(config_type: type) -> str:
+    """One Markdown table for each section: leaf, flag, type, default, range, meaning."""
+    parts = []
+    for name, kind in section_types(config_type).items():
+        rows = ["| leaf | flag | type | default | range | meaning |", "| --- | --- | --- | --- | --- | --- |"]
+        for field in dataclasses.fields(kind):
+            cells = [
+                f"`{field.name}`",
+                f"`{flag_name(field.name)}`",
+                type_name(leaf_types(kind)[field.name]),
+                f"`{default_text(field)}`",
+                range_text(field.metadata).replace(">=", "≥"),
+                field.metadata["help"].replace("<", "&lt;").replace("|", "\\|"),
+            ]
+            rows.append("| " + " | ".join(cells) + " |")
+        parts.append(f"### {name}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n" + "\n".join(rows))
+    return "\n\n".join(parts)
+
+
+def with_table(text: str, config_type: type) -> str:
+    """The document with the part between the markers replaced.
+
+    Raises:
+        ConfigError: the markers are missing.
+    """
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        raise ConfigError(f"{DOCUMENT.name}: the markers of the table are missing", f"put back '{BEGIN}' and '{END}'")
+    return f"{before}{BEGIN}\n\n{table(config_type)}\n\n{END}{after}"
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text(encoding="utf-8"), PPOConfig), encoding="utf-8")

@@ -1,0 +1,209 @@
+"""Learning curves from the metrics of finished or running runs: read, grouped, aligned and summarised. Draws nothing.
+
+A curve stands for seeds of one experiment: runs are pooled only if algorithm, task and every leaf that can change
+learning are equal and no seed comes twice. Otherwise each gets a curve of its own, named by what differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from stoix_like.config_values import nearest
+from stoix_like.errors import ConfigError, RunError
+from stoix_like.evaluation import statistics
+from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
+
+_PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
+_IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")  # none of them changes what is learned
+_IGNORED_LEAVES = ("seed", "num_seeds", "total_timesteps")
+_MOST_POINTS = 400  # of a drawn curve; more cannot be seen
+
+
+class Series(NamedTuple):
+    """One metric of one seed over environment steps of that seed, in order."""
+
+    timesteps: NDArray[np.float64]  # [K]
+    values: NDArray[np.float64]  # [K]
+
+
+class Run(NamedTuple):
+    """What one run folder says of itself: series by metric key and seed."""
+
+    path: Path
+    algorithm: str
+    task_id: str
+    leaves: dict[str, Any]
+    series: dict[str, dict[int, Series]]
+
+    @property
+    def seeds(self) -> set[int]:
+        """Every seed that has a row."""
+        return {seed for by_seed in self.series.values() for seed in by_seed}
+
+
+class Curve(NamedTuple):
+    """One metric over the seeds of one experiment.
+
+    Attributes:
+        name: what the legend says, without n.
+        task_id: the task, one panel each.
+        key: the metric with its prefix.
+        seeds: every seed's own series, in full.
+        timesteps: [K] common to all seeds; empty if they share no range.
+        iqm: point, low, high [K]; low and high are the 95 % bootstrap interval over seeds.
+    """
+
+    name: str
+    task_id: str
+    key: str
+    seeds: list[Series]
+    timesteps: NDArray[np.float64]
+    iqm: statistics.Interval
+
+
+def load_run(path: Path) -> Run:
+    """A run folder, read. Works while the run goes on.
+
+    Raises:
+        ConfigError: no such folder.
+        RunError: no metrics, none but the start, or metrics without their start row.
+    """
+    if not path.is_dir():
+        siblings = [str(p.parent) for p in sorted(path.parent.glob(f"*/{FILE_NAME}"))]
+        known = f"runs there are: {', '.join(siblings[-5:])}" if siblings else "train one first, or check the path"
+        raise ConfigError(f"no run at {path}{nearest(str(path), siblings)}", known)
+    rows = read_rows(path / FILE_NAME)
+    start = next((row for row in rows if "misc/algorithm" in row and "misc/task_id" in row), None)
+    if rows and start is None:
+        raise RunError(f"{path / FILE_NAME} has no start row", "plot run folders as the training scripts write them")
+    series = _series(row for row in rows if row["category"] != "MISC")
+    if start is None or not series:
+        raise RunError(f"run {path} has no metrics yet", "wait for its first report (about two seconds of training)")
+    return Run(path, str(start["misc/algorithm"]), str(start["misc/task_id"]), _config_leaves(path), series)
+
+
+def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
+    """{key: {seed: series}} of every number; a null is no point, and of two rows at one step the later holds."""
+    points: dict[str, dict[int, dict[int, float]]] = {}
+    for row in rows:
+        for key, value in row.items():
+            if "/" in key and isinstance(value, (int, float)):
+                by_seed = points.setdefault(key, {})
+                by_seed.setdefault(row["seed"] or 0, {})[row["timesteps"]] = float(value)
+    return {
+        key: {seed: Series(*np.array(sorted(found.items()), np.float64).T) for seed, found in by_seed.items()}
+        for key, by_seed in points.items()
+    }
+
+
+def _config_leaves(path: Path) -> dict[str, Any]:
+    """The leaves of config.yaml that can change learning; empty if there is no such file."""
+    file = path / "config.yaml"
+    if not file.is_file():
+        return {}
+    try:
+        sections = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise RunError(
+            f"{file} is not readable YAML", "restore it from --print-config, or leave this run out"
+        ) from error
+    kept = [leaves for name, leaves in sections.items() if name not in _IGNORED_SECTIONS and isinstance(leaves, dict)]
+    return {name: value for leaves in kept for name, value in leaves.items() if name not in _IGNORED_LEAVES}
+
+
+class Curves(NamedTuple):
+    """Curves to quote, curves to show beside them, and the experiments that have no value of the metric."""
+
+    quoted: list[Curve]
+    beside: list[Curve]
+    missing: list[str]
+
+
+def make_curves(runs: Sequence[Run], metric: str) -> Curves:
+    """The curves of a metric, one experiment each: evaluations are quoted, training episodes shown beside them.
+
+    A bare name is looked for under evaluator/, actor/, trainer/ in this order, per experiment; a full key such as
+    `evaluator_network/mean_return` means only itself. Seeds without a value yet are left out of n.
+
+    Raises:
+        ConfigError: no run has the metric; the message names the nearest one.
+    """
+    wanted = [metric] if "/" in metric else [f"{prefix}/{metric}" for prefix in _PREFIXES]
+    if not any(key in run.series for run in runs for key in wanted):
+        known = sorted({key for run in runs for key in run.series})
+        bare = sorted({key.split("/", maxsplit=1)[1] for key in known})
+        guess = nearest(metric, known if "/" in metric else bare)
+        raise ConfigError(f"unknown metric '{metric}'{guess}", f"metrics with values there: {', '.join(bare)}")
+    curves = Curves([], [], [])
+    for name, members in _experiments(runs):
+        keys = [key for key in wanted if any(key in run.series for run in members)]
+        if not keys:
+            curves.missing.append(f"{name} · {members[0].task_id}")
+        for key, place in zip(keys, (curves.quoted, curves.beside), strict=False):
+            found = [by_seed[seed] for run in members if (by_seed := run.series.get(key)) for seed in sorted(by_seed)]
+            place.append(make_curve(name, members[0].task_id, key, found))
+    return curves
+
+
+def make_curve(name: str, task_id: str, key: str, series: Sequence[Series]) -> Curve:
+    """The curve of some seeds on the timesteps they share, by linear interpolation between a seed's own points.
+
+    Nothing is extrapolated: the common range ends with the shortest seed.
+    """
+    first = max(one.timesteps[0] for one in series)
+    last = min(one.timesteps[-1] for one in series)
+    union = np.unique(np.concatenate([one.timesteps for one in series]))
+    grid = union[(union >= first) & (union <= last)]  # [K]
+    if grid.size > _MOST_POINTS:
+        grid = grid[np.linspace(0, grid.size - 1, _MOST_POINTS).round().astype(int)]
+    if grid.size == 0:
+        nothing = np.empty(0)
+        return Curve(name, task_id, key, list(series), nothing, statistics.Interval(nothing, nothing, nothing))
+    aligned = np.stack([np.interp(grid, one.timesteps, one.values) for one in series])  # [R, K]
+    return Curve(name, task_id, key, list(series), grid, statistics.bootstrap_curve(aligned))
+
+
+def _experiments(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+    """[(name, runs to pool)] in the order given; the same folder given twice counts once."""
+    unique = list({run.path.resolve(): run for run in runs}.values())
+    groups: list[tuple[str, list[Run]]] = []
+    for identity in dict.fromkeys((run.task_id, run.algorithm) for run in unique):
+        family = [run for run in unique if (run.task_id, run.algorithm) == identity]
+        batches = _split(family, lambda run: run.leaves)
+        differing = _differing([batch[0].leaves for batch in batches])
+        for batch in batches:
+            name = f"{identity[1]} · {_setting(batch[0], differing)}" if len(batches) > 1 else identity[1]
+            if sum(len(run.seeds) for run in batch) == len(set().union(*(run.seeds for run in batch))):
+                groups.append((name, batch))
+            else:  # one seed twice is no second sample: another version of the code, or a repetition
+                groups.extend((f"{identity[1]} · {run.path.name}", [run]) for run in batch)
+    return groups
+
+
+def _split(runs: Sequence[Run], what: Callable[[Run], Any]) -> list[list[Run]]:
+    batches: list[list[Run]] = []
+    for run in runs:
+        home = next((batch for batch in batches if what(batch[0]) == what(run)), None)
+        if home is None:
+            batches.append([run])
+        else:
+            home.append(run)
+    return batches
+
+
+def _differing(settings: Sequence[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for leaves in settings for name in leaves)
+    return [name for name in names if any(leaves.get(name) != settings[0].get(name) for leaves in settings)]
+
+
+def _setting(run: Run, differing: Sequence[str]) -> str:
+    """What sets a run apart: up to two leaves by value, otherwise its name."""
+    if not run.leaves or len(differing) > 2:
+        return run.path.name
+    return ", ".join(f"{name} {run.leaves.get(name)}" for name in differing)

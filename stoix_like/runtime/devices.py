@@ -1,0 +1,121 @@
+"""The device, the compile cache, and where the state lies on several devices.
+
+`select` must run before anything starts a JAX backend, and importing jumanji does: that is why environments are imported
+after the configuration has been read.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from stoix_like.config import HardwareConfig
+from stoix_like.errors import ConfigError, RunError
+
+_PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
+
+
+def select(hardware: HardwareConfig, *, compile_cache: bool = True, backend_logs: bool = False) -> list[jax.Device]:
+    """The devices of this run, after setting the platform, the compile cache and, for several hosts, the cluster.
+
+    Raises:
+        ConfigError: the requested device, or that many of them, is not there.
+    """
+    if not backend_logs:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        logging.getLogger("absl").setLevel(logging.ERROR)
+        logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
+    if compile_cache:
+        _use_compile_cache()
+    if hardware.device_type != "auto":
+        jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
+    if hardware.device_type == "cpu" and hardware.num_devices > 1:
+        jax.config.update("jax_num_cpu_devices", hardware.num_devices)
+    if hardware.coordinator_address is not None:
+        jax.distributed.initialize(hardware.coordinator_address, hardware.num_processes, hardware.process_id)
+    return _chosen(_available(hardware.device_type), hardware)
+
+
+def _available(device_type: str) -> list[jax.Device]:
+    try:
+        return jax.devices()
+    except RuntimeError as error:
+        jax.config.update("jax_platforms", None)
+        seen = ", ".join(sorted({device.platform for device in jax.devices()}))
+        extra = ' or pip install "stoix_like[cuda12]"' if device_type in ("cuda", "gpu") else ""
+        raise ConfigError(
+            f"hardware.device_type: '{device_type}' is not available; JAX sees only {seen}",
+            f"use --device-type {seen.split(',')[0]}{extra}",
+        ) from error
+
+
+def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:
+    if hardware.num_devices > len(devices):
+        raise ConfigError(
+            f"hardware.num_devices: {hardware.num_devices} devices asked for, JAX sees {len(devices)}",
+            f"use --num-devices {len(devices)}",
+        )
+    if hardware.num_devices > 1 or devices[0].platform == "cpu":
+        return devices[: hardware.num_devices]
+    if hardware.cuda_device >= len(devices):
+        raise ConfigError(
+            f"hardware.cuda_device: no device {hardware.cuda_device}; JAX sees {len(devices)}",
+            f"use an index from 0 to {len(devices) - 1}",
+        )
+    chosen = devices[hardware.cuda_device]
+    jax.config.update("jax_default_device", chosen)
+    return [chosen]
+
+
+def _use_compile_cache() -> None:
+    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        jax.config.update("jax_compilation_cache_dir", str(base / "stoix_like" / "xla"))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+
+
+def environment_mesh(devices: list[jax.Device]) -> Mesh:
+    """A one-axis mesh over which environments are spread. Auto: explicit axes refuse the shuffle's gathers."""
+    return jax.make_mesh((len(devices),), ("environments",), axis_types=(AxisType.Auto,), devices=devices)
+
+
+def state_shardings(state_shape: Any, mesh: Mesh, num_seeds: int) -> Any:
+    """Shardings for a learner's state: everything replicated, except what `rollout` keeps per environment.
+
+    The level pool is replicated: any environment may take any level.
+    """
+    replicated = NamedSharding(mesh, PartitionSpec())
+    by_environment = NamedSharding(
+        mesh, PartitionSpec("environments") if num_seeds == 1 else PartitionSpec(None, "environments")
+    )
+    shardings = jax.tree.map(lambda _: replicated, state_shape)
+    playing = shardings.rollout._replace(
+        **{
+            name: jax.tree.map(lambda _: by_environment, getattr(state_shape.rollout, name))
+            for name in ("env_state", "observation", "episodes")
+        }
+    )
+    return shardings._replace(rollout=playing)
+
+
+def describe(devices: list[jax.Device]) -> str:
+    """`cpu`, `NVIDIA H200`, or `4 x cpu`."""
+    kind = devices[0].device_kind if devices[0].platform != "cpu" else "cpu"
+    return kind if len(devices) == 1 else f"{len(devices)} x {kind}"
+
+
+def peak_memory_bytes(device: jax.Device) -> int:
+    """Peak memory of the device, or of this process where the device does not say."""
+    stats = device.memory_stats() or {}
+    if "peak_bytes_in_use" in stats:
+        return int(stats["peak_bytes_in_use"])
+    try:
+        import resource
+    except ImportError as error:
+        raise RunError("peak memory is not known on this system", "leave --memory out") from error
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

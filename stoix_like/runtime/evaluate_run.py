@@ -1,0 +1,148 @@
+"""Scoring a saved run: on fresh levels that no training and no earlier evaluation of it used, or on a frozen set."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from stoix_like.config import EvaluationConfig, HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.evaluation import statistics
+from stoix_like.runtime import devices, run_folder
+from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_device_flag, positive
+
+
+def main(argv: list[str]) -> int:
+    """The command `evaluate.py`; returns the exit code."""
+    parser = ArgumentParser("evaluate.py", "Scores the policy of a run.")
+    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_checkpoint_flag(parser)
+    parser.add_argument("--num-episodes", type=positive, default=1024, help="fresh episodes per seed (default: 1024)")
+    parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
+    parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
+    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
+    parser.add_argument("--seed", type=int, default=2**31 - 1, help="of the fresh levels and of sampling")
+    parser.add_argument("--json", type=Path, help="write the result to this file as well")
+    add_device_flag(parser)
+    arguments = parser.parse_args(argv)
+    if not 0 <= arguments.seed < 2**31:
+        raise ConfigError(f"--seed: must lie in [0, 2147483647], got {arguments.seed}", "leave it out for the default")
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    result = score(
+        arguments.run,
+        arguments.checkpoint,
+        num_episodes=arguments.num_episodes,
+        num_envs=arguments.num_envs,
+        level_set=arguments.level_set,
+        deterministic=not arguments.sampled,
+        seed=arguments.seed,
+    )
+    print(table(result))
+    if arguments.json:
+        run_folder.write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def score(
+    run: str,
+    checkpoint: str = "best",
+    *,
+    num_episodes: int = 1024,
+    num_envs: int | None = None,
+    level_set: str | None = None,
+    deterministic: bool = True,
+    seed: int = 2**31 - 1,
+) -> dict[str, Any]:
+    """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
+
+    Args:
+        run: folder, name, or `latest`.
+        checkpoint: `best`, `latest`, or an update.
+        num_episodes, num_envs: how many, and how many at a time; a multiple.
+        level_set: name of a frozen set; then num_episodes is the set's.
+        deterministic: most probable actions, or sampled ones.
+        seed: root of the fresh levels; the default is no training seed of ours.
+
+    Raises:
+        ConfigError, CheckpointError: see `saved_run.load_run` and `levels.level_set`.
+    """
+    import jax
+
+    from stoix_like.runtime import saved_run, scoring
+
+    num_envs = num_envs or _default_num_envs(num_episodes)
+    if num_episodes % num_envs:
+        raise ConfigError(
+            f"--num-episodes: {num_episodes} is not a multiple of --num-envs {num_envs}", "make it a multiple"
+        )
+    saved = saved_run.load_run(run, checkpoint)
+    config = EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=level_set)
+    evaluator = scoring.Evaluator(saved.env, saved.learner.policy, config, 1, deterministic=deterministic)
+    seeds: dict[str, dict[str, Any]] = {}
+    for index in range(saved.num_seeds):
+        scores = evaluator(saved.seed_params(index), jax.random.key(seed), 0)
+        name = str(saved.config.architecture.seed + index)
+        seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
+    return {
+        "run": str(saved.path),
+        "algorithm": saved.meta.algorithm,
+        "task_id": saved.meta.task_id,
+        "checkpoint": checkpoint,
+        "update": saved.meta.update,
+        "mode": evaluator.mode,
+        "levels": level_set or f"fresh, seed {seed}",
+        "level_hash": evaluator.level_hash,
+        "seeds": seeds,
+        "over_seeds": _over_seeds(seeds),
+    }
+
+
+def _default_num_envs(num_episodes: int) -> int:
+    return next(n for n in range(min(256, num_episodes), 0, -1) if num_episodes % n == 0)
+
+
+def _summary(values: np.ndarray) -> dict[str, float | int]:
+    interval = statistics.mean_interval(values)
+    return {
+        "episodes": int(values.size),
+        "mean": float(interval.point),
+        "low": float(interval.low),
+        "high": float(interval.high),
+        "min": float(values.min()),
+        "max": float(values.max()),
+    }
+
+
+def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]:
+    if len(seeds) < 2:
+        return {}
+    metrics = next(iter(seeds.values()))
+    found = {}
+    for metric in metrics:
+        interval = statistics.bootstrap_interval([row[metric]["mean"] for row in seeds.values()])
+        found[metric] = {"iqm": interval.point, "low": interval.low, "high": interval.high}
+    return found
+
+
+def table(result: dict[str, Any]) -> str:
+    """The result as aligned text."""
+    levels = result["levels"] + (f" ({result['level_hash']})" if result["level_hash"] else "")
+    lines = [
+        f"{result['run']}: {result['algorithm'].upper()} on {result['task_id']}, checkpoint {result['checkpoint']}"
+        f" (update {result['update']}), {result['mode']}, levels: {levels}",
+        f"{'seed':>6}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}{'min':>10}{'max':>10}{'episodes':>10}",
+    ]
+    for seed, metrics in result["seeds"].items():
+        for metric, row in metrics.items():
+            interval = f"[{row['low']:.4f}, {row['high']:.4f}]"
+            lines.append(
+                f"{seed:>6}  {metric:<18}{row['mean']:>10.4f}  {interval:<22}{row['min']:>10.4f}{row['max']:>10.4f}"
+                f"{row['episodes']:>10}"
+            )
+    for metric, row in result["over_seeds"].items():
+        interval = f"[{row['low']:.4f}, {row['high']:.4f}]"
+        lines.append(f"{'IQM':>6}  {metric:<18}{row['iqm']:>10.4f}  {interval:<22}(over {len(result['seeds'])} seeds)")
+    return "\n".join(lines)

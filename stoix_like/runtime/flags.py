@@ -1,0 +1,211 @@
+"""The command line, made from the configuration dataclasses: one kebab-case flag per leaf.
+
+Words are only sorted here: a flag's text becomes a value in `runtime/load.py`, by the rules that hold for files, so
+that both are checked and reported alike. Why neither argparse nor tyro does it: docs/decisions/0002.
+Imports neither YAML nor JAX, so that `--help` answers at once.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import shutil
+import textwrap
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple
+
+from stoix_like.config import CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
+from stoix_like.config_checks import leaf_sections, leaf_types, section_types
+from stoix_like.config_values import allows, choices, nearest, range_text, type_name
+
+
+class Options(NamedTuple):
+    """The flags of the command itself; none of them is a leaf, none is stored in a run.
+
+    Attributes:
+        config: the file or preset read, or None while the command line has not named one.
+        print_config: print the configuration as YAML and stop.
+        resume: folder or name of a run to continue, or `latest`.
+        debug: show tracebacks.
+        profile: record a profile of some updates.
+        no_compile_cache: compile afresh instead of reading the cache on disk.
+    """
+
+    config: str | None = None
+    print_config: bool = False
+    resume: str | None = None
+    debug: bool = False
+    profile: bool = False
+    no_compile_cache: bool = False
+
+
+OPTION_HELP = {
+    "config": ("FILE|PRESET", "a YAML file, or a shipped preset such as ppo/maze"),
+    "print_config": ("", "print the whole configuration as YAML that can be fed back, and stop"),
+    "resume": ("RUN", "continue this run (folder, name or latest); flags beside it overwrite its configuration"),
+    "debug": ("", "show the traceback of errors"),
+    "profile": ("", "record a profile of some updates into the run folder"),
+    "no_compile_cache": ("", "compile afresh instead of reading the compilation cache on disk"),
+    "help": ("", "show this text and stop (also -h)"),
+    "version": ("", "show the version and stop"),
+}
+#: rust_rl's spellings of two flags.
+FLAG_ALIASES = {"--checkpoint-save-dir": "save_dir", "--checkpoint-load-path": "load_path"}
+
+UNBROKEN = "\N{NO-BREAK SPACE}"  # keeps a leaf's default and range on one line
+#: value: takes one; bool: may take one; off: the `--no-` form of a bool; switch: takes none.
+Kind = Literal["value", "bool", "off", "switch"]
+
+
+class Scan(NamedTuple):
+    """What stood on a command line, sorted but not yet understood.
+
+    Attributes:
+        leaves: {leaf: (text, flag)} in the order given.
+        options: flags of the command.
+        shows: "help" or "version" if that was asked for.
+        problems: one line for each word that makes no sense.
+    """
+
+    leaves: dict[str, tuple[str, str]]
+    options: Options
+    shows: str | None
+    problems: list[str]
+
+
+def flag_name(leaf: str) -> str:
+    """The flag of a leaf or option: `num_envs` -> `--num-envs`."""
+    return "--" + leaf.replace("_", "-")
+
+
+@functools.cache
+def flag_table(config_type: type) -> dict[str, tuple[str, Kind]]:
+    """Every accepted flag, as {flag: (leaf or option, kind)}."""
+    table: dict[str, tuple[str, Kind]] = {
+        flag_name(name): (name, "value" if metavar else "switch") for name, (metavar, _) in OPTION_HELP.items()
+    }
+    table["-h"] = ("help", "switch")
+    for section in section_types(config_type).values():
+        for leaf, annotation in leaf_types(section).items():
+            is_bool = allows(annotation, bool)
+            table[flag_name(leaf)] = (leaf, "bool" if is_bool else "value")
+            if is_bool:
+                table[flag_name("no_" + leaf)] = (leaf, "off")
+    known = leaf_sections(config_type)
+    table |= {flag: (leaf, "value") for flag, leaf in FLAG_ALIASES.items() if leaf in known}
+    return table
+
+
+def scan(argv: Sequence[str], config_type: type) -> Scan:
+    """The words of a command line, sorted into leaves and options; problems are collected, never raised."""
+    table, words = flag_table(config_type), list(argv)
+    given: dict[str, tuple[str, str]] = {}
+    problems: list[str] = []
+    while words:
+        word = words.pop(0)
+        flag, equals, text = word.partition("=") if word.startswith("--") else (word, "", "")
+        if flag not in table:
+            problems.append(_unknown_word(word, flag, config_type))
+            if flag.startswith("-") and not equals and _is_value(words):
+                words.pop(0)
+            continue
+        target, kind = table[flag]
+        text, problem = _text_after(flag, kind, text if equals else None, words)
+        if target in given and not problem:
+            first = given[target][1]
+            problem = f"{flag}: given twice" + (f" (first as {first})" if first != flag else "")
+        if problem:
+            problems.append(problem)
+        else:
+            given[target] = (text, flag)
+    return _sorted(given, problems)
+
+
+def _is_value(words: list[str]) -> bool:
+    """Whether the next word is a value: `-1e-3` is one, `--seed` and `-h` are not."""
+    return bool(words) and not words[0].startswith("--") and words[0] != "-h"
+
+
+def _text_after(flag: str, kind: Kind, attached: str | None, words: list[str]) -> tuple[str, str | None]:
+    """(the flag's text, or a problem); takes the next word off `words` where the flag owns it."""
+    if kind in ("off", "switch"):
+        problem = None if attached is None else f"{flag}: takes no value, got '{attached}'"
+        return "false" if kind == "off" else "true", problem
+    if attached is None and _is_value(words):
+        attached = words.pop(0)
+    elif attached is None and kind == "bool":
+        attached = "true"
+    return attached or "", None if attached else f"{flag}: needs a value"
+
+
+def _unknown_word(word: str, flag: str, config_type: type) -> str:
+    leaf = flag.lstrip("-").replace("-", "_")
+    if not flag.startswith("-"):
+        name, equals, text = word.partition("=")
+        known = equals and flag_name(name) in flag_table(config_type)
+        return f"unexpected argument '{word}'" + (f"; write {flag_name(name)} {text}" if known else "")
+    if leaf in RENAMED_LEAVES:
+        return f"unknown flag '{flag}'; {RENAMED_LEAVES[leaf]}"
+    for section, kind in CHECKED_ONLY_SECTIONS.get(config_type, {}).items():
+        if leaf in leaf_types(kind):
+            return f"unknown flag '{flag}'; it belongs to section '{section}', which this command does not use"
+    return f"unknown flag '{flag}'{nearest(flag, flag_table(config_type))}"
+
+
+def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> Scan:
+    shows = next((name for name in ("help", "version") if name in given), None)
+    options = Options(
+        config=given["config"][0] if "config" in given else None,
+        resume=given["resume"][0] if "resume" in given else None,
+        **{name: name in given for name in ("print_config", "debug", "profile", "no_compile_cache")},
+    )
+    leaves = {name: entry for name, entry in given.items() if name not in OPTION_HELP}
+    return Scan(leaves, options, shows, problems)
+
+
+def help_text(config_type: type, algorithm: str, default_config: str) -> str:
+    """Usage, every flag by section with its type, meaning, default and range; as wide as the terminal allows."""
+    width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
+    intro = (
+        f"usage: python scripts/train_{algorithm}.py [--config FILE|PRESET] [--flag VALUE ...]\n\n"
+        f"Without --config the preset {default_config} runs. Code defaults < YAML < flags; the defaults below hold\n"
+        "for what the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is a whole number;\n"
+        "null and none both mean null. --print-config shows the whole run."
+    )
+    rows = [(flag_name(name) + f" {metavar}".rstrip(), text) for name, (metavar, text) in OPTION_HELP.items()]
+    parts = [intro, _help_section("command", "What is done.", rows, width)]
+    for name, section in section_types(config_type).items():
+        rows = [_help_row(section, field) for field in dataclasses.fields(section)]
+        parts.append(_help_section(name, (section.__doc__ or "").splitlines()[0], rows, width))
+    return "\n\n".join(parts)
+
+
+def _help_row(section: type, field: Any) -> tuple[str, str]:
+    annotation = leaf_types(section)[field.name]
+    kind = "|".join(choices(annotation)) or type_name(annotation).removesuffix(" or null").upper()
+    if choices(annotation) and allows(annotation, int):
+        kind = "INT|" + kind
+    notes = ", ".join(filter(None, [f"default {default_text(field)}", range_text(field.metadata)]))
+    return f"{flag_name(field.name)} {kind}", f"{field.metadata['help']} [{notes.replace(' ', UNBROKEN)}]"
+
+
+def default_text(field: Any) -> str:
+    """A leaf's default as YAML shows it: `null`, `true`, `0.0003`, `{}`."""
+    if field.default is dataclasses.MISSING:
+        return "{}"
+    if field.default is None:
+        return "null"
+    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+
+
+def _help_section(name: str, title: str, rows: list[tuple[str, str]], width: int) -> str:
+    column = 36
+    lines = [f"{name}: {title}"]
+    for left, text in rows:
+        wrapped = [line.replace(UNBROKEN, " ") for line in textwrap.wrap(text, width - column)]
+        if len(left) + 4 > column:
+            lines.append("  " + left)
+        else:
+            lines.append("  " + left.ljust(column - 2) + wrapped.pop(0))
+        lines += [" " * column + line for line in wrapped]
+    return "\n".join(lines)

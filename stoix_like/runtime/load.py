@@ -1,0 +1,183 @@
+"""From files and flags to one checked configuration: code defaults < YAML < flags.
+
+Every problem of a file and a command line is told at once. How YAML is read and written is `config_yaml.py`, how the
+command line is sorted is `flags.py`, what the leaves mean is `config.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib.metadata
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import stoix_like
+from stoix_like.config_checks import (
+    check_leaf,
+    leaf_sections,
+    leaf_types,
+    replace_leaves,
+    resolve,
+    section_types,
+)
+from stoix_like.config_values import nearest
+from stoix_like.errors import ConfigError
+from stoix_like.runtime import flags
+from stoix_like.runtime.config_yaml import Layer, parse_text, read_yaml, to_yaml
+from stoix_like.runtime.flags import Options
+
+__all__ = ["Loaded", "Options", "config_from_dict", "config_to_dict", "find_config", "load", "preset_paths", "to_yaml"]
+
+HINT = "--help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
+
+
+class Loaded(NamedTuple):
+    """What a command line asked for.
+
+    Attributes:
+        config: the checked configuration.
+        explicit: leaves that flags set, so that a resumed run knows what to overwrite; total_timesteps counts as
+            num_updates, into which it was turned.
+        options: flags of the command; `options.config` names the file or preset that was read.
+    """
+
+    config: Any
+    explicit: frozenset[str]
+    options: Options
+
+
+def load(config_type: type, algorithm: str, argv: Sequence[str], default_config: str) -> Loaded:
+    """The configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
+
+    With `--resume RUN` the YAML is the run's own config.yaml. `--help` and `--version` print and leave by SystemExit.
+
+    Raises:
+        ConfigError: everything wrong with the file and the flags, at once.
+        CheckpointError: `--resume` names a folder that is not a run.
+    """
+    scan = flags.scan(argv, config_type)
+    if scan.shows is not None:
+        print(
+            _version() if scan.shows == "version" else flags.help_text(config_type, algorithm, default_config),
+            flush=True,
+        )
+        raise SystemExit(0)
+    source: str | None = None
+    hint = HINT
+    file_layer: Layer = {}
+    try:
+        source = str(_source(scan.options, default_config))
+        file_layer, problems = read_yaml(Path(source), config_type)
+    except ConfigError as error:
+        problems, hint = error.problems, error.hint
+    flag_layer, flag_problems = _flag_layer(scan.leaves, config_type)
+    values, where, merge_problems = _merge([file_layer, flag_layer])
+    problems += [*scan.problems, *flag_problems, *merge_problems]
+    if problems:
+        raise ConfigError(problems, hint if len(problems) == 1 else HINT)
+    config = resolve(replace_leaves(config_type(), values), where=where)
+    explicit = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in flag_layer)
+    named = default_config if scan.options.resume is None else source
+    return Loaded(config, explicit, scan.options._replace(config=scan.options.config or named))
+
+
+def _version() -> str:
+    try:
+        return f"stoix_like {importlib.metadata.version('stoix_like')}"
+    except importlib.metadata.PackageNotFoundError:
+        return "stoix_like (not installed)"
+
+
+def _source(options: Options, default_config: str) -> Path:
+    if options.resume is None:
+        return find_config(options.config or default_config)
+    if options.config is not None:
+        raise ConfigError("--resume: the run has its own configuration", "leave out --config")
+    from stoix_like.runtime.run_folder import find_run  # only here: --help needs none of its imports
+
+    return find_run(options.resume) / "config.yaml"
+
+
+def preset_paths() -> dict[str, Path]:
+    """The shipped presets, as {"ppo/maze": path}: in the package once installed, at the top of a clone otherwise."""
+    package = Path(str(stoix_like.__file__)).parent
+    folder = next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), None)
+    paths = sorted(folder.rglob("*.yaml")) if folder else []
+    return {path.relative_to(folder or package).with_suffix("").as_posix(): path for path in paths}
+
+
+def find_config(name: str) -> Path:
+    """The file of that name, or the shipped preset: `runs/mine.yaml`, `ppo/maze`, `ppo/maze.yaml`.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    presets = preset_paths()
+    if Path(name).is_file():
+        return Path(name)
+    if name.removesuffix(".yaml") in presets:
+        return presets[name.removesuffix(".yaml")]
+    if Path(name).is_dir():
+        raise ConfigError(f"--config: '{name}' is a folder, not a file", "name a YAML file in it")
+    ending = [preset for preset in presets if preset.endswith(f"/{name.removesuffix('.yaml')}")]
+    near = f"; did you mean '{ending[0]}'?" if ending else nearest(name, presets)
+    raise ConfigError(f"--config: no file or preset '{name}'{near}", f"presets: {', '.join(presets)}")
+
+
+def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """({leaf: value}, {leaf: place}, problems), the later layer winning."""
+    values: dict[str, Any] = {}
+    where: dict[str, str] = {}
+    problems: list[str] = []
+    for layer in layers:
+        budgets = [leaf for leaf in ("num_updates", "total_timesteps") if layer.get(leaf, (None,))[0] is not None]
+        if len(budgets) == 2:
+            problems.append(f"{layer[budgets[1]][1]}: give num_updates or total_timesteps, not both")
+        if budgets:  # either one replaces both of the layer below
+            values |= {"num_updates": None, "total_timesteps": None}
+        for leaf, (value, place) in layer.items():
+            values[leaf], where[leaf] = value, place
+    return values, where, problems
+
+
+def _flag_layer(given: Mapping[str, tuple[str, str]], config_type: type) -> tuple[Layer, list[str]]:
+    homes, kinds = leaf_sections(config_type), section_types(config_type)
+    layer: Layer = {}
+    problems = []
+    for leaf, (text, flag) in given.items():
+        kind = kinds[homes[leaf]]
+        try:
+            value, problem = check_leaf(kind, leaf, parse_text(text, leaf_types(kind)[leaf]))
+        except ConfigError as error:
+            value, problem = None, error.what
+        layer[leaf] = (value, flag)
+        if problem:
+            problems.append(f"{flag}: {problem}")
+    return layer, problems
+
+
+def config_to_dict(config: Any) -> dict[str, dict[str, Any]]:
+    """{section: {leaf: value}} of plain values, as the JSON beside a checkpoint holds it."""
+    return dataclasses.asdict(config)
+
+
+def config_from_dict(config_type: type, mapping: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The configuration in a dictionary of `config_to_dict`; a leaf that is not there keeps its default.
+
+    Raises:
+        ConfigError: a section or leaf that this version does not know, or a value that does not fit.
+    """
+    kinds = section_types(config_type)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for section, leaves in mapping.items():
+        if section not in kinds or not isinstance(leaves, Mapping):
+            problems.append(f"unknown section '{section}'")
+            continue
+        problems += [f"unknown key '{section}.{name}'" for name in leaves if name not in leaf_types(kinds[section])]
+        values |= leaves
+    if problems:
+        raise ConfigError(problems, "the configuration was stored by another version of stoix_like")
+    explicit = [name for name, value in values.items() if value is not None]
+    return resolve(replace_leaves(config_type(), values), explicit=explicit)

@@ -1,0 +1,90 @@
+"""The one jitted program of a run: a chunk of updates whose length is an argument, with its metrics summed on the device.
+
+Nothing leaves the device inside a chunk, and there is one compilation whatever the lengths.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stoix_like.ops import trees
+from stoix_like.types import Learner, Metrics, metric_reduction
+
+SECONDS_PER_CHUNK = 2.0
+
+
+class Program(NamedTuple):
+    """The compiled chunk: (state, number of updates) -> (state, accumulated metrics). The state is donated."""
+
+    run: Callable[[Any, Any], tuple[Any, Metrics]]
+    compile_seconds: float
+
+
+def chunk_function(learner: Learner, num_seeds: int) -> Callable[[Any, Any], tuple[Any, Metrics]]:
+    """The pure chunk: `length` updates of one state, or of `num_seeds` stacked ones, and their metrics [S]."""
+    update = learner.update if num_seeds == 1 else jax.vmap(learner.update)
+
+    def chunk(state: Any, length: Any) -> tuple[Any, Metrics]:
+        def body(_: Any, carry: tuple[Any, Metrics]) -> tuple[Any, Metrics]:
+            state, total = carry
+            state, metrics = update(state)
+            return state, trees.accumulate_metrics(total, metrics)
+
+        _, example = jax.eval_shape(update, state)
+        return jax.lax.fori_loop(0, length, body, (state, trees.empty_metrics(example)))
+
+    return chunk
+
+
+def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Program:
+    """The program for this state's shapes and placement, compiled now (or read from the compile cache)."""
+    began = time.monotonic()
+    program = jax.jit(chunk_function(learner, num_seeds), donate_argnums=0).lower(state, np.int32(0)).compile()
+    return Program(program, time.monotonic() - began)
+
+
+class Pending:
+    """Metrics of the chunks since the last report, combined on the host as they were on the device."""
+
+    def __init__(self) -> None:
+        self._totals: dict[str, np.ndarray] = {}
+        self.updates = 0
+        self.seconds = 0.0
+
+    def add(self, metrics: Metrics, updates: int, seconds: float) -> None:
+        """Takes in one chunk's metrics; blocks until the device has them."""
+        combine = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
+        for name, value in jax.device_get(metrics).items():
+            new = np.atleast_1d(np.asarray(value, np.float64))
+            old = self._totals.get(name)
+            self._totals[name] = new if old is None else combine[metric_reduction(name)](old, new)
+        self.updates += updates
+        self.seconds += seconds
+
+    def take(self) -> tuple[dict[str, np.ndarray], int, float]:
+        """(accumulated metrics [S], updates, seconds) since the last call; starts anew."""
+        taken = (self._totals, self.updates, self.seconds)
+        self._totals, self.updates, self.seconds = {}, 0, 0.0
+        return taken
+
+
+class Pace:
+    """How many updates make a chunk of about two seconds, learned from the last chunks."""
+
+    def __init__(self) -> None:
+        self._seconds_per_update: float | None = None
+
+    def length(self, most: int) -> int:
+        """Updates of the next chunk, between 1 and `most`."""
+        if self._seconds_per_update is None:
+            return 1
+        return int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, most))
+
+    def learn(self, updates: int, seconds: float) -> None:
+        """Takes in how long a chunk took."""
+        self._seconds_per_update = max(seconds, 1e-6) / updates

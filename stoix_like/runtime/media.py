@@ -1,0 +1,186 @@
+"""Pictures of runs: learning curves (PNG, PDF, SVG) and animated episodes (GIF). The door to matplotlib and pillow.
+
+Files are written whole or not at all: into a temporary file beside the target, then renamed. Figures are made without
+pyplot, so that nothing global changes in a notebook.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
+from stoix_like.runtime.curves import Curve, Curves, load_run, make_curves
+from stoix_like.runtime.telemetry.summary import number_text
+from stoix_like.types import Environment, EnvState
+
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for colour-blind
+_FORMATS = (".png", ".pdf", ".svg")
+_FEW_SEEDS = 5  # below it single seeds are drawn: a bootstrap of so few says too little
+
+
+class PlotSummary(NamedTuple):
+    """Where the figure is, and the same content as text. `str(summary)` is the table."""
+
+    path: Path
+    table: str
+
+    def __str__(self) -> str:
+        return self.table
+
+
+def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") -> PlotSummary:
+    """The learning curves of one or many runs: a figure at `out` and a table to print.
+
+    One panel per task and one colour per experiment (see `curves`): the interquartile mean over seeds against
+    environment steps of one seed, with its 95 % bootstrap interval, and n in the legend. Evaluations are solid,
+    training episodes dashed; with fewer than five seeds each is drawn as a thin line.
+
+    Args:
+        run_dirs: run folders; running ones too.
+        out: the figure; .png, .pdf or .svg.
+        metric: a name such as mean_return, solve_rate or entropy, or a full key such as evaluator_sampled/mean_return.
+
+    Raises:
+        ConfigError: no runs, no such run, an unknown metric or format.
+        RunError: a run without metrics yet, or a figure that cannot be written.
+    """
+    if not run_dirs:
+        raise ConfigError("no run to plot", "give one or more run folders, for example runs/<name>")
+    if out.suffix.lower() not in _FORMATS:
+        raise ConfigError(f"{out}: unknown figure format '{out.suffix}'", f"use one of {', '.join(_FORMATS)}")
+    curves = make_curves([load_run(Path(path)) for path in run_dirs], metric)
+    figure = _figure(curves, metric)
+    with _written_whole(out) as temporary:
+        figure.savefig(temporary, dpi=150)
+    return PlotSummary(out, _table(curves, metric))
+
+
+def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
+    """The GIF at `path` of an episode, one frame per state, in the environment's own drawing.
+
+    Raises:
+        UnsupportedEnvironmentError: the environment cannot be drawn.
+        RunError: there are no states, or the file cannot be written.
+    """
+    if env.animate is None:
+        raise UnsupportedEnvironmentError(
+            f"{env.task_id} cannot be drawn: it has no `animate`", "give Environment.animate, or choose another task"
+        )
+    if not states:
+        raise RunError("an animation needs at least one state", "record an episode first")
+    with _written_whole(path.with_suffix(".gif")) as temporary, _headless():
+        env.animate(states, str(temporary))
+    return path.with_suffix(".gif")
+
+
+def _figure(curves: Curves, metric: str) -> Any:
+    from matplotlib.figure import Figure  # here: half a second that only plotting needs
+    from matplotlib.lines import Line2D
+
+    tasks = list(dict.fromkeys(curve.task_id for curve in curves.quoted))
+    names = list(dict.fromkeys(curve.name for curve in curves.quoted))
+    colours = {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
+    figure = Figure(figsize=(6.4 * len(tasks), 4.2), layout="constrained")
+    panels = figure.subplots(1, len(tasks), squeeze=False)[0]
+    for panel, task_id in zip(panels, tasks, strict=True):
+        _prepare(panel, task_id, metric)
+        beside = [curve for curve in curves.beside if curve.task_id == task_id]
+        for curve in beside:
+            panel.plot(
+                curve.timesteps, curve.iqm.point, color=colours[curve.name], linestyle=(0, (4, 2)), linewidth=1.1
+            )
+        for curve in (curve for curve in curves.quoted if curve.task_id == task_id):
+            _draw(panel, curve, colours[curve.name])
+        handles = panel.get_legend_handles_labels()[0]
+        if beside:  # dashed lines exist only beside solid ones: one grey entry explains them all
+            handles.append(Line2D([], [], color="0.4", linestyle=(0, (4, 2)), linewidth=1.1, label="training episodes"))
+        panel.legend(handles=handles, frameon=False, fontsize=9)
+    return figure
+
+
+def _prepare(panel: Any, task_id: str, metric: str) -> None:
+    from matplotlib.ticker import EngFormatter
+
+    panel.set_title(task_id, fontsize=11, loc="left")
+    panel.set_xlabel("environment steps per seed")
+    panel.set_ylabel(metric.replace("_", " "))
+    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+    panel.grid(True, color="0.9", linewidth=0.8)
+    panel.set_axisbelow(True)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def _draw(panel: Any, curve: Curve, colour: str) -> None:
+    """The quoted curve: interval, single seeds if there are few, and the line that carries the legend."""
+    num_seeds = len(curve.seeds)
+    marker = "o" if curve.timesteps.size < 3 else None  # a line of one point would not be seen
+    if num_seeds < _FEW_SEEDS and (num_seeds > 1 or not curve.timesteps.size):
+        for one in curve.seeds:
+            panel.plot(one.timesteps, one.values, color=colour, linewidth=0.8, alpha=0.45)
+    if num_seeds > 1:
+        panel.fill_between(curve.timesteps, curve.iqm.low, curve.iqm.high, color=colour, alpha=0.16, linewidth=0)
+    label = f"{curve.name} (n={num_seeds})"
+    panel.plot(curve.timesteps, curve.iqm.point, color=colour, linewidth=1.9, marker=marker, label=label)
+
+
+def _table(curves: Curves, metric: str) -> str:
+    """One line per quoted curve: name, task, n, the final IQM with its interval, the best IQM on the way."""
+    head = ("experiment", "task", "metric", "n", "final IQM", "95 % interval", "best IQM", "at step")
+    lines = [head, *(_table_line(curve) for curve in curves.quoted)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text += [f"{name}: no values of {metric} yet" for name in curves.missing]
+    if any(len(curve.seeds) < 4 for curve in curves.quoted):
+        text.append("with n < 4 the interquartile mean trims nothing: it is the plain mean")
+    return "\n".join(text)
+
+
+def _table_line(curve: Curve) -> tuple[str, ...]:
+    identity = curve.name, curve.task_id, curve.key, str(len(curve.seeds))
+    if not curve.timesteps.size:
+        return (*identity, "no common steps yet", "–", "–", "–")
+    point, low, high = (float(part[-1]) for part in curve.iqm)
+    best = int(curve.iqm.point.argmax())
+    interval = "–" if math.isnan(low) else f"[{number_text(low)}, {number_text(high)}]"
+    at_best = number_text(float(curve.iqm.point[best])), f"{curve.timesteps[best]:,.0f}"
+    return (*identity, number_text(point), interval, *at_best)
+
+
+@contextlib.contextmanager
+def _written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` with the same suffix, renamed to it if nothing failed."""
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        temporary.replace(path)
+    except OSError as error:
+        what = f"{path} cannot be written: {error.strerror or error}"
+        raise RunError(what, "choose a writable folder with free space") from error
+    finally:
+        with contextlib.suppress(OSError):  # gone already, or its folder never was one: the first error is the one told
+            temporary.unlink()
+
+
+@contextlib.contextmanager
+def _headless() -> Iterator[None]:
+    """matplotlib without windows, and without its remark that pillow writes instead of ffmpeg; restored after."""
+    import matplotlib
+
+    before = matplotlib.get_backend(auto_select=False)
+    logger = logging.getLogger("matplotlib.animation")
+    level = logger.level
+    matplotlib.use("Agg")
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if before is not None:
+            matplotlib.use(before, force=False)

@@ -1,0 +1,25 @@
+"""The command `plot.py`: learning curves of one or several runs, and the same as a table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoix_like.runtime import run_folder
+from stoix_like.runtime.arguments import ArgumentParser
+
+
+def main(argv: list[str]) -> int:
+    """Draws and prints; returns the exit code."""
+    parser = ArgumentParser("plot.py", "Draws learning curves: IQM over seeds with a 95 % interval.")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
+    parser.add_argument("--out", type=Path, help="figure: .png, .pdf or .svg (default: curves.png in the only run)")
+    arguments = parser.parse_args(argv)
+    from stoix_like.runtime import media
+
+    paths = [run_folder.find_run(run) for run in arguments.runs]
+    out = arguments.out or (paths[0] / "curves.png" if len(paths) == 1 else Path("curves.png"))
+    summary = media.plot_runs(paths, out, arguments.metric)
+    print(summary.table)
+    print(f"curve {summary.path}")
+    return 0

@@ -1,0 +1,80 @@
+"""A finished or unfinished run, read back: its configuration, environment, learner and parameters."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime import run_folder
+from stoix_like.runtime.build import ALGORITHMS, build
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.load import config_from_dict
+from stoix_like.types import Environment, Learner, Params
+
+
+class SavedRun(NamedTuple):
+    """What `load_run` gives.
+
+    Attributes:
+        path: the run folder.
+        config: as it ran.
+        env, learner: built from the configuration.
+        params: of the chosen checkpoint; leaves [S, ...] if the run trained several seeds.
+        meta: what the checkpoint says of itself; `meta.update` is when it was written.
+    """
+
+    path: Path
+    config: Any
+    env: Environment
+    learner: Learner
+    params: Params
+    meta: Meta
+
+    @property
+    def num_seeds(self) -> int:
+        return int(self.config.training_core.num_seeds)
+
+    def seed_params(self, index: int) -> Params:
+        """The parameters of one seed, by its position."""
+        return self.params if self.num_seeds == 1 else jax.tree.map(lambda x: x[index], self.params)
+
+
+def load_run(run: str, checkpoint: str = "best") -> SavedRun:
+    """A run with the parameters of one checkpoint: `best`, `latest`, or the number of an update.
+
+    Raises:
+        CheckpointError: no such run or checkpoint, or a damaged one.
+    """
+    path = run_folder.find_run(run)
+    store = open_checkpoints(path, checkpoint)
+    update = int(checkpoint) if checkpoint.isdigit() else None
+    meta = store.load_meta(update)
+    config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
+    built = build(meta.algorithm, config)
+    template = params_template(built.learner, config.training_core.num_seeds)
+    params = store.load_part("params", template, update)
+    store.close()
+    return SavedRun(path, config, built.env, built.learner, params, meta)
+
+
+def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:
+    """The store that holds the named checkpoint.
+
+    Raises:
+        CheckpointError: the name is none of best, latest and a number, or there is no checkpoint.
+    """
+    if checkpoint not in ("best", "latest") and not checkpoint.isdigit():
+        raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
+    return CheckpointStore(path / "checkpoints" / "best" if checkpoint == "best" else path / "checkpoints")
+
+
+def params_template(learner: Learner, num_seeds: int) -> Params:
+    """Shapes and types of a learner's parameters, [S, ...] for several seeds. Nothing is computed."""
+    if num_seeds == 1:
+        return jax.eval_shape(learner.init, jax.random.key(0)).params
+    keys = jax.eval_shape(lambda: jax.vmap(jax.random.key)(jnp.arange(num_seeds)))
+    return jax.eval_shape(jax.vmap(learner.init), keys).params

@@ -1,0 +1,93 @@
+"""Evaluation as the runtime does it: compiled once, for one or several seeds, on fresh levels or a frozen set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple
+
+import jax
+import numpy as np
+
+from stoix_like.config import EvaluationConfig
+from stoix_like.evaluation import episodes, levels
+from stoix_like.types import Environment, Key, Params, Policy, role_key
+
+
+class Scores(NamedTuple):
+    """One evaluation. Arrays are [S, E]: seeds, episodes."""
+
+    results: dict[str, np.ndarray]  # episode_return, episode_length and the environment's own
+    seconds: float
+    level_hash: str | None  # of the frozen set, else None
+
+    def mean_return(self) -> np.ndarray:
+        """Mean return per seed, [S]."""
+        return self.results["episode_return"].mean(axis=1)
+
+
+class Evaluator:
+    """Scores parameters. Closed over the compiled program, which is made at the first call."""
+
+    def __init__(
+        self, env: Environment, policy: Policy, config: EvaluationConfig, num_seeds: int, *, deterministic: bool = True
+    ) -> None:
+        self.mode: Literal["deterministic", "sampled"] = "deterministic" if deterministic else "sampled"
+        self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
+        self.level_hash = _fingerprint(env, self._level_set)
+        one = _one_seed(env, policy, config, self._level_set, deterministic)
+        self._play = jax.jit(one if num_seeds == 1 else jax.vmap(one, in_axes=(0, 0, None)))
+        self._num_seeds = num_seeds
+
+    def __call__(self, params: Params, root: Key, update: int) -> Scores:
+        """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S]."""
+        began = time.monotonic()
+        played = jax.device_get(self._play(params, root, update))
+        arrays = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
+        if self._num_seeds == 1:
+            arrays = {name: value[None] for name, value in arrays.items()}
+        return Scores(arrays, time.monotonic() - began, self.level_hash)
+
+
+def _fingerprint(env: Environment, level_set: levels.LevelSet | None) -> str | None:
+    if level_set is None:
+        return None
+    states, _ = jax.jit(jax.vmap(env.reset))(level_set.keys)
+    return levels.fingerprint(states)
+
+
+def _one_seed(
+    env: Environment,
+    policy: Policy,
+    config: EvaluationConfig,
+    level_set: levels.LevelSet | None,
+    deterministic: bool,
+) -> Callable[[Params, Key, Any], episodes.EpisodeResults]:
+    def fresh(params: Params, root: Key, update: Any) -> episodes.EpisodeResults:
+        return episodes.evaluate(
+            env,
+            policy,
+            params,
+            role_key(root, "evaluation", update),
+            num_episodes=config.num_eval_episodes,
+            num_envs=config.num_eval_envs,
+            deterministic=deterministic,
+        )
+
+    def frozen(params: Params, root: Key, update: Any) -> episodes.EpisodeResults:
+        assert level_set is not None  # noqa: S101 - narrows the type; `frozen` is chosen only with a set
+        return episodes.evaluate_levels(
+            env,
+            policy,
+            params,
+            level_set.keys,
+            role_key(root, "evaluation", update),
+            num_envs=_divisor_at_most(level_set.keys.shape[0], config.num_eval_envs),
+            deterministic=deterministic,
+        )
+
+    return fresh if level_set is None else frozen
+
+
+def _divisor_at_most(number: int, most: int) -> int:
+    return next(n for n in range(min(number, most), 0, -1) if number % n == 0)

@@ -1,0 +1,124 @@
+"""What a display remembers of a run, and how it writes numbers: no terminal library, so that any view can use it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from stoix_like.runtime.telemetry.sink import Row, RunMeta, Value
+
+_TOTALS = ("steps_per_second", "episodes", "levels_reused")  # of a run with many seeds: the sum over them
+
+
+class RunSummary:
+    """The last values of each category, over all seeds, with the best evaluation and the time that is left.
+
+    Attributes:
+        update: updates done.
+        trainer, actor, evaluation: {name without prefix: value}; the mean over seeds, the extreme for extremes, the
+            sum for rates and counts. Only the deterministic evaluation is kept.
+        best: (mean return, update) of the best evaluation, or None.
+        steps_per_second: of all seeds together; NaN before the first report.
+        seconds_left: expected seconds to the last update, evaluations and saving included; None if unknown or done.
+    """
+
+    def __init__(self, meta: RunMeta) -> None:
+        self.meta = meta
+        self.update = meta.resumed_update or 0
+        self.trainer: dict[str, float] = {}
+        self.actor: dict[str, float] = {}
+        self.evaluation: dict[str, float] = {}
+        self.best = meta.best
+        self.steps_per_second = math.nan
+        self.seconds_left: float | None = None
+        self._first: tuple[int, float] | None = None  # (update, elapsed seconds) of the first report of this process
+
+    def add(self, rows: Sequence[Row]) -> None:
+        """Takes in the rows of one report."""
+        if not rows:
+            return
+        last = rows[-1]
+        self.update = last.update
+        self.trainer = _merged(rows, "trainer/") or self.trainer
+        self.actor = _merged(rows, "actor/") or self.actor
+        self.steps_per_second = self.actor.get("steps_per_second", self.steps_per_second)
+        evaluation = _merged(rows, "evaluator/")
+        if evaluation:
+            self.evaluation = evaluation
+            score = evaluation.get("mean_return", math.nan)
+            if math.isfinite(score) and (self.best is None or score > self.best[0]):
+                self.best = score, last.update
+        self.seconds_left = self._seconds_left(last)
+
+    def _seconds_left(self, last: Row) -> float | None:
+        left = self.meta.num_updates - last.update
+        if left <= 0:
+            return None
+        if self._first is None:
+            self._first = last.update, last.elapsed_seconds
+        updates, seconds = last.update - self._first[0], last.elapsed_seconds - self._first[1]
+        if updates > 0 and seconds > 0:  # wall-clock between reports: what the user will wait, not only the training
+            return left * seconds / updates
+        per_update = self.meta.num_envs * self.meta.rollout_length * self.meta.num_seeds
+        rate = self.steps_per_second
+        return left * per_update / rate if math.isfinite(rate) and rate > 0 else None
+
+
+def _merged(rows: Sequence[Row], prefix: str) -> dict[str, float]:
+    """{name: value over seeds} of the numbers whose key starts with the prefix; NaN where no seed has a value."""
+    found: dict[str, list[float]] = {}
+    for row in rows:
+        for key, value in row.values.items():
+            if key.startswith(prefix) and not isinstance(value, str):
+                found.setdefault(key.removeprefix(prefix), []).append(float(value))
+    return {name: _over_seeds(name, values) for name, values in found.items()}
+
+
+def _over_seeds(name: str, values: Iterable[float]) -> float:
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return math.nan
+    if name in _TOTALS:
+        return sum(finite)
+    if name.startswith("max_") or name.endswith("_max"):
+        return max(finite)
+    if name.startswith("min_") or name.endswith("_min"):
+        return min(finite)
+    return sum(finite) / len(finite)
+
+
+def number_text(value: Value) -> str:
+    """A number for reading: 96,312 · 27.4 · 0.031 · 1e-05; a dash if there is none."""
+    if isinstance(value, str):
+        return value
+    if not math.isfinite(value):
+        return "–"
+    if abs(value) >= 1000 or float(value).is_integer():
+        return f"{value:,.0f}"
+    return f"{value:.3g}"
+
+
+def duration_text(seconds: float) -> str:
+    """Whole seconds as h:mm:ss; a dash if unknown."""
+    if not math.isfinite(seconds):
+        return "–"
+    whole = max(0, round(seconds))
+    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
+
+
+def parse_labels(text: str) -> tuple[dict[str, str], list[str]]:
+    """({metric name: label}, what was wrong) from `global_grad_norm=Grad Norm,steps_per_second=SPS`."""
+    labels: dict[str, str] = {}
+    problems: list[str] = []
+    for entry in filter(str.strip, text.split(",")):
+        name, equals, label = (part.strip() for part in entry.partition("="))
+        if equals and name and label:
+            labels[name] = label
+        else:
+            problems.append(f"'{entry.strip()}' is not name=label; it is ignored")
+    return labels, problems
+
+
+def labelled(values: Mapping[str, float], names: Iterable[str], labels: Mapping[str, str]) -> list[str]:
+    """`label value` for each of the names that has a value, in their order."""
+    return [f"{labels.get(name, name)} {number_text(values[name])}" for name in names if name in values]

@@ -1,0 +1,262 @@
+"""What a person sees of a run: banner, compiling, progress, closing lines. The door to rich.
+
+On a terminal a live view; on a pipe, in a log file or with `progress: false` one plain line per report, without escape
+codes. A terminal that goes away (a closed pipe, a lost connection) ends the display and never the training. Logs and
+errors are not printed here.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
+
+from stoix_like.runtime.telemetry.sink import Row, RunMeta
+from stoix_like.runtime.telemetry.summary import RunSummary, duration_text, labelled, number_text, parse_labels
+
+LABELS_VARIABLE = "STOIX_LIKE_METRIC_LABELS"
+_PLAIN_TRAINER = ("policy_loss", "entropy")  # what a plain line shows of TRAINER; all of it is in metrics.jsonl
+_GAP = " · "
+
+
+class TerminalView:
+    """A sink for people, with the lines that are no metrics: `banner`, `compiling`, `compiled`, `warning`, `done`.
+
+    Args:
+        progress: False = plain lines even on a terminal.
+        stream: where it is shown; None = standard output.
+        environ: where NO_COLOR and the labels are read; None = the process's own.
+    """
+
+    def __init__(
+        self, progress: bool = True, stream: TextIO | None = None, environ: Mapping[str, str] | None = None
+    ) -> None:
+        environ = os.environ if environ is None else environ
+        self._stream = _LastingStream(sys.stdout if stream is None else stream)
+        is_terminal = self._stream.isatty()
+        self.console = Console(
+            file=self._stream,  # type: ignore[arg-type]  # rich calls write, flush, isatty, fileno and encoding only
+            force_terminal=is_terminal,  # FORCE_COLOR must not put escape codes into a log file
+            force_jupyter=False,
+            force_interactive=is_terminal,
+            no_color="NO_COLOR" in environ,
+            highlight=False,
+            markup=False,
+            emoji=False,
+        )
+        self.is_live = progress and is_terminal and not self.console.is_dumb_terminal
+        self._labels, problems = parse_labels(environ.get(LABELS_VARIABLE, ""))
+        self._summary: RunSummary | None = None
+        self._run_dir = Path()
+        self._live: Live | None = None
+        self._line_is_open = False
+        for problem in problems:
+            self.warning(f"{LABELS_VARIABLE}: {problem}")
+
+    def banner(self, run_dir: Path, meta: RunMeta) -> None:
+        """Three lines: what runs where, in which folder, and exactly how many steps."""
+        seeds = f"seed {meta.seed}" if meta.num_seeds == 1 else f"seeds {meta.seed}–{meta.seed + meta.num_seeds - 1}"
+        jax_version = meta.versions.get("jax")
+        device = f"{meta.device} (jax {jax_version})" if jax_version else meta.device
+        name = f"stoix_like {meta.versions.get('stoix_like', '')}".rstrip()
+        self._print(_GAP.join((name, meta.algorithm, meta.task_id, device, seeds)), style="bold")
+        self._print(f"run  {run_dir}")
+        plan = f"{meta.num_envs:,} envs × {meta.rollout_length:,} steps × {meta.num_updates:,} updates"
+        each = f" for each of {meta.num_seeds} seeds" if meta.num_seeds > 1 else ""
+        when = f"every {meta.eval_interval:,} updates" if meta.eval_interval else "at the end"
+        resumed = "" if meta.resumed_update is None else f"{_GAP}continued after update {meta.resumed_update:,}"
+        self._print(f"plan {plan} = {meta.timesteps:,} steps{each}{_GAP}evaluation {when}{resumed}")
+
+    def compiling(self) -> None:
+        """Says that the first, slow call has begun; `compiled` completes the line."""
+        self._print("compiling … ", end="")
+        self._line_is_open = True
+
+    def compiled(self, seconds: float) -> None:
+        """Completes the line of `compiling` with the time it took."""
+        prefix = "" if self._line_is_open else "compiled in "
+        self._line_is_open = False
+        self._print(f"{prefix}{seconds:.1f} s")
+
+    def warning(self, text: str) -> None:
+        """One `warning:` line on standard error; above the live view where both share the terminal."""
+        self._end_line()
+        if self._live is not None and _is_terminal(sys.stderr):
+            self._print(f"warning: {text}", style="yellow")
+            return
+        stream = _LastingStream(sys.stderr)
+        stream.write(f"warning: {text}\n")
+        stream.flush()
+
+    def open(self, run_dir: Path, meta: RunMeta) -> None:
+        """Prepares the view; it appears with the first metrics, so that banner and compiling come before it."""
+        self._run_dir = run_dir
+        self._summary = RunSummary(meta)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Shows a report: one plain line, or the live view brought up to date. MISC rows are not shown."""
+        shown = [row for row in rows if row.category != "MISC"]
+        if self._summary is None or not shown or self._stream.is_lost:
+            return
+        self._summary.add(shown)
+        if not self.is_live:
+            self._print(self._plain_line(self._summary, {row.category for row in shown}))
+            return
+        if self._live is None:
+            self._end_line()
+            # Python's own stderr is taken above the view only if it is this terminal and not a file.
+            self._live = Live(console=self.console, refresh_per_second=4, redirect_stderr=_is_terminal(sys.stderr))
+            self._live.start()
+        self._live.update(self._live_view(self._summary), refresh=True)
+
+    def close(self) -> None:
+        """Leaves the last state of the live view standing. Safe to call twice."""
+        live, self._live = self._live, None
+        if live is not None:
+            live.stop()
+        self._end_line()
+
+    def done(self, timesteps: int, seconds: float, commands: Sequence[str] = ()) -> None:
+        """The closing lines: steps, time, last evaluation and run folder, then the commands that come next.
+
+        Args:
+            timesteps: environment steps done, of all seeds.
+            seconds: wall-clock time they took.
+            commands: one per line, as the user may type them.
+        """
+        self.close()
+        evaluation = self._summary.evaluation.get("mean_return") if self._summary else None
+        took = f"{seconds:.0f} s" if seconds < 60 else duration_text(seconds)
+        parts = [f"done {timesteps:,} steps in {took}"]
+        parts += [] if evaluation is None else [f"evaluation {self._label('mean_return')} {number_text(evaluation)}"]
+        self._print(_GAP.join([*parts, f"run {self._run_dir}"]), style="bold")
+        for index, command in enumerate(commands):
+            self._print(f"{'next:' if index == 0 else '     '} {command}")
+
+    def _label(self, name: str) -> str:
+        return self._labels.get(name, "steps/s" if name == "steps_per_second" else name)
+
+    def _named(self, values: Mapping[str, float], names: Iterable[str]) -> list[str]:
+        return labelled(values, names, self._labels)
+
+    def _score_text(self, summary: RunSummary) -> str:
+        """`mean_return 0.83 (best 0.86 @ 110)`, or nothing before the first evaluation."""
+        best = [f"(best {number_text(summary.best[0])} @ {summary.best[1]:,})"] if summary.best else []
+        score = self._named(summary.evaluation, ("mean_return",))
+        return " ".join([*score, *best]) if score else ""
+
+    def _plain_line(self, summary: RunSummary, categories: set[str]) -> str:
+        parts = [f"update {summary.update:,}/{summary.meta.num_updates:,}"]
+        if categories != {"EVALUATOR"}:
+            if math.isfinite(summary.steps_per_second):
+                parts.append(f"{summary.steps_per_second:,.0f} {self._label('steps_per_second')}")
+            parts += self._named(summary.actor, ("mean_return",))
+            parts += self._named(summary.trainer, _PLAIN_TRAINER)
+        if score := self._score_text(summary):
+            parts.append(f"eval {score}")
+        if (left := summary.seconds_left) is not None:
+            parts.append(f"{duration_text(left)} left")
+        return _GAP.join(parts)
+
+    def _live_view(self, summary: RunSummary) -> Group:
+        rate = f"{summary.steps_per_second:,.0f}" if math.isfinite(summary.steps_per_second) else "–"
+        left = "–" if summary.seconds_left is None else duration_text(summary.seconds_left)
+        bar = Progress(
+            SpinnerColumn(finished_text="✓"),
+            TextColumn("{task.description}", style="bold"),
+            BarColumn(bar_width=24),
+            MofNCompleteColumn(),
+            TextColumn(f"{rate} {self._label('steps_per_second')}"),
+            TextColumn(f"{left} left", style="cyan"),
+            console=self.console,
+        )
+        title = f"{summary.meta.algorithm}{_GAP}{summary.meta.task_id}"
+        bar.add_task(title, total=summary.meta.num_updates, completed=summary.update)
+        table = Table.grid(padding=(0, 2))
+        table.add_row(Text(" trainer", style="dim"), "  ".join(self._named(summary.trainer, summary.trainer)))
+        table.add_row(Text(" actor", style="dim"), "  ".join(self._named(summary.actor, _telling(summary.actor))))
+        if summary.evaluation:
+            names = [name for name in _telling(summary.evaluation) if name not in ("mean_return", "episodes")]
+            shown = [self._score_text(summary), *self._named(summary.evaluation, names)]
+            table.add_row(Text(" evaluator", style="dim"), "  ".join(shown))
+        return Group(bar, table)
+
+    def _end_line(self) -> None:
+        if self._line_is_open:
+            self._line_is_open = False
+            self._print("")
+
+    def _print(self, text: str, style: str | None = None, end: str = "\n") -> None:
+        if end == "\n" and self._line_is_open:
+            self._end_line()
+        self.console.print(text, style=style, end=end, soft_wrap=True)  # a long line on a pipe stays one line
+
+
+def _telling(names: Iterable[str]) -> list[str]:
+    """The names that fit beside each other: extremes and times are left to metrics.jsonl."""
+    hidden = ("steps_per_second", "duration_ms")
+    return [
+        n for n in names if n not in hidden and not n.startswith(("max_", "min_")) and not n.endswith(("_max", "_min"))
+    ]
+
+
+class _LastingStream:
+    """A text stream whose writes never fail: once the reader is gone it says so in `is_lost` and swallows the rest.
+
+    rich itself ends the process on a broken pipe; a training must outlive its terminal.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self.is_lost = False
+
+    @property
+    def encoding(self) -> str:
+        return self._stream.encoding or "utf-8"
+
+    def isatty(self) -> bool:
+        return _is_terminal(self._stream)
+
+    def fileno(self) -> int:
+        return self._stream.fileno()
+
+    def write(self, text: str) -> int:
+        if not self.is_lost:
+            try:
+                self._stream.write(text)
+            except UnicodeEncodeError:  # a terminal without · and –
+                self.write(text.encode(self.encoding, "replace").decode(self.encoding))
+            except (OSError, ValueError) as error:  # ValueError: the stream is closed
+                self._lose(error)
+        return len(text)
+
+    def flush(self) -> None:
+        if not self.is_lost:
+            try:
+                self._stream.flush()
+            except (OSError, ValueError) as error:
+                self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        self.is_lost = True
+        if isinstance(error, OSError) and self._stream in (sys.__stdout__, sys.__stderr__):
+            # What is still buffered would fail again when Python exits and turn exit code 0 into 120.
+            null = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(null, self._stream.fileno())
+            os.close(null)
+
+
+def _is_terminal(stream: TextIO) -> bool:
+    try:
+        return stream.isatty()
+    except ValueError:  # closed
+        return False

@@ -1,0 +1,92 @@
+"""Masked categoricals: exact zeros for what is illegal, agreement with plain softmax for what is legal."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.ops import distributions
+
+LOGITS = jnp.array([[1.0, 2.0, 3.0, -1.0], [0.0, 500.0, 1.0, 2.0], [0.0, 0.0, 0.0, 0.0]])
+MASK = jnp.array([[True, False, True, True], [True, True, True, False], [False, False, True, False]])
+
+
+@pytest.fixture
+def masked():
+    return distributions.masked_logits(LOGITS, MASK)
+
+
+def test_log_prob_and_entropy_equal_a_softmax_over_the_legal_subset(masked):
+    for row in range(3):
+        legal = np.flatnonzero(MASK[row])
+        x = np.asarray(LOGITS[row, legal], np.float64)
+        probs = np.exp(x - x.max()) / np.exp(x - x.max()).sum()
+        safe = np.where(probs > 0, probs, 1.0)
+        np.testing.assert_allclose(distributions.entropy(masked)[row], -(probs * np.log(safe)).sum(), atol=1e-6)
+        for action, prob in zip(legal, probs, strict=True):
+            if prob > 1e-30:
+                got = distributions.log_prob(masked[row], jnp.int32(action))
+                np.testing.assert_allclose(got, np.log(prob), atol=1e-5)
+
+
+def test_illegal_actions_have_probability_exactly_zero_and_are_never_sampled(masked):
+    illegal = np.argwhere(~np.asarray(MASK))
+    for row, action in illegal:
+        assert jnp.exp(distributions.log_prob(masked[row], jnp.int32(action))) == 0.0
+    keys = jax.random.split(jax.random.key(0), 20_000)
+    samples = jax.jit(jax.vmap(lambda k: distributions.sample(k, masked)))(keys)
+    assert bool(jnp.all(jnp.take_along_axis(jnp.broadcast_to(MASK, (20_000, 3, 4)), samples[..., None], -1)))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_gradients_to_illegal_logits_are_exactly_zero_and_nothing_is_nan(dtype):
+    def total(x):
+        logits = distributions.masked_logits(x, MASK)
+        action = distributions.mode(logits)
+        return jnp.sum(distributions.log_prob(logits, action)) + jnp.sum(distributions.entropy(logits))
+
+    gradient = jax.grad(total)(LOGITS.astype(dtype))
+    assert bool(jnp.all(jnp.isfinite(gradient)))
+    np.testing.assert_array_equal(np.asarray(gradient, np.float32)[~np.asarray(MASK)], 0.0)
+
+
+def test_one_legal_action_has_no_entropy_and_no_gradient(masked):
+    only = masked[2]
+    assert distributions.entropy(only) == 0.0
+    assert distributions.log_prob(only, jnp.int32(2)) == 0.0
+    gradient = jax.grad(lambda x: distributions.entropy(distributions.masked_logits(x, MASK[2])))(LOGITS[2])
+    np.testing.assert_array_equal(gradient, 0.0)
+
+
+def test_a_row_without_legal_actions_stays_finite():
+    logits = distributions.masked_logits(LOGITS[0], jnp.zeros(4, bool))
+    assert bool(jnp.isfinite(distributions.entropy(logits)))
+    assert 0 <= int(distributions.sample(jax.random.key(0), logits)) < 4
+
+
+def test_sample_frequencies_follow_the_probabilities():
+    logits = distributions.masked_logits(jnp.log(jnp.array([0.1, 0.2, 0.7])), jnp.array([True, True, True]))
+    keys = jax.random.split(jax.random.key(1), 40_000)
+    samples = jax.vmap(lambda k: distributions.sample(k, logits))(keys)
+    np.testing.assert_allclose(jnp.bincount(samples, length=3) / 40_000, [0.1, 0.2, 0.7], atol=0.01)
+
+
+def test_factors_are_summed_and_sampled_apart():
+    logits = jnp.stack([LOGITS[0], LOGITS[2]])  # [F, A] = [2, 4]
+    action = jnp.array([0, 2])
+    joint = distributions.log_prob(logits, action, factored=True)
+    single = sum(distributions.log_prob(logits[f], action[f]) for f in range(2))
+    np.testing.assert_allclose(joint, single, rtol=1e-6)
+    entropies = sum(distributions.entropy(logits[f]) for f in range(2))
+    np.testing.assert_allclose(distributions.entropy(logits, factored=True), entropies, rtol=1e-6)
+    assert distributions.sample(jax.random.key(0), logits, factored=True).shape == (2,)
+    assert distributions.mode(logits).shape == (2,)
+
+
+def test_act_is_the_mode_or_a_sample():
+    logits = jnp.array([0.0, 0.1, 0.0])
+    keys = jax.random.split(jax.random.key(0), 50)
+    greedy = jax.vmap(lambda k: distributions.act(k, logits, True))(keys)
+    sampled = jax.vmap(lambda k: distributions.act(k, logits, False))(keys)
+    assert set(np.asarray(greedy)) == {1}
+    assert set(np.asarray(sampled)) == {0, 1, 2}

@@ -1,0 +1,299 @@
+"""Curves, tables, figures and animations from hand-made run folders."""
+
+import json
+import os
+import threading
+
+import matplotlib
+import numpy as np
+import pytest
+from PIL import Image
+
+from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
+from stoix_like.evaluation import statistics
+from stoix_like.runtime import curves, media
+from stoix_like.types import ActionSpec, Environment
+
+
+def _write_run(path, seeds, score, *, updates=range(20, 201, 20), algorithm="PPO", task="Maze-v0", config=None):
+    """A run folder whose evaluations are score(seed, update); training episodes lie 0.1 below."""
+    path.mkdir()
+    lines = [{"category": "MISC", "update": 0, "timesteps": 0, "elapsed_seconds": 0.0, "seed": None}]
+    lines[0].update({"misc/algorithm": algorithm, "misc/task_id": task, "misc/num_seeds": len(seeds)})
+    for update in updates:
+        for seed in seeds:
+            place = {"update": update, "timesteps": update * 1024, "elapsed_seconds": update / 10, "seed": seed}
+            value = score(seed, update)
+            lines.append({"category": "ACTOR", **place, "actor/mean_return": value - 0.1})
+            lines.append(
+                {"category": "EVALUATOR", **place, "evaluator/mean_return": value, "evaluator/solve_rate": None}
+            )
+    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    if config is not None:
+        (path / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
+    return path
+
+
+def _linear(seed, update):
+    return update / 200 + seed / 10
+
+
+def _curves(paths, metric="mean_return"):
+    return curves.make_curves([curves.load_run(path) for path in paths], metric)
+
+
+# --- curves
+
+
+@pytest.mark.parametrize(
+    ("num_seeds", "final"),
+    [(1, 1.0), (3, 1.1), (6, 1.25)],  # 6 seeds: 1.0 ... 1.5 less one at each end
+)
+def test_the_final_iqm_by_hand(tmp_path, num_seeds, final):
+    path = _write_run(tmp_path / "run", range(num_seeds), _linear)
+    (quoted,), (beside,), missing = _curves([path])
+    assert (quoted.name, quoted.key, len(quoted.seeds), missing) == ("PPO", "evaluator/mean_return", num_seeds, [])
+    np.testing.assert_array_equal(quoted.timesteps, 1024.0 * np.arange(20, 201, 20))
+    assert quoted.iqm.point[-1] == pytest.approx(final, rel=1e-12)
+    assert beside.key == "actor/mean_return"
+    assert beside.iqm.point[-1] == pytest.approx(final - 0.1, rel=1e-12)
+    assert np.isnan(quoted.iqm.low).all() == (num_seeds == 1)
+
+
+def test_one_run_of_three_seeds_is_three_runs_of_one(tmp_path):
+    together = _write_run(tmp_path / "together", range(3), _linear, config={"training_core": {"num_seeds": 3}})
+    apart = [
+        _write_run(tmp_path / f"s{seed}", [seed], _linear, config={"architecture": {"seed": seed}}) for seed in range(3)
+    ]
+    (one,), _, _ = _curves([together])
+    (other,), _, _ = _curves(apart)
+    for left, right in zip((one.timesteps, *one.iqm), (other.timesteps, *other.iqm), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def test_curves_are_aligned_by_interpolation_on_the_range_they_share(tmp_path):
+    one = _write_run(tmp_path / "a", [0], lambda seed, update: float(update), updates=[10, 20, 40])
+    other = _write_run(tmp_path / "b", [1], lambda seed, update: float(update), updates=[20, 30, 50])
+    (curve,), _, _ = _curves([one, other])
+    np.testing.assert_array_equal(curve.timesteps, np.array([20, 30, 40]) * 1024.0)
+    np.testing.assert_allclose(curve.iqm.point, [20.0, 30.0, 40.0], rtol=1e-12)  # 30 and 40 are interpolated once each
+
+
+def test_seeds_without_a_common_range_have_no_iqm(tmp_path):
+    one = _write_run(tmp_path / "a", [0], _linear, updates=[10])
+    other = _write_run(tmp_path / "b", [1], _linear, updates=[20])
+    summary = media.plot_runs([one, other], tmp_path / "x.png")
+    assert "no common steps yet" in summary.table
+
+
+def test_experiments_that_differ_are_not_pooled_and_are_named_by_what_differs(tmp_path):
+    def config(rate, seed):
+        return {"optimization": {"actor_lr": rate}, "architecture": {"seed": seed}, "logging": {"progress": seed == 0}}
+
+    paths = [
+        _write_run(tmp_path / f"{rate}-{seed}", [seed], _linear, config=config(rate, seed))
+        for rate in (0.001, 0.0003)
+        for seed in (0, 1)
+    ]
+    quoted, _, _ = _curves([*paths, paths[0]])  # the same folder twice counts once
+    assert [(curve.name, len(curve.seeds)) for curve in quoted] == [
+        ("PPO · actor_lr 0.001", 2),
+        ("PPO · actor_lr 0.0003", 2),
+    ]
+
+
+def test_more_than_two_differences_are_named_by_the_run(tmp_path):
+    paths = [_write_run(tmp_path / name, [0], _linear, config={"a": dict.fromkeys("xyz", name)}) for name in ("p", "q")]
+    assert [curve.name for curve in _curves(paths)[0]] == ["PPO · p", "PPO · q"]
+
+
+def test_a_seed_that_comes_twice_is_no_second_sample(tmp_path):
+    paths = [_write_run(tmp_path / name, [0], _linear, config={}) for name in ("before", "after")]
+    assert [(curve.name, len(curve.seeds)) for curve in _curves(paths)[0]] == [("PPO · before", 1), ("PPO · after", 1)]
+
+
+def test_a_metric_that_one_experiment_lacks_is_said(tmp_path):
+    ours = _write_run(tmp_path / "a", [0], _linear)
+    other = _write_run(tmp_path / "b", [0], _linear, updates=[20], algorithm="SPO")
+    with (other / "metrics.jsonl").open("a") as file:
+        file.write('{"category": "TRAINER", "update": 20, "timesteps": 5, "seed": 0, "trainer/temperature": 0.5}\n')
+        file.write('{"category": "TRAINER", "upd')  # being written right now
+    quoted, _, missing = _curves([ours, other], "temperature")
+    assert [curve.key for curve in quoted] == ["trainer/temperature"]
+    assert missing == ["PPO · Maze-v0"]
+    assert (
+        "PPO · Maze-v0: no values of temperature yet"
+        in media.plot_runs([ours, other], tmp_path / "x.svg", "temperature").table
+    )
+
+
+# --- figure and table
+
+
+@pytest.mark.parametrize("num_seeds", [1, 3, 6])
+def test_figure_and_table(tmp_path, num_seeds):
+    path = _write_run(tmp_path / "run", range(num_seeds), _linear)
+    summary = media.plot_runs([path], tmp_path / "out" / "curves.png")
+    with Image.open(summary.path) as image:
+        assert image.size == (960, 630)  # 6.4 x 4.2 inches at 150 dpi
+        assert len(image.convert("RGB").getcolors(100_000)) > 20  # something is drawn
+    assert [entry.name for entry in summary.path.parent.iterdir()] == ["curves.png"]
+    head, line, *notes = str(summary).splitlines()
+    assert " ".join(head.split()) == "experiment task metric n final IQM 95 % interval best IQM at step"
+    # Of three seeds all alike come up with probability 1/27 > 2.5 %: the interval is the whole range.
+    _, low, high = statistics.bootstrap_interval(1.0 + np.arange(num_seeds) / 10)
+    final, interval = {1: ("1", "–"), 3: ("1.1", "[1, 1.2]"), 6: ("1.25", f"[{low:.3g}, {high:.3g}]")}[num_seeds]
+    expected = ["PPO", "Maze-v0", "evaluator/mean_return", str(num_seeds), final, *interval.split(), final, "204,800"]
+    assert line.split() == expected
+    assert len(notes) == (num_seeds < 4)
+
+
+def _artists(paths, metric="mean_return"):
+    return media._figure(_curves(paths, metric), metric).axes
+
+
+@pytest.mark.parametrize(("num_seeds", "lines", "bands"), [(1, 2, 0), (3, 5, 1), (6, 2, 1)])
+def test_few_seeds_are_drawn_singly_and_more_than_one_has_a_band(tmp_path, num_seeds, lines, bands):
+    (panel,) = _artists([_write_run(tmp_path / "run", range(num_seeds), _linear)])
+    assert (len(panel.lines), len(panel.collections)) == (lines, bands)  # evaluation and training, and thin ones
+    legend = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert legend == [f"PPO (n={num_seeds})", "training episodes"]
+
+
+def test_each_task_has_a_panel_and_an_algorithm_one_colour(tmp_path):
+    paths = [
+        _write_run(tmp_path / f"{algorithm}-{task}", [0], _linear, algorithm=algorithm, task=task)
+        for task in ("Maze-v0", "Snake-v1")
+        for algorithm in ("PPO", "SPO")
+    ]
+    panels = _artists(paths)
+    assert [panel.get_title(loc="left") for panel in panels] == ["Maze-v0", "Snake-v1"]
+    colours = [{line.get_label(): line.get_color() for line in panel.lines} for panel in panels]
+    assert colours[0]["PPO (n=1)"] == colours[1]["PPO (n=1)"] != colours[0]["SPO (n=1)"]
+
+
+# --- refusals
+
+
+def _refused(kind, call):
+    with pytest.raises(kind) as caught:
+        call()
+    return caught.value.what if hasattr(caught.value, "what") else str(caught.value), caught.value.hint
+
+
+def test_refusals_name_the_cause_and_what_to_do(tmp_path):
+    run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
+    what, hint = _refused(ConfigError, lambda: media.plot_runs([tmp_path / "maze-2"], out))
+    assert "no run at" in what
+    assert "did you mean" in what
+    assert str(run) in hint
+    what, hint = _refused(ConfigError, lambda: media.plot_runs([run], out, "mean_retrun"))
+    assert what == "unknown metric 'mean_retrun'; did you mean 'mean_return'?"
+    assert "mean_return" in hint
+    what, _ = _refused(ConfigError, lambda: media.plot_runs([run], out, "solve_rate"))  # only nulls so far
+    assert "unknown metric 'solve_rate'" in what
+    assert (
+        "unknown figure format '.doc'" in _refused(ConfigError, lambda: media.plot_runs([run], tmp_path / "a.doc"))[0]
+    )
+    assert "no run to plot" in _refused(ConfigError, lambda: media.plot_runs([], out))[0]
+    assert not out.exists()
+
+
+def test_a_run_without_rows_yet(tmp_path):
+    for name, text in [
+        ("empty", ""),
+        ("started", '{"category": "MISC", "update": 0, "misc/algorithm": "PPO", "misc/task_id": "Maze-v0"}\n'),
+    ]:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").write_text(text)
+        what, hint = _refused(RunError, lambda name=name: media.plot_runs([tmp_path / name], tmp_path / "x.png"))
+        assert "has no metrics yet" in what
+        assert "first report" in hint
+    (tmp_path / "bare").mkdir()
+    assert "no metrics at" in _refused(RunError, lambda: media.plot_runs([tmp_path / "bare"], tmp_path / "x.png"))[0]
+
+
+def test_a_figure_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    run = _write_run(tmp_path / "run", [0], _linear)
+    target = tmp_path / "file"
+    target.write_text("old")
+    what, _ = _refused(RunError, lambda: media.plot_runs([run], target / "curves.png"))
+    assert "cannot be written" in what
+    assert target.read_text() == "old"
+
+
+# --- animations
+
+
+def _environment(animate):
+    return Environment(
+        reset=lambda key: None, step=lambda state, action: None, action_spec=ActionSpec(2), animate=animate
+    )
+
+
+def _draw_gif(states, path):
+    frames = [Image.new("L", (8, 8), color=int(state)) for state in states]
+    frames[0].save(path, save_all=True, append_images=frames[1:])
+
+
+def test_a_gif_is_written_whole(tmp_path):
+    backend = matplotlib.get_backend()
+    path = media.save_gif(_environment(_draw_gif), [0, 100, 200], tmp_path / "episode.gif")
+    with Image.open(path) as image:
+        assert (image.format, image.n_frames) == ("GIF", 3)
+    assert os.listdir(tmp_path) == ["episode.gif"]
+    assert matplotlib.get_backend() == backend
+
+
+def test_a_reader_of_the_old_picture_never_sees_half_of_the_new(tmp_path):
+    target = tmp_path / "episode.gif"
+    target.write_bytes(b"old")
+    with target.open("rb") as reader:
+        media.save_gif(_environment(_draw_gif), [0], target)
+        assert reader.read() == b"old"  # renamed over, not written into
+    assert target.read_bytes().startswith(b"GIF")
+
+
+def test_a_failing_animation_leaves_the_old_gif(tmp_path):
+    def fail(states, path):
+        _draw_gif(states, path)
+        raise OSError(28, "No space left on device")
+
+    target = tmp_path / "episode.gif"
+    target.write_bytes(b"old")
+    what, _ = _refused(RunError, lambda: media.save_gif(_environment(fail), [0], target))
+    assert what == f"{target} cannot be written: No space left on device"
+    assert target.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["episode.gif"]
+
+
+def test_what_cannot_be_drawn_is_refused(tmp_path):
+    what, _ = _refused(
+        UnsupportedEnvironmentError, lambda: media.save_gif(_environment(None), [0], tmp_path / "episode.gif")
+    )
+    assert what == "custom cannot be drawn: it has no `animate`"
+    assert (
+        "at least one state"
+        in _refused(RunError, lambda: media.save_gif(_environment(_draw_gif), [], tmp_path / "e"))[0]
+    )
+
+
+def test_a_running_run_can_be_read_while_it_is_written(tmp_path):
+    path = _write_run(tmp_path / "run", [0], _linear)
+    line = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)[-1]
+    stop = threading.Event()
+
+    def write():
+        with (path / "metrics.jsonl").open("ab", buffering=0) as file:
+            while not stop.is_set():
+                for part in (line[:30], line[30:]):  # a reader may see half of a line
+                    file.write(part)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        for _ in range(10):
+            assert curves.load_run(path).seeds == {0}
+    finally:
+        stop.set()
+        writer.join()

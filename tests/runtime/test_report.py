@@ -1,0 +1,139 @@
+"""Rows from hand-made metrics."""
+
+import math
+
+import numpy as np
+import pytest
+
+from stoix_like.runtime import report
+from stoix_like.runtime.telemetry import RunMeta
+
+PROGRESS = report.Progress(update=12, timesteps=98_304, elapsed_seconds=8.125, steps=16_384, seconds=0.5)
+
+
+def _metrics():
+    """Two seeds; the second finished no episode, so its extremes are where a reduction starts."""
+    infinity = np.inf
+    metrics = {
+        "trainer/policy_loss": [0.012, -0.5],
+        "trainer/entropy": [0.88, math.nan],
+        "actor/episodes_count": [4.0, 0.0],
+        "actor/episode_return_sum": [3.0, 0.0],
+        "actor/episode_return_max": [1.0, -infinity],
+        "actor/episode_return_min": [0.25, infinity],
+        "actor/episode_length_sum": [90.0, 0.0],
+        "actor/episode_length_max": [40.0, -infinity],
+        "actor/episode_length_min": [10.0, infinity],
+        "actor/levels_reused_sum": [2.0, 0.0],
+        "actor/utilisation_sum": [3.2, 0.0],
+    }
+    return {name: np.asarray(values, np.float32) for name, values in metrics.items()}
+
+
+def test_one_trainer_and_one_actor_row_per_seed():
+    rows = report.training_rows(_metrics(), PROGRESS, seeds=[7, 8])
+    assert [(row.category, row.seed) for row in rows] == [("TRAINER", 7), ("ACTOR", 7), ("TRAINER", 8), ("ACTOR", 8)]
+    assert all(row[1:4] == (12, 98_304, 8.125) for row in rows)
+
+
+def test_values_of_a_seed_with_episodes():
+    trainer, actor, *_ = report.training_rows(_metrics(), PROGRESS, seeds=[7, 8])
+    assert trainer.values == {"trainer/policy_loss": 0.012, "trainer/entropy": 0.88}  # shortest decimals of float32
+    assert actor.values == {
+        "actor/steps_per_second": 32_768.0,
+        "actor/mean_return": 0.75,
+        "actor/max_return": 1.0,
+        "actor/min_return": 0.25,
+        "actor/episode_length_mean": 22.5,
+        "actor/episode_length_max": 40,
+        "actor/episode_length_min": 10,
+        "actor/episodes": 4,
+        "actor/levels_reused": 2,
+        "actor/utilisation": 0.8,
+    }
+    assert isinstance(actor.values["actor/episodes"], int)
+
+
+def test_without_a_finished_episode_there_is_no_value():
+    *_, trainer, actor = report.training_rows(_metrics(), PROGRESS, seeds=[7, 8])
+    missing = {name for name, value in actor.values.items() if math.isnan(value)}
+    expected = "mean_return max_return min_return episode_length_mean episode_length_max episode_length_min utilisation"
+    assert missing == {f"actor/{name}" for name in expected.split()}
+    assert (actor.values["actor/episodes"], actor.values["actor/levels_reused"]) == (0, 0)
+    assert math.isnan(trainer.values["trainer/entropy"])
+
+
+def test_a_scalar_is_one_seed():
+    metrics = {name: values[0] for name, values in _metrics().items()}
+    assert report.training_rows(metrics, PROGRESS, [7]) == report.training_rows(_metrics(), PROGRESS, [7, 8])[:2]
+
+
+@pytest.mark.parametrize("metrics", [{"loss": np.zeros(1)}, {"trainer/loss": np.zeros(2)}])
+def test_foreign_names_and_shapes_are_refused(metrics):
+    with pytest.raises(ValueError, match="expected trainer/, actor/ or misc/"):
+        report.training_rows(metrics, PROGRESS, seeds=[0])
+
+
+def test_reduce_metrics_divides_means_only():
+    accumulated = {
+        "trainer/entropy": np.array([3.0, 6.0], np.float32),
+        "actor/episode_return_sum": np.array([3.0, 6.0]),
+        "actor/episodes_count": np.array([3.0, 6.0]),
+        "actor/episode_return_max": np.array([3.0, 6.0]),
+        "actor/episode_return_min": np.array([3.0, 6.0]),
+    }
+    reduced = report.reduce_metrics(accumulated, num_updates=3)
+    np.testing.assert_array_equal(reduced.pop("trainer/entropy"), [1.0, 2.0])
+    for values in reduced.values():
+        np.testing.assert_array_equal(values, [3.0, 6.0])
+    with pytest.raises(ValueError, match="at least one update"):
+        report.reduce_metrics(accumulated, num_updates=0)
+
+
+@pytest.mark.parametrize(
+    ("mode", "prefix"),
+    [("deterministic", "evaluator"), ("sampled", "evaluator_sampled"), ("network", "evaluator_network")],
+)
+def test_evaluator_values(mode, prefix):
+    results = {
+        "episode_return": np.array([1.0, 0.0, 1.0, 1.0], np.float32),
+        "episode_length": np.array([10, 100, 20, 30], np.int32),
+        "solve_rate": np.array([1, 0, 1, 1], bool),
+    }
+    values = report.evaluator_rows(results, mode, duration_seconds=0.25)
+    hand = {
+        "episodes": 4,
+        "mean_return": 0.75,
+        "max_return": 1.0,
+        "min_return": 0.0,
+        "episode_length_mean": 40.0,
+        "episode_length_max": 100,
+        "episode_length_min": 10,
+        "duration_ms": 250.0,
+        "solve_rate": 0.75,
+    }
+    assert values == {f"{prefix}/{name}": value for name, value in hand.items()}
+
+
+def test_evaluation_without_episodes_is_refused():
+    with pytest.raises(ValueError, match="at least one episode"):
+        report.evaluator_rows({"episode_return": [], "episode_length": []}, "deterministic", 0.1)
+
+
+def test_start_row_of_a_resumed_run_stands_at_its_update():
+    meta = RunMeta("PPO", "Maze-v0", "cpu", 3, 2, 64, 16, 200, 20, {"jax": "0.10.2"}, {}, resumed_update=5)
+    row = report.start_row(meta, 1.5)
+    assert row[:5] == ("MISC", 5, 5 * 64 * 16, 1.5, None)
+    assert row.values["misc/event"] == "resume"
+    assert (row.values["misc/task_id"], row.values["misc/algorithm"], row.values["misc/num_seeds"]) == (
+        "Maze-v0",
+        "PPO",
+        2,
+    )
+    assert row.values["misc/version_jax"] == "0.10.2"
+
+
+def test_plain_keeps_integers_exact_and_refuses_infinities():
+    assert report.plain(np.int32(2**31 - 1)) == 2**31 - 1
+    assert report.plain(np.float32(0.1)) == 0.1
+    assert all(math.isnan(report.plain(value)) for value in (np.inf, -np.inf, np.nan, 1e300))

@@ -1,0 +1,403 @@
+"""The record, the fan-out and the terminal, on real files, pipes and pseudo-terminals."""
+
+import contextlib
+import io
+import math
+import os
+import pty
+import resource
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from stoix_like.errors import MissingExtraError, RunError
+from stoix_like.runtime.telemetry import JsonlSink, Row, RunMeta, open_telemetry, read_rows
+from stoix_like.runtime.telemetry.summary import RunSummary, duration_text, number_text, parse_labels
+from stoix_like.runtime.telemetry.terminal import TerminalView
+
+META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {"stoix_like": "0.1.0", "jax": "0.10.2"}, {})
+
+
+def _row(update, category="TRAINER", seed=0, elapsed=None, **values):
+    prefix = {"EVALUATOR": "evaluator"}.get(category, category.lower())
+    named = {f"{prefix}/{name}": value for name, value in values.items()}
+    return Row(category, update, update * 1024, update / 10 if elapsed is None else elapsed, seed, named)
+
+
+def _report(update):
+    return [
+        _row(update, policy_loss=0.031, entropy=0.88, global_grad_norm=0.5),
+        _row(update, "ACTOR", steps_per_second=96_312.4, mean_return=0.83),
+    ]
+
+
+# --- metrics.jsonl
+
+
+def test_a_row_is_the_line_of_the_schema(tmp_path):
+    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
+        telemetry.write([Row("TRAINER", 12, 98_304, 8.1, 0, {"trainer/policy_loss": 0.012})])
+        text = (tmp_path / "metrics.jsonl").read_text()  # before close: every report is flushed
+    assert text == (
+        '{"category": "TRAINER", "update": 12, "timesteps": 98304, "elapsed_seconds": 8.1, "seed": 0, '
+        '"trainer/policy_loss": 0.012}\n'
+    )
+
+
+def test_values_that_are_not_finite_become_null(tmp_path):
+    values = {"actor/a": math.nan, "actor/b": -math.inf, "actor/c": np.float32("inf"), "actor/d": np.int32(3)}
+    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
+        telemetry.write([Row("ACTOR", 1, 1, 1.0, None, values)])
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    assert (row["actor/a"], row["actor/b"], row["actor/c"], row["actor/d"]) == (None, None, None, 3)
+    assert row["seed"] is None
+
+
+@pytest.mark.parametrize("torn", [b'{"category": "TRAINER", "upd', b'{"update": 5, "misc/text": "\xc3'])
+def test_resume_cuts_a_torn_line_and_the_rows_after_the_checkpoint(tmp_path, torn):
+    path = tmp_path / "metrics.jsonl"
+    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
+        telemetry.write([row for update in (1, 2, 3, 4) for row in _report(update)])
+    before = path.read_bytes().splitlines(keepends=True)
+    with path.open("ab") as file:
+        file.write(torn)
+    assert [row["update"] for row in read_rows(path)] == [1, 1, 2, 2, 3, 3, 4, 4]
+    with contextlib.closing(open_telemetry(tmp_path, META._replace(resumed_update=2))) as telemetry:
+        assert path.read_bytes() == b"".join(before[:4])  # the kept rows keep their bytes
+        telemetry.write(_report(3))
+    assert [row["update"] for row in read_rows(path)] == [1, 1, 2, 2, 3, 3]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["metrics.jsonl"]  # no temporary file stays
+
+
+def test_a_complete_last_line_without_its_newline_is_kept(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_bytes(b'{"update": 1}\n{"update": 2}')
+    with contextlib.closing(open_telemetry(tmp_path, META._replace(resumed_update=2))) as telemetry:
+        telemetry.write([_row(3, loss=1.0)])
+    assert [row["update"] for row in read_rows(path)] == [1, 2, 3]
+
+
+def test_a_fresh_run_does_not_touch_the_metrics_of_another(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1}\n')
+    with pytest.raises(RunError, match="exists already"):
+        open_telemetry(tmp_path, META)
+    assert path.read_text() == '{"update": 1}\n'
+
+
+def test_a_damaged_line_in_the_middle_is_named(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"update": 1}\n{"upd\n{"update": 3}\n')
+    with pytest.raises(RunError, match=r"metrics\.jsonl:2: not a row"):
+        read_rows(path)
+    with pytest.raises(RunError, match="no metrics at"):
+        read_rows(tmp_path / "nothing.jsonl")
+
+
+def test_a_record_that_cannot_be_written_is_a_run_error(tmp_path):
+    with pytest.raises(RunError, match="metrics cannot be written: No such file or directory"):
+        open_telemetry(tmp_path / "gone", META)
+
+
+def test_a_disk_that_fills_up_ends_the_run_and_leaves_a_readable_file(tmp_path):
+    telemetry = open_telemetry(tmp_path, META)
+    telemetry.write(_report(1))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "metrics.jsonl").stat().st_size + 40, hard))
+    try:
+        with pytest.raises(RunError, match="metrics cannot be written: File too large"):
+            telemetry.write(_report(2))
+        with contextlib.suppress(RunError):
+            telemetry.close()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 1]
+
+
+# --- the fan-out
+
+
+class _Sink:
+    """A real sink that keeps what it gets and fails where it is told to."""
+
+    def __init__(self, fails_in="", error=None):
+        self.fails_in, self.error, self.rows, self.calls = (
+            fails_in,
+            error or ConnectionError("refused\nby host"),
+            [],
+            [],
+        )
+
+    def _call(self, name):
+        self.calls.append(name)
+        if name == self.fails_in:
+            raise self.error
+
+    def open(self, run_dir, meta):
+        self._call("open")
+
+    def write(self, rows):
+        self._call("write")
+        self.rows += rows
+
+    def close(self):
+        self._call("close")
+
+
+@pytest.mark.parametrize(("fails_in", "calls"), [("open", ["open", "close"]), ("write", ["open", "write", "close"])])
+def test_a_failing_sink_is_dropped_with_one_warning(tmp_path, capsys, fails_in, calls):
+    bad, good = _Sink(fails_in), _Sink()
+    telemetry = open_telemetry(tmp_path, META, [bad, good])
+    for update in (1, 2, 3):
+        telemetry.write([_row(update, loss=1.0)])
+    telemetry.close()
+    telemetry.close()
+    error = capsys.readouterr().err
+    assert error == (
+        f"warning: _Sink dropped (ConnectionError: refused by host); metrics continue in {tmp_path}/metrics.jsonl\n"
+    )
+    assert bad.calls == calls
+    assert [row.update for row in good.rows] == [1, 2, 3]
+    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+
+
+def test_a_missing_extra_is_said_before_training(tmp_path):
+    good, bad = _Sink(), _Sink("open", MissingExtraError("wandb", "wandb"))
+    with pytest.raises(MissingExtraError):
+        open_telemetry(tmp_path, META, [good, bad])
+    assert good.calls == ["open", "close"]
+
+
+def test_the_record_is_written_first(tmp_path):
+    class Reader(_Sink):
+        def write(self, rows):
+            self.rows += read_rows(tmp_path / "metrics.jsonl")
+
+    reader = Reader()
+    with contextlib.closing(open_telemetry(tmp_path, META, [reader])) as telemetry:
+        telemetry.write([_row(1, loss=1.0)])
+    assert len(reader.rows) == 1
+
+
+def test_writing_to_a_sink_that_is_not_open_is_our_bug(tmp_path):
+    with pytest.raises(ValueError, match="not open"):
+        JsonlSink().write([_row(1, loss=1.0)])
+
+
+# --- plain lines
+
+
+def _shown(*reports, meta=META, environ=None, progress=True):
+    stream = io.StringIO()
+    view = TerminalView(progress, stream, environ or {})
+    view.open("runs/x", meta)
+    for rows in reports:
+        view.write(rows)
+    view.close()
+    return stream.getvalue()
+
+
+def test_a_report_on_a_pipe_is_one_plain_line():
+    evaluation = _row(110, "EVALUATOR", mean_return=0.86, episode_length_mean=27.4)
+    text = _shown(
+        [*_report(110), evaluation],
+        [*_report(120), _row(120, "EVALUATOR", mean_return=0.83)],
+    )
+    # The first report knows only the rate: 90 * 1024 / 96,312 s = 1 s; the second took 1 s for 10 updates: 8 s for 80.
+    assert text.splitlines() == [
+        "update 110/200 · 96,312 steps/s · mean_return 0.83 · policy_loss 0.031 · entropy 0.88"
+        " · eval mean_return 0.86 (best 0.86 @ 110) · 0:00:01 left",
+        "update 120/200 · 96,312 steps/s · mean_return 0.83 · policy_loss 0.031 · entropy 0.88"
+        " · eval mean_return 0.83 (best 0.86 @ 110) · 0:00:08 left",
+    ]
+    assert "\x1b" not in text
+
+
+def test_an_evaluation_alone_is_a_line_of_its_own_and_misc_is_none():
+    text = _shown([_row(0, "MISC", seed=None, task_id="Maze-v0")], [_row(20, "EVALUATOR", mean_return=0.5)])
+    assert text == "update 20/200 · eval mean_return 0.5 (best 0.5 @ 20)\n"
+
+
+def test_without_episodes_a_dash_stands_for_the_return():
+    text = _shown([_row(200, "ACTOR", steps_per_second=10.0, mean_return=math.nan)])
+    assert text == "update 200/200 · 10 steps/s · mean_return –\n"
+
+
+def test_labels_come_from_the_environment(capsys):
+    environ = {"STOIX_LIKE_METRIC_LABELS": "policy_loss=Policy Loss, steps_per_second=SPS,nonsense"}
+    text = _shown(_report(200), environ=environ)
+    assert text == "update 200/200 · 96,312 SPS · mean_return 0.83 · Policy Loss 0.031 · entropy 0.88\n"
+    assert capsys.readouterr().err == (
+        "warning: STOIX_LIKE_METRIC_LABELS: 'nonsense' is not name=label; it is ignored\n"
+    )
+
+
+def test_banner_compiling_and_closing_lines():
+    stream = io.StringIO()
+    view = TerminalView(stream=stream, environ={})
+    view.banner("runs/x", META)
+    view.compiling()
+    view.compiled(6.12)
+    view.open("runs/x", META)
+    view.write([*_report(200), _row(200, "EVALUATOR", mean_return=0.97)])
+    view.done(204_800, 41.3, ["python scripts/evaluate.py runs/x", "python scripts/plot.py runs/x"])
+    lines = stream.getvalue().splitlines()
+    assert lines[:4] == [
+        "stoix_like 0.1.0 · PPO · Maze-v0 · cpu (jax 0.10.2) · seed 0",
+        "run  runs/x",
+        "plan 64 envs × 16 steps × 200 updates = 204,800 steps · evaluation every 20 updates",
+        "compiling … 6.1 s",
+    ]
+    assert lines[-3:] == [
+        "done 204,800 steps in 41 s · evaluation mean_return 0.97 · run runs/x",
+        "next: python scripts/evaluate.py runs/x",
+        "      python scripts/plot.py runs/x",
+    ]
+
+
+def test_a_log_file_gets_no_escape_codes_even_if_colour_is_forced(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as continuous integration sets it
+    stream = io.StringIO()
+    view = TerminalView(stream=stream)
+    view.banner("runs/x", META)
+    view.done(1, 1.0)
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_banner_of_a_resumed_run_with_many_seeds():
+    stream = io.StringIO()
+    meta = META._replace(seed=3, num_seeds=8, eval_interval=0, resumed_update=100)
+    TerminalView(stream=stream, environ={}).banner("runs/x", meta)
+    first, _, plan = stream.getvalue().splitlines()
+    assert first.endswith("· seeds 3–10")
+    assert plan.endswith("= 204,800 steps for each of 8 seeds · evaluation at the end · continued after update 100")
+
+
+# --- a real terminal
+
+
+def _on_terminal(environ, progress=True):
+    """What a pseudo-terminal of 100 columns receives of two reports."""
+    reader, writer = pty.openpty()
+    with os.fdopen(writer, "w", encoding="utf-8") as stream:
+        view = TerminalView(progress, stream, {"TERM": "xterm-256color", **environ})
+        view.console.width = 100
+        view.open("runs/x", META)
+        view.write(_report(60))
+        view.write([*_report(120), _row(120, "EVALUATOR", mean_return=0.86, solve_rate=0.5)])
+        view.close()
+        stream.flush()
+        text = b""
+        while not text.endswith(b"\x1b[?25h" if view.is_live else b"left\r\n"):
+            text += os.read(reader, 65_536)
+    os.close(reader)
+    return text.decode()
+
+
+def test_a_terminal_gets_a_live_view(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    text = _on_terminal({})
+    assert "\x1b[?25l" in text  # the cursor is hidden while the view is live
+    last = text[text.rindex("PPO · Maze-v0") :]
+    for part in ("120/200", "96,312 steps/s", "0:00:08 left", "global_grad_norm 0.5", "0.86 (best 0.86 @ 120)"):
+        assert part in last
+    assert "solve_rate 0.5" in last
+
+
+def test_no_color_and_no_progress_are_respected(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm-256color")
+    assert "\x1b[36m" in _on_terminal({})
+    assert "\x1b[36m" not in _on_terminal({"NO_COLOR": "1"})
+    assert "\x1b[?25l" not in _on_terminal({}, progress=False)
+
+
+def test_a_reader_that_goes_away_does_not_stop_training(tmp_path, capsys):
+    reader, writer = os.pipe()
+    with os.fdopen(writer, "w") as stream:
+        view = TerminalView(stream=stream, environ={})
+        telemetry = open_telemetry(tmp_path, META, [view])
+        telemetry.write(_report(1))
+        os.close(reader)
+        telemetry.write(_report(2))
+        telemetry.write(_report(3))
+        telemetry.close()
+        view.done(3072, 1.0)
+        with contextlib.suppress(BrokenPipeError):
+            stream.close()  # what Python itself still had buffered
+    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 1, 2, 2, 3, 3]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_closed_stdout_leaves_exit_code_0():
+    program = (
+        "from stoix_like.runtime.telemetry.terminal import TerminalView\n"
+        "import sys\n"
+        "view = TerminalView()\n"
+        "for _ in range(3): view._print('a line')\n"
+        "sys.stderr.write('still here')\n"
+    )
+    reader, writer = os.pipe()
+    os.close(reader)
+    environ = {
+        name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"
+    }  # what is buffered counts
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+        check=False,
+        env=environ,
+    )
+    os.close(writer)
+    assert (done.returncode, done.stderr) == (0, "still here")
+
+
+def test_a_terminal_without_unicode_gets_replacements():
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    TerminalView(stream=stream, environ={}).compiling()
+    assert raw.getvalue() == b"compiling ? "
+
+
+# --- the summary behind the views
+
+
+def test_seeds_are_summed_averaged_or_taken_at_the_extreme():
+    summary = RunSummary(META._replace(num_seeds=2))
+    summary.add(
+        [
+            _row(10, "ACTOR", seed=0, steps_per_second=100.0, mean_return=0.2, max_return=0.9, episode_length_min=4),
+            _row(
+                10, "ACTOR", seed=1, steps_per_second=150.0, mean_return=math.nan, max_return=0.4, episode_length_min=2
+            ),
+        ]
+    )
+    assert summary.actor == {
+        "steps_per_second": 250.0,
+        "mean_return": 0.2,
+        "max_return": 0.9,
+        "episode_length_min": 2.0,
+    }
+
+
+def test_the_best_evaluation_of_a_resumed_run_is_not_forgotten():
+    summary = RunSummary(META._replace(resumed_update=100, best=(0.9, 80)))
+    summary.add([_row(120, "EVALUATOR", mean_return=0.85)])
+    assert summary.best == (0.9, 80)
+    summary.add([Row("EVALUATOR", 140, 0, 1.0, 0, {"evaluator_sampled/mean_return": 0.99})])
+    assert summary.best == (0.9, 80)
+    summary.add([_row(160, "EVALUATOR", mean_return=0.95)])
+    assert summary.best == (0.95, 160)
+
+
+def test_numbers_and_durations_for_reading():
+    assert [number_text(x) for x in (96_312.4, 27.44, 0.0312, 3e-5, 12, 1.0, math.nan)] == [
+        "96,312", "27.4", "0.0312", "3e-05", "12", "1", "–",
+    ]  # fmt: skip
+    assert [duration_text(x) for x in (21.2, 3661.0, math.inf)] == ["0:00:21", "1:01:01", "–"]
+    assert parse_labels("a=b=c, ,=x") == ({"a": "b=c"}, ["'=x' is not name=label; it is ignored"])
+    assert parse_labels("") == ({}, [])
