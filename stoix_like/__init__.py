@@ -1,0 +1,69 @@
+"""stoix_like: end-to-end jitted reinforcement learning in JAX, as pure functions.
+
+    import jax, stoix_like as sl
+
+    env = sl.make_env("Maze-v0")
+    config = sl.ppo_config(num_envs=64, rollout_length=16)
+    learner = sl.ppo.make(env, sl.make_network(env, config), config)
+    state = jax.jit(learner.init)(jax.random.key(0))
+    state, metrics = jax.jit(learner.update)(state)
+
+Names are looked up on first use: importing this package imports neither jumanji, which starts the JAX backend, nor any
+optional library.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+#: name -> (module, attribute in it, or None for the module itself)
+_PUBLIC: dict[str, tuple[str, str | None]] = {
+    "ActionSpec": ("stoix_like.types", "ActionSpec"),
+    "Environment": ("stoix_like.types", "Environment"),
+    "Learner": ("stoix_like.types", "Learner"),
+    "Network": ("stoix_like.types", "Network"),
+    "Observation": ("stoix_like.types", "Observation"),
+    "TimeStep": ("stoix_like.types", "TimeStep"),
+    "StoixError": ("stoix_like.errors", "StoixError"),
+    "PPOConfig": ("stoix_like.config", "PPOConfig"),
+    "ppo_config": ("stoix_like.config", "ppo_config"),
+    "make_env": ("stoix_like.envs.registry", "make"),
+    "with_time_limit": ("stoix_like.envs.time_limit", "with_time_limit"),
+    "make_network": ("stoix_like.runtime.build", "make_network"),
+    "evaluate": ("stoix_like.evaluation.episodes", "evaluate"),
+    "evaluate_levels": ("stoix_like.evaluation.episodes", "evaluate_levels"),
+    "level_set": ("stoix_like.evaluation.levels", "level_set"),
+    "load_run": ("stoix_like.runtime.saved_run", "load_run"),
+    "ppo": ("stoix_like.algorithms.ppo", None),
+    "returns": ("stoix_like.ops.returns", None),
+    "losses": ("stoix_like.ops.losses", None),
+    "distributions": ("stoix_like.ops.distributions", None),
+}
+
+__all__ = sorted(_PUBLIC)
+
+if TYPE_CHECKING:
+    from stoix_like.algorithms import ppo
+    from stoix_like.config import PPOConfig, ppo_config
+    from stoix_like.envs.registry import make as make_env
+    from stoix_like.envs.time_limit import with_time_limit
+    from stoix_like.errors import StoixError
+    from stoix_like.evaluation.episodes import evaluate, evaluate_levels
+    from stoix_like.evaluation.levels import level_set
+    from stoix_like.ops import distributions, losses, returns
+    from stoix_like.runtime.build import make_network
+    from stoix_like.runtime.saved_run import load_run
+    from stoix_like.types import ActionSpec, Environment, Learner, Network, Observation, TimeStep
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _PUBLIC:
+        raise AttributeError(f"module 'stoix_like' has no attribute '{name}'")
+    module_name, attribute = _PUBLIC[name]
+    module = importlib.import_module(module_name)
+    return module if attribute is None else getattr(module, attribute)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from stoix_like.algorithms import minibatch, rollout
 from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer
@@ -20,7 +19,7 @@ from stoix_like.algorithms.rollout import RolloutState, Transition
 from stoix_like.config import PPOConfig
 from stoix_like.config_checks import get_leaf
 from stoix_like.envs.auto_reset import AutoReset, auto_reset_for
-from stoix_like.ops import distributions, losses, returns
+from stoix_like.ops import distributions, losses, returns, trees
 from stoix_like.types import (
     Array,
     Environment,
@@ -93,7 +92,7 @@ def make(env: Environment, network: Network, config: PPOConfig) -> Learner:
 
     The state's leaves over environments have leading axis N = num_envs. Both functions are pure.
     """
-    settings = _settings(env, config)
+    settings = settings_of(env, config)
     environment, core = config.environment, config.training_core
     pool_size = environment.reset_pool_size
     auto_reset = auto_reset_for(env, environment.num_envs, core.rollout_length, pool_size)
@@ -106,7 +105,8 @@ def make(env: Environment, network: Network, config: PPOConfig) -> Learner:
     )
 
 
-def _settings(env: Environment, config: PPOConfig) -> PPOSettings:
+def settings_of(env: Environment, config: PPOConfig) -> PPOSettings:
+    """The fixed part of the program for this environment and configuration."""
     core, optimization = config.training_core, config.optimization
     num_envs = config.environment.num_envs
     return PPOSettings(
@@ -154,9 +154,7 @@ def act(
     return distributions.act(key, network.actor(params, observation), deterministic, factored=factored)
 
 
-def update(
-    auto_reset: AutoReset, network: Network, settings: PPOSettings, state: PPOState
-) -> tuple[PPOState, Metrics]:
+def update(auto_reset: AutoReset, network: Network, settings: PPOSettings, state: PPOState) -> tuple[PPOState, Metrics]:
     """(the state one update later, metrics): play `rollout_length` steps, then `epochs` passes over them."""
     playing, transitions, episode_metrics = collect(auto_reset, network, settings, state)
     batch = compute_batch(network, settings, state, transitions, playing.observation)
@@ -208,9 +206,7 @@ def compute_batch(
     )
     if settings.standardization == "batch":
         advantage = returns.standardize(advantage)
-    return PPOBatch(
-        transitions.observation, transitions.action, transitions.log_prob, values, advantage, target
-    )
+    return PPOBatch(transitions.observation, transitions.action, transitions.log_prob, values, advantage, target)
 
 
 def batched_values(network: Network, params: NetworkParams, observations: Observation) -> Array:
@@ -242,10 +238,8 @@ def optimize(
 
     def gradient_step(learning: _Learning, indices: Array) -> tuple[_Learning, Metrics]:
         rows_taken = minibatch.take_minibatch(sharded, indices)
-        gradients, metrics = jax.grad(loss, has_aux=True)(
-            learning.params, network, settings, state.hyper, rows_taken
-        )
-        metrics["trainer/global_grad_norm"] = optax.global_norm(gradients)
+        gradients, metrics = jax.grad(loss, has_aux=True)(learning.params, network, settings, state.hyper, rows_taken)
+        metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
         params, optimizer = apply_gradients(learning.params, learning.optimizer, gradients, state.hyper, factor)
         return _Learning(params, optimizer), metrics
 

@@ -119,4 +119,3 @@ def _episode_metrics(finished: _Finished) -> Metrics:
     metrics |= {f"actor/{name}_sum": total(values) for name, values in finished.own.items()}
     metrics["actor/levels_reused_sum"] = jnp.sum(finished.levels_reused).astype(jnp.float32)
     return metrics
-

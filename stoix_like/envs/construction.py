@@ -41,7 +41,7 @@ def build_jumanji(task_id: str, registered: str, arguments: Mapping[str, Any]) -
             jax.eval_shape(env.reset, jax.random.key(0))
     except BAD_VALUE_ERRORS as error:
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
-        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        reason = " ".join(str(error).split())[:160] or type(error).__name__
         what = f"environment.kwargs: {task_id} cannot be made with {given}: {reason}"
         raise ConfigError(what, "change the values named") from error
     return env

@@ -5,7 +5,8 @@ Random steps: Game2048 (new tiles), MMST (order of conflicting agents), PacMan (
 Snake (fruit), Tetris (pieces). Minesweeper's step is deterministic but its state holds the hidden mines: a search over
 its states sees them.
 
-Only Connector truncates by itself: at its time limit, agents that are neither connected nor blocked keep discount 1.
+Only Connector and LevelBasedForaging truncate by themselves. At Connector's time limit the agents that are neither
+connected nor blocked keep discount 1; were there none, the episode would have ended before (routing/connector/env.py).
 All other limits of time are terminations (discount 0), and are shown in the observation.
 """
 
@@ -56,7 +57,10 @@ class Task(NamedTuple):
 
 
 def task_of(env: Any) -> Task:
-    """The facts for an instance; a class that is not listed is taken as random, untruncated and single-agent."""
+    """The facts for an instance; a class that is not listed is taken as random, untruncated and single-agent.
+
+    A task of your own that truncates needs `from_jumanji(env, name)._replace(can_truncate=True)`.
+    """
     return TASKS.get(type(env.unwrapped).__name__, Task())
 
 
@@ -125,7 +129,13 @@ TASKS: dict[str, Task] = {
     "GraphColoring": Task(is_deterministic=True, time_limit=lambda env: int(env.num_nodes)),
     "JobShop": Task(is_deterministic=True, is_multi_agent=True),
     "Knapsack": Task(is_deterministic=True, time_limit=lambda env: int(env.num_items)),
-    "LevelBasedForaging": Task(is_multi_agent=True),
+    "LevelBasedForaging": Task(
+        is_deterministic=True,
+        can_truncate=True,
+        is_multi_agent=True,
+        time_limit=_own_limit,
+        metrics={"ratio_eaten": lambda _state, timestep: timestep.extras["percent_eaten"] / 100.0},
+    ),
     "MMST": Task(
         is_multi_agent=True,
         time_limit=_own_limit,

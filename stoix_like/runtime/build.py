@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 
@@ -48,19 +48,30 @@ def make_env(config: EnvironmentConfig) -> Environment:
     )
 
 
-def make_network(env: Environment, config: ArchitectureConfig) -> Network:
-    """The network that fits the environment's observation, or the one `observation_adapter` asks for.
+class HasArchitecture(Protocol):
+    """Any algorithm's configuration."""
+
+    @property
+    def architecture(self) -> ArchitectureConfig: ...
+
+
+def make_network(env: Environment, config: HasArchitecture) -> Network:
+    """The network of `config.architecture` for the environment: the one that fits it, unless `observation_adapter`
+    asks for another.
 
     Raises:
         ConfigError: the adapter does not fit the observation.
     """
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
-    adapter = config.observation_adapter or env.observation_adapter
-    return networks.make(timestep.observation, env.action_spec, config, adapter=adapter, time_limit=env.time_limit)
+    architecture = config.architecture
+    adapter = architecture.observation_adapter or env.observation_adapter
+    return networks.make(
+        timestep.observation, env.action_spec, architecture, adapter=adapter, time_limit=env.time_limit
+    )
 
 
 def build(algorithm: str, config: Any) -> Built:
     """Environment, network and learner of one run. Nothing is computed yet."""
     env = make_env(config.environment)
-    network = make_network(env, config.architecture)
+    network = make_network(env, config)
     return Built(env, network, ALGORITHMS[algorithm].make(env, network, config))

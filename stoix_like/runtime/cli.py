@@ -44,8 +44,7 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:
-        _forget_reader()
+    except BrokenPipeError:  # the reader of our output left (`... | head`): nobody is there to be told
         return RunError.exit_code
     except OSError as error:
         if error.errno not in _STORAGE_HINTS:
@@ -67,8 +66,3 @@ def _report(error: StoixError, argv: Sequence[str]) -> int:
 def _storage_error(error: OSError) -> RunError:
     reason = os.strerror(error.errno or 0)
     return RunError(reason + (f": {error.filename}" if error.filename else ""), _STORAGE_HINTS[error.errno or 0])
-
-
-def _forget_reader() -> None:
-    """After the reader of our output went away (`... | head`): end quietly, where Python would complain on closing."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -82,7 +82,7 @@ def load_run(path: Path) -> Run:
     start = next((row for row in rows if "misc/algorithm" in row and "misc/task_id" in row), None)
     if rows and start is None:
         raise RunError(f"{path / FILE_NAME} has no start row", "plot run folders as the training scripts write them")
-    series = _series(row for row in rows if row["category"] != "MISC")
+    series = _series(row for row in rows if row.get("category") != "MISC" and "timesteps" in row)
     if start is None or not series:
         raise RunError(f"run {path} has no metrics yet", "wait for its first report (about two seconds of training)")
     return Run(path, str(start["misc/algorithm"]), str(start["misc/task_id"]), _config_leaves(path), series)
@@ -95,7 +95,7 @@ def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
         for key, value in row.items():
             if "/" in key and isinstance(value, (int, float)):
                 by_seed = points.setdefault(key, {})
-                by_seed.setdefault(row["seed"] or 0, {})[row["timesteps"]] = float(value)
+                by_seed.setdefault(row.get("seed") or 0, {})[row["timesteps"]] = float(value)
     return {
         key: {seed: Series(*np.array(sorted(found.items()), np.float64).T) for seed, found in by_seed.items()}
         for key, by_seed in points.items()

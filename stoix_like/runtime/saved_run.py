@@ -38,6 +38,19 @@ class SavedRun(NamedTuple):
     def num_seeds(self) -> int:
         return int(self.config.training_core.num_seeds)
 
+    @property
+    def state(self) -> Any:
+        """The whole state of the run's last checkpoint, read when asked for; `learner.update` goes on from it.
+
+        Raises:
+            CheckpointError: it is damaged.
+        """
+        store = CheckpointStore(self.path / "checkpoints")
+        try:
+            return store.load(state_template(self.learner, self.num_seeds))
+        finally:
+            store.close()
+
     def seed_params(self, index: int) -> Params:
         """The parameters of one seed, by its position."""
         return self.params if self.num_seeds == 1 else jax.tree.map(lambda x: x[index], self.params)
@@ -55,7 +68,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     meta = store.load_meta(update)
     config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
     built = build(meta.algorithm, config)
-    template = params_template(built.learner, config.training_core.num_seeds)
+    template = state_template(built.learner, config.training_core.num_seeds).params
     params = store.load_part("params", template, update)
     store.close()
     return SavedRun(path, config, built.env, built.learner, params, meta)
@@ -72,9 +85,9 @@ def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:
     return CheckpointStore(path / "checkpoints" / "best" if checkpoint == "best" else path / "checkpoints")
 
 
-def params_template(learner: Learner, num_seeds: int) -> Params:
-    """Shapes and types of a learner's parameters, [S, ...] for several seeds. Nothing is computed."""
+def state_template(learner: Learner, num_seeds: int) -> Any:
+    """Shapes and types of a learner's state, [S, ...] for several seeds. Nothing is computed."""
     if num_seeds == 1:
-        return jax.eval_shape(learner.init, jax.random.key(0)).params
+        return jax.eval_shape(learner.init, jax.random.key(0))
     keys = jax.eval_shape(lambda: jax.vmap(jax.random.key)(jnp.arange(num_seeds)))
-    return jax.eval_shape(jax.vmap(learner.init), keys).params
+    return jax.eval_shape(jax.vmap(learner.init), keys)

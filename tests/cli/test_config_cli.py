@@ -2,15 +2,22 @@
 
 import errno
 import os
+import re
+import shlex
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
+from stoix_like.config import PPOConfig
+from stoix_like.config_checks import steps_per_update
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.load import load, preset_paths
 
+ROOT = Path(__file__).parents[2]
 HINT = "hint: --help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 SCRIPT = """
@@ -176,3 +183,34 @@ def test_interruption_is_130_and_results_pass_through(capsys):
     assert capsys.readouterr().err == "interrupted\n"
     assert exit_code(lambda argv: None, []) == 0
     assert exit_code(lambda argv: 130, []) == 130
+
+
+DOCUMENT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("line", "output"), re.findall(r"```console\n\$ python (.*?)\n(.*?)```", DOCUMENT, re.DOTALL))
+def test_documented_errors_are_real(line, output, tmp_path):
+    mine = re.search(r"Take this `mine.yaml`:\n\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(mine[1])
+    script, *argv = shlex.split(line)
+    result = subprocess.run(
+        [sys.executable, ROOT / script, *argv], check=False, text=True, timeout=60, cwd=tmp_path, **PIPES
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", output)
+
+
+def test_documented_file_is_read_as_described(tmp_path):
+    example = re.search(r"## Files\n\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(example[1])
+    config = load(PPOConfig, "ppo", ["--config", str(tmp_path / "mine.yaml")], default_config="ppo/quick").config
+    assert config.environment.kwargs == {"num_rows": 6, "num_cols": 6}
+    assert (config.training_core.num_updates, config.optimization.actor_lr) == (1000, 0.0003)
+
+
+@pytest.mark.parametrize("name", list(preset_paths()))
+def test_documented_step_counts_of_presets(name):
+    config = load(PPOConfig, "ppo", ["--config", name], default_config="ppo/quick").config
+    steps = f"{steps_per_update(config) * config.training_core.num_updates:,}"
+    assert f" = {steps} environment steps" in preset_paths()[name].read_text(encoding="utf-8")
+    (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
+    assert row.endswith(f"| {steps} |")

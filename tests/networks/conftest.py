@@ -1,10 +1,15 @@
 """Real observations of Maze-v0 and BinPack-v2 in the form the networks receive, batched on axis 0."""
 
+import functools
+import warnings
+
 import jax
 import jumanji
 import pytest
 
-from stoix_like.types import Observation
+from stoix_like.config import ArchitectureConfig
+from stoix_like.networks import build
+from stoix_like.types import ActionSpec, Observation
 
 BATCH = 6
 
@@ -28,7 +33,8 @@ def _play(task_id, num_steps):
             state, timestep = env.step(state, action)
         return timestep.observation
 
-    with jax.numpy_rank_promotion("allow"):
+    with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # jumanji's own BinPack writes floats into integer arrays
         return _observation(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), BATCH)))
 
 
@@ -41,3 +47,26 @@ def maze():
 def binpack():
     """After one placed item, so that there are several spaces and one item is out of play."""
     return _play("BinPack-v2", 2)
+
+
+@pytest.fixture(scope="session")
+def prepared(maze, binpack):
+    """(adapter, **leaves) -> (network, params, jitted actor_critic, observation); each combination compiles once.
+
+    Types and heads change no parameter, so parameters are made once per adapter and sharing: orthogonal
+    initialisation is most of the compile time.
+    """
+
+    @functools.cache
+    def prepare(adapter, **leaves):
+        observation = binpack if adapter == "binpack" else maze
+        example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), observation)
+        config = ArchitectureConfig(**({"hidden_dim": 32} | leaves))
+        spec = ActionSpec(observation.action_mask.shape[1])
+        network = build.make(example, spec, config, adapter=adapter, time_limit=100, platform="cpu")
+        sharing = {"shared_torso": True} if config.shared_torso else {}
+        is_base = leaves == sharing
+        params = jax.jit(network.init)(jax.random.key(0), observation) if is_base else prepare(adapter, **sharing)[1]
+        return network, params, jax.jit(network.actor_critic), observation
+
+    return prepare

@@ -1,11 +1,10 @@
-"""The maze network: what it reads, and that it can learn ways longer than any stack of convolutions sees."""
+"""The maze network: what it reads, how far it sees, and what stops it."""
 
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from stoix_like.config import ArchitectureConfig
 from stoix_like.networks import build
@@ -38,24 +37,25 @@ def test_planes_are_one_hot(maze):
         assert shown[3, int(view[name].row[3]), int(view[name].col[3]), channel] == 1.0
 
 
-def test_step_fraction_changes_logits_and_value(maze, key):
-    network = make(maze)
-    params = network.init(key, maze)
-    first, last = network.actor_critic(params, maze), network.actor_critic(params, with_steps(maze, 90))
+def test_step_fraction_changes_logits_and_value(prepared):
+    _, params, forward, maze = prepared("grid")
+    first, last = (forward(params, with_steps(maze, steps)) for steps in (0, 90))
     assert all(jnp.any(a != b) for a, b in zip(first, last, strict=True))
 
 
-def test_time_limit_scales_the_step_count(maze, key):
+def test_time_limit_scales_the_step_count(prepared):
     """Half of a limit of 100 and half of a limit of 50 look the same; without a limit it is rows * columns = 100."""
-    params = make(maze).init(key, maze)
-    half = make(maze, time_limit=100).critic(params, with_steps(maze, 50))
-    assert jnp.array_equal(half, make(maze, time_limit=50).critic(params, with_steps(maze, 25)))
-    assert jnp.array_equal(half, make(maze, time_limit=None).critic(params, with_steps(maze, 50)))
+    _, params, _, maze = prepared("grid")
+    value = lambda time_limit, steps: jax.jit(make(maze, time_limit=time_limit).critic)(params, with_steps(maze, steps))
+    half = value(100, 50)
+    assert jnp.array_equal(half, value(50, 25))
+    assert jnp.array_equal(half, value(None, 50))
 
 
-def test_platforms_share_parameters_and_results(maze, key):
-    params = make(maze).init(key, maze)
-    for a, b in zip(make(maze).actor_critic(params, maze), make(maze, "gpu").actor_critic(params, maze), strict=True):
+def test_platforms_share_parameters_and_results(prepared):
+    _, params, forward, maze = prepared("grid")
+    other = jax.jit(make(maze, "gpu").actor_critic)(params, maze)
+    for a, b in zip(forward(params, maze), other, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
@@ -70,27 +70,20 @@ def corridor(agent_column, target_column, length=30):
     return Observation({**view, "step_count": jnp.zeros(batch, jnp.int32)}, mask)
 
 
-def test_learns_which_way_a_far_target_lies(key):
-    """Trained on targets up to 8 cells away, right on all targets 9 to 20 away: the way is carried, not memorised."""
-    columns = [(a, t) for a in range(30) for t in range(30) if a != t]
-    near, far = ([p for p in columns if low <= abs(p[0] - p[1]) <= high] for low, high in ((1, 8), (9, 20)))
-    train, test = (corridor(*zip(*pairs, strict=True)) for pairs in (near, far))
-    answer = lambda pairs: jnp.array([1 if t > a else 3 for a, t in pairs])
-    network = make(train)
+def test_depth_bounds_how_far_a_target_is_felt(key):
+    """A target 20 or 22 cells away: told apart after 30 steps of propagation, exactly the same after 10."""
+    observation = corridor([2, 2], [22, 24])
+    params = jax.jit(make(observation).init)(key, observation)  # depth is no parameter: the steps share their weights
+    for num_layers, differs in ((30, True), (10, False)):
+        logits = jax.jit(make(observation, num_layers=num_layers).actor)(params, observation)
+        assert bool(jnp.any(logits[0] != logits[1])) is differs
 
-    def loss(params):
-        chances = jax.nn.log_softmax(network.actor(params, train))
-        return -jnp.take_along_axis(chances, answer(near)[:, None], axis=1).mean()
 
-    optimiser = optax.adam(3e-3)
-
-    def step(carry, _):
-        params, state = carry
-        updates, state = optimiser.update(jax.grad(loss)(params), state)
-        return (optax.apply_updates(params, updates), state), None
-
-    params = network.init(key, train)
-    (params, _), _ = jax.jit(lambda c: jax.lax.scan(step, c, None, 60))((params, optimiser.init(params)))
-    assert float(loss(params)) < 0.1
-    right = jnp.argmax(network.actor(params, test), axis=1) == answer(far)
-    assert float(right.mean()) == 1.0
+def test_a_wall_stops_what_flows(key):
+    """The corridor closed between the agent and the target: where the target stands changes nothing."""
+    observation = corridor([2, 2], [22, 24])
+    walls = observation.agent_view["walls"].at[:, 1, 12].set(True)
+    closed = observation._replace(agent_view={**observation.agent_view, "walls": walls})
+    network = make(observation)
+    logits = jax.jit(network.actor)(jax.jit(network.init)(key, closed), closed)
+    assert jnp.array_equal(logits[0], logits[1])

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from stoix_like.networks.layers import AttentionSublayer, Conv3x3, Dense, masked_attention
 
@@ -28,17 +27,22 @@ def test_fully_masked_attention_leaves_tokens_and_has_finite_gradients(key):
     tokens = jax.random.normal(key, (2, 4, 8))
     context = jax.random.normal(key, (2, 3, 8))
     module, nothing = AttentionSublayer(2), jnp.zeros((2, 4, 3), bool)
-    params = module.init(key, tokens, context, nothing)
-    assert jnp.array_equal(module.apply(params, tokens, context, nothing), tokens)
-    gradient = jax.grad(lambda p: module.apply(p, tokens, context, nothing).sum())(params)
+    params = jax.jit(module.init)(key, tokens, context, nothing)
+
+    def total(params):
+        out = module.apply(params, tokens, context, nothing)
+        return out.sum(), out
+
+    gradient, out = jax.jit(jax.grad(total, has_aux=True))(params)
+    assert jnp.array_equal(out, tokens)
     assert all(jnp.all(leaf == 0.0) for leaf in jax.tree.leaves(gradient))
 
 
-@pytest.mark.parametrize("shape", [(2, 10, 10, 3), (3, 4, 7, 5)])
-def test_both_convolutions_agree_in_value_and_gradient(key, shape):
+def test_both_convolutions_agree_in_value_and_gradient(key):
+    shape = (3, 9, 7, 5)
     x = jax.random.normal(key, shape)
     target = jax.random.normal(jax.random.key(1), (*shape[:3], 6))
-    params = Conv3x3(6, "cpu").init(key, x)
+    params = jax.jit(Conv3x3(6, "cpu").init)(key, x)
     assert params["params"]["kernel"].shape == (3, 3, shape[-1], 6)
 
     def run(platform):
@@ -54,7 +58,7 @@ def test_both_convolutions_agree_in_value_and_gradient(key, shape):
 
 
 def test_convolution_by_hand():
-    """An image that is 1 in one corner, kernel entry [0, 0] (up and to the left) 2: only the cell below right sees it."""
+    """A corner of 1 and kernel entry [0, 0] (what lies up and left) of 2: only the cell below right sees it."""
     x = jnp.zeros((1, 3, 3, 1)).at[0, 0, 0, 0].set(1.0)
     kernel = jnp.zeros((3, 3, 1, 1)).at[0, 0].set(2.0)
     for platform in ("cpu", "gpu"):

@@ -61,7 +61,9 @@ def test_equals_rlax_where_nothing_is_truncated():
     reward, discount, _, value, _ = random_rollout(3)
     is_last = discount == 0.0
     values = np.concatenate([value, np.ones((1, value.shape[1]))])
-    ours = returns.gae(*map(jnp.float32, (reward, discount)), is_last, *map(jnp.float32, (values[:-1], values[1:])), 0.7)
+    ours = returns.gae(
+        *map(jnp.float32, (reward, discount)), is_last, *map(jnp.float32, (values[:-1], values[1:])), 0.7
+    )
     for env in range(reward.shape[1]):
         theirs = rlax.truncated_generalized_advantage_estimation(
             jnp.float32(reward[:, env]), jnp.float32(discount[:, env]), 0.7, jnp.float32(values[:, env])

@@ -30,7 +30,10 @@ def test_metric_reduction_is_read_from_the_suffix():
 
 
 def test_accumulating_equals_numpy():
-    rows = [{"l": 1.0, "n_sum": 2.0, "m_max": 3.0, "m_min": 3.0}, {"l": 3.0, "n_sum": 5.0, "m_max": -1.0, "m_min": -1.0}]
+    rows = [
+        {"l": 1.0, "n_sum": 2.0, "m_max": 3.0, "m_min": 3.0},
+        {"l": 3.0, "n_sum": 5.0, "m_max": -1.0, "m_min": -1.0},
+    ]
     rows = [{k: jnp.float32(v) for k, v in row.items()} for row in rows]
     total = trees.empty_metrics(rows[0])
     assert total["m_max"] == -jnp.inf

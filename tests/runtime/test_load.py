@@ -293,9 +293,32 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
     ]
 
 
+def test_notebook_keywords_are_checked_alike():
+    assert ppo_config(num_envs=1e2, num_minibatches=8).environment.num_envs == 100
+    assert ppo_config(num_updates=None, total_timesteps=81920).training_core.num_updates == 10
+    with pytest.raises(ConfigError) as caught:
+        ppo_config(num_updates=3, total_timesteps=81920)
+    assert caught.value.problems == ["training_core: give num_updates or total_timesteps, not both"]
+    with pytest.raises(ConfigError) as caught:
+        ppo_config(num_env=3, gama=1)
+    assert caught.value.problems == [
+        "unknown leaf 'num_env'; did you mean 'num_envs'?",
+        "unknown leaf 'gama'; did you mean 'gamma'?",
+    ]
+    with pytest.raises(ConfigError) as caught:
+        ppo_config(gamma=2, device_type="gpp")
+    assert caught.value.problems == [
+        "training_core.gamma: must lie in [0, 1], got 2.0",
+        "hardware.device_type: expected auto, cpu, cuda, gpu, tpu, got 'gpp' (str); did you mean 'gpu'?",
+    ]
+
+
 def test_absurd_sizes_fail_at_once():
     (problem,) = problems("--num-envs", "1e15", "--rollout-length", "1e15", "--num-minibatches", "7")
     assert problem.startswith("--num-minibatches: num_envs * rollout_length = ")
+    prime = "1000000000000037"
+    (problem,) = problems("--num-envs", prime, "--rollout-length", "1", "--num-minibatches", "500000000000000")
+    assert problem.endswith("is not divisible by 500000000000000; use 1")
     assert problems("--gamma", "1" + "0" * 400)[0].startswith("--gamma: expected float, got 1000")
     assert problems("--seed", "1" * 5000)[0].startswith("--seed: not valid YAML: '1111")
 
@@ -408,6 +431,13 @@ def test_yaml_of_a_configuration_is_commented_and_plain():
     assert any(line.startswith("  kwargs: {num_rows: 6} ") for line in lines)
     assert any(line.startswith("  actor_lr: 1e-05 ") for line in lines)
     assert any(line.startswith("  run_name: 'none' ") for line in lines)  # unquoted it would be null
+
+
+def test_infinity_and_awkward_text_survive(tmp_path):
+    odd = ["none", "~", "3", "1e3", "true", "", " x ", "a: b", "#", "é\n\t\x7f\U0001f600", "[", "it's", '"']
+    config = ppo_config(kwargs={"a": [float("inf"), -float("inf"), *odd], "none": {"": None}}, save_dir=odd[9])
+    (tmp_path / "c.yaml").write_text(to_yaml(config), encoding="utf-8")
+    assert loaded("--config", str(tmp_path / "c.yaml")).config == config
 
 
 def test_stored_configurations_keep_defaults_and_refuse_strangers():

@@ -1,0 +1,156 @@
+"""What every Learner promises, whatever it learns: one battery over all of them. A new learner is one more entry."""
+
+import functools
+
+import chex
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stoix_like as sl
+from stoix_like.ops import trees
+from stoix_like.runtime import loop
+
+SMALL = {"num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 2, "hidden_dim": 16, "num_updates": 8}
+
+
+@functools.cache
+def make_learner(name):
+    task = {"ppo": "Maze-v0", "ppo_truncating": "probe/truncated_constant", "ppo_factored": "JobShop-v0"}[name]
+    kwargs = {"num_rows": 5, "num_cols": 5} if task == "Maze-v0" else {}
+    if task == "JobShop-v0":
+        kwargs = {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2}
+    env = sl.make_env(task, kwargs=kwargs)
+    config = sl.ppo_config(**SMALL)
+    return sl.ppo.make(env, sl.make_network(env, config), config)
+
+
+LEARNERS = ["ppo", "ppo_truncating", "ppo_factored"]
+
+
+@pytest.fixture(params=LEARNERS)
+def learner(request):
+    return make_learner(request.param)
+
+
+def words(tree):
+    """The tree with typed keys as their words, so that it can be compared."""
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
+
+
+def assert_equal(a, b):
+    jax.tree.map(np.testing.assert_array_equal, words(a), words(b))
+
+
+@functools.cache
+def compiled(name):
+    learner = make_learner(name)
+    return jax.jit(learner.init), jax.jit(learner.update), jax.jit(loop.chunk_function(learner, 1))
+
+
+@pytest.fixture(params=LEARNERS)
+def jitted(request):
+    return compiled(request.param)
+
+
+def test_update_keeps_structure_shapes_and_strong_types(jitted):
+    init, update, _ = jitted
+    state = init(jax.random.key(0))
+    after, _ = jax.eval_shape(update, state)
+    chex.assert_trees_all_equal_shapes_and_dtypes(jax.eval_shape(lambda s: s, state), after)
+    assert jax.tree.structure(state) == jax.tree.structure(after)
+    assert not any(x.weak_type for x in jax.tree.leaves(state) if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
+
+
+def test_state_has_params_hyper_key_and_step(jitted):
+    init, update, _ = jitted
+    state = init(jax.random.key(3))
+    after, _ = update(state)
+    assert all(x.shape == () and x.dtype == jnp.float32 for x in jax.tree.leaves(state.hyper))
+    assert_equal(state.key, jax.random.key(3))
+    assert_equal(after.key, state.key)
+    assert (int(state.step), int(after.step)) == (0, 1)
+
+
+def test_metrics_are_flat_scalars_with_a_prefix(jitted):
+    init, update, _ = jitted
+    _, metrics = update(init(jax.random.key(0)))
+    assert all(name.split("/")[0] in ("trainer", "actor") for name in metrics)
+    assert all(value.shape == () and value.dtype == jnp.float32 for value in metrics.values())
+
+
+def test_every_parameter_moves(jitted):
+    init, update, _ = jitted
+    state = init(jax.random.key(0))
+    after = state
+    for _ in range(3):
+        after, _ = update(after)
+    moved = jax.tree.map(lambda a, b: bool((a != b).any()), state.params.critic, after.params.critic)
+    assert all(jax.tree.leaves(moved))
+
+
+def test_chunks_of_any_length_give_the_same_bits(jitted):
+    init, _, chunk = jitted
+    one, _ = chunk(init(jax.random.key(0)), 6)
+    parts = init(jax.random.key(0))
+    for length in (1, 3, 2):
+        parts, _ = chunk(parts, length)
+    assert_equal(one, parts)
+
+
+def test_a_chunk_accumulates_the_metrics_of_its_updates(jitted):
+    init, update, chunk = jitted
+    _, total = chunk(init(jax.random.key(0)), 3)
+    state, expected = init(jax.random.key(0)), None
+    for _ in range(3):
+        state, metrics = update(state)
+        expected = trees.accumulate_metrics(expected or trees.empty_metrics(metrics), metrics)
+    for name, value in expected.items():
+        np.testing.assert_allclose(total[name], value, rtol=2e-4, atol=2e-5, err_msg=name)
+
+
+def test_one_compilation_and_no_transfer_inside(learner):
+    traced = chex.assert_max_traces(loop.chunk_function(learner, 1), n=1)
+    chunk = jax.jit(traced, donate_argnums=0)
+    state = jax.jit(learner.init)(jax.random.key(0))
+    lengths = [jnp.int32(n) for n in (1, 2, 1)]
+    state, _ = chunk(state, lengths[0])
+    with jax.transfer_guard("disallow"):
+        for length in lengths[1:]:
+            state, metrics = chunk(state, length)
+    jax.block_until_ready(metrics)
+
+
+def test_a_donated_state_cannot_be_used_again(learner):
+    chunk = jax.jit(loop.chunk_function(learner, 1), donate_argnums=0)
+    state = jax.jit(learner.init)(jax.random.key(0))
+    chunk(state, 1)
+    with pytest.raises(RuntimeError, match="deleted"):
+        np.asarray(jax.tree.leaves(state.params)[0])
+
+
+def test_seeds_side_by_side_equal_separate_runs(learner):
+    together = jax.jit(jax.vmap(learner.init))(jax.vmap(jax.random.key)(jnp.arange(3)))
+    together, metrics = jax.jit(loop.chunk_function(learner, 3))(together, 2)
+    for seed in range(3):
+        alone, own = jax.jit(loop.chunk_function(learner, 1))(jax.jit(learner.init)(jax.random.key(seed)), 2)
+        # Batched matrix products round differently, so the last bits differ; a sampled action would differ by whole steps.
+        jax.tree.map(
+            lambda a, b, seed=seed: np.testing.assert_allclose(a[seed], b, rtol=1e-3, atol=1e-4),
+            words(together.params),
+            words(alone.params),
+        )
+        np.testing.assert_allclose(metrics["actor/episodes_count"][seed], own["actor/episodes_count"])
+
+
+def test_the_policy_acts_in_batches_and_follows_its_flag(learner):
+    state = jax.jit(learner.init)(jax.random.key(0))
+    observation = state.rollout.observation
+    act = jax.jit(learner.policy, static_argnums=4)
+    greedy = [act(state.params, state.rollout.env_state, observation, jax.random.key(i), True) for i in range(2)]
+    np.testing.assert_array_equal(*greedy)
+    assert greedy[0].shape[0] == SMALL["num_envs"]
+    legal = jnp.take_along_axis(observation.action_mask, greedy[0][..., None], axis=-1)
+    assert bool(legal.all())

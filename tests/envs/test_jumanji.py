@@ -1,0 +1,314 @@
+"""The door to Jumanji: types, actions, masks, metrics and pictures."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from PIL import Image
+
+from stoix_like.envs import registry
+from stoix_like.envs.jumanji import action_form, from_jumanji
+from stoix_like.envs.jumanji_tasks import task_of
+from stoix_like.errors import UnsupportedEnvironmentError
+from stoix_like.types import FIRST, LAST
+
+ADMITTED = {  # task id: mask shape
+    "BinPack-v0": (800,),
+    "BinPack-v2": (800,),
+    "CVRP-v1": (21,),
+    "Cleaner-v0": (3, 4),
+    "Connector-v3": (10, 5),
+    "FlatPack-v0": (25 * 4 * 9 * 9,),
+    "Game2048-v1": (4,),
+    "GraphColoring-v1": (20,),
+    "JobShop-v0": (10, 21),
+    "Knapsack-v1": (50,),
+    "MMST-v0": (3, 36),
+    "Maze-v0": (4,),
+    "Minesweeper-v0": (100,),
+    "MultiCVRP-v0": (2, 21),
+    "PacMan-v1": (5,),
+    "RobotWarehouse-v0": (4, 5),
+    "RubiksCube-partly-scrambled-v0": (18,),
+    "RubiksCube-v0": (18,),
+    "SlidingTilePuzzle-v0": (4,),
+    "Snake-v1": (4,),
+    "Sokoban-v0": (4,),
+    "Sudoku-v0": (729,),
+    "Sudoku-very-easy-v0": (729,),
+    "TSP-v1": (20,),
+    "Tetris-v0": (40,),
+}
+REFUSED = {"LevelBasedForaging-v0", "SearchAndRescue-v0"}
+#: Played by every run of the tests, one per form of action: plain, factored, joint without a mask. All others are
+#: played by `make test-slow`: compiling 25 environments takes minutes.
+QUICK = {"Maze-v0", "JobShop-v0", "RubiksCube-partly-scrambled-v0"}
+RUN = [pytest.param(name, marks=() if name in QUICK else pytest.mark.slow) for name in ADMITTED]
+
+
+@functools.cache
+def make(task_id):
+    return registry.make(task_id, kwargs={"generator": "toy"} if task_id == "Sokoban-v0" else {})
+
+
+def describe(tree):
+    leaves = jax.tree_util.tree_leaves_with_path(tree)
+    return {jax.tree_util.keystr(path): (leaf.shape, leaf.dtype, leaf.weak_type) for path, leaf in leaves}
+
+
+def random_action(key, mask):
+    return jax.random.categorical(key, jnp.where(mask, 0.0, -1e9))
+
+
+def test_every_task_is_admitted_or_refused():
+    jumanji_ids = {name for name in registry.task_ids() if not name.startswith("probe/")}
+    assert jumanji_ids == set(ADMITTED) | REFUSED
+
+
+@pytest.mark.parametrize("task_id", ADMITTED)
+def test_reset_and_step_fit_a_scan_carry(task_id):
+    env = make(task_id)
+    state, first = jax.eval_shape(env.reset, jax.random.key(0))
+    action = jax.ShapeDtypeStruct(env.action_spec.shape, jnp.int32)
+    next_state, timestep = jax.eval_shape(env.step, state, action)
+    assert jax.tree.structure((state, first)) == jax.tree.structure((next_state, timestep))
+    before, after = describe((state, first)), describe((next_state, timestep))
+    assert before == after
+    assert not any(weak for _, _, weak in before.values())
+    assert env.action_spec.mask_shape == ADMITTED[task_id] == first.observation.action_mask.shape
+    assert (first.reward.shape, first.reward.dtype) == ((), jnp.float32)
+    assert (first.discount.shape, first.discount.dtype) == ((), jnp.float32)
+    assert (first.step_type.dtype, first.observation.action_mask.dtype) == (jnp.int8, jnp.bool_)
+    metrics = jax.eval_shape(env.episode_metrics, state, first)
+    assert all(m.shape == () and m.dtype == jnp.float32 for m in metrics.values())
+
+
+@pytest.mark.parametrize("task_id", ADMITTED)
+def test_deterministic_exactly_where_step_never_reads_the_key(task_id):
+    from jax.interpreters import partial_eval
+
+    env = make(task_id)
+    state, _ = jax.eval_shape(env.reset, jax.random.key(0))
+    action = jax.ShapeDtypeStruct(env.action_spec.shape, jnp.int32)
+
+    def outcome(state, action):
+        next_state, timestep = env.step(state, action)
+        return env.rekey(next_state, jax.random.key(0)), timestep  # all but the next state's own key
+
+    jaxpr = jax.make_jaxpr(outcome)(state, action).jaxpr
+    _, used = partial_eval.dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars))
+    paths = [jax.tree_util.keystr(path) for path, _ in jax.tree_util.tree_leaves_with_path((state, action))]
+    assert env.deterministic == (not used[paths.index("[0].key")])
+
+
+@pytest.mark.parametrize("task_id", RUN)
+def test_twenty_random_legal_steps(task_id):
+    env = make(task_id)
+    num_envs = 4
+
+    def play(key):
+        reset_key, step_key = jax.random.split(key)
+        carry = jax.vmap(env.reset)(jax.random.split(reset_key, num_envs))
+
+        def step(carry, key):
+            state, timestep = carry
+            carry = jax.vmap(env.step)(state, random_action(key, timestep.observation.action_mask))
+            return carry, carry[1]
+
+        return carry[1], jax.lax.scan(step, carry, jax.random.split(step_key, 20))[1]
+
+    first, timesteps = jax.jit(play)(jax.random.key(1))
+    assert (first.step_type == FIRST).all()
+    for leaf in jax.tree.leaves((first, timesteps)):
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            assert jnp.isfinite(leaf).all()
+    view, mask = timesteps.observation
+    assert mask.shape == (20, num_envs, *env.action_spec.mask_shape)
+    assert "action_mask" not in view
+
+
+def binpack_rollout(num_envs, num_steps):
+    env = make("BinPack-v2")
+
+    def step(carry, key):
+        state, timestep = carry
+        new = jax.vmap(env.step)(state, random_action(key, timestep.observation.action_mask))
+        return new, (state, timestep)
+
+    keys = jax.random.split(jax.random.key(2), num_steps)
+    start = jax.vmap(env.reset)(jax.random.split(jax.random.key(3), num_envs))
+    last, (states, timesteps) = jax.lax.scan(step, start, keys)
+    return last, states, timesteps
+
+
+@pytest.fixture(scope="module")
+def binpack():
+    make("BinPack-v2")  # not first inside jit: Jumanji checks its specs with Python ifs
+    return jax.tree.map(
+        lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x),
+        jax.jit(binpack_rollout, static_argnums=(0, 1))(64, 10),
+    )
+
+
+def test_binpack_actions_are_ems_major(binpack):
+    _, states, timesteps = binpack
+    pairs = states.action_mask.reshape(-1, 40, 20)
+    flat = timesteps.observation.action_mask.reshape(-1, 800)
+    row, action = np.nonzero(flat)
+    assert len(np.unique(row)) > 600  # states with something to do
+    assert pairs[row, action // 20, action % 20].all()
+    assert len(row) == pairs.sum()
+    item_major_is_legal = pairs[row, action % 40, action // 40]
+    assert item_major_is_legal.mean() < 0.9  # the other order picks actions that are illegal
+
+
+def test_binpack_step_packs_the_item_of_the_flat_action(binpack):
+    env = make("BinPack-v2")
+    _, states, timesteps = binpack
+    state = jax.tree.map(lambda x: x[3, 0], states)
+    action = int(np.flatnonzero(timesteps.observation.action_mask[3, 0])[-1])
+    after, timestep = jax.jit(env.step)(state, jnp.int32(action))
+    newly_placed = np.asarray(after.items_placed) & ~np.asarray(state.items_placed)
+    assert np.flatnonzero(newly_placed).tolist() == [action % 20]
+    assert float(timestep.reward) > 0
+    assert not bool(timestep.extras["invalid_action"])
+
+
+def test_binpack_reward_adds_up_to_the_utilisation_metric(binpack):
+    env = make("BinPack-v2")
+    (state, timestep), _, timesteps = binpack
+    assert not (timesteps.step_type == LAST).any(), "an episode ended early: the sum would not be its return"
+    metrics = jax.vmap(env.episode_metrics)(state, timestep)
+    returns = timesteps.reward.sum(0) + timestep.reward
+    # Ten float32 additions of volumes below 1.
+    np.testing.assert_allclose(metrics["utilisation"], returns, atol=1e-6)
+
+
+def test_maze_solve_rate_is_the_reward_at_the_goal():
+    env = registry.make("Maze-v0", kwargs={"num_rows": 3, "num_cols": 3})
+
+    def play(key):
+        state, timestep = env.reset(key)
+
+        def step(carry, key):
+            state, timestep, _ = carry
+            new_state, new = env.step(state, random_action(key, timestep.observation.action_mask))
+            state, timestep = jax.tree.map(lambda a, b: jnp.where(carry[2], a, b), (state, timestep), (new_state, new))
+            return (state, timestep, carry[2] | new.last()), None
+
+        (state, timestep, done), _ = jax.lax.scan(step, (state, timestep, False), jax.random.split(key, 9))
+        return done, timestep.reward, timestep.discount, env.episode_metrics(state, timestep)["solve_rate"]
+
+    done, reward, discount, solve_rate = jax.jit(jax.vmap(play))(jax.random.split(jax.random.key(0), 64))
+    assert done.all()
+    assert (discount == 0).all()  # its time limit is a termination
+    assert 0 < reward.sum() < 64
+    np.testing.assert_array_equal(solve_rate, reward)
+
+
+def test_connector_sums_rewards_and_truncates():
+    from jumanji.environments import Connector
+    from jumanji.environments.routing.connector.generator import RandomWalkGenerator
+
+    theirs = Connector(generator=RandomWalkGenerator(grid_size=5, num_agents=3), time_limit=1)
+    env = registry.make("Connector-v3", kwargs={"grid_size": 5, "num_agents": 3, "time_limit": 1})
+
+    @jax.jit
+    def both(key):
+        state, _ = env.reset(key)
+        noop = jnp.zeros((3,), jnp.int32)
+        with jax.numpy_rank_promotion("allow"):
+            return env.step(state, noop)[1], theirs.step(state, noop)[1]
+
+    ours, expected = both(jax.random.key(0))
+    assert expected.reward.shape == (3,)
+    assert float(expected.reward.sum()) < 0  # each agent pays for the step
+    assert float(ours.reward) == pytest.approx(float(expected.reward.sum()), rel=1e-6)
+    assert env.can_truncate
+    assert (int(ours.step_type), float(ours.discount)) == (LAST, 1.0)
+
+
+def test_per_agent_tasks_can_be_wrapped_by_hand():
+    import jumanji
+    from jumanji.wrappers import MultiToSingleWrapper
+
+    env = from_jumanji(MultiToSingleWrapper(jumanji.make("LevelBasedForaging-v0")), "foraging")
+    assert env.action_spec.mask_shape == (2, 6)
+    assert env.can_truncate
+    _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
+    assert timestep.reward.shape == ()
+
+
+class TestActionForm:
+    """Every reading of a mask, by hand."""
+
+    def form(self, num_values, mask_shape, is_multi_agent=False):
+        from jumanji import specs
+
+        return action_form(specs.MultiDiscreteArray(jnp.array(num_values)), mask_shape, is_multi_agent, "task")
+
+    def test_joint(self):
+        form = self.form([2, 3], (2, 3))
+        assert (form.spec.mask_shape, form.joint_shape) == ((6,), (2, 3))
+
+    def test_factored(self):
+        form = self.form([3, 3], (2, 3))
+        assert (form.spec.mask_shape, form.spec.shape, form.joint_shape) == ((2, 3), (2,), None)
+
+    def test_no_mask(self):
+        assert self.form([6, 1, 3], None).spec.mask_shape == (18,)
+
+    def test_two_by_two_is_joint_unless_the_factors_are_agents(self):
+        assert self.form([2, 2], (2, 2)).spec.mask_shape == (4,)
+        assert self.form([2, 2], (2, 2), is_multi_agent=True).spec.mask_shape == (2, 2)
+
+    def test_anything_else_is_refused(self):
+        with pytest.raises(UnsupportedEnvironmentError, match=r"a mask of shape \(2, 4\) does not fit actions of"):
+            self.form([3, 3], (2, 4))
+
+
+def test_rekey_replaces_the_key_and_nothing_else():
+    env = make("Snake-v1")
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
+    new = env.rekey(state, jax.random.key(9))
+    assert jax.random.key_data(new.key).tolist() == jax.random.key_data(jax.random.key(9)).tolist()
+    for name in ("body", "fruit_position", "length"):
+        jax.tree.map(np.testing.assert_array_equal, getattr(new, name), getattr(state, name))
+
+
+def test_old_style_keys_work_too():
+    env = make("Snake-v1")
+    state, _ = jax.jit(env.reset)(jax.random.PRNGKey(0))
+    new = env.rekey(state, jax.random.key(9))
+    np.testing.assert_array_equal(new.key, jax.random.PRNGKey(9))
+
+
+def test_facts_of_an_unlisted_class_are_cautious():
+    class Unknown:
+        unwrapped = property(lambda self: self)
+
+    task = task_of(Unknown())
+    assert not task.is_deterministic
+    assert not task.is_cooperative
+
+
+@pytest.mark.parametrize("task_id", ["Maze-v0", "BinPack-v2"])
+def test_animation_is_a_small_gif(task_id, tmp_path, capfd):
+    env = make(task_id)
+    reset, step = jax.jit(env.reset), jax.jit(env.step)
+    state, timestep = reset(jax.random.key(0))
+    states = [state]
+    for _ in range(3):
+        state, timestep = step(state, jnp.argmax(timestep.observation.action_mask))
+        states.append(state)
+    path = tmp_path / "episode.gif"
+    env.animate(states, str(path))
+    with Image.open(path) as image:
+        assert (image.format, image.size, image.n_frames) == ("GIF", (480, 480), 4)
+    assert path.stat().st_size < 200_000
+    assert capfd.readouterr() == ("", "")
+    import matplotlib.pyplot as plt
+
+    assert plt.get_fignums() == []

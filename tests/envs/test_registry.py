@@ -1,0 +1,201 @@
+"""Task ids, their arguments, and what is refused with which words."""
+
+import socket
+
+import jax
+import pytest
+
+from stoix_like.envs import construction, registry
+from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
+
+
+def refusal(error_type, *args, **kwargs):
+    with pytest.raises(error_type) as caught:
+        registry.make(*args, **kwargs)
+    return caught.value
+
+
+def jumanji_env(task_id):
+    from jumanji import registration
+
+    return registration.make(task_id)
+
+
+def test_unknown_id_names_the_nearest():
+    error = refusal(UnsupportedEnvironmentError, "Maze-v1")
+    assert error.what.startswith("unknown task 'Maze-v1'; did you mean 'Maze-v0'")
+    assert error.hint.startswith("known tasks: BinPack-v0, BinPack-v2, CVRP-v1")
+    assert error.exit_code == 3
+
+
+def test_unknown_id_ignores_case():
+    assert "did you mean 'BinPack-v2'" in refusal(UnsupportedEnvironmentError, "binpack-V2").what
+
+
+def test_unknown_probe():
+    assert "probe/delayed_reward" in refusal(UnsupportedEnvironmentError, "probe/delayed").what
+
+
+def test_sokoban_is_refused_without_touching_the_network(monkeypatch):
+    def no_network(*args, **kwargs):
+        raise AssertionError("a socket was opened")
+
+    monkeypatch.setattr(socket, "socket", no_network)
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    error = refusal(UnsupportedEnvironmentError, "Sokoban-v0")
+    assert error.what == "Sokoban-v0 downloads its levels from the Hugging Face hub, and nothing is downloaded here"
+    assert error.hint == (
+        "set environment.kwargs to {generator: toy} or {generator: simple}: small level sets that come with it"
+    )
+
+
+@pytest.mark.parametrize("generator", ["toy", "simple"])
+def test_sokoban_with_its_own_levels(generator):
+    env = registry.make("Sokoban-v0", kwargs={"generator": generator, "time_limit": 30})
+    assert env.time_limit == 30
+    jax.eval_shape(env.reset, jax.random.key(0))
+
+
+def test_sokoban_with_an_unknown_generator():
+    error = refusal(UnsupportedEnvironmentError, "Sokoban-v0", kwargs={"generator": "hard"})
+    assert error.what == "Sokoban-v0 has no levels 'hard', and nothing is downloaded here"
+
+
+def test_continuous_actions_are_refused():
+    assert refusal(UnsupportedEnvironmentError, "SearchAndRescue-v0").what == (
+        "SearchAndRescue-v0: its actions are float32 arrays of shape (2, 2), and only discrete actions are supported"
+    )
+
+
+def test_vector_rewards_are_refused():
+    assert refusal(UnsupportedEnvironmentError, "LevelBasedForaging-v0").what == (
+        "LevelBasedForaging-v0: its reward is a vector of shape (2,), one entry per agent"
+    )
+
+
+def test_binpack_v0_is_rust_rls_generator():
+    env = registry.make("BinPack-v0")
+    assert env.action_spec.num_values == 40 * 20
+    assert env.task_id == "BinPack-v0"
+    assert registry.task_note("BinPack-v2") is None
+    assert registry.task_note("BinPack-v0") == (
+        "BinPack-v0 is Jumanji's BinPack with rust_rl's generator: 20 items, 40 EMS, split_eps 0.001,"
+        " prob_split_one_item 0.3, split_num_same_items 1"
+    )
+
+
+def test_binpack_v0_generator_attributes():
+    built = construction.build_jumanji("BinPack-v0", "BinPack-v2", registry.RUST_RL_BINPACK).generator
+    names = ("_split_eps", "_prob_split_one_item", "_split_num_same_items", "max_num_items", "max_num_ems")
+    assert [getattr(built, name) for name in names] == [0.001, 0.3, 1, 20, 40]
+    assert built.container_dims == (5870, 2330, 2200)
+    state = jax.jit(jax.vmap(built))(jax.random.split(jax.random.key(0), 16))
+    # One piece per split: the generator goes on until all 20 items are there, unless the last split made an empty one.
+    assert int(state.items_mask.sum(-1).min()) >= 19
+
+
+def test_max_items_and_max_ems():
+    env = registry.make("BinPack-v2", max_items=10, max_ems=20)
+    assert (env.action_spec.num_values, env.time_limit) == (200, 10)
+    state, timestep = jax.eval_shape(env.reset, jax.random.key(0))
+    assert state.ems_mask.shape == (20,)
+    assert timestep.observation.agent_view["ems_mask"].shape == (20,)
+
+
+def test_max_items_of_another_task():
+    error = refusal(ConfigError, "Maze-v0", max_items=10)
+    assert error.what == "environment.max_items: only BinPack has it, and the task is Maze-v0"
+
+
+def test_max_items_given_twice():
+    error = refusal(ConfigError, "BinPack-v2", max_items=10, kwargs={"max_num_items": 3})
+    assert error.what == "environment.max_items and environment.kwargs.max_num_items say the same thing"
+
+
+def test_more_shown_than_kept_spaces():
+    error = refusal(ConfigError, "BinPack-v2", kwargs={"max_num_ems": 20})
+    assert "obs_num_ems = 40 is more than max_num_ems = 20" in error.what
+
+
+@pytest.mark.parametrize(
+    ("task_id", "kwargs", "mask_shape", "time_limit"),
+    [
+        ("Maze-v0", {"num_rows": 5, "num_cols": 6}, (4,), 30),  # the limit follows the size
+        ("Maze-v0", {"num_rows": 5, "time_limit": 7}, (4,), 7),
+        ("Knapsack-v1", {"num_items": 10}, (10,), 10),
+        ("Connector-v3", {"grid_size": 14, "num_agents": 4}, (4, 5), 50),
+        ("MMST-v0", {"time_limit": 30, "num_agents": 2}, (2, 36), 30),
+        ("Game2048-v1", {"board_size": 5}, (4,), None),
+        ("probe/truncated_constant", {"num_steps": 9}, (1,), 9),
+    ],
+)
+def test_kwargs_reach_constructor_or_generator(task_id, kwargs, mask_shape, time_limit):
+    env = registry.make(task_id, kwargs=kwargs)
+    assert env.action_spec.mask_shape == mask_shape
+    assert env.time_limit == time_limit
+
+
+@pytest.mark.parametrize(
+    ("task_id", "kwargs", "what", "hint"),
+    [
+        (
+            "Maze-v0",
+            {"num_row": 5},
+            "environment.kwargs: Maze-v0 has no 'num_row'; did you mean 'num_rows'?",
+            "Maze-v0 takes: generator, time_limit, num_rows, num_cols",
+        ),
+        ("Game2048-v1", {"x": 5}, "environment.kwargs: Game2048-v1 has no 'x'", "Game2048-v1 takes: board_size"),
+        (
+            "probe/truncated_constant",
+            {"num_step": 9},
+            "environment.kwargs: probe/truncated_constant has no 'num_step'; did you mean 'num_steps'?",
+            "probe/truncated_constant takes: num_steps",
+        ),
+        (
+            "Maze-v0",
+            {"num_rows": "five"},
+            "environment.kwargs: Maze-v0 cannot be made with num_rows='five': "
+            "unsupported operand type(s) for -: 'str' and 'int'",
+            "change the values named",
+        ),
+    ],
+)
+def test_bad_kwargs(task_id, kwargs, what, hint):
+    error = refusal(ConfigError, task_id, kwargs=kwargs)
+    assert error.problems == [what]
+    assert error.hint == hint
+
+
+def test_a_generator_and_its_arguments_exclude_each_other():
+    from jumanji.environments.routing.maze.generator import RandomGenerator
+
+    error = refusal(ConfigError, "Maze-v0", kwargs={"generator": RandomGenerator(5, 5), "num_rows": 6})
+    assert error.problems == ["environment.kwargs: Maze-v0 is given a generator and also num_rows"]
+
+
+def test_a_generator_object_is_accepted():
+    from jumanji.environments.routing.maze.generator import RandomGenerator
+
+    assert registry.make("Maze-v0", kwargs={"generator": RandomGenerator(5, 4)}).time_limit == 20
+
+
+@pytest.mark.parametrize("task_id", ["BinPack-v2", "SlidingTilePuzzle-v0", "JobShop-v0", "MMST-v0"])
+def test_rebuilding_a_generator_keeps_what_is_not_changed(task_id):
+    generator = construction.generator_of(jumanji_env(task_id))
+    assert vars(construction.rebuilt_generator(generator, {})).keys() == vars(generator).keys()
+    plain = {name: value for name, value in vars(generator).items() if isinstance(value, (int, float, tuple))}
+    assert plain
+    rebuilt = vars(construction.rebuilt_generator(generator, {}))
+    assert {name: rebuilt[name] for name in plain} == plain
+
+
+def test_max_episode_steps_truncates():
+    env = registry.make("Maze-v0", max_episode_steps=4)
+    assert (env.can_truncate, env.time_limit) == (True, 4)
+    assert refusal(ConfigError, "Maze-v0", max_episode_steps=0).problems == [
+        "environment.max_episode_steps: must be at least 1, got 0"
+    ]
+
+
+def test_exact_reference_is_accepted():
+    assert registry.make("BinPack-v2", exact_reference=True).task_id == "BinPack-v2"

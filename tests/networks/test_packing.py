@@ -1,0 +1,145 @@
+"""The BinPack network: symmetry, order of the logits, masks, and what the value sees. On real observations."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.config import ArchitectureConfig
+from stoix_like.errors import ConfigError
+from stoix_like.networks import build
+from stoix_like.networks.heads import PairHead
+from stoix_like.networks.packing import raw_tokens
+from stoix_like.types import ActionSpec, Observation
+
+EMS, ITEMS = 40, 20
+FILL = np.finfo(np.float32).min
+
+
+@pytest.fixture(scope="module", params=[{"num_heads": 2}, {"shared_torso": True}], ids=["separate", "shared"])
+def trained(request, prepared):
+    """(jitted actor_critic, params) with the small policy head enlarged, so that differences show in float32."""
+    _, params, forward, _ = prepared("binpack", **request.param)
+    params = jax.tree.map(lambda x: x, params)  # new containers: the originals are shared between tests
+    head = params.actor["params"] if params.torso is not None else params.actor["params"]["head"]
+    head["items"]["Dense_0"]["kernel"] *= 100.0
+    return forward, params
+
+
+def changed(observation, mask=None, **fields):
+    view = {**observation.agent_view, **fields}
+    return Observation(view, observation.action_mask if mask is None else mask)
+
+
+def pairs(x):
+    return x.reshape(-1, EMS, ITEMS)
+
+
+def test_permuting_the_sets_permutes_logits_and_keeps_the_value(trained, binpack):
+    forward, params = trained
+    ems_order = jax.random.permutation(jax.random.key(1), EMS)
+    item_order = jax.random.permutation(jax.random.key(2), ITEMS)
+    view, take_ems, take_items = binpack.agent_view, lambda x: x[:, ems_order], lambda x: x[:, item_order]
+    permuted = changed(
+        binpack,
+        pairs(binpack.action_mask)[:, ems_order][:, :, item_order].reshape(-1, EMS * ITEMS),
+        ems=jax.tree.map(take_ems, view["ems"]),
+        ems_mask=take_ems(view["ems_mask"]),
+        **{name: jax.tree.map(take_items, view[name]) for name in ("items", "items_mask", "items_placed")},
+    )
+    logits, value = forward(params, binpack)
+    new_logits, new_value = forward(params, permuted)
+    assert np.std(logits[binpack.action_mask]) > 0.01  # otherwise the comparison would prove nothing
+    # Only the order of float32 sums over at most 40 terms of order one differs.
+    np.testing.assert_allclose(pairs(new_logits), pairs(logits)[:, ems_order][:, :, item_order], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(new_value, value, rtol=1e-5, atol=1e-5)
+
+
+def test_logits_are_ems_major(binpack):
+    """Two spaces, all pairs legal, and the head alone: entry e * I + i is the score of item i in space e."""
+    tokens = raw_tokens(binpack)
+    scale_ems = jnp.arange(1.0, 41.0)[None, :, None]  # token e is (e + 1) times the first, token i (i + 1) times
+    scale_items = jnp.arange(1.0, 21.0)[None, :, None]
+    tokens = tokens._replace(ems=scale_ems * jnp.ones((1, EMS, 4)), items=scale_items * jnp.ones((1, ITEMS, 4)))
+    head = PairHead()
+    logits = head.apply(head.init(jax.random.key(0), tokens), tokens)[0]
+    for e, i in ((0, 1), (1, 0), (3, 7), (39, 19)):
+        np.testing.assert_allclose(logits[e * ITEMS + i], logits[0] * (e + 1) * (i + 1), rtol=1e-5)
+
+
+def test_an_item_without_partners_changes_only_its_own_column(trained, binpack):
+    """With no legal pair of its own but marked as left, an item still informs the others; placed, it informs none."""
+    forward, params = trained
+    placed = binpack.agent_view["items_mask"] & binpack.agent_view["items_placed"]
+    item = int(np.argmax(np.asarray(placed[0])))
+    assert placed[0, item]
+    items = binpack.agent_view["items"]
+    bigger = items._replace(x_len=items.x_len.at[0, item].mul(0.5))
+    legal = np.asarray(binpack.action_mask[0])
+    before, after = (forward(params, changed(binpack, items=i)) for i in (items, bigger))
+    np.testing.assert_array_equal(before[0][0][legal], after[0][0][legal])
+    assert before[1][0] != after[1][0]  # the placed volume is seen by the value
+
+
+def test_mask_is_read_ems_major(binpack):
+    """One legal pair (space 3, item 7): exactly that space and that item have one partner."""
+    mask = jnp.zeros((6, EMS * ITEMS), bool).at[:, 3 * ITEMS + 7].set(True)
+    tokens = raw_tokens(changed(binpack, mask))
+    assert np.argwhere(tokens.ems[0, :, -1] * binpack.agent_view["ems_mask"][0] > 0).tolist() in ([[3]], [])
+    assert np.flatnonzero(tokens.items[0, :, -1] > 0).tolist() == [7]
+    np.testing.assert_allclose(tokens.items[0, 7, -1], 1 / 40, rtol=1e-6)
+
+
+def test_summary_by_hand(binpack):
+    view = binpack.agent_view
+    mask, placed = np.asarray(view["items_mask"][2]), np.asarray(view["items_placed"][2])
+    volume = np.prod([np.asarray(edge[2], np.float64) for edge in view["items"]], axis=0)
+    expected = [
+        np.mean(view["ems_mask"][2]),
+        np.sum(mask & ~placed) / ITEMS,
+        np.mean(binpack.action_mask[2]),
+        volume[mask & placed].sum(),
+        volume[mask & ~placed].sum(),
+    ]
+    assert expected[3] > 0.0
+    np.testing.assert_allclose(raw_tokens(binpack).summary[2], expected, rtol=1e-5)
+
+
+def test_placed_items_change_the_value(trained, binpack):
+    forward, params = trained
+    nothing_placed = jnp.zeros_like(binpack.agent_view["items_placed"])
+    assert jnp.all(forward(params, binpack)[1] != forward(params, changed(binpack, items_placed=nothing_placed))[1])
+
+
+def extreme(name, binpack):
+    view, nothing = binpack.agent_view, jnp.zeros_like(binpack.action_mask)
+    if name == "all masked":
+        names = ("ems_mask", "items_mask", "items_placed")
+        return changed(binpack, nothing, **{n: jnp.zeros_like(view[n]) for n in names})
+    if name == "one legal":
+        return changed(binpack, nothing.at[:, 45].set(True))
+    return changed(binpack, nothing, items_placed=view["items_mask"])
+
+
+@pytest.mark.parametrize("name", ["all masked", "one legal", "all placed"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_extreme_masks_stay_finite(name, dtype, binpack, prepared):
+    observation = extreme(name, binpack)
+    network, params, _, _ = prepared("binpack", compute_dtype=dtype)
+
+    def loss(params):
+        logits, value = network.actor_critic(params, observation)
+        return jax.nn.logsumexp(logits, axis=-1).sum() / 1e30 + jnp.sum(value**2), (logits, value)
+
+    gradient, (logits, value) = jax.jit(jax.grad(loss, has_aux=True))(params)
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves((gradient, logits, value)))
+    assert (logits.dtype, value.dtype) == (jnp.float32, jnp.float32)
+    np.testing.assert_array_equal(np.asarray(logits) == FILL, ~np.asarray(observation.action_mask))
+
+
+def test_heads_must_divide_the_width(binpack):
+    example = jax.tree.map(lambda x: x[0], binpack)
+    config = ArchitectureConfig(hidden_dim=32, num_heads=5)
+    with pytest.raises(ConfigError, match="hidden_dim = 32 is not divisible by 5") as caught:
+        build.make(example, ActionSpec(EMS * ITEMS), config, adapter="binpack")
+    assert caught.value.hint == "use 4 heads, or a hidden_dim that is a multiple of 5"
