@@ -78,7 +78,7 @@ def test_a_truncation_is_bootstrapped():
 @functools.cache
 def maze():
     env = sl.make_env("Maze-v0", kwargs={"num_rows": 5, "num_cols": 5})
-    config = sl.ppo_config(**SMALL)
+    config = sl.ppo_config(**SMALL, observation_adapter="dense")
     network = sl.make_network(env, config)
     return env, network, config, ppo.make(env, network, config)
 
