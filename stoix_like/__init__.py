@@ -41,7 +41,28 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "distributions": ("stoix_like.ops.distributions", None),
 }
 
-__all__ = sorted(_PUBLIC)
+__all__ = [
+    "ActionSpec",
+    "Environment",
+    "Learner",
+    "Network",
+    "Observation",
+    "PPOConfig",
+    "StoixError",
+    "TimeStep",
+    "distributions",
+    "evaluate",
+    "evaluate_levels",
+    "level_set",
+    "load_run",
+    "losses",
+    "make_env",
+    "make_network",
+    "ppo",
+    "ppo_config",
+    "returns",
+    "with_time_limit",
+]
 
 if TYPE_CHECKING:
     from stoix_like.algorithms import ppo

@@ -84,11 +84,11 @@ class ActionSpec(NamedTuple):
         return (*self.shape, self.num_values)
 
 
-def _no_metrics(state: EnvState, timestep: TimeStep) -> dict[str, Array]:
+def _no_metrics(_state: EnvState, _timestep: TimeStep) -> dict[str, Array]:
     return {}
 
 
-def _same_state(state: EnvState, key: Key) -> EnvState:
+def _same_state(state: EnvState, _key: Key) -> EnvState:
     return state
 
 

@@ -1,8 +1,8 @@
 """Shuffled minibatches of a rollout, drawn within a fixed number of logical shards.
 
-The environments are split into shards by their index, and every minibatch takes equally many rows of each. The number of
-shards depends on the sizes alone, never on the devices, so one device and four give the same minibatches, and no row
-has to travel when the environments are spread over devices.
+The environments are split into shards by their index, and every minibatch takes equally many rows of each. The number
+of shards depends on the sizes alone, never on the devices, so one device and four give the same minibatches, and no
+row has to travel when the environments are spread over devices.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ def act(
     network: Network,
     factored: bool,
     params: NetworkParams,
-    env_state: EnvState,
+    _env_state: EnvState,
     observation: Observation,
     key: Key,
     deterministic: bool,

@@ -111,8 +111,8 @@ def _episode_metrics(finished: _Finished) -> Metrics:
         return jnp.sum(jnp.where(done, x.astype(jnp.float32), 0.0))
 
     metrics = {"actor/episodes_count": total(jnp.ones_like(finished.episode_return))}
-    for name, values in (("return", finished.episode_return), ("length", finished.episode_length)):
-        values = values.astype(jnp.float32)
+    lengths = finished.episode_length.astype(jnp.float32)
+    for name, values in (("return", finished.episode_return), ("length", lengths)):
         metrics[f"actor/episode_{name}_sum"] = total(values)
         metrics[f"actor/episode_{name}_max"] = jnp.max(values, initial=-jnp.inf, where=done)
         metrics[f"actor/episode_{name}_min"] = jnp.min(values, initial=jnp.inf, where=done)

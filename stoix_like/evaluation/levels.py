@@ -35,14 +35,14 @@ def level_set(name: str, task_id: str) -> LevelSet:
     Raises:
         ConfigError: a name of another form, or of another task.
     """
-    family = task_id.rsplit("/", 1)[-1].split("-v")[0].lower().replace("-", "")
+    family = task_id.rsplit("/", 1)[-1].partition("-v")[0].lower().replace("-", "")
     match = _NAME.fullmatch(name)
     if match is None or match["family"] != family:
         raise ConfigError(
             f"evaluation.level_set: '{name}' is not a level set of {task_id}",
             f"its sets are named {family}-<number of levels>, for example {family}-2048",
         )
-    digest = hashlib.sha256(f"stoix_like level set {name.split('-')[0]}".encode()).digest()
+    digest = hashlib.sha256(f"stoix_like level set {family}".encode()).digest()
     words = np.frombuffer(digest[:8], dtype=">u4").astype(np.uint32) | np.array([1, 0], np.uint32)
     root = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
     keys = jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(int(match["count"])))

@@ -4,7 +4,7 @@ Logits arrive as arrays. Illegal entries hold the most negative finite float32, 
 gradient are exactly zero and nothing is ever infinite: -inf would make NaN out of 0 * log 0 in the entropy, and a fill
 such as -1e9 is not representable in half precision.
 
-A factored action is `num_factors` independent categoricals: log-probabilities and entropies are summed over the factors.
+A factored action is `num_factors` independent categoricals: log-probabilities and entropies are summed over factors.
 """
 
 from __future__ import annotations

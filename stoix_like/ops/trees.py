@@ -45,5 +45,5 @@ def empty_metrics(example: Metrics) -> Metrics:
 
 
 def accumulate_metrics(total: Metrics, new: Metrics) -> Metrics:
-    """The accumulator after one more update. Means are kept as sums: divide them by the number of updates at the end."""
+    """The accumulator after one more update. Means are kept as sums; divide by the number of updates at the end."""
     return {name: _COMBINE[metric_reduction(name)](total[name], new[name]) for name in total}

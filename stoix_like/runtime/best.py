@@ -29,7 +29,7 @@ class BestKeeper:
         self.updates = np.full(num_seeds, -1)
 
     def restore(self, template: Params, last_update: int) -> None:
-        """Takes up what an interrupted run had found. A best found after the checkpoint that is resumed is found again."""
+        """Takes up what an interrupted run had found; what was found after the resumed checkpoint is found again."""
         if not self._store.updates():
             return
         meta = self._store.load_meta()

@@ -143,6 +143,16 @@ def read_yaml(path: Path, config_type: type) -> tuple[Layer, list[str]]:
     return file.layer, file.problems
 
 
+def read_sections(path: Path) -> dict[str, Any] | None:
+    """The file as plain data, unchecked: {section: {leaf: value}}. None if it is no YAML mapping."""
+    try:
+        node = _compose(path.read_text(encoding="utf-8-sig"))
+        data = {} if node is None else _construct(node)
+    except (UnicodeDecodeError, yaml.YAMLError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
 def _entries(file: _File, node: Any, prefix: str) -> Iterator[tuple[str, Any, int]]:
     """(key, value node, line) for each entry of a mapping; duplicates and odd keys become problems."""
     seen: dict[str, int] = {}

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
 from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.evaluation import statistics
+from stoix_like.runtime.config_yaml import read_sections
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
 _PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
@@ -107,12 +107,9 @@ def _config_leaves(path: Path) -> dict[str, Any]:
     file = path / "config.yaml"
     if not file.is_file():
         return {}
-    try:
-        sections = yaml.safe_load(file.read_text(encoding="utf-8")) or {}
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise RunError(
-            f"{file} is not readable YAML", "restore it from --print-config, or leave this run out"
-        ) from error
+    sections = read_sections(file)
+    if sections is None:
+        raise RunError(f"{file} is not readable YAML", "restore it from --print-config, or leave this run out")
     kept = [leaves for name, leaves in sections.items() if name not in _IGNORED_SECTIONS and isinstance(leaves, dict)]
     return {name: value for leaves in kept for name, value in leaves.items() if name not in _IGNORED_LEAVES}
 

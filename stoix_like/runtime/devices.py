@@ -1,7 +1,7 @@
 """The device, the compile cache, and where the state lies on several devices.
 
-`select` must run before anything starts a JAX backend, and importing jumanji does: that is why environments are imported
-after the configuration has been read.
+`select` must run before anything starts a JAX backend, and importing jumanji does: that is why environments are
+imported after the configuration has been read.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The one jitted program of a run: a chunk of updates whose length is an argument, with its metrics summed on the device.
+"""The one jitted program of a run: a chunk of updates of any length, with its metrics summed on the device.
 
 Nothing leaves the device inside a chunk, and there is one compilation whatever the lengths.
 """

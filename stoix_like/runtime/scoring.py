@@ -75,7 +75,7 @@ def _one_seed(
         )
 
     def frozen(params: Params, root: Key, update: Any) -> episodes.EpisodeResults:
-        assert level_set is not None  # noqa: S101 - narrows the type; `frozen` is chosen only with a set
+        assert level_set is not None  # narrows the type: `frozen` is chosen only with a set
         return episodes.evaluate_levels(
             env,
             policy,

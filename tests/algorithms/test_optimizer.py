@@ -16,8 +16,9 @@ class Rates(NamedTuple):
     max_grad_norm: float = 1.0
 
 
-def one_step(gradients, rates=Rates(), factor=1.0, torso=jnp.zeros(2)):
-    params = NetworkParams(torso, jnp.zeros(2), jnp.zeros(2))
+def one_step(gradients, rates=None, factor=1.0):
+    params = NetworkParams(jnp.zeros(2), jnp.zeros(2), jnp.zeros(2))
+    rates = rates or Rates()
     return apply_gradients(params, init_optimizer(params), gradients, rates, jnp.float32(factor))[0]
 
 

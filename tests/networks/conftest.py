@@ -38,6 +38,15 @@ def _play(task_id, num_steps):
         return _observation(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), BATCH)))
 
 
+@pytest.fixture(scope="module", autouse=True)
+def quick_compilation():
+    """These tests compile much and compute little: half the time goes without XLA's optimisation of machine code."""
+    before = jax.config.read("jax_disable_most_optimizations")
+    jax.config.update("jax_disable_most_optimizations", True)
+    yield
+    jax.config.update("jax_disable_most_optimizations", before)
+
+
 @pytest.fixture(scope="session")
 def maze():
     return _play("Maze-v0", 2)

@@ -1,0 +1,104 @@
+"""Level sets are frozen, belong to their task, and share no level with training."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stoix_like as sl
+from stoix_like.errors import ConfigError
+from stoix_like.evaluation import levels
+from stoix_like.types import role_key
+
+
+def _words(keys):
+    return {tuple(words) for words in np.asarray(jax.random.key_data(keys)).reshape(-1, 2).tolist()}
+
+
+def _reset(task, keys, **kwargs):
+    return jax.jit(jax.vmap(sl.make_env(task, kwargs=kwargs).reset))(keys)[0]
+
+
+def test_the_keys_of_a_set_are_frozen():
+    """Written down once: a change of these words is a change of every claim made on the set."""
+    words = np.asarray(jax.random.key_data(sl.level_set("maze-2048", "Maze-v0").keys))
+    assert words.shape == (2048, 2)
+    assert words[[0, 2047]].tolist() == [[2503182643, 3528701566], [1095288154, 2290431758]]
+
+
+@pytest.mark.parametrize(
+    ("name", "task", "digits"), [("maze-16", "Maze-v0", "3046d9e1663b"), ("binpack-16", "BinPack-v2", "01b09838d772")]
+)
+def test_the_levels_of_a_set_are_frozen(name, task, digits):
+    assert levels.fingerprint(_reset(task, sl.level_set(name, task).keys)) == digits
+
+
+def test_a_smaller_set_is_the_beginning_of_a_larger_one():
+    small, large = (sl.level_set(name, "Maze-v0").keys for name in ("maze-16", "maze-64"))
+    np.testing.assert_array_equal(jax.random.key_data(small), jax.random.key_data(large)[:16])
+
+
+def test_sets_share_no_key_with_each_other_and_repeat_none():
+    maze = _words(sl.level_set("maze-2048", "Maze-v0").keys)
+    binpack = _words(sl.level_set("binpack-2048", "BinPack-v2").keys)
+    assert (len(maze), len(binpack)) == (2048, 2048)
+    assert not maze & binpack
+
+
+def test_no_root_of_training_is_a_level_key():
+    """The root of a run is `key(seed)`, whose first word is 0."""
+    for name, task in (("maze-2048", "Maze-v0"), ("binpack-2048", "BinPack-v2")):
+        assert not any(first == 0 for first, _ in _words(sl.level_set(name, task).keys))
+    assert all(first == 0 for first, _ in _words(jax.vmap(jax.random.key)(jnp.array([0, 1, 2**31 - 1]))))
+
+
+def test_no_level_of_training_or_fresh_evaluation_is_in_a_set():
+    """Levels that say which key made them: those of 32 seeds, in the environments and in stock, and of evaluations."""
+    env = sl.make_env("probe/tagged_levels")
+    config = sl.ppo_config(num_envs=16, rollout_length=4, num_minibatches=1, hidden_dim=8)
+    learner = sl.ppo.make(env, sl.make_network(env, config), config)
+    roots = jax.vmap(jax.random.key)(jnp.arange(32))
+    states, _ = jax.jit(jax.vmap(lambda key: learner.update(learner.init(key))))(roots)
+    trained = _words(jax.random.wrap_key_data(states.rollout.env_state.tag))
+    trained |= _words(jax.random.wrap_key_data(states.rollout.pool.states.tag))
+    evaluated = set()
+    for seed in range(4):
+        for update in (0, 20):
+            level_key, _ = jax.random.split(role_key(jax.random.key(seed), "evaluation", update))
+            evaluated |= _words(jax.random.split(level_key, 256))
+    frozen = set()
+    for name, task in (("maze-2048", "Maze-v0"), ("binpack-2048", "BinPack-v2"), ("taggedlevels-2048", env.task_id)):
+        frozen |= _words(sl.level_set(name, task).keys)
+    assert len(trained) >= 32 * 16
+    assert len(frozen) == 3 * 2048
+    assert not frozen & trained
+    assert not frozen & evaluated
+    assert not trained & evaluated
+
+
+@pytest.mark.parametrize("name", ["binpack-16", "maze", "maze-0", "maze-08", "maze-x", "Maze-16", "maze-16-2", ""])
+def test_a_wrong_name_says_what_the_right_ones_are(name):
+    with pytest.raises(ConfigError) as caught:
+        sl.level_set(name, "Maze-v0")
+    assert caught.value.what == f"evaluation.level_set: '{name}' is not a level set of Maze-v0"
+    assert caught.value.hint == "its sets are named maze-<number of levels>, for example maze-2048"
+
+
+@pytest.mark.parametrize("task", ["BinPack-v0", "RubiksCube-partly-scrambled-v0", "Game2048-v1", "probe/tagged_levels"])
+def test_the_name_in_the_hint_is_accepted(task):
+    with pytest.raises(ConfigError) as caught:
+        sl.level_set("nothing-1", task)
+    suggested = caught.value.hint.rsplit(" ", 1)[1]
+    assert sl.level_set(suggested, task).keys.shape == (2048,)
+
+
+def test_the_fingerprint_sees_levels_and_their_order_but_not_the_last_bits_of_floats():
+    states = _reset("Maze-v0", sl.level_set("maze-16", "Maze-v0").keys, num_rows=5, num_cols=5)
+    digits = levels.fingerprint(states)
+    assert digits == levels.fingerprint(jax.tree.map(jnp.array, states))
+    assert digits != levels.fingerprint(jax.tree.map(lambda x: x[::-1], states))
+    assert digits != levels.fingerprint(jax.tree.map(lambda x: x[:-1], states))
+    flipped = states.replace(walls=states.walls.at[3, 2, 2].set(~states.walls[3, 2, 2]))
+    assert digits != levels.fingerprint(flipped)
+    floats = {"levels": states, "value": jnp.float32(0.1)}
+    assert levels.fingerprint(floats) == levels.fingerprint(floats | {"value": jnp.nextafter(jnp.float32(0.1), 1.0)})
