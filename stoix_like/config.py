@@ -82,7 +82,7 @@ class ArchitectureConfig:
     """The networks, and the seed of everything."""
 
     hidden_dim: int = leaf(256, "width of MLPs and of attention", low=1)
-    num_layers: int | None = leaf(None, "hidden layers or attention blocks; null = by task", low=1)
+    num_layers: int | None = leaf(None, "hidden layers, attention blocks, or maze propagation steps; null = by task", low=1)
     num_heads: int | None = leaf(None, "attention heads; null = by task", low=1)
     shared_torso: bool = leaf(False, "policy and value share one torso")
     compute_dtype: Literal["float32", "bfloat16"] = leaf("float32", "type of torso arithmetic; losses stay float32")

@@ -27,7 +27,6 @@ class Options(NamedTuple):
         print_config: print the configuration as YAML and stop.
         resume: folder or name of a run to continue, or `latest`.
         debug: show tracebacks.
-        profile: record a profile of some updates.
         no_compile_cache: compile afresh instead of reading the cache on disk.
     """
 
@@ -35,7 +34,6 @@ class Options(NamedTuple):
     print_config: bool = False
     resume: str | None = None
     debug: bool = False
-    profile: bool = False
     no_compile_cache: bool = False
 
 
@@ -44,7 +42,6 @@ OPTION_HELP = {
     "print_config": ("", "print the whole configuration as YAML that can be fed back, and stop"),
     "resume": ("RUN", "continue this run (folder, name or latest); flags beside it overwrite its configuration"),
     "debug": ("", "show the traceback of errors"),
-    "profile": ("", "record a profile of some updates into the run folder"),
     "no_compile_cache": ("", "compile afresh instead of reading the compilation cache on disk"),
     "help": ("", "show this text and stop (also -h)"),
     "version": ("", "show the version and stop"),
@@ -157,7 +154,7 @@ def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> Scan:
     options = Options(
         config=given["config"][0] if "config" in given else None,
         resume=given["resume"][0] if "resume" in given else None,
-        **{name: name in given for name in ("print_config", "debug", "profile", "no_compile_cache")},
+        **{name: name in given for name in ("print_config", "debug", "no_compile_cache")},
     )
     leaves = {name: entry for name, entry in given.items() if name not in OPTION_HELP}
     return Scan(leaves, options, shows, problems)

@@ -22,7 +22,8 @@ from stoix_like.runtime.driver import INTERRUPTED, Driver
 from stoix_like.runtime.load import Loaded, config_to_dict, to_yaml
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
-from stoix_like.runtime.telemetry import RunMeta, Telemetry, open_telemetry
+from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry, open_telemetry
+from stoix_like.runtime.telemetry.sink import Value
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.types import Learner
 
@@ -77,6 +78,7 @@ def train(algorithm: str, loaded: Loaded) -> int:
         closing.callback(telemetry.close)
         _introduce(plan, view, telemetry, meta)
         program = _compile(built.learner, config, state, view)
+        telemetry.write([_event("compiled", plan, compile_seconds=round(program.compile_seconds, 3))])
         checkpoint_meta = resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
         checkpoint_meta = checkpoint_meta._replace(config=config_to_dict(config))
         driver = Driver(program, state, config, checkpoint_meta, evaluator, best, store, telemetry)
@@ -105,6 +107,11 @@ def _plan(algorithm: str, loaded: Loaded) -> Plan:
         raise CheckpointError(
             f"{path} is a run of {meta.algorithm.upper()}, not of {algorithm.upper()}",
             f"continue it with scripts/train_{meta.algorithm}.py",
+        )
+    if config.training_core.num_updates < meta.update:
+        raise ConfigError(
+            f"--num-updates: {config.training_core.num_updates} is behind the run, which has done {meta.update}",
+            f"use a number above {meta.update}",
         )
     overrides = {name: config_checks.get_leaf(config, name) for name in sorted(loaded.explicit)}
     return Plan(algorithm, config, path, meta, overrides)
@@ -206,12 +213,14 @@ def _introduce(plan: Plan, view: TerminalView, telemetry: Telemetry, meta: RunMe
     view.banner(plan.path, meta)
     note = task_note(plan.config.environment.task_id)
     if note:
-        print(note)
+        view.note(note)
     if plan.overrides:
-        changed = ", ".join(f"{name} = {value}" for name, value in plan.overrides.items())
-        print(f"note: continued with {changed}")
-    elapsed = float(plan.resume_from.host.get("elapsed_seconds", 0.0)) if plan.resume_from else 0.0
-    telemetry.write([start_row(meta, elapsed)])
+        view.note("continued with " + ", ".join(f"{name} = {value}" for name, value in plan.overrides.items()))
+    telemetry.write([start_row(meta, _elapsed_before(plan))])
+    if plan.resume_from:
+        telemetry.write([_event("checkpoint_loaded", plan, path=f"checkpoints/{plan.resume_from.update}")])
+    elif plan.config.checkpointing.load_path:
+        telemetry.write([_event("checkpoint_loaded", plan, path=plan.config.checkpointing.load_path)])
 
 
 def _compile(learner: Learner, config: Any, state: Any, view: TerminalView) -> loop.Program:
@@ -219,6 +228,18 @@ def _compile(learner: Learner, config: Any, state: Any, view: TerminalView) -> l
     program = loop.compile_chunk(learner, config.training_core.num_seeds, state)
     view.compiled(program.compile_seconds)
     return program
+
+
+def _event(event: str, plan: Plan, **values: Value) -> Row:
+    """A MISC row of something that happened before the first update of this process."""
+    update = plan.resume_from.update if plan.resume_from else 0
+    timesteps = update * config_checks.steps_per_update(plan.config)
+    named = {"misc/event": event, **{f"misc/{name}": value for name, value in values.items()}}
+    return Row("MISC", update, timesteps, _elapsed_before(plan), None, named)
+
+
+def _elapsed_before(plan: Plan) -> float:
+    return float(plan.resume_from.host.get("elapsed_seconds", 0.0)) if plan.resume_from else 0.0
 
 
 def _conclude(plan: Plan, view: TerminalView, driver: Driver, code: int) -> None:

@@ -38,15 +38,6 @@ def _play(task_id, num_steps):
         return _observation(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), BATCH)))
 
 
-@pytest.fixture(scope="module", autouse=True)
-def quick_compilation():
-    """These tests compile much and compute little: half the time goes without XLA's optimisation of machine code."""
-    before = jax.config.read("jax_disable_most_optimizations")
-    jax.config.update("jax_disable_most_optimizations", True)
-    yield
-    jax.config.update("jax_disable_most_optimizations", before)
-
-
 @pytest.fixture(scope="session")
 def maze():
     return _play("Maze-v0", 2)
@@ -62,7 +53,7 @@ def binpack():
 def prepared(maze, binpack):
     """(adapter, **leaves) -> (network, params, jitted actor_critic, observation); each combination compiles once.
 
-    Types and heads change no parameter, so parameters are made once per adapter and sharing: orthogonal
+    Types and heads change no parameter, so parameters are made once per adapter, sharing and depth: orthogonal
     initialisation is most of the compile time.
     """
 
@@ -73,9 +64,9 @@ def prepared(maze, binpack):
         config = ArchitectureConfig(**({"hidden_dim": 32} | leaves))
         spec = ActionSpec(observation.action_mask.shape[1])
         network = build.make(example, spec, config, adapter=adapter, time_limit=100, platform="cpu")
-        sharing = {"shared_torso": True} if config.shared_torso else {}
-        is_base = leaves == sharing
-        params = jax.jit(network.init)(jax.random.key(0), observation) if is_base else prepare(adapter, **sharing)[1]
+        base = {name: leaves[name] for name in ("shared_torso", "num_layers") if name in leaves}
+        is_base = leaves == base
+        params = jax.jit(network.init)(jax.random.key(0), observation) if is_base else prepare(adapter, **base)[1]
         return network, params, jax.jit(network.actor_critic), observation
 
     return prepare

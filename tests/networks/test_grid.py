@@ -70,20 +70,13 @@ def corridor(agent_column, target_column, length=30):
     return Observation({**view, "step_count": jnp.zeros(batch, jnp.int32)}, mask)
 
 
-def test_depth_bounds_how_far_a_target_is_felt(key):
-    """A target 20 or 22 cells away: told apart after 30 steps of propagation, exactly the same after 10."""
-    observation = corridor([2, 2], [22, 24])
-    params = jax.jit(make(observation).init)(key, observation)  # depth is no parameter: the steps share their weights
-    for num_layers, differs in ((30, True), (10, False)):
-        logits = jax.jit(make(observation, num_layers=num_layers).actor)(params, observation)
-        assert bool(jnp.any(logits[0] != logits[1])) is differs
-
-
-def test_a_wall_stops_what_flows(key):
-    """The corridor closed between the agent and the target: where the target stands changes nothing."""
+def test_depth_and_walls_bound_how_far_a_target_is_felt(key):
+    """A target 20 or 22 cells away: told apart after 30 steps, exactly the same after 10 or behind a wall."""
     observation = corridor([2, 2], [22, 24])
     walls = observation.agent_view["walls"].at[:, 1, 12].set(True)
     closed = observation._replace(agent_view={**observation.agent_view, "walls": walls})
-    network = make(observation)
-    logits = jax.jit(network.actor)(jax.jit(network.init)(key, closed), closed)
-    assert jnp.array_equal(logits[0], logits[1])
+    params = jax.jit(make(observation).init)(key, observation)  # depth is no parameter: the steps share their weights
+    deep, shallow = (jax.jit(make(observation, num_layers=n).actor) for n in (30, 10))
+    for actor, view, differs in ((deep, observation, True), (shallow, observation, False), (deep, closed, False)):
+        logits = actor(params, view)
+        assert bool(jnp.any(logits[0] != logits[1])) is differs

@@ -1,5 +1,7 @@
 """The BinPack network: symmetry, order of the logits, masks, and what the value sees. On real observations."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -16,7 +18,10 @@ EMS, ITEMS = 40, 20
 FILL = np.finfo(np.float32).min
 
 
-@pytest.fixture(scope="module", params=[{"num_heads": 2}, {"shared_torso": True}], ids=["separate", "shared"])
+NETWORKS = {"separate": {"num_heads": 2}, "shared": {"shared_torso": True}, "two_blocks": {"num_layers": 2}}
+
+
+@pytest.fixture(scope="module", params=NETWORKS.values(), ids=NETWORKS)
 def trained(request, prepared):
     """(jitted actor_critic, params) with the small policy head enlarged, so that differences show in float32."""
     _, params, forward, _ = prepared("binpack", **request.param)
@@ -81,6 +86,18 @@ def test_an_item_without_partners_changes_only_its_own_column(trained, binpack):
     assert before[1][0] != after[1][0]  # the placed volume is seen by the value
 
 
+@pytest.mark.parametrize(("num_layers", "attends"), [(1, False), (2, True)])
+def test_ems_attend_to_each_other_in_a_network_of_several_blocks(num_layers, attends, binpack, prepared):
+    """A space that no item fits can reach the others only through attention among the EMS."""
+    _, params, forward, _ = prepared("binpack", **({"num_layers": num_layers} if num_layers > 1 else {}))
+    mask = pairs(binpack.action_mask).at[:, 0].set(False).reshape(-1, EMS * ITEMS)
+    ems = binpack.agent_view["ems"]
+    moved = ems.replace(x2=ems.x2.at[:, 0].multiply(0.5))
+    before, _ = forward(params, changed(binpack, mask))
+    after, _ = forward(params, changed(binpack, mask, ems=moved))
+    assert bool((before != after).any()) == attends
+
+
 def test_mask_is_read_ems_major(binpack):
     """One legal pair (space 3, item 7): exactly that space and that item have one partner."""
     mask = jnp.zeros((6, EMS * ITEMS), bool).at[:, 3 * ITEMS + 7].set(True)
@@ -121,20 +138,23 @@ def extreme(name, binpack):
     return changed(binpack, nothing, items_placed=view["items_mask"])
 
 
-@pytest.mark.parametrize("name", ["all masked", "one legal", "all placed"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_extreme_masks_stay_finite(name, dtype, binpack, prepared):
-    observation = extreme(name, binpack)
+def test_extreme_masks_stay_finite(dtype, binpack, prepared):
     network, params, _, _ = prepared("binpack", compute_dtype=dtype)
 
-    def loss(params):
+    @jax.jit
+    @functools.partial(jax.grad, has_aux=True)
+    def gradient_and_outputs(params, observation):
         logits, value = network.actor_critic(params, observation)
         return jax.nn.logsumexp(logits, axis=-1).sum() / 1e30 + jnp.sum(value**2), (logits, value)
 
-    gradient, (logits, value) = jax.jit(jax.grad(loss, has_aux=True))(params)
-    assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves((gradient, logits, value)))
-    assert (logits.dtype, value.dtype) == (jnp.float32, jnp.float32)
-    np.testing.assert_array_equal(np.asarray(logits) == FILL, ~np.asarray(observation.action_mask))
+    for name in ("all masked", "one legal", "all placed"):
+        observation = extreme(name, binpack)
+        outputs = gradient_and_outputs(params, observation)
+        assert all(bool(jnp.all(jnp.isfinite(x))) for x in jax.tree.leaves(outputs)), name
+        logits, value = outputs[1]
+        assert (logits.dtype, value.dtype) == (jnp.float32, jnp.float32)
+        np.testing.assert_array_equal(np.asarray(logits) == FILL, ~np.asarray(observation.action_mask), name)
 
 
 def test_heads_must_divide_the_width(binpack):

@@ -76,6 +76,10 @@ class TerminalView:
         resumed = "" if meta.resumed_update is None else f"{_GAP}continued after update {meta.resumed_update:,}"
         self._print(f"plan {plan} = {meta.timesteps:,} steps{each}{_GAP}evaluation {when}{resumed}")
 
+    def note(self, text: str) -> None:
+        """One `note:` line: something the user should know, and need do nothing about."""
+        self._print(text if text.startswith("note: ") else f"note: {text}")
+
     def compiling(self) -> None:
         """Says that the first, slow call has begun; `compiled` completes the line."""
         self._print("compiling … ", end="")

@@ -1,0 +1,19 @@
+"""Jumanji's own auto-reset, for measuring against. Not used in training: it makes a level at every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+
+
+def jumanji_auto_reset(task_id: str) -> Any:
+    """jumanji's `VmapAutoResetWrapper` around the registered task: `reset(keys [N])`, `step(states, actions)`.
+
+    Use it inside `with jax.numpy_rank_promotion("allow")` if ranks are strict.
+    """
+    from jumanji import registration
+    from jumanji.wrappers import VmapAutoResetWrapper
+
+    with jax.numpy_rank_promotion("allow"):
+        return VmapAutoResetWrapper(registration.make(task_id))

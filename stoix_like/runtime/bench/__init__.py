@@ -1,0 +1,1 @@
+"""Measuring what docs/benchmarks.md claims."""

@@ -1,0 +1,91 @@
+"""Timing on a machine that is never quiet: contestants take turns in one process, and medians are compared.
+
+A ratio is only told if it is larger than its own spread could explain.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+
+class Row(NamedTuple):
+    """One measured number. Fields that do not apply are None.
+
+    Attributes:
+        name, value, unit: what was measured; the median.
+        spread: half the distance between the quartiles over the median.
+        reference: the same measure of what it is compared with, taken in turns in the same process.
+        ratio: how many times better than the reference; None if the spreads do not carry it.
+        ceiling: the most this machine could do, measured in the same process.
+        share: value / ceiling.
+        note: what the reference or the ceiling is.
+    """
+
+    name: str
+    value: float
+    unit: str
+    spread: float | None = None
+    reference: float | None = None
+    ratio: float | None = None
+    ceiling: float | None = None
+    share: float | None = None
+    note: str = ""
+
+
+class Timing(NamedTuple):
+    """Seconds of one contestant: the median, and half its interquartile range over the median."""
+
+    seconds: float
+    spread: float
+
+
+def in_turns(contestants: Mapping[str, Callable[[], Any]], repetitions: int = 7) -> dict[str, Timing]:
+    """Timings of the contestants, run A B A B ... in this process after one unmeasured round each."""
+    for run in contestants.values():
+        jax.block_until_ready(run())
+    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    for _ in range(repetitions):
+        for name, run in contestants.items():
+            began = time.perf_counter()
+            jax.block_until_ready(run())
+            seconds[name].append(time.perf_counter() - began)
+    return {name: timing(values) for name, values in seconds.items()}
+
+
+def timing(seconds: list[float]) -> Timing:
+    """Median and relative spread of at least two measurements."""
+    median = statistics.median(seconds)
+    lower, _, upper = statistics.quantiles(seconds, n=4, method="inclusive")
+    return Timing(median, (upper - lower) / 2 / median)
+
+
+def told_ratio(ours: Timing, theirs: Timing) -> float | None:
+    """theirs / ours, or None if the two spreads together are larger than the difference that is claimed."""
+    ratio = theirs.seconds / ours.seconds
+    if ours.spread + theirs.spread >= abs(ratio - 1.0):
+        return None
+    return ratio
+
+
+def matrix_product_peak(rows: int, width: int) -> Callable[[], Any]:
+    """A function that multiplies [rows, width] by [width, width] 200 times inside one scan; `peak_flops` of it."""
+    import jax.numpy as jnp
+
+    left = jax.random.normal(jax.random.key(0), (rows, width))
+    right = jax.random.normal(jax.random.key(1), (width, width)) / width**0.5
+
+    @jax.jit
+    def run(x: jax.Array) -> jax.Array:
+        return jax.lax.scan(lambda c, _: (jnp.dot(c, right), None), x, None, 200)[0]
+
+    return lambda: run(left)
+
+
+def peak_flops(rows: int, width: int) -> float:
+    """Floating-point operations of one call of `matrix_product_peak(rows, width)`."""
+    return 200 * 2.0 * rows * width * width

@@ -1,0 +1,212 @@
+"""What is measured, by suite. Import after the device was chosen."""
+
+from __future__ import annotations
+
+import gc
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.config import PPOConfig
+from stoix_like.envs import reference, registry
+from stoix_like.envs.auto_reset import auto_reset_for
+from stoix_like.ops import distributions
+from stoix_like.runtime import build, loop
+from stoix_like.runtime.bench.measure import (
+    Row,
+    in_turns,
+    matrix_product_peak,
+    peak_flops,
+    told_ratio,
+)
+from stoix_like.runtime.load import load
+
+ROOT = Path(__file__).parents[3]
+
+
+def env_suite() -> list[Row]:
+    """Auto-resetting environments under random legal actions, against Jumanji's own wrapper."""
+    return [_auto_reset_row("maze_autoreset", "Maze-v0", n, 128) for n in (64, 1024)] + [
+        _auto_reset_row("binpack_autoreset", "BinPack-v2", n, 20) for n in (64, 1024)
+    ]
+
+
+def _auto_reset_row(name: str, task_id: str, num_envs: int, length: int) -> Row:
+    ours, theirs = _our_rollout(task_id, num_envs, length), _jumanji_rollout(task_id, num_envs, length)
+    timings = in_turns({"ours": ours, "theirs": theirs}, repetitions=5)
+    steps = num_envs * length
+    return Row(
+        name=f"{name}/{num_envs}",
+        value=steps / timings["ours"].seconds,
+        unit="steps/s",
+        spread=timings["ours"].spread,
+        reference=steps / timings["theirs"].seconds,
+        ratio=told_ratio(timings["ours"], timings["theirs"]),
+        note="reference: jumanji VmapAutoResetWrapper",
+    )
+
+
+def _our_rollout(task_id: str, num_envs: int, length: int) -> Callable[[], Any]:
+    env = registry.make(task_id)
+    auto_reset = auto_reset_for(env, num_envs, length)
+    factored = env.action_spec.num_factors is not None
+
+    def step(carry: Any, key: Any) -> Any:
+        states, observation, pool = carry
+        act_key, step_key = jax.random.split(key)
+        mask = observation.action_mask
+        logits = distributions.masked_logits(jnp.zeros(mask.shape), mask)
+        action = distributions.sample(act_key, logits, factored=factored)
+        states, timestep, pool, _ = auto_reset.step(states, action, pool, step_key)
+        return (states, timestep.observation, pool), jnp.mean(timestep.reward)
+
+    @jax.jit
+    def rollout(carry: Any, key: Any) -> Any:
+        states, observation, pool = carry
+        refill_key, play_key = jax.random.split(key)
+        carry = states, observation, auto_reset.refill(pool, refill_key)
+        return jax.lax.scan(step, carry, jax.random.split(play_key, length))
+
+    states, timestep, pool = jax.jit(auto_reset.init)(jax.random.key(0))
+    return _carried(rollout, (states, timestep.observation, pool))
+
+
+def _jumanji_rollout(task_id: str, num_envs: int, length: int) -> Callable[[], Any]:
+    env = reference.jumanji_auto_reset(task_id)
+
+    def step(carry: Any, key: Any) -> Any:
+        states, observation = carry
+        mask = observation.action_mask
+        logits = distributions.masked_logits(jnp.zeros(mask.shape), mask).reshape(num_envs, -1)
+        action = distributions.sample(key, logits)
+        if mask.ndim == 3:  # BinPack takes the pair
+            action = jnp.stack(jnp.unravel_index(action, mask.shape[1:]), axis=-1).astype(jnp.int32)
+        states, timestep = env.step(states, action)
+        return (states, timestep.observation), jnp.mean(timestep.reward)
+
+    @jax.jit
+    def rollout(carry: Any, key: Any) -> Any:
+        return jax.lax.scan(step, carry, jax.random.split(key, length))
+
+    states, timestep = jax.jit(env.reset)(jax.random.split(jax.random.key(0), num_envs))
+    return _carried(rollout, (states, timestep.observation))
+
+
+def _carried(rollout: Callable[[Any, Any], Any], carry: Any) -> Callable[[], Any]:
+    """A thunk that goes on from where the last call stopped, with a new key each time."""
+    held = {"carry": carry, "calls": 0}
+
+    def run() -> Any:
+        held["calls"] += 1
+        held["carry"], result = rollout(held["carry"], jax.random.key(held["calls"]))
+        return result
+
+    return run
+
+
+def ppo_suite() -> list[Row]:
+    """Whole updates. The MLP on Maze is held against the matrix-product peak at the shapes of its minibatches."""
+    maze = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp"], "ppo/quick").config
+    rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
+    minibatch = rows // maze.training_core.num_minibatches
+    timings = in_turns({"update": _updates(maze), "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
+    peak = peak_flops(minibatch, width) / timings["peak"].seconds
+    ceiling = peak / _flops_per_step(maze)
+    rate = rows / timings["update"].seconds
+    note = f"ceiling: {peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {_flops_per_step(maze) / 1e6:.2f} MFLOP"
+    spread = timings["update"].spread
+    found = [Row("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
+    for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
+        config = load(PPOConfig, "ppo", ["--config", preset], "ppo/quick").config
+        steps = config.environment.num_envs * config.training_core.rollout_length
+        taken = in_turns({"update": _updates(config)}, repetitions=5)["update"]
+        found.append(Row(name, steps / taken.seconds, "steps/s", taken.spread, note=f"preset {preset}"))
+    return found
+
+
+def _updates(config: PPOConfig) -> Callable[[], Any]:
+    learner = build.build("ppo", config).learner
+    program = jax.jit(loop.chunk_function(learner, 1), donate_argnums=0)
+    held = {"state": jax.jit(learner.init)(jax.random.key(0))}
+
+    def run() -> Any:
+        held["state"], metrics = program(held["state"], np.int32(1))
+        return metrics
+
+    return run
+
+
+def _flops_per_step(config: PPOConfig) -> float:
+    """Dense operations of one step of PPO with separate MLPs: acting or valuing once, then learning (three times)."""
+    env = build.make_env(config.environment)
+    network = build.make_network(env, config)
+    _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
+    batched = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), timestep.observation)
+    params = jax.eval_shape(network.init, jax.random.key(0), batched)
+    kernels = [x.shape for x in jax.tree.leaves((params.actor, params.critic)) if len(x.shape) == 2]
+    forward = float(sum(2 * rows * columns for rows, columns in kernels))
+    return forward * (1 + 3 * config.training_core.epochs)
+
+
+def compile_suite() -> list[Row]:
+    """Seconds until the first update of the quick preset has run, in a new process: cold, then from the cache."""
+    rows = [Row("help", _seconds(["--help"], {}), "s", note="python scripts/train_ppo.py --help, whole process")]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("first_start", "second_start"):
+            compile_seconds, whole = _start(folder, name)
+            rows.append(Row(f"{name}_compile", compile_seconds, "s", note="ppo/quick: tracing and compiling"))
+            rows.append(Row(f"{name}_whole", whole, "s", note="ppo/quick: process start to the end of one update"))
+    return rows
+
+
+def _start(folder: str, name: str) -> tuple[float, float]:
+    flags = ["--config", "ppo/quick", "--num-updates", "1", "--eval-interval", "0", "--num-eval-episodes", "1"]
+    flags += ["--num-eval-envs", "1", "--save-dir", folder, "--run-name", name]
+    whole = _seconds(flags, {"XDG_CACHE_HOME": folder})
+    from stoix_like.runtime.telemetry import read_rows
+
+    rows = read_rows(Path(folder) / name / "metrics.jsonl")
+    return next(float(row["misc/compile_seconds"]) for row in rows if "misc/compile_seconds" in row), whole
+
+
+def _seconds(flags: list[str], environment: dict[str, str]) -> float:
+    command = [sys.executable, str(ROOT / "scripts" / "train_ppo.py"), *flags]
+    began = time.perf_counter()
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | environment)
+    return time.perf_counter() - began
+
+
+def memory_suite() -> list[Row]:
+    """Growth of this process over 200 chunks after the first 20, as a share of its size."""
+    config = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp", "--num-envs", "16"], "ppo/quick").config
+    run = _updates(config)
+    sizes = []
+    for _ in range(220):
+        jax.block_until_ready(run())
+        gc.collect()
+        sizes.append(_resident_bytes())
+    growth = (sizes[-1] - sizes[20]) / sizes[20]
+    note = f"resident size {sizes[-1] / 2**20:.0f} MiB at the end"
+    return [Row("memory_growth_200_chunks", growth, "share", note=note)]
+
+
+def _resident_bytes() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+SUITES: dict[str, Callable[[], list[Row]]] = {
+    "env": env_suite,
+    "ppo": ppo_suite,
+    "compile": compile_suite,
+    "memory": memory_suite,
+}
