@@ -1,0 +1,24 @@
+"""The public face: every name is there, has a docstring, and the example of the package runs as written."""
+
+import subprocess
+import sys
+
+import pytest
+
+import stoix_like as sl
+
+
+@pytest.mark.parametrize("name", sl.__all__)
+def test_every_public_name_is_there_and_documented(name):
+    assert getattr(sl, name).__doc__
+    assert name in dir(sl)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
+        _ = sl.nothing
+
+
+def test_importing_the_package_imports_nothing_heavy():
+    code = "import sys, stoix_like; print([m for m in ('jax', 'jumanji', 'flax', 'numpy') if m in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
