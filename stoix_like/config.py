@@ -41,7 +41,7 @@ class EnvironmentConfig:
     max_episode_steps: int | None = leaf(None, "steps before a truncation (bootstrapped); null = the task's own", low=1)
     kwargs: Mapping[str, Any] = leaf({}, "keyword arguments of the environment's constructor or generator")
     reset_pool_size: int | Literal["auto"] = leaf("auto", "fresh levels kept in stock for auto-reset", low=1)
-    exact_reference: bool = leaf(False, "use Jumanji's own BinPack step instead of the fast exact one")
+    exact_reference: bool = leaf(False, "use Jumanji's own BinPack step; at present there is no other")
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class ArchitectureConfig:
     """The networks, and the seed of everything."""
 
     hidden_dim: int = leaf(256, "width of MLPs and of attention", low=1)
-    num_layers: int | None = leaf(None, "hidden layers, attention blocks, or maze propagation steps; null = by task", low=1)
+    num_layers: int | None = leaf(None, "hidden layers, attention blocks or propagation steps; null = by task", low=1)
     num_heads: int | None = leaf(None, "attention heads; null = by task", low=1)
     shared_torso: bool = leaf(False, "policy and value share one torso")
     compute_dtype: Literal["float32", "bfloat16"] = leaf("float32", "type of torso arithmetic; losses stay float32")

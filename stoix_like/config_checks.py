@@ -117,6 +117,19 @@ def check_leaf(section_type: type, name: str, value: Any) -> tuple[Any, str | No
     return value, f"{reason}, got {value!r}" if reason else None
 
 
+#: {leaf: its only value in this version}.
+UNAVAILABLE_LEAVES = {
+    "otlp_endpoint": None,
+    "mlflow_run_id": None,
+    "mlflow_tracking_uri": None,
+    "tensorboard": False,
+    "wandb": False,
+    "coordinator_address": None,
+    "num_processes": None,
+    "process_id": None,
+}
+
+
 def steps_per_update(config: Any) -> int:
     """Environment steps of one update and one seed."""
     return int(config.environment.num_envs * config.training_core.rollout_length)
@@ -157,8 +170,21 @@ def combination_problems(config: Any) -> list[str]:
             f"evaluation.num_eval_episodes: {evaluation.num_eval_episodes} is not a multiple of num_eval_envs ="
             f" {evaluation.num_eval_envs}; use {' or '.join(map(str, multiples))}"
         )
+    if (last := config.architecture.seed + core.num_seeds - 1) > 2**31 - 1:
+        problems.append(f"training_core.num_seeds: the last seed would be {last}, above {2**31 - 1}; use a lower seed")
     problems += _environment_problems(environment) + _hardware_problems(config)
-    return problems + _run_name_problems(config.checkpointing.run_name)
+    return problems + _run_name_problems(config.checkpointing.run_name) + _unavailable_problems(config)
+
+
+def _unavailable_problems(config: Any) -> list[str]:
+    """Leaves of the schema that nothing reads yet: setting one must not be silent."""
+    config_type: type = type(config)
+    homes = leaf_sections(config_type)
+    return [
+        f"{homes[name]}.{name}: not available in this version; leave it {'null' if unset is None else unset}"
+        for name, unset in UNAVAILABLE_LEAVES.items()
+        if get_leaf(config, name) != unset
+    ]
 
 
 def _environment_problems(environment: Any) -> list[str]:

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import jax
-import jax.numpy as jnp
 
 Array = jax.Array
 Key = jax.Array  # a typed key of jax.random.key, shape ()
@@ -187,8 +186,3 @@ def metric_reduction(name: str) -> str:
     """How a metric is reduced over updates: "sum" (also for _count), "max", "min" by suffix, else "mean"."""
     suffix = name.rsplit("_", 1)[-1]
     return {"sum": "sum", "count": "sum", "max": "max", "min": "min"}.get(suffix, "mean")
-
-
-def tree_batch_size(tree: Any) -> int:
-    """The leading axis length of a batched pytree, read from its first leaf."""
-    return int(jnp.shape(jax.tree.leaves(tree)[0])[0])

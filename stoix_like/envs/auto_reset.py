@@ -84,7 +84,7 @@ def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size:
         what = f"auto-reset: num_envs = {num_envs}, pool_size = {pool_size}, batch_size = {batch_size} must be positive"
         raise ConfigError(what, "raise environment.num_envs or environment.reset_pool_size to at least 1")
     batch_size = min(batch_size, pool_size)
-    num_slots = _round_up(pool_size, batch_size)
+    num_slots = _round_up(pool_size + batch_size - 1, batch_size)  # after a refill at least pool_size are in stock
 
     def init(key: Key) -> tuple[EnvState, TimeStep, LevelPool]:
         return _init(env, num_envs, num_slots, batch_size, key)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from stoix_like.config import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import devices
-from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_device_flag
+from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_device_flag, output_file, seed_number
 from stoix_like.types import Environment, EnvState, Key, Params, Policy
 
 MOST_FRAMES = 500
@@ -18,10 +16,10 @@ def main(argv: list[str]) -> int:
     parser = ArgumentParser("animate.py", "Draws one episode of a run as a GIF.")
     parser.add_argument("run", help="run folder, its name under runs/, or latest")
     add_checkpoint_flag(parser)
-    parser.add_argument("--seed", type=int, default=0, help="chooses the level (default: 0)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
     parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
-    parser.add_argument("--out", type=Path, help="GIF file (default: episode.gif in the run folder)")
+    parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the run folder)")
     add_device_flag(parser)
     arguments = parser.parse_args(argv)
     devices.select(HardwareConfig(device_type=arguments.device_type))
@@ -52,10 +50,11 @@ def record(
         return env.step(state, action[0])
 
     step = jax.jit(act_and_step)
-    state, timestep = jax.jit(env.reset)(key)
+    level_key, play_key = jax.random.split(key)
+    state, timestep = jax.jit(env.reset)(level_key)
     states, total = [state], 0.0
     for index in range(MOST_FRAMES):
-        state, timestep = step(state, timestep, jax.random.fold_in(key, index))
+        state, timestep = step(state, timestep, jax.random.fold_in(play_key, index))
         states.append(state)
         total += float(timestep.reward)
         if bool(timestep.last()):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from pathlib import Path
 from typing import NoReturn
 
 from stoix_like.errors import ConfigError
+
+LARGEST_SEED = 2**31 - 1
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -21,10 +24,28 @@ class ArgumentParser(argparse.ArgumentParser):
 
 def positive(text: str) -> int:
     """A whole number of at least 1; 1e3 is accepted."""
-    number = float(text)
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
     if number < 1 or not number.is_integer():
         raise argparse.ArgumentTypeError(f"expected a positive whole number, got '{text}'")
     return int(number)
+
+
+def seed_number(text: str) -> int:
+    """A seed: a whole number in [0, 2147483647]."""
+    if not text.isdecimal() or int(text) > LARGEST_SEED:
+        raise argparse.ArgumentTypeError(f"expected a whole number in [0, {LARGEST_SEED}], got '{text}'")
+    return int(text)
+
+
+def output_file(text: str) -> Path:
+    """A file to be written, in a folder that exists: said before anything is computed."""
+    path = Path(text)
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
+    return path
 
 
 def add_checkpoint_flag(parser: ArgumentParser) -> None:

@@ -22,22 +22,26 @@ class BestKeeper:
     """
 
     def __init__(self, folder: Path, num_seeds: int) -> None:
-        self._store = CheckpointStore(folder, keep_last_n=1, create=True)
+        self._store = CheckpointStore(folder, create=True)
         self._num_seeds = num_seeds
         self._params: Params = None
         self.scores = np.full(num_seeds, -np.inf)
         self.updates = np.full(num_seeds, -1)
 
     def restore(self, template: Params, last_update: int) -> None:
-        """Takes up what an interrupted run had found; what was found after the resumed checkpoint is found again."""
+        """Takes up what an interrupted run had found up to `last_update`; what was found later is removed.
+
+        It is found again, unless the run goes on with other values, and then it belongs to no run at all.
+        """
+        for update in self._store.updates():
+            if update > last_update:
+                self._store.remove(update)
         if not self._store.updates():
             return
-        meta = self._store.load_meta()
-        if meta.update > last_update:
-            return
         self._params = self._store.load_part("params", template)
-        self.scores = np.array(meta.host["scores"], float)
-        self.updates = np.array(meta.host["updates"], int)
+        host = self._store.load_meta().host
+        self.scores = np.array(host["scores"], float)
+        self.updates = np.array(host["updates"], int)
 
     def offer(self, params: Params, scores: np.ndarray, meta: Meta) -> bool:
         """True if a seed's score is better than all before it; its parameters are then copied and saved.
@@ -59,6 +63,11 @@ class BestKeeper:
         host = {"scores": self.scores.tolist(), "updates": self.updates.tolist()}
         self._store.save({"params": self._params}, meta._replace(host=host))
         return True
+
+    def prune(self) -> None:
+        """Keeps only the newest best. Call it after a whole checkpoint: until then an interruption may fall back."""
+        for update in self._store.updates()[:-1]:
+            self._store.remove(update)
 
     def close(self) -> None:
         self._store.close()

@@ -56,15 +56,13 @@ class CheckpointStore:
         return sorted(self._manager.all_steps(read=True))
 
     def save(self, arrays: Any, meta: Meta) -> Path:
-        """The folder of the new checkpoint. One of the same update is kept: the same run makes the same state.
+        """The folder of the new checkpoint, which must be of a later update than all there are.
 
         Raises:
             RunError: the folder cannot be written, or the disk is full.
         """
         try:
-            if meta.update in self.updates():
-                return self.folder / str(meta.update)
-            self._manager.save(
+            saved = self._manager.save(
                 meta.update,
                 args=ocp.args.Composite(
                     state=ocp.args.StandardSave(arrays), meta=ocp.args.JsonSave({"schema": SCHEMA, **meta._asdict()})
@@ -76,7 +74,16 @@ class CheckpointStore:
                 f"cannot write the checkpoint in {self.folder}: {error.strerror or error}",
                 "free some space or choose another --save-dir; earlier checkpoints are intact",
             ) from error
+        if not saved:
+            raise RunError(
+                f"checkpoint {meta.update} was not written: {self.folder} holds {self.updates()}",
+                "remove checkpoints of a later update, or start a run under another --run-name",
+            )
         return self.folder / str(meta.update)
+
+    def remove(self, update: int) -> None:
+        """Removes one checkpoint."""
+        self._manager.delete(update)
 
     def load_meta(self, update: int | None = None) -> Meta:
         """What is written beside the arrays of one checkpoint (default: the last).
@@ -89,7 +96,7 @@ class CheckpointStore:
             found = self._manager.restore(update, args=ocp.args.Composite(meta=ocp.args.JsonRestore())).meta
         except Exception as error:  # orbax reports damage as many types; every one means the same here
             raise _damaged(self.folder / str(update), error) from error
-        if not isinstance(found, dict) or "schema" not in found:
+        if not isinstance(found, dict) or set(found) != {"schema", *Meta._fields}:
             raise _damaged(self.folder / str(update), ValueError("it was not written by stoix_like"))
         if found.pop("schema") != SCHEMA:
             raise CheckpointError(

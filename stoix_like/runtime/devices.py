@@ -14,19 +14,23 @@ from typing import Any
 import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from stoix_like.config import HardwareConfig
-from stoix_like.errors import ConfigError, RunError
+from stoix_like.config import HardwareConfig, LoggingConfig
+from stoix_like.errors import ConfigError
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
 
 
-def select(hardware: HardwareConfig, *, compile_cache: bool = True, backend_logs: bool = False) -> list[jax.Device]:
-    """The devices of this run, after setting the platform, the compile cache and, for several hosts, the cluster.
+def select(
+    hardware: HardwareConfig, messages: LoggingConfig | None = None, *, compile_cache: bool = True
+) -> list[jax.Device]:
+    """The devices of this run, after setting the platform, the compile cache and what libraries may say.
 
     Raises:
         ConfigError: the requested device, or that many of them, is not there.
     """
-    if not backend_logs:
+    messages = messages or LoggingConfig()
+    logging.getLogger().setLevel(messages.log_level.upper())
+    if not messages.backend_logs_visible:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         logging.getLogger("absl").setLevel(logging.ERROR)
         logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
@@ -36,8 +40,6 @@ def select(hardware: HardwareConfig, *, compile_cache: bool = True, backend_logs
         jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
         jax.config.update("jax_num_cpu_devices", hardware.num_devices)
-    if hardware.coordinator_address is not None:
-        jax.distributed.initialize(hardware.coordinator_address, hardware.num_processes, hardware.process_id)
     return _chosen(_available(hardware.device_type), hardware)
 
 
@@ -58,7 +60,7 @@ def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Dev
     if hardware.num_devices > len(devices):
         raise ConfigError(
             f"hardware.num_devices: {hardware.num_devices} devices asked for, JAX sees {len(devices)}",
-            f"use --num-devices {len(devices)}",
+            f"use --num-devices {len(devices)}, or --device-type cpu to try the program on pretended devices",
         )
     if hardware.num_devices > 1 or devices[0].platform == "cpu":
         return devices[: hardware.num_devices]
@@ -107,15 +109,3 @@ def describe(devices: list[jax.Device]) -> str:
     """`cpu`, `NVIDIA H200`, or `4 x cpu`."""
     kind = devices[0].device_kind if devices[0].platform != "cpu" else "cpu"
     return kind if len(devices) == 1 else f"{len(devices)} x {kind}"
-
-
-def peak_memory_bytes(device: jax.Device) -> int:
-    """Peak memory of the device, or of this process where the device does not say."""
-    stats = device.memory_stats() or {}
-    if "peak_bytes_in_use" in stats:
-        return int(stats["peak_bytes_in_use"])
-    try:
-        import resource
-    except ImportError as error:
-        raise RunError("peak memory is not known on this system", "leave --memory out") from error
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,15 @@ from stoix_like.config import EvaluationConfig, HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime import devices, run_folder
-from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_device_flag, positive
+from stoix_like.runtime.arguments import (
+    LARGEST_SEED,
+    ArgumentParser,
+    add_checkpoint_flag,
+    add_device_flag,
+    output_file,
+    positive,
+    seed_number,
+)
 
 
 def main(argv: list[str]) -> int:
@@ -20,21 +27,21 @@ def main(argv: list[str]) -> int:
     parser = ArgumentParser("evaluate.py", "Scores the policy of a run.")
     parser.add_argument("run", help="run folder, its name under runs/, or latest")
     add_checkpoint_flag(parser)
-    parser.add_argument("--num-episodes", type=positive, default=1024, help="fresh episodes per seed (default: 1024)")
+    parser.add_argument("--num-episodes", type=positive, help="fresh episodes per seed (default: 1024)")
     parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
     parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
-    parser.add_argument("--seed", type=int, default=2**31 - 1, help="of the fresh levels and of sampling")
-    parser.add_argument("--json", type=Path, help="write the result to this file as well")
+    parser.add_argument("--seed", type=seed_number, default=LARGEST_SEED, help="of the fresh levels and of sampling")
+    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
     add_device_flag(parser)
     arguments = parser.parse_args(argv)
-    if not 0 <= arguments.seed < 2**31:
-        raise ConfigError(f"--seed: must lie in [0, 2147483647], got {arguments.seed}", "leave it out for the default")
+    if arguments.level_set and arguments.num_episodes:
+        raise ConfigError("--num-episodes: a level set has its own number of levels", "leave out one of the two")
     devices.select(HardwareConfig(device_type=arguments.device_type))
     result = score(
         arguments.run,
         arguments.checkpoint,
-        num_episodes=arguments.num_episodes,
+        num_episodes=arguments.num_episodes or 1024,
         num_envs=arguments.num_envs,
         level_set=arguments.level_set,
         deterministic=not arguments.sampled,
@@ -54,7 +61,7 @@ def score(
     num_envs: int | None = None,
     level_set: str | None = None,
     deterministic: bool = True,
-    seed: int = 2**31 - 1,
+    seed: int = LARGEST_SEED,
 ) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 

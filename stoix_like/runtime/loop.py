@@ -44,7 +44,9 @@ def chunk_function(learner: Learner, num_seeds: int) -> Callable[[Any, Any], tup
 def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Program:
     """The program for this state's shapes and placement, compiled now (or read from the compile cache)."""
     began = time.monotonic()
-    program = jax.jit(chunk_function(learner, num_seeds), donate_argnums=0).lower(state, np.int32(0)).compile()
+    placed = jax.tree.map(lambda x: x.sharding, state)  # the state comes back where it was
+    chunk = jax.jit(chunk_function(learner, num_seeds), donate_argnums=0, out_shardings=(placed, None))
+    program = chunk.lower(state, np.int32(0)).compile()
     return Program(program, time.monotonic() - began)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stoix_like.runtime import run_folder
-from stoix_like.runtime.arguments import ArgumentParser
+from stoix_like.runtime.arguments import ArgumentParser, output_file
 
 
 def main(argv: list[str]) -> int:
@@ -13,7 +13,7 @@ def main(argv: list[str]) -> int:
     parser = ArgumentParser("plot.py", "Draws learning curves: IQM over seeds with a 95 % interval.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
-    parser.add_argument("--out", type=Path, help="figure: .png, .pdf or .svg (default: curves.png in the only run)")
+    parser.add_argument("--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png)")
     arguments = parser.parse_args(argv)
     from stoix_like.runtime import media
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import fcntl
+import itertools
 import json
 import os
 import platform
 import re
+import shutil
 import time
 from importlib import metadata
 from pathlib import Path
@@ -21,16 +23,27 @@ _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint"
 def write_atomically(path: Path, text: str) -> None:
     """The text at the path, through a temporary file beside it and a rename: readers never see half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
 
 
 def new_name(algorithm: str, task_id: str, seed: int) -> str:
     """`<algorithm>-<task>-<timestamp>-s<seed>`, local time."""
     return f"{algorithm}-{task_id.replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}-s{seed}"
+
+
+def new_path(save_dir: str, algorithm: str, config: Any) -> Path:
+    """The folder of a new run without a name of its own; a number is added if one was begun in the same second."""
+    name = new_name(algorithm, config.environment.task_id, config.architecture.seed)
+    paths = (Path(save_dir) / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
+    return next(path for path in paths if not path.exists())
 
 
 def run_path(save_dir: str, name: str) -> Path:
@@ -39,10 +52,10 @@ def run_path(save_dir: str, name: str) -> Path:
     Raises:
         ConfigError: a name that is not one plain folder name, or that exists.
     """
-    if not _NAME.fullmatch(name):
+    if not _NAME.fullmatch(name) or name == "latest":
         raise ConfigError(
-            f"checkpointing.run_name: '{name}' is not a plain folder name",
-            "use letters, digits and . _ = + - and begin with a letter or digit",
+            f"checkpointing.run_name: '{name}' cannot name a run folder",
+            "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest",
         )
     path = Path(save_dir) / name
     if path.exists():
@@ -62,7 +75,7 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     candidates = [Path(text), Path(save_dir) / text]
     for path in candidates:
         if (path / "config.yaml").is_file():
-            return path.resolve() if path.is_symlink() else path
+            return path.parent / path.readlink() if path.is_symlink() else path
     folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
     runs = sorted(p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink())
     known = ", ".join(str(p) for p in runs[-5:])
@@ -97,10 +110,17 @@ def create(path: Path, config_yaml: str, facts: dict[str, Any]) -> RunLock:
     """
     try:
         path.mkdir(parents=True)
-        lock = RunLock(path)
+    except FileExistsError as error:
+        raise RunError(f"cannot make {path}: something of that name is there", "choose another --run-name") from error
+    except OSError as error:
+        raise RunError(f"cannot make {path}: {error.strerror}", "choose another folder with --save-dir") from error
+    lock = RunLock(path)
+    try:
         write_atomically(path / "versions.json", json.dumps(versions() | facts, indent=2) + "\n")
         write_atomically(path / "config.yaml", config_yaml)
     except OSError as error:
+        lock.close()
+        shutil.rmtree(path, ignore_errors=True)  # ours, and empty of anything of worth
         raise RunError(f"cannot write {path}: {error.strerror}", "choose another folder with --save-dir") from error
     _point_latest(path)
     return lock

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.sharding import SingleDeviceSharding
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime import run_folder
@@ -45,11 +47,8 @@ class SavedRun(NamedTuple):
         Raises:
             CheckpointError: it is damaged.
         """
-        store = CheckpointStore(self.path / "checkpoints")
-        try:
+        with contextlib.closing(CheckpointStore(self.path / "checkpoints")) as store:
             return store.load(state_template(self.learner, self.num_seeds))
-        finally:
-            store.close()
 
     def seed_params(self, index: int) -> Params:
         """The parameters of one seed, by its position."""
@@ -63,14 +62,13 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
         CheckpointError: no such run or checkpoint, or a damaged one.
     """
     path = run_folder.find_run(run)
-    store = open_checkpoints(path, checkpoint)
-    update = int(checkpoint) if checkpoint.isdigit() else None
-    meta = store.load_meta(update)
-    config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
-    built = build(meta.algorithm, config)
-    template = state_template(built.learner, config.training_core.num_seeds).params
-    params = store.load_part("params", template, update)
-    store.close()
+    update = int(checkpoint) if checkpoint.isdecimal() else None
+    with contextlib.closing(open_checkpoints(path, checkpoint)) as store:
+        meta = store.load_meta(update)
+        config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
+        built = build(meta.algorithm, config)
+        template = state_template(built.learner, config.training_core.num_seeds).params
+        params = store.load_part("params", template, update)
     return SavedRun(path, config, built.env, built.learner, params, meta)
 
 
@@ -80,14 +78,17 @@ def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:
     Raises:
         CheckpointError: the name is none of best, latest and a number, or there is no checkpoint.
     """
-    if checkpoint not in ("best", "latest") and not checkpoint.isdigit():
+    if checkpoint not in ("best", "latest") and not checkpoint.isdecimal():
         raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
     return CheckpointStore(path / "checkpoints" / "best" if checkpoint == "best" else path / "checkpoints")
 
 
 def state_template(learner: Learner, num_seeds: int) -> Any:
-    """Shapes and types of a learner's state, [S, ...] for several seeds. Nothing is computed."""
+    """Shapes, types and one device for a learner's state, [S, ...] for several seeds. Nothing is computed."""
     if num_seeds == 1:
-        return jax.eval_shape(learner.init, jax.random.key(0))
-    keys = jax.eval_shape(lambda: jax.vmap(jax.random.key)(jnp.arange(num_seeds)))
-    return jax.eval_shape(jax.vmap(learner.init), keys)
+        shapes = jax.eval_shape(learner.init, jax.random.key(0))
+    else:
+        keys = jax.eval_shape(lambda: jax.vmap(jax.random.key)(jnp.arange(num_seeds)))
+        shapes = jax.eval_shape(jax.vmap(learner.init), keys)
+    here = SingleDeviceSharding(jax.devices()[0])  # else orbax asks for the devices of the process that wrote it
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.config import EvaluationConfig
@@ -27,7 +28,7 @@ class Scores(NamedTuple):
 
 
 class Evaluator:
-    """Scores parameters. Closed over the compiled program, which is made at the first call."""
+    """Scores parameters by one compiled program, made by `compile` or at the first call."""
 
     def __init__(
         self, env: Environment, policy: Policy, config: EvaluationConfig, num_seeds: int, *, deterministic: bool = True
@@ -36,13 +37,18 @@ class Evaluator:
         self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
         self.level_hash = _fingerprint(env, self._level_set)
         one = _one_seed(env, policy, config, self._level_set, deterministic)
-        self._play = jax.jit(one if num_seeds == 1 else jax.vmap(one, in_axes=(0, 0, None)))
+        self._jitted = jax.jit(one if num_seeds == 1 else jax.vmap(one, in_axes=(0, 0, None)))
+        self._play: Callable[..., episodes.EpisodeResults] = self._jitted
         self._num_seeds = num_seeds
+
+    def compile(self, params: Params, root: Key) -> None:
+        """Makes the program now, so that the first evaluation's duration is its own."""
+        self._play = self._jitted.lower(params, root, np.int32(0)).compile()
 
     def __call__(self, params: Params, root: Key, update: int) -> Scores:
         """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S]."""
         began = time.monotonic()
-        played = jax.device_get(self._play(params, root, update))
+        played = jax.device_get(self._play(params, root, np.int32(update)))
         arrays = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
         if self._num_seeds == 1:
             arrays = {name: value[None] for name, value in arrays.items()}
@@ -53,7 +59,7 @@ def _fingerprint(env: Environment, level_set: levels.LevelSet | None) -> str | N
     if level_set is None:
         return None
     states, _ = jax.jit(jax.vmap(env.reset))(level_set.keys)
-    return levels.fingerprint(states)
+    return levels.fingerprint((jax.random.key_data(level_set.keys), states))
 
 
 def _one_seed(
@@ -76,18 +82,18 @@ def _one_seed(
 
     def frozen(params: Params, root: Key, update: Any) -> episodes.EpisodeResults:
         assert level_set is not None  # narrows the type: `frozen` is chosen only with a set
-        return episodes.evaluate_levels(
+        num_levels = level_set.keys.shape[0]
+        num_envs = min(num_levels, config.num_eval_envs)
+        padded = jnp.arange(-(-num_levels // num_envs) * num_envs) % num_levels  # the last round is filled up
+        results = episodes.evaluate_levels(
             env,
             policy,
             params,
-            level_set.keys,
+            level_set.keys[padded],
             role_key(root, "evaluation", update),
-            num_envs=_divisor_at_most(level_set.keys.shape[0], config.num_eval_envs),
+            num_envs=num_envs,
             deterministic=deterministic,
         )
+        return jax.tree.map(lambda x: x[:num_levels], results)
 
     return fresh if level_set is None else frozen
-
-
-def _divisor_at_most(number: int, most: int) -> int:
-    return next(n for n in range(min(number, most), 0, -1) if number % n == 0)

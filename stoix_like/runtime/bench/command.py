@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import platform
-from pathlib import Path
 
 from stoix_like.config import HardwareConfig
 from stoix_like.runtime import devices, run_folder
-from stoix_like.runtime.arguments import ArgumentParser, add_device_flag
+from stoix_like.runtime.arguments import ArgumentParser, add_device_flag, output_file
 from stoix_like.runtime.bench.measure import Row
 
 
@@ -17,7 +16,7 @@ def main(argv: list[str]) -> int:
     parser = ArgumentParser("bench.py", "Measures what docs/benchmarks.md claims, in this process and on this machine.")
     suites = ("env", "ppo", "compile", "memory", "all")
     parser.add_argument("--suite", choices=suites, default="all", help="what is measured (default: all)")
-    parser.add_argument("--json", type=Path, help="write the rows to this file as well")
+    parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
     add_device_flag(parser)
     arguments = parser.parse_args(argv)
     found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)

@@ -1,0 +1,195 @@
+"""How a run begins: as a new folder, or from the last checkpoint of one that is continued.
+
+A continued run is locked before anything of it is read, so that nobody writes what has been read. Its configuration is
+the one in the checkpoint with every difference to the configuration given (the run's config.yaml and the flags) taken
+over and told; `hyper` is set from it as a whole, so an interrupted start leaves nothing half-changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import SingleDeviceSharding
+
+from stoix_like.config_checks import get_leaf, leaf_sections
+from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime import devices, run_folder
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.load import Loaded, config_from_dict
+from stoix_like.types import Learner, Params
+
+#: Leaves that give the state its shapes or its meaning: a continued run keeps them.
+FIXED_ON_RESUME = frozenset(
+    {"task_id", "num_envs", "max_items", "max_ems", "max_episode_steps", "kwargs", "reset_pool_size", "rollout_length"}
+    | {"hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype", "observation_adapter"}
+    | {"seed", "num_seeds", "load_path", "run_name", "save_dir"}
+)
+
+
+class Plan(NamedTuple):
+    """A run before it is built.
+
+    Attributes:
+        algorithm: key of `build.ALGORITHMS`.
+        config: as it will run.
+        path: the run folder.
+        resumed: what the checkpoint that is continued says, or None for a new run.
+        changes: leaves that differ from that checkpoint, with their new values.
+        lock: the right to write a folder that exists; a new run gets its own with the folder.
+    """
+
+    algorithm: str
+    config: Any
+    path: Path
+    resumed: Meta | None
+    changes: dict[str, Any]
+    lock: run_folder.RunLock | None
+
+
+def plan_run(algorithm: str, loaded: Loaded) -> Plan:
+    """What the command line asks for; nothing is written.
+
+    Raises:
+        ConfigError: the name is taken, or a fixed leaf would change.
+        CheckpointError: no run to continue, or one of another algorithm.
+        RunError: another process is writing the run.
+    """
+    if loaded.options.resume is not None:
+        return _plan_resume(algorithm, loaded, run_folder.find_run(loaded.options.resume))
+    config = loaded.config
+    name = config.checkpointing.run_name
+    if name is None:
+        path = run_folder.new_path(config.checkpointing.save_dir, algorithm, config)
+    else:
+        path = run_folder.run_path(config.checkpointing.save_dir, name)
+    return Plan(algorithm, config, path, None, {}, None)
+
+
+def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
+    lock = run_folder.RunLock(path)
+    try:
+        meta = _last_meta(path)
+        if meta.algorithm != algorithm:
+            raise CheckpointError(
+                f"{path} is a run of {meta.algorithm.upper()}, not of {algorithm.upper()}",
+                f"continue it with scripts/train_{meta.algorithm}.py",
+            )
+        changes = _changes(config_from_dict(type(loaded.config), meta.config), loaded)
+        fixed = sorted(changes.keys() & FIXED_ON_RESUME)
+        if fixed:
+            raise ConfigError(
+                [f"{name} cannot change when a run is continued" for name in fixed],
+                f"leave it out, or start a new run with --load-path {path}",
+            )
+        num_updates = loaded.config.training_core.num_updates
+        if num_updates < meta.update:
+            raise ConfigError(
+                f"--num-updates: {num_updates} is behind the run, which has done {meta.update}",
+                f"use a number from {meta.update}",
+            )
+    except BaseException:
+        lock.close()
+        raise
+    return Plan(algorithm, loaded.config, path, meta, changes, lock)
+
+
+def _last_meta(path: Path) -> Meta:
+    store = CheckpointStore(path / "checkpoints")
+    try:
+        return store.load_meta()
+    finally:
+        store.close()
+
+
+def _changes(before: Any, loaded: Loaded) -> dict[str, Any]:
+    """Leaves whose value differs from the checkpoint's. Where the folder stands may differ: runs can be moved."""
+    after = loaded.config
+    config_type: type = type(after)
+    leaves = [n for n in leaf_sections(config_type) if n not in ("save_dir", "run_name") or n in loaded.explicit]
+    return {n: get_leaf(after, n) for n in leaves if get_leaf(after, n) != get_leaf(before, n)}
+
+
+def initial_state(learner: Learner, config: Any, found: list[jax.Device]) -> Callable[[], Any]:
+    """A jitted function of no arguments that makes the first state, placed on the devices."""
+    num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
+
+    def initial() -> Any:
+        if num_seeds == 1:
+            return learner.init(jax.random.key(seed))
+        return jax.vmap(learner.init)(jax.vmap(jax.random.key)(seed + jnp.arange(num_seeds)))
+
+    return jax.jit(initial, out_shardings=_shardings(jax.eval_shape(initial), found, num_seeds))
+
+
+def _shardings(shapes: Any, found: list[jax.Device], num_seeds: int) -> Any:
+    if len(found) == 1:
+        return jax.tree.map(lambda _: SingleDeviceSharding(found[0]), shapes)
+    return devices.state_shardings(shapes, devices.environment_mesh(found), num_seeds)
+
+
+def state_template(make_state: Callable[[], Any], found: list[jax.Device], num_seeds: int) -> Any:
+    """Shapes, types and placement of the state, whatever devices a checkpoint of it was written on."""
+    shapes = jax.eval_shape(make_state)
+    shardings = _shardings(shapes, found, num_seeds)
+    return jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings)
+
+
+def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
+    """The state a run begins with: fresh, with loaded parameters, or that of the checkpoint that is continued.
+
+    Raises:
+        CheckpointError: parameters or checkpoint are missing, damaged, or do not fit.
+        RunError: it does not fit into memory.
+    """
+    if plan.resumed is not None:
+        return _resumed_state(plan, template)
+    try:
+        state = jax.block_until_ready(make_state())
+    except jax.errors.JaxRuntimeError as error:
+        raise RunError(
+            f"the first state cannot be made: {str(error).splitlines()[0]}", "lower --num-envs or --reset-pool-size"
+        ) from error
+    load_path = plan.config.checkpointing.load_path
+    return state if load_path is None else state._replace(params=load_params(Path(load_path), template.params))
+
+
+def _resumed_state(plan: Plan, template: Any) -> Any:
+    assert plan.resumed is not None  # narrows the type
+    store = CheckpointStore(plan.path / "checkpoints")
+    try:
+        state = store.load(template, plan.resumed.update)
+    finally:
+        store.close()
+    if not plan.changes:
+        return state
+    values = {name: float(get_leaf(plan.config, name) or 0.0) for name in state.hyper._fields}
+    hyper = {name: jnp.full_like(getattr(state.hyper, name), value) for name, value in values.items()}
+    return state._replace(hyper=state.hyper._replace(**hyper))
+
+
+def load_params(path: Path, template: Params) -> Params:
+    """Parameters from a run (its best ones if it has any) or from one checkpoint folder.
+
+    Raises:
+        CheckpointError: there are none there, or they do not fit.
+    """
+    folder, update = checkpoint_at(path)
+    store = CheckpointStore(folder)
+    try:
+        return store.load_part("params", template, update)
+    finally:
+        store.close()
+
+
+def checkpoint_at(path: Path) -> tuple[Path, int | None]:
+    """(folder of checkpoints, update or None for the last) that a run or checkpoint path means."""
+    if path.name.isdecimal() and (path / "state").is_dir():
+        return path.parent, int(path.name)
+    for folder in (path / "checkpoints" / "best", path / "checkpoints", path):
+        if folder.is_dir() and any(child.name.isdecimal() for child in folder.iterdir()):
+            return folder, None
+    raise CheckpointError(f"no checkpoint in {path}", "give a run folder, for example runs/<name>")
