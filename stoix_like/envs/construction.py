@@ -7,8 +7,9 @@ arguments stay as they are.
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -17,7 +18,7 @@ from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError
 
 #: What jumanji's constructors and generators raise on values that they cannot use.
-BAD_VALUE_ERRORS = (TypeError, ValueError, AssertionError, ArithmeticError, IndexError)
+BAD_VALUE_ERRORS = (TypeError, ValueError, AssertionError, ArithmeticError, IndexError, AttributeError)
 
 
 def build_jumanji(task_id: str, registered: str, arguments: Mapping[str, Any]) -> Any:
@@ -31,7 +32,7 @@ def build_jumanji(task_id: str, registered: str, arguments: Mapping[str, Any]) -
     if not arguments:
         return registration.make(registered)  # a failure here is nobody's configuration
     own, for_generator = split_arguments(task_id, registered, arguments)
-    try:
+    with usable_values(task_id, arguments):
         env = registration.make(registered, **own)
         if for_generator:
             generator = rebuilt_generator(generator_of(env), for_generator)
@@ -39,12 +40,25 @@ def build_jumanji(task_id: str, registered: str, arguments: Mapping[str, Any]) -
         _check_shown_spaces(env)
         with jax.numpy_rank_promotion("allow"):
             jax.eval_shape(env.reset, jax.random.key(0))
+    return env
+
+
+@contextlib.contextmanager
+def usable_values(task_id: str, arguments: Mapping[str, Any]) -> Iterator[None]:
+    """A block in which a failure to build is told as the fault of the arguments, if there are any.
+
+    Raises:
+        ConfigError: in place of what jumanji raises on values that it cannot use.
+    """
+    try:
+        yield
     except BAD_VALUE_ERRORS as error:
+        if not arguments:
+            raise
         given = ", ".join(f"{name}={value!r}" for name, value in arguments.items())
         reason = " ".join(str(error).split())[:160] or type(error).__name__
         what = f"environment.kwargs: {task_id} cannot be made with {given}: {reason}"
         raise ConfigError(what, "change the values named") from error
-    return env
 
 
 def split_arguments(

@@ -9,9 +9,12 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+import jax
+import jax.numpy as jnp
+
 from stoix_like.config_values import nearest
 from stoix_like.envs import probes
-from stoix_like.envs.construction import build_jumanji, signature_names
+from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
 from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
@@ -55,7 +58,11 @@ def make(
     """
     del exact_reference  # both values mean Jumanji's own step until there is a second one
     arguments = _with_sizes(task_id, dict(kwargs or {}), max_items, max_ems)
-    env = _make_probe(task_id, arguments) if task_id.startswith(PROBE_PREFIX) else _make_jumanji(task_id, arguments)
+    make_one = _make_probe if task_id.startswith(PROBE_PREFIX) else _make_jumanji
+    with usable_values(task_id, arguments):
+        env = make_one(task_id, arguments)
+        if arguments:
+            _check_playable(env)
     return env if max_episode_steps is None else with_time_limit(env, max_episode_steps)
 
 
@@ -89,6 +96,14 @@ def _with_sizes(task_id: str, arguments: dict[str, Any], max_items: int | None, 
                 raise ConfigError(what, "give one of them")
             arguments[target] = value
     return arguments
+
+
+def _check_playable(env: Environment) -> None:
+    """Traces one step, where unusable arguments that were stored unread come to light."""
+    state, _ = jax.eval_shape(env.reset, jax.random.key(0))
+    jax.eval_shape(env.step, state, jax.ShapeDtypeStruct(env.action_spec.shape, jnp.int32))
+    if env.time_limit is not None and env.time_limit < 1:
+        raise ValueError(f"the time limit is {env.time_limit} steps")
 
 
 def _make_probe(task_id: str, arguments: dict[str, Any]) -> Environment:
