@@ -149,7 +149,7 @@ class Policy(Protocol):
     """(params, env_state [N, ...], observation [N, ...], key, deterministic) -> action [N] or [N, F]."""
 
     def __call__(
-        self, params: Params, env_state: EnvState, observation: Observation, key: Key, deterministic: bool
+        self, params: Params, env_state: EnvState, observation: Observation, key: Key, deterministic: bool, /
     ) -> Array: ...
 
 

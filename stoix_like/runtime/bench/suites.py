@@ -16,9 +16,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.config import PPOConfig
+from stoix_like.config import EvaluationConfig, PPOConfig
 from stoix_like.envs import reference, registry
 from stoix_like.envs.auto_reset import auto_reset_for
+from stoix_like.evaluation import baselines
+from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.ops import distributions
 from stoix_like.runtime import build, loop
 from stoix_like.runtime.bench.measure import (
@@ -29,6 +31,7 @@ from stoix_like.runtime.bench.measure import (
     told_ratio,
 )
 from stoix_like.runtime.load import load
+from stoix_like.runtime.scoring import Evaluator
 
 ROOT = Path(__file__).parents[3]
 
@@ -204,9 +207,27 @@ def _resident_bytes() -> int:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+def baselines_suite() -> list[Row]:
+    """Policies that learn nothing, on frozen level sets. Their spread is half a 95 % interval over levels."""
+    asked = [
+        ("binpack-2048", "BinPack-v2", "utilisation", "random_legal", baselines.random_legal),
+        ("binpack-2048", "BinPack-v2", "utilisation", "largest_item_first", baselines.largest_item_first),
+        ("maze-2048", "Maze-v0", "solve_rate", "random_legal", baselines.random_legal),
+    ]
+    rows = []
+    for level_set, task_id, metric, name, policy in asked:
+        config = EvaluationConfig(level_set=level_set, num_eval_envs=256, num_eval_episodes=256)
+        scores = Evaluator(registry.make(task_id), policy, config, num_seeds=1)({}, jax.random.key(0), 0)
+        interval = mean_interval(scores.results[metric][0])
+        spread = (interval.high - interval.low) / 2 / interval.point
+        rows.append(Row(f"{name}/{level_set}", interval.point, metric, spread, note=f"levels {scores.level_hash}"))
+    return rows
+
+
 SUITES: dict[str, Callable[[], list[Row]]] = {
     "env": env_suite,
     "ppo": ppo_suite,
     "compile": compile_suite,
     "memory": memory_suite,
+    "baselines": baselines_suite,
 }
