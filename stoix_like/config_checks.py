@@ -181,7 +181,7 @@ def _unavailable_problems(config: Any) -> list[str]:
     config_type: type = type(config)
     homes = leaf_sections(config_type)
     return [
-        f"{homes[name]}.{name}: not available in this version; leave it {'null' if unset is None else unset}"
+        f"{homes[name]}.{name}: not available in this version; leave it {'null' if unset is None else 'false'}"
         for name, unset in UNAVAILABLE_LEAVES.items()
         if get_leaf(config, name) != unset
     ]

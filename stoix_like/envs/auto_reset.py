@@ -68,7 +68,10 @@ def auto_pool_size(num_envs: int, rollout_length: int) -> int:
     """
     num_steps = num_envs * rollout_length
     size = num_steps if num_steps <= 4096 else max(4096, num_envs * -(-rollout_length // 4))
-    return _round_up(size, refill_batch_size(num_envs))
+    batch_size = refill_batch_size(num_envs)
+    return _round_up(
+        size + batch_size - 1, batch_size
+    )  # a refill may stop one short of a batch
 
 
 def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size: int) -> AutoReset:
@@ -84,7 +87,7 @@ def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size:
         what = f"auto-reset: num_envs = {num_envs}, pool_size = {pool_size}, batch_size = {batch_size} must be positive"
         raise ConfigError(what, "raise environment.num_envs or environment.reset_pool_size to at least 1")
     batch_size = min(batch_size, pool_size)
-    num_slots = _round_up(pool_size + batch_size - 1, batch_size)  # after a refill at least pool_size are in stock
+    num_slots = _round_up(pool_size, batch_size)
 
     def init(key: Key) -> tuple[EnvState, TimeStep, LevelPool]:
         return _init(env, num_envs, num_slots, batch_size, key)

@@ -261,7 +261,7 @@ def test_automatic_sizes(num_envs, rollout_length, batch, size):
 
 def test_pool_size_auto_and_by_number():
     env = probes.make_constant_reward()
-    for pool_size, expected in (("auto", 64), (10, 10), (100, 128)):
+    for pool_size, expected in (("auto", 96), (10, 10), (100, 128)):
         auto_reset = auto_reset_for(env, 4, 16, pool_size)
         _, _, pool = jax.eval_shape(auto_reset.init, jax.random.key(0))
         assert pool.observations.action_mask.shape == (expected, 1)

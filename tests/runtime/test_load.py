@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoix_like.config import PPOConfig, SPOSectionConfig, ppo_config
-from stoix_like.config_checks import leaf_sections, leaf_types, section_types
+from stoix_like.config_checks import UNAVAILABLE_LEAVES, leaf_sections, leaf_types, section_types
 from stoix_like.config_values import allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import config_table, flags
@@ -105,9 +105,10 @@ def test_text_leaves_take_the_scalar_as_written(file):
 
 
 def test_booleans_have_four_spellings():
-    config = loaded("--no-progress", "--tensorboard", "--wandb=true", "--shared-torso", "false").config
-    assert (config.logging.progress, config.logging.tensorboard) == (False, True)
-    assert (config.logging.wandb, config.architecture.shared_torso) == (True, False)
+    words = ("--no-progress", "--backend-logs-visible", "--exact-reference=true", "--shared-torso", "false")
+    config = loaded(*words).config
+    assert (config.logging.progress, config.logging.backend_logs_visible) == (False, True)
+    assert (config.environment.exact_reference, config.architecture.shared_torso) == (True, False)
     assert loaded("--standardize-advantages", "true").config.optimization.standardize_advantages == "batch"
 
 
@@ -124,8 +125,8 @@ def test_rust_rl_spellings(file):
 
 
 def test_options_are_not_leaves():
-    options = loaded("--print-config", "--debug", "--profile", "--no-compile-cache").options
-    assert (options.print_config, options.debug, options.profile, options.no_compile_cache) == (True,) * 4
+    options = loaded("--print-config", "--debug", "--no-compile-cache").options
+    assert (options.print_config, options.debug, options.no_compile_cache) == (True,) * 3
     assert not set(flags.OPTION_HELP) & set(leaf_sections(PPOConfig))
 
 
@@ -290,7 +291,20 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
         "--num-eval-episodes: 33 is not a multiple of num_eval_envs = 32; use 32 or 64",
         "--num-devices: num_envs = 25 is not divisible by 2; use 1 or 5",
         "hardware: coordinator_address, num_processes and process_id go together; give all or none",
+        "--process-id: not available in this version; leave it null",
     ]
+
+
+def test_leaves_that_nothing_reads_yet_are_refused():
+    assert problems("--wandb", "--otlp-endpoint", "http://localhost:5000") == [
+        "--otlp-endpoint: not available in this version; leave it null",
+        "--wandb: not available in this version; leave it false",
+    ]
+
+
+def test_the_last_seed_must_be_a_seed():
+    (problem,) = problems("--seed", "2147483646", "--num-seeds", "3")
+    assert problem == "--num-seeds: the last seed would be 2147483648, above 2147483647; use a lower seed"
 
 
 def test_notebook_keywords_are_checked_alike():
@@ -400,7 +414,6 @@ def configs(draw):
         for kind in section_types(PPOConfig).values()
         for field in dataclasses.fields(kind)
     }
-    hosts = dict.fromkeys(("coordinator_address", "num_processes", "process_id"))
     sizes = {
         "num_envs": leaves["num_devices"] * draw(st.integers(1, 50)),
         "rollout_length": leaves["num_minibatches"] * draw(st.integers(1, 50)),
@@ -409,7 +422,7 @@ def configs(draw):
         "num_updates": draw(st.integers(1, 10**9)),
         "total_timesteps": None,
     }
-    return ppo_config(**(leaves | hosts | sizes))
+    return ppo_config(**(leaves | UNAVAILABLE_LEAVES | sizes))
 
 
 @settings(max_examples=150, deadline=None)
