@@ -69,9 +69,7 @@ def auto_pool_size(num_envs: int, rollout_length: int) -> int:
     num_steps = num_envs * rollout_length
     size = num_steps if num_steps <= 4096 else max(4096, num_envs * -(-rollout_length // 4))
     batch_size = refill_batch_size(num_envs)
-    return _round_up(
-        size + batch_size - 1, batch_size
-    )  # a refill may stop one short of a batch
+    return _round_up(size + batch_size - 1, batch_size)  # a refill may stop one short of a batch
 
 
 def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size: int) -> AutoReset:

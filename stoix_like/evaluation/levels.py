@@ -35,7 +35,7 @@ def level_set(name: str, task_id: str) -> LevelSet:
     Raises:
         ConfigError: a name of another form, or of another task.
     """
-    family = task_id.rsplit("/", 1)[-1].partition("-v")[0].lower().replace("-", "")
+    family = task_id.rsplit("/", 1)[-1].partition("-v")[0].lower().replace("-", "").replace("_", "")
     match = _NAME.fullmatch(name)
     if match is None or match["family"] != family:
         raise ConfigError(

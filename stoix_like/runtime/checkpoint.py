@@ -1,12 +1,16 @@
 """Whole states on disk: the one door to orbax.
 
-A checkpoint is a folder `checkpoints/<update>` with the state's arrays and a JSON file (schema, algorithm, task,
-configuration, host state). orbax writes into a temporary folder and renames it, so a folder with a number is complete.
-`checkpoints/best/<update>` holds only the parameters that scored best. Nothing is ever unpickled.
+A checkpoint is a folder `checkpoints/<update>`: `state/` holds the arrays as orbax writes them, `meta.json` the rest
+(schema, algorithm, task, configuration, host state) and the SHA-256 of every file, which is compared before orbax reads
+one: orbax itself loads flipped bits without a word. All is written into a temporary folder that is renamed at the end,
+so a folder with a number is complete. `checkpoints/best/<update>` holds only the parameters that scored best. Nothing
+is ever unpickled.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import shutil
 from pathlib import Path
@@ -19,6 +23,7 @@ import orbax.checkpoint as ocp
 from stoix_like.errors import CheckpointError, RunError
 
 SCHEMA = 1
+_UNFINISHED = ".orbax-checkpoint-tmp"  # orbax's own word, so that its leftovers are found as well
 
 
 class Meta(NamedTuple):
@@ -37,23 +42,17 @@ class CheckpointStore:
     def __init__(self, folder: Path, keep_last_n: int | None = None, *, create: bool = False) -> None:
         self.folder = folder.absolute()
         logging.getLogger("absl").setLevel(logging.ERROR)
-        options = ocp.CheckpointManagerOptions(
-            max_to_keep=keep_last_n, save_interval_steps=1, create=create, enable_async_checkpointing=False
-        )
+        self._keep_last_n = keep_last_n
         if create:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._remove_unfinished()
+            for leftover in self.folder.glob(f"*{_UNFINISHED}*"):
+                shutil.rmtree(leftover, ignore_errors=True)
         elif not self.folder.is_dir():
             raise _nothing_in(self.folder)
-        self._manager = ocp.CheckpointManager(self.folder, options=options)
-
-    def _remove_unfinished(self) -> None:
-        for leftover in self.folder.glob("*.orbax-checkpoint-tmp*"):
-            shutil.rmtree(leftover, ignore_errors=True)
 
     def updates(self) -> list[int]:
         """Updates at which there is a complete checkpoint, in order."""
-        return sorted(self._manager.all_steps(read=True))
+        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
     def save(self, arrays: Any, meta: Meta) -> Path:
         """The folder of the new checkpoint, which must be of a later update than all there are.
@@ -61,29 +60,38 @@ class CheckpointStore:
         Raises:
             RunError: the folder cannot be written, or the disk is full.
         """
+        path = self.folder / str(meta.update)
         try:
-            saved = self._manager.save(
-                meta.update,
-                args=ocp.args.Composite(
-                    state=ocp.args.StandardSave(arrays), meta=ocp.args.JsonSave({"schema": SCHEMA, **meta._asdict()})
-                ),
-            )
-            self._manager.wait_until_finished()
-        except OSError as error:
+            there = self.updates()
+            if there and there[-1] >= meta.update:
+                raise RunError(
+                    f"checkpoint {meta.update} was not written: {self.folder} holds {there}",
+                    "remove checkpoints of a later update, or start a run under another --run-name",
+                )
+            unfinished = self._unfinished(meta.update)
+            with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+                writer.save(unfinished / "state", args=ocp.args.StandardSave(arrays))
+            (unfinished / "meta.json").write_text(_meta_text(meta, _file_digests(unfinished)), encoding="utf-8")
+            unfinished.rename(path)
+            for old in self.updates()[: -self._keep_last_n] if self._keep_last_n else ():
+                self.remove(old)
+        except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
             raise RunError(
-                f"cannot write the checkpoint in {self.folder}: {error.strerror or error}",
+                f"cannot write the checkpoint in {self.folder}: {getattr(error, 'strerror', None) or error}",
                 "free some space or choose another --save-dir; earlier checkpoints are intact",
             ) from error
-        if not saved:
-            raise RunError(
-                f"checkpoint {meta.update} was not written: {self.folder} holds {self.updates()}",
-                "remove checkpoints of a later update, or start a run under another --run-name",
-            )
-        return self.folder / str(meta.update)
+        return path
 
     def remove(self, update: int) -> None:
-        """Removes one checkpoint."""
-        self._manager.delete(update)
+        """Removes one checkpoint; a kill half-way leaves nothing that looks like one."""
+        unfinished = self._unfinished(update)
+        (self.folder / str(update)).rename(unfinished)
+        shutil.rmtree(unfinished)
+
+    def _unfinished(self, update: int) -> Path:
+        path = self.folder / f"{update}{_UNFINISHED}"
+        shutil.rmtree(path, ignore_errors=True)
+        return path
 
     def load_meta(self, update: int | None = None) -> Meta:
         """What is written beside the arrays of one checkpoint (default: the last).
@@ -91,19 +99,14 @@ class CheckpointStore:
         Raises:
             CheckpointError: no such checkpoint, a damaged one, or one of another schema.
         """
-        update = self._existing(update)
-        try:
-            found = self._manager.restore(update, args=ocp.args.Composite(meta=ocp.args.JsonRestore())).meta
-        except Exception as error:  # orbax reports damage as many types; every one means the same here
-            raise _damaged(self.folder / str(update), error) from error
-        if not isinstance(found, dict) or set(found) != {"schema", *Meta._fields}:
-            raise _damaged(self.folder / str(update), ValueError("it was not written by stoix_like"))
-        if found.pop("schema") != SCHEMA:
+        path = self.folder / str(self._existing(update))
+        found = _read_meta(path)
+        if found["schema"] != SCHEMA:
             raise CheckpointError(
-                f"checkpoint {self.folder / str(update)} has another schema than this version reads",
+                f"checkpoint {path} has another schema than this version reads",
                 f"this version reads schema {SCHEMA}; use the version of stoix_like in versions.json",
             )
-        return Meta(**found)
+        return Meta(**{name: found[name] for name in Meta._fields})
 
     def load(self, template: Any, update: int | None = None) -> Any:
         """The arrays of one checkpoint, in the template's structure, types and shardings.
@@ -116,6 +119,7 @@ class CheckpointStore:
         """
         update = self._existing(update)
         path = self.folder / str(update)
+        _check_files(path)
         differences = _differences(self._stored_shapes(path), template)
         if differences:
             raise CheckpointError(
@@ -123,10 +127,9 @@ class CheckpointStore:
                 "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
             )
         try:
-            return self._manager.restore(
-                update, args=ocp.args.Composite(state=ocp.args.StandardRestore(template))
-            ).state
-        except Exception as error:
+            with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
+                return reader.restore(path / "state", args=ocp.args.StandardRestore(template))
+        except Exception as error:  # orbax reports damage as many types; every one means the same here
             raise _damaged(path, error) from error
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
@@ -137,6 +140,7 @@ class CheckpointStore:
         """
         update = self._existing(update)
         path = self.folder / str(update)
+        _check_files(path)
         stored = {p[len(name) + 1 :]: s for p, s in self._stored_shapes(path).items() if p.split("/")[0] == name}
         differences = _differences(stored, template)
         if differences:
@@ -176,8 +180,44 @@ class CheckpointStore:
         return update
 
     def close(self) -> None:
-        """Waits for nothing, since saving is synchronous; releases orbax's threads."""
-        self._manager.close()
+        """Nothing is held open between calls; here so that a store can be used as a resource."""
+
+
+def _meta_text(meta: Meta, files: dict[str, str]) -> str:
+    body = {"schema": SCHEMA, **meta._asdict(), "files": files}
+    return json.dumps({"sha256": _text_digest(body), "body": body}, indent=1) + "\n"
+
+
+def _text_digest(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def _file_digests(folder: Path) -> dict[str, str]:
+    digests = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "meta.json"):
+        with path.open("rb") as file:
+            digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def _read_meta(path: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads((path / "meta.json").read_bytes())
+        body: dict[str, Any] = stored["body"]
+        intact = stored["sha256"] == _text_digest(body)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, ValueError("its meta.json is missing or not ours")) from error
+    if not intact:
+        raise _damaged(path, ValueError("its meta.json was changed"))
+    return body
+
+
+def _check_files(path: Path) -> None:
+    expected, found = _read_meta(path)["files"], _file_digests(path)
+    wrong = [name for name in expected if found.get(name) != expected[name]]
+    if wrong:
+        state = "is missing" if wrong[0] not in found else "is not as it was written"
+        raise _damaged(path, ValueError(f"its file {wrong[0]} {state}"))
 
 
 def _path_text(path: Any) -> str:

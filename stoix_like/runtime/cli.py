@@ -28,6 +28,9 @@ _STORAGE_HINTS = {
 
 def run_main(main: Main) -> NoReturn:
     """Calls `main` with the command line and leaves the program with its exit code (docs/troubleshooting.md)."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # started with it closed: `train_ppo.py >&-`
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
     sys.exit(exit_code(main, sys.argv[1:]))
 
 

@@ -6,6 +6,7 @@ imported after the configuration has been read.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 from pathlib import Path
@@ -18,6 +19,7 @@ from stoix_like.config import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError
 
 _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
+_KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # what `device.platform` then says
 
 
 def select(
@@ -36,24 +38,30 @@ def select(
         logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
     if compile_cache:
         _use_compile_cache()
+    platforms_before: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
     if hardware.device_type != "auto":
         jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
-        jax.config.update("jax_num_cpu_devices", hardware.num_devices)
-    return _chosen(_available(hardware.device_type), hardware)
+        with contextlib.suppress(RuntimeError):  # JAX has started: there are as many as there are
+            jax.config.update("jax_num_cpu_devices", hardware.num_devices)
+    return _chosen(_available(hardware.device_type, platforms_before), hardware)
 
 
-def _available(device_type: str) -> list[jax.Device]:
+def _available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
     try:
-        return jax.devices()
-    except RuntimeError as error:
-        jax.config.update("jax_platforms", None)
-        seen = ", ".join(sorted({device.platform for device in jax.devices()}))
-        extra = ' or pip install "stoix_like[cuda12]"' if device_type in ("cuda", "gpu") else ""
-        raise ConfigError(
-            f"hardware.device_type: '{device_type}' is not available; JAX sees only {seen}",
-            f"use --device-type {seen.split(',')[0]}{extra}",
-        ) from error
+        found = jax.devices()
+    except (RuntimeError, AssertionError):  # jax 0.10 asserts where no plugin for the platform is installed
+        found = []
+    # A JAX that had started before keeps its devices, whatever is asked for.
+    if found and device_type in ("auto", *(name for name, kind in _KINDS.items() if kind == found[0].platform)):
+        return found
+    jax.config.update("jax_platforms", platforms_before)
+    seen = ", ".join(sorted({device.platform for device in jax.devices()}))
+    extra = ' or pip install "stoix_like[cuda12]"' if device_type in ("cuda", "gpu") else ""
+    raise ConfigError(
+        f"hardware.device_type: '{device_type}' is not available; JAX sees only {seen}",
+        f"use --device-type {seen.split(',')[0]}{extra}",
+    )
 
 
 def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:

@@ -7,12 +7,14 @@ over and told; `hyper` is set from it as a whole, so an interrupted start leaves
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from stoix_like.config_checks import get_leaf, leaf_sections
@@ -117,12 +119,13 @@ def initial_state(learner: Learner, config: Any, found: list[jax.Device]) -> Cal
     """A jitted function of no arguments that makes the first state, placed on the devices."""
     num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
 
-    def initial() -> Any:
+    def initial(first_seed: Any) -> Any:  # an argument, so that the compile cache serves every seed
         if num_seeds == 1:
-            return learner.init(jax.random.key(seed))
-        return jax.vmap(learner.init)(jax.vmap(jax.random.key)(seed + jnp.arange(num_seeds)))
+            return learner.init(jax.random.key(first_seed))
+        return jax.vmap(learner.init)(jax.vmap(jax.random.key)(first_seed + jnp.arange(num_seeds)))
 
-    return jax.jit(initial, out_shardings=_shardings(jax.eval_shape(initial), found, num_seeds))
+    shapes = jax.eval_shape(initial, np.int32(seed))
+    return functools.partial(jax.jit(initial, out_shardings=_shardings(shapes, found, num_seeds)), np.int32(seed))
 
 
 def _shardings(shapes: Any, found: list[jax.Device], num_seeds: int) -> Any:

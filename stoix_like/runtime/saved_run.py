@@ -65,6 +65,11 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     update = int(checkpoint) if checkpoint.isdecimal() else None
     with contextlib.closing(open_checkpoints(path, checkpoint)) as store:
         meta = store.load_meta(update)
+        if meta.algorithm not in ALGORITHMS:
+            raise CheckpointError(
+                f"{path} is a run of {meta.algorithm.upper()}, which this version does not know",
+                "use the version of stoix_like in its versions.json",
+            )
         config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
         built = build(meta.algorithm, config)
         template = state_template(built.learner, config.training_core.num_seeds).params

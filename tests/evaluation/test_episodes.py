@@ -30,8 +30,9 @@ def _tagged():
 
 
 @functools.cache
-def _maze():
-    return sl.make_env("Maze-v0", kwargs={"num_rows": 5, "num_cols": 5})
+def _choice():
+    """Two actions, one step: the return tells which was taken."""
+    return sl.make_env("probe/action_observation_reward")
 
 
 def _evaluate(env, policy, keys, key, *, params=None, **options):
@@ -73,18 +74,9 @@ def test_long_and_short_episodes_count_alike():
     assert abs(fraction.mean() - 0.5) < 5 * 0.0045
 
 
-def test_levels_of_different_lengths_do_not_disturb_each_other():
-    """A level's result is the same alone, among longer ones and among shorter ones: finished levels are frozen."""
-    keys = jax.random.split(jax.random.key(11), 32)
-    together = _evaluate(_maze(), _uniform, keys, jax.random.key(0), num_envs=32)
-    alone = _evaluate(_maze(), _uniform, keys, jax.random.key(0), num_envs=1)
-    assert len(set(np.asarray(together.episode_length).tolist())) > 1
-    jax.tree.map(np.testing.assert_array_equal, together, alone)
-
-
-@pytest.mark.parametrize("num_envs", [4, 8, 16])
+@pytest.mark.parametrize("num_envs", [1, 4])
 def test_a_greedy_network_scores_the_same_however_many_play_at_a_time(num_envs):
-    env = _maze()
+    env = _choice()
     config = sl.ppo_config(hidden_dim=8)
     network = sl.make_network(env, config)
     policy = sl.ppo.make(env, network, config).policy
@@ -93,18 +85,19 @@ def test_a_greedy_network_scores_the_same_however_many_play_at_a_time(num_envs):
     params = jax.jit(network.init)(jax.random.key(1), timestep.observation)
     all_at_once = _evaluate(env, policy, keys, jax.random.key(0), params=params, num_envs=16)
     parted = _evaluate(env, policy, keys, jax.random.key(1), params=params, num_envs=num_envs)
+    assert len(set(np.asarray(all_at_once.episode_return).tolist())) == 2
     jax.tree.map(np.testing.assert_array_equal, all_at_once, parted)
 
 
 def test_greedy_ignores_the_key_and_sampling_follows_it():
     keys = jax.random.split(jax.random.key(5), 64)
-    score = functools.partial(_evaluate, _maze(), _uniform, keys, num_envs=64)
+    score = functools.partial(_evaluate, _choice(), _uniform, keys, num_envs=64)
     greedy = [score(jax.random.key(i), deterministic=True) for i in range(2)]
     jax.tree.map(np.testing.assert_array_equal, *greedy)
     sampled = [score(jax.random.key(i), deterministic=False) for i in (0, 0, 1)]
     jax.tree.map(np.testing.assert_array_equal, *sampled[:2])
-    assert (sampled[0].episode_length != sampled[2].episode_length).any()
-    assert (sampled[0].episode_length != greedy[0].episode_length).any()
+    assert (sampled[0].episode_return != sampled[2].episode_return).any()
+    assert (sampled[0].episode_return != greedy[0].episode_return).any()
 
 
 def test_fresh_levels_follow_the_key():
@@ -116,14 +109,16 @@ def test_fresh_levels_follow_the_key():
 
 
 def test_own_metrics_are_those_of_the_final_step():
-    """A Maze of one solved level: the solve rate is 1 exactly where the return is."""
-    results = _evaluate(
-        _maze(), _uniform, jax.random.split(jax.random.key(2), 64), jax.random.key(0), num_envs=64, deterministic=False
-    )
+    """Small mazes played at random: solved exactly where the return is 1, and lost only at the time limit."""
+    env = sl.make_env("Maze-v0", kwargs={"num_rows": 5, "num_cols": 5})
+    keys = jax.random.split(jax.random.key(2), 64)
+    results = _evaluate(env, _uniform, keys, jax.random.key(0), num_envs=64, deterministic=False)
     solved = np.asarray(results.own["solve_rate"])
     np.testing.assert_array_equal(solved, results.episode_return)
     assert 0 < solved.sum() < 64
-    assert (np.asarray(results.episode_length)[solved == 0] == 25).all()
+    lengths = np.asarray(results.episode_length)
+    assert (lengths[solved == 0] == 25).all()
+    assert len(set(lengths[solved == 1].tolist())) > 4
 
 
 def test_episodes_that_do_not_divide_are_refused():

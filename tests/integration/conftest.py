@@ -1,0 +1,52 @@
+"""Fixtures of the integration tests: processes, the run that others are compared with, training in this process."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+from runs import BASE, ROOT, Scripts, flags
+
+from stoix_like.runtime.cli import exit_code
+
+
+def pytest_collection_modifyitems(items):
+    """Everything in this folder is an integration test."""
+    here = str(Path(__file__).parent)
+    for item in items:
+        if str(item.path).startswith(here):
+            item.add_marker(pytest.mark.integration)
+
+
+@pytest.fixture(scope="session")
+def compile_cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("xdg_cache")
+
+
+@pytest.fixture
+def scripts(tmp_path, compile_cache, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return Scripts(tmp_path, compile_cache)
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory, compile_cache):
+    """The uninterrupted run. Only read it."""
+    folder = tmp_path_factory.mktemp("reference")
+    Scripts(folder, compile_cache).run("train_ppo", *flags(**BASE, run_name="reference"))
+    return folder / "reference"
+
+
+@pytest.fixture(scope="session")
+def train_here(compile_cache):
+    """Trains in this process, for variations that need no new one: (leaves) -> exit code."""
+    spec = importlib.util.spec_from_file_location("train_ppo_script", ROOT / "scripts" / "train_ppo.py")
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+
+    def train(*argv, **leaves):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+            patch.setenv("XDG_CACHE_HOME", str(compile_cache))
+            return exit_code(script.main, [*argv, *flags(**leaves)])
+
+    return train

@@ -1,0 +1,330 @@
+"""Whole states on disk: what is saved comes back bit for bit, and what is damaged never does."""
+
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime import checkpoint
+from stoix_like.runtime.best import BestKeeper
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+
+CONFIG = {"environment": {"num_envs": 64, "kwargs": {"num_rows": 5}}, "architecture": {"seed": 0}}
+
+
+def _arrays(seed=0):
+    """One leaf of every type that a state holds."""
+    keys = jax.random.split(jax.random.key(seed), 3)
+    return {
+        "params": {"kernel": jax.random.normal(keys[0], (64, 16)), "bias": jnp.arange(16.0) + seed},
+        "half": jax.random.normal(keys[1], (5,)).astype(jnp.bfloat16),
+        "key": keys[2],
+        "keys": keys,
+        "words": jnp.array([0, 2**32 - 1], jnp.uint32),
+        "flags": jnp.array([True, False, True]),
+        "small": jnp.array([-128, 127], jnp.int8),
+        "step": jnp.int32(seed),
+        "extremes": jnp.array([jnp.inf, -jnp.inf, jnp.nan, 1e-45, -0.0]),
+    }
+
+
+def _template(arrays):
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), arrays)
+
+
+def _bytes(tree):
+    """Every leaf as (type, shape, bytes), keys as their words: equal only bit for bit."""
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    host = [np.asarray(jax.random.key_data(x) if is_key(x) else x) for x in jax.tree.leaves(tree)]
+    return [(str(x.dtype), x.shape, x.tobytes()) for x in host]
+
+
+def _meta(update=1, **host):
+    return Meta("ppo", "Maze-v0", update, CONFIG, host)
+
+
+@pytest.fixture
+def make_store(tmp_path):
+    """Opens stores in one folder, and closes them."""
+    opened = []
+
+    def make(folder="checkpoints", **options):
+        opened.append(CheckpointStore(tmp_path / folder, **options))
+        return opened[-1]
+
+    yield make
+    for store in opened:
+        store.close()
+
+
+@pytest.fixture(scope="module")
+def saved_folder(tmp_path_factory):
+    """A folder with one checkpoint, of update 3. Copy it before damaging it."""
+    folder = tmp_path_factory.mktemp("saved") / "checkpoints"
+    store = CheckpointStore(folder, create=True)
+    store.save(_arrays(3), _meta(3, elapsed_seconds=1.25))
+    store.close()
+    return folder
+
+
+def test_everything_comes_back_bit_for_bit(make_store):
+    arrays = _arrays()
+    path = make_store(create=True).save(arrays, _meta(7, elapsed_seconds=1.5))
+    assert path.name == "7"
+    store = make_store()
+    assert store.updates() == [7]
+    assert store.load_meta() == _meta(7, elapsed_seconds=1.5)
+    loaded = store.load(_template(arrays))
+    assert jax.tree.structure(loaded) == jax.tree.structure(arrays)
+    assert _bytes(loaded) == _bytes(arrays)
+
+
+def test_several_checkpoints_are_told_apart(make_store):
+    store = make_store(create=True)
+    for update in (2, 10, 9):
+        if update == 9:
+            continue
+        store.save(_arrays(update), _meta(update))
+    assert store.updates() == [2, 10]  # by number, not by name
+    template = _template(_arrays())
+    assert _bytes(store.load(template)) == _bytes(_arrays(10))
+    assert _bytes(store.load(template, 2)) == _bytes(_arrays(2))
+    assert (store.load_meta().update, store.load_meta(2).update) == (10, 2)
+
+
+@pytest.mark.parametrize(("keep", "kept"), [(None, [1, 2, 3, 4]), (1, [4]), (2, [3, 4])])
+def test_keep_last_n(make_store, keep, kept):
+    store = make_store(create=True, keep_last_n=keep)
+    for update in range(1, 5):
+        store.save({"step": jnp.int32(update)}, _meta(update))
+    assert store.updates() == kept
+    assert make_store().updates() == kept
+
+
+def test_parameters_alone_can_be_read(make_store):
+    arrays = _arrays()
+    store = make_store(create=True)
+    store.save(arrays, _meta())
+    params = store.load_part("params", _template(arrays["params"]))
+    assert _bytes(params) == _bytes(arrays["params"])
+
+
+def test_other_shapes_are_refused_and_the_first_is_named(make_store):
+    arrays = _arrays()
+    store = make_store(create=True)
+    path = store.save(arrays, _meta())
+    narrow = _template(arrays | {"params": arrays["params"] | {"kernel": jnp.zeros((64, 8))}})
+    with pytest.raises(CheckpointError) as caught:
+        store.load(narrow)
+    assert caught.value.what == (
+        f"checkpoint {path} does not fit: params/kernel is stored as (64, 16), this run has (64, 8)"
+    )
+    with pytest.raises(CheckpointError) as caught:
+        store.load_part("params", narrow["params"])
+    assert caught.value.what == (
+        f"checkpoint {path} does not fit: params/kernel is stored as (64, 16), this run has (64, 8)"
+    )
+    with pytest.raises(CheckpointError, match="more is not stored"):
+        store.load(_template(arrays | {"more": jnp.zeros(2)}))
+    with pytest.raises(CheckpointError, match="step is stored, this run has none"):
+        store.load(_template({name: value for name, value in arrays.items() if name != "step"}))
+
+
+def test_what_is_not_there_is_named(make_store, tmp_path):
+    with pytest.raises(CheckpointError) as caught:
+        make_store("nowhere")
+    assert caught.value.what == f"no checkpoint in {tmp_path / 'nowhere'}"
+    assert not (tmp_path / "nowhere").exists()
+    store = make_store(create=True)
+    with pytest.raises(CheckpointError, match="no checkpoint in"):
+        store.load_meta()
+    for update in (1, 2):
+        store.save({"step": jnp.int32(update)}, _meta(update))
+    with pytest.raises(CheckpointError) as caught:
+        store.load_meta(3)
+    assert (caught.value.what, caught.value.hint) == (
+        f"no checkpoint of update 3 in {store.folder}",
+        "there are: 1, 2",
+    )
+
+
+def test_another_schema_is_refused(make_store, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "SCHEMA", checkpoint.SCHEMA + 1)
+        make_store(create=True).save({"step": jnp.int32(1)}, _meta())
+    with pytest.raises(CheckpointError, match="has another schema than this version reads"):
+        make_store().load_meta()
+
+
+def test_numbered_folders_of_others_are_refused(make_store, tmp_path):
+    foreign = tmp_path / "checkpoints" / "5"
+    foreign.mkdir(parents=True)
+    (foreign / "weights.bin").write_bytes(b"junk")
+    store = make_store()
+    for read in (store.load_meta, lambda: store.load(_template(_arrays())), lambda: store.load_part("params", {})):
+        with pytest.raises(CheckpointError):
+            read()
+    assert (foreign / "weights.bin").read_bytes() == b"junk"
+
+
+def test_a_save_that_was_killed_is_no_checkpoint(make_store, saved_folder, tmp_path):
+    folder = tmp_path / "checkpoints"
+    shutil.copytree(saved_folder, folder)
+    half = folder / "4.orbax-checkpoint-tmp-0"
+    shutil.copytree(folder / "3", half)
+    assert make_store().updates() == [3]
+    assert half.exists()  # a reader removes nothing
+    assert make_store(create=True).updates() == [3]
+    assert not half.exists()
+
+
+def test_a_folder_that_cannot_be_written_is_a_plain_error(make_store, tmp_path):
+    store = make_store(create=True)
+    store.save({"step": jnp.int32(1)}, _meta(1))
+    (tmp_path / "checkpoints").rename(tmp_path / "moved")
+    (tmp_path / "checkpoints").write_text("a file in its place")
+    with pytest.raises(RunError) as caught:
+        store.save({"step": jnp.int32(2)}, _meta(2))
+    assert caught.value.what.startswith(f"cannot write the checkpoint in {tmp_path / 'checkpoints'}: ")
+    assert caught.value.hint == "free some space or choose another --save-dir; earlier checkpoints are intact"
+    assert (tmp_path / "moved" / "1").is_dir()
+
+
+def _damages(content):
+    """(name, damaged content or None for a missing file) of one file."""
+    yield "missing", None
+    yield "empty", b""
+    yield "half", content[: len(content) // 2]
+    for place in np.linspace(0, len(content) - 1, 8).astype(int) if content else ():
+        flipped = bytearray(content)
+        flipped[place] ^= 0x10
+        yield f"bit flipped in byte {place}", bytes(flipped)
+
+
+def _saved_files(folder):
+    return sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+
+
+@pytest.mark.parametrize("part", ["all", "params"])
+def test_damage_is_refused_and_never_loaded(saved_folder, tmp_path, part, capfd):
+    """Every file in turn is removed, emptied, cut, and has single bits flipped. What loads must be what was saved."""
+    arrays = _arrays(3)
+    template = _template(arrays)
+    refused, wrong = 0, []
+    for file in _saved_files(saved_folder):
+        content = (saved_folder / file).read_bytes()
+        for name, damaged in _damages(content):
+            shutil.rmtree(tmp_path / "damaged", ignore_errors=True)
+            folder = Path(shutil.copytree(saved_folder, tmp_path / "damaged"))
+            if damaged is None:
+                (folder / file).unlink()
+            else:
+                (folder / file).write_bytes(damaged)
+            store = CheckpointStore(folder)
+            try:
+                meta = store.load_meta()
+                loaded = store.load(template) if part == "all" else store.load_part("params", template["params"])
+            except CheckpointError:
+                refused += 1
+                continue
+            finally:
+                store.close()
+            expected = arrays if part == "all" else arrays["params"]
+            if _bytes(loaded) != _bytes(expected) or meta != _meta(3, elapsed_seconds=1.25):
+                wrong.append(f"{file}: {name}")
+    assert wrong == []
+    assert refused > 0
+    assert capfd.readouterr().err == ""  # orbax's own tracebacks are no answer to a user
+
+
+def _params(*values):
+    return {"w": jnp.asarray(values, jnp.float32)}
+
+
+def _keeper(tmp_path, num_seeds=1):
+    return BestKeeper(tmp_path / "best", num_seeds)
+
+
+def _stored_best(tmp_path, template):
+    store = CheckpointStore(tmp_path / "best")
+    meta = store.load_meta()
+    params = store.load_part("params", _template(template))
+    store.close()
+    return meta, np.asarray(params["w"])
+
+
+def test_best_keeps_what_scored_best_and_the_first_of_equals(tmp_path):
+    keeper = _keeper(tmp_path)
+    offers = [(2, 0.5, True), (4, 0.25, False), (6, 0.5, False), (8, 0.75, True), (10, np.nan, False)]
+    assert [keeper.offer(_params(u), np.array([score]), _meta(u)) for u, score, _ in offers] == [o for *_, o in offers]
+    keeper.close()
+    meta, params = _stored_best(tmp_path, _params(0))
+    assert (meta.update, meta.host) == (8, {"scores": [0.75], "updates": [8]})
+    np.testing.assert_array_equal(params, [8.0])
+
+
+def test_best_of_several_seeds_is_chosen_for_each(tmp_path):
+    keeper = _keeper(tmp_path, num_seeds=2)
+    keeper.offer(_params([1, 1], [2, 2]), np.array([5.0, 5.0]), _meta(1))
+    keeper.offer(_params([3, 3], [4, 4]), np.array([6.0, 4.0]), _meta(2))
+    keeper.close()
+    meta, params = _stored_best(tmp_path, _params([0, 0], [0, 0]))
+    assert meta.host == {"scores": [6.0, 5.0], "updates": [2, 1]}
+    np.testing.assert_array_equal(params, [[3, 3], [2, 2]])
+
+
+def test_best_outlives_the_loop_that_donates_its_parameters(tmp_path):
+    keeper = _keeper(tmp_path)
+    params = _params(1.0, 2.0)
+    keeper.offer(params, np.array([1.0]), _meta(1))
+    params["w"].delete()
+    assert not keeper.offer(_params(3.0, 4.0), np.array([0.5]), _meta(2))
+    keeper.close()
+    np.testing.assert_array_equal(_stored_best(tmp_path, _params(0.0, 0.0))[1], [1.0, 2.0])
+
+
+def _offer_all(keeper, offers):
+    for update, scores, values in offers:
+        keeper.offer(_params(*values), np.array(scores), _meta(update))
+
+
+def test_best_of_an_interrupted_run_equals_the_uninterrupted_one(tmp_path):
+    """Killed after update 20, whose evaluation was the best, with the last checkpoint at 10: seed 1 was best at 5."""
+    offers = [(5, [1.0, 5.0], [51, 52]), (10, [0.0, 0.0], [101, 102]), (15, [2.0, 3.0], [151, 152])]
+    offers += [(20, [9.0, 1.0], [201, 202]), (25, [0.0, 4.0], [251, 252])]
+    whole = _keeper(tmp_path / "whole", 2)
+    _offer_all(whole, offers)
+    whole.close()
+    killed = _keeper(tmp_path / "killed", 2)
+    _offer_all(killed, offers[:4])
+    killed.close()
+    resumed = _keeper(tmp_path / "killed", 2)
+    resumed.restore(_template(_params(0, 0)), 10)
+    assert resumed.scores.tolist() == [1.0, 5.0]
+    assert resumed.updates.tolist() == [5, 5]
+    _offer_all(resumed, offers[2:])
+    resumed.close()
+    (meta, params), (other_meta, other_params) = (
+        _stored_best(tmp_path / name, _params(0, 0)) for name in ("whole", "killed")
+    )
+    assert meta == other_meta
+    np.testing.assert_array_equal(params, other_params)
+    np.testing.assert_array_equal(params, [201.0, 52.0])
+
+
+def test_best_of_a_future_that_was_given_up_is_forgotten(tmp_path):
+    """Continued from update 10 with other rates, a run must not keep the best of the future it left."""
+    killed = _keeper(tmp_path)
+    _offer_all(killed, [(5, [1.0], [5]), (20, [9.0], [20])])
+    killed.close()
+    resumed = _keeper(tmp_path)
+    resumed.restore(_template(_params(0)), 10)
+    _offer_all(resumed, [(15, [2.0], [150]), (20, [3.0], [200])])
+    resumed.close()
+    meta, params = _stored_best(tmp_path, _params(0))
+    assert (meta.update, meta.host["scores"]) == (20, [3.0])
+    np.testing.assert_array_equal(params, [200.0])

@@ -1,0 +1,225 @@
+"""Between chunks: when something is due, what is stored as best, what a stop loses (nothing), and bad numbers."""
+
+import functools
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.runtime import saved_run
+from stoix_like.runtime.checkpoint import CheckpointStore
+from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.driver import next_stop
+from stoix_like.runtime.scoring import Evaluator
+from stoix_like.runtime.telemetry import read_rows
+
+ROOT = Path(__file__).parents[2]
+SMALL = {
+    "task_id": "probe/action_observation_reward",
+    "num_envs": 8,
+    "rollout_length": 4,
+    "num_minibatches": 2,
+    "epochs": 1,
+    "hidden_dim": 8,
+    "num_eval_envs": 8,
+    "num_eval_episodes": 8,
+    "num_updates": 8,
+    "eval_interval": 2,
+    "save_interval": 1,
+    "log_interval": 1,
+    "keep_last_n": 100,
+}
+
+
+@functools.cache
+def _script():
+    spec = importlib.util.spec_from_file_location("train_ppo_script", ROOT / "scripts" / "train_ppo.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def _flags(**leaves):
+    return [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def _train(*argv):
+    return exit_code(_script().main, argv)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_cache(tmp_path_factory):
+    """All runs here are one program, compiled once. JAX is put back as it was."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of eight updates with a checkpoint of each. Copy it before touching it."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert _train(*_flags(**SMALL, save_dir=folder, run_name="a")) == 0
+    return folder / "a"
+
+
+def _words(tree):
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return [np.asarray(jax.random.key_data(x) if is_key(x) else x) for x in jax.tree.leaves(tree)]
+
+
+def _assert_same_bits(one, other):
+    for left, right in zip(_words(one), _words(other), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+def _rows(run, category):
+    timed = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms"}
+    rows = [row for row in read_rows(run / "metrics.jsonl") if row["category"] == category]
+    return [{name: value for name, value in row.items() if name not in timed} for row in rows]
+
+
+def _killed_after(finished, update, path="killed"):
+    """A copy of the run as a kill leaves it: the last checkpoint is of `update`; rows may go further."""
+    run = Path(shutil.copytree(finished, path))
+    for folder in (run / "checkpoints").iterdir():
+        if folder.name.isdigit() and int(folder.name) > update:
+            shutil.rmtree(folder)
+    return run
+
+
+@pytest.mark.parametrize(
+    ("update", "last", "intervals", "expected"),
+    [
+        (0, 100, (20, 30, 0), 20),
+        (20, 100, (20, 30, 0), 30),
+        (30, 100, (20, 30, 0), 40),
+        (60, 100, (20, 30, 7), 63),
+        (99, 100, (20, 30, 0), 100),
+        (0, 100, (0, 0, 0), 100),
+        (0, 5, (20, 30, 0), 5),
+        (5, 7, (1, 0, 0), 6),
+        (0, 3, (), 3),
+    ],
+)
+def test_next_stop(update, last, intervals, expected):
+    assert next_stop(update, last, *intervals) == expected
+
+
+def test_stops_are_every_multiple_and_the_last():
+    update, stops = 0, []
+    while update < 50:
+        update = next_stop(update, 50, 12, 0, 20)
+        stops.append(update)
+    assert stops == [12, 20, 24, 36, 40, 48, 50]
+
+
+def test_a_run_reports_evaluates_and_saves_when_due(finished):
+    assert [row["update"] for row in _rows(finished, "TRAINER")] == list(range(1, 9))
+    assert [row["update"] for row in _rows(finished, "EVALUATOR")] == [2, 4, 6, 8]
+    saved = [row["misc/path"] for row in _rows(finished, "MISC") if row["misc/event"] == "checkpoint_saved"]
+    assert saved == [f"checkpoints/{update}" for update in range(9)]
+    assert all(row["seed"] == 0 and row["timesteps"] == 32 * row["update"] for row in _rows(finished, "ACTOR"))
+
+
+def test_the_best_checkpoint_holds_the_parameters_that_were_scored(finished):
+    """Scored again with the same key they give the same bits, and they are those of the update that scored best."""
+    saved = saved_run.load_run(str(finished), "best")
+    rows = {row["update"]: row["evaluator/mean_return"] for row in _rows(finished, "EVALUATOR")}
+    best = max(rows.values())
+    assert len(set(rows.values())) > 1
+    assert (saved.meta.update, saved.meta.host["scores"]) == (min(u for u, r in rows.items() if r == best), [best])
+    evaluator = Evaluator(saved.env, saved.learner.policy, saved.config.evaluation, 1)
+    again = evaluator(saved.params, jax.random.key(0), saved.meta.update)
+    assert again.mean_return().tolist() == [best]
+    _assert_same_bits(saved.params, saved_run.load_run(str(finished), str(saved.meta.update)).params)
+    assert any(
+        (left != right).any()
+        for left, right in zip(
+            _words(saved.params), _words(saved_run.load_run(str(finished), "latest").params), strict=True
+        )
+    )
+
+
+def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same(finished):
+    killed = _killed_after(finished, 3)
+    assert _train("--resume", "killed") == 0
+    assert (saved_run.load_run("killed", "latest").meta.update, saved_run.load_run("killed", "best").meta.update) == (
+        8,
+        saved_run.load_run(str(finished), "best").meta.update,
+    )
+    for checkpoint in ("latest", "best"):
+        one, other = (saved_run.load_run(str(run), checkpoint) for run in (finished, killed))
+        _assert_same_bits(one.params, other.params)
+    _assert_same_bits(saved_run.load_run(str(finished)).state, saved_run.load_run("killed").state)
+    for category in ("TRAINER", "ACTOR", "EVALUATOR"):
+        assert _rows(finished, category) == _rows(killed, category)
+
+
+def test_a_finished_run_continued_changes_nothing(finished, capsys):
+    shutil.copytree(finished, "copy")
+    before = {path: path.read_bytes() for path in Path("copy/checkpoints").rglob("*") if path.is_file()}
+    assert _train("--resume", "copy") == 0
+    assert {path: path.read_bytes() for path in Path("copy/checkpoints").rglob("*") if path.is_file()} == before
+    for category in ("TRAINER", "ACTOR", "EVALUATOR"):
+        assert _rows(finished, category) == _rows(Path("copy"), category)
+    assert "continued after update 8" in capsys.readouterr().out
+
+
+def test_a_save_between_two_reports_loses_no_episodes():
+    """Reports every 4 updates, checkpoints every 3: continued from the checkpoint of 3, all episodes are told once."""
+    assert _train(*_flags(**SMALL | {"log_interval": 4, "save_interval": 3}, save_dir=".", run_name="whole")) == 0
+    killed = _killed_after(Path("whole"), 3)
+    assert _train("--resume", "killed") == 0
+    told = {run: sum(row["actor/episodes"] for row in _rows(run, "ACTOR")) for run in (Path("whole"), killed)}
+    assert told == {Path("whole"): 8 * 8 * 4, killed: 8 * 8 * 4}  # every step of the task ends an episode
+
+
+@pytest.mark.parametrize("intervals", [(1, 1), (4, 1)], ids=["log 1 save 1", "log 4 save 1"])
+def test_a_loss_that_is_not_finite_stops_the_run_and_names_a_good_checkpoint(intervals, capsys):
+    log_interval, save_interval = intervals
+    leaves = SMALL | {"log_interval": log_interval, "save_interval": save_interval, "eval_interval": 0}
+    code = _train(*_flags(**leaves, save_dir=".", run_name="broken", actor_lr="1e30", critic_lr="1e30"))
+    lines = capsys.readouterr().err.splitlines()
+    assert code == 1
+    assert len(lines) == 2
+    assert lines[0].startswith("error: trainer/")
+    assert lines[0].endswith("training stopped")
+    assert "is not finite at update" in lines[0]
+    named = lines[1].partition("the last good checkpoint is ")[2].partition(";")[0]
+    assert lines[1] == f"hint: the last good checkpoint is {named}; lower the learning rates and continue with --resume"
+    saved = saved_run.load_run("broken", Path(named).name)
+    assert all(np.isfinite(leaf).all() for leaf in _words(saved.params))
+    store = CheckpointStore(Path("broken/checkpoints"))
+    assert store.updates()[-1] == int(Path(named).name)  # --resume goes on from the one that was named
+    store.close()
+    assert all(json.loads(line) for line in Path("broken/metrics.jsonl").read_text().splitlines())
+
+
+def test_a_broken_run_continues_with_lower_rates(capsys):
+    leaves = SMALL | {"eval_interval": 0}
+    assert _train(*_flags(**leaves, save_dir=".", run_name="broken", actor_lr="1e30", critic_lr="1e30")) == 1
+    assert _train("--resume", "broken", "--actor-lr", "1e-3", "--critic-lr", "1e-3") == 0
+    assert "note: continued with actor_lr = 0.001, critic_lr = 0.001" in capsys.readouterr().out
+    rows = _rows(Path("broken"), "TRAINER")
+    assert [row["update"] for row in rows] == list(range(1, 9))
+    assert all(row["trainer/policy_loss"] is not None for row in rows)
+    assert "actor_lr: 0.001" in Path("broken/config.yaml").read_text()

@@ -1,0 +1,167 @@
+"""Names of runs, finding them, the one writer, and files that are whole or not there."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from stoix_like.config import ppo_config
+from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime import run_folder
+
+HOLDER = """
+import sys, time
+from pathlib import Path
+from stoix_like.runtime.run_folder import RunLock
+lock = RunLock(Path(sys.argv[1]))
+print("held", flush=True)
+time.sleep(60)
+"""
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+def _make_run(path, seconds=0):
+    lock = run_folder.create(Path(path), "# a configuration\n", {"devices": "cpu"})
+    lock.close()
+    return Path(path)
+
+
+def test_new_name_says_what_when_and_which_seed():
+    assert re.fullmatch(
+        r"ppo-probe_delayed_reward-\d{8}-\d{6}-s7", run_folder.new_name("ppo", "probe/delayed_reward", 7)
+    )
+    assert run_folder.run_path("runs", run_folder.new_name("ppo", "Maze-v0", 0)).parent == Path("runs")
+
+
+@pytest.mark.parametrize("name", ["../out", "a/b", "", ".hidden", "-flag", "a b", "/tmp/x", "..", "a\n", "latest"])
+def test_a_name_cannot_leave_the_folder(name):
+    with pytest.raises(ConfigError, match="cannot name a run folder") as caught:
+        run_folder.run_path("runs", name)
+    assert caught.value.hint == (
+        "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
+    )
+    assert not list(Path().iterdir())
+
+
+def test_an_existing_name_is_refused():
+    path = _make_run("runs/a")
+    with pytest.raises(ConfigError) as caught:
+        run_folder.run_path("runs", "a")
+    assert caught.value.what == f"checkpointing.run_name: {path} exists already"
+    assert caught.value.hint == f"choose another --run-name, or continue it: --resume {path}"
+
+
+def test_create_writes_configuration_and_versions():
+    path = _make_run("runs/a")
+    assert (path / "config.yaml").read_text() == "# a configuration\n"
+    facts = json.loads((path / "versions.json").read_text())
+    assert facts["devices"] == "cpu"
+    assert re.fullmatch(r"3\.\d+\.\d+.*", facts["python"])
+    assert {"stoix_like", "jax", "jaxlib", "orbax-checkpoint"} <= facts.keys()
+    assert not list(path.glob("*.tmp"))
+
+
+def test_latest_follows_the_newest_run():
+    _make_run("runs/a")
+    assert os.readlink("runs/latest") == "a"
+    _make_run("runs/b")
+    assert os.readlink("runs/latest") == "b"
+    assert run_folder.find_run("latest") == Path("runs/b")
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "b", "latest"]
+
+
+def test_a_folder_named_latest_costs_only_the_convenience():
+    Path("runs/latest").mkdir(parents=True)
+    path = _make_run("runs/a")
+    assert (path / "config.yaml").is_file()
+    assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "latest"]
+
+
+def test_a_file_in_the_way_is_a_plain_error():
+    Path("runs").write_text("not a folder")
+    with pytest.raises(RunError) as caught:
+        run_folder.create(Path("runs/a"), "", {})
+    assert (caught.value.what, caught.value.hint) == (
+        "cannot make runs/a: Not a directory",
+        "choose another folder with --save-dir",
+    )
+    assert Path("runs").read_text() == "not a folder"
+
+
+def test_a_run_is_found_by_path_and_by_name():
+    path = _make_run("runs/a")
+    for text in ("runs/a", "a", str(path.absolute()), "runs/a/"):
+        assert run_folder.find_run(text).resolve() == path.resolve()
+    other = _make_run("elsewhere/a")
+    assert run_folder.find_run("elsewhere/a") == other
+    assert run_folder.find_run("a", save_dir="elsewhere") == other
+
+
+def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
+    with pytest.raises(CheckpointError) as caught:
+        run_folder.find_run("runs/a")
+    assert (caught.value.what, caught.value.hint) == ("no run at runs/a", "train one first: make train")
+    _make_run("runs/a")
+    _make_run("runs/b")
+    Path("runs/junk").mkdir()
+    with pytest.raises(CheckpointError) as caught:
+        run_folder.find_run("runs/junk")
+    assert (caught.value.what, caught.value.hint) == ("no run at runs/junk", "runs there are: runs/a, runs/b")
+
+
+def test_only_one_writer():
+    path = _make_run("runs/a")
+    first = run_folder.RunLock(path)
+    with pytest.raises(RunError) as caught:
+        run_folder.RunLock(path)
+    assert (caught.value.what, caught.value.hint) == (
+        "another process is writing runs/a",
+        "wait for it to end, or start a run under another --run-name",
+    )
+    first.close()
+    run_folder.RunLock(path).close()
+
+
+def test_a_killed_writer_leaves_no_lock_behind():
+    path = _make_run("runs/a")
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout.readline() == "held\n"
+        with pytest.raises(RunError, match="another process is writing"):
+            run_folder.RunLock(path)
+        holder.kill()
+        holder.wait(timeout=10)
+    run_folder.RunLock(path).close()
+
+
+def test_runs_begun_in_the_same_second_get_a_number(monkeypatch):
+    monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
+    config = ppo_config(task_id="Maze-v0", seed=3)
+    paths = [_make_run(run_folder.new_path("runs", "ppo", config)) for _ in range(3)]
+    begin = "ppo-Maze-v0-20260101-120000-s3"
+    assert [path.name for path in paths] == [begin, f"{begin}-2", f"{begin}-3"]
+
+
+def test_create_does_not_take_over_a_folder():
+    path = _make_run("runs/a")
+    with pytest.raises(RunError) as caught:
+        run_folder.create(path, "other", {})
+    assert caught.value.what == "cannot make runs/a: something of that name is there"
+    assert (path / "config.yaml").read_text() == "# a configuration\n"
+
+
+def test_a_failed_write_leaves_the_old_text():
+    path = Path("config.yaml")
+    run_folder.write_atomically(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        run_folder.write_atomically(path, "new \udc80")  # cannot be encoded, so it fails half-way
+    assert path.read_text() == "old"
+    run_folder.write_atomically(path, "new ä")
+    assert path.read_text(encoding="utf-8") == "new ä"
