@@ -40,13 +40,13 @@ train-maze: $(VENV)/.runtime
 	$(BIN)/python scripts/animate.py latest
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -m "not integration and not slow"
+	$(BIN)/python -m pytest -q -m "not integration and not slow" -n auto --dist loadfile
 
 test-integration: $(VENV)/.dev
-	$(BIN)/python -m pytest -m integration
+	$(BIN)/python -m pytest -q -m integration
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -q -m slow
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -1,5 +1,6 @@
 """The documentation points at things that exist: links, files, make targets, modules in the edit maps."""
 
+import ast
 import re
 from pathlib import Path
 
@@ -40,3 +41,60 @@ def test_files_of_the_edit_maps_exist(page):
     )
     assert found
     assert [f for f in found if not (ROOT / "stoix_like" / f).exists()] == []
+
+
+def names_in(module):
+    """What a module defines at its top level."""
+    for node in ast.parse(module.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+FILE_ENDINGS = {"py", "yaml", "json", "jsonl", "png", "gif", "md", "toml"}
+
+
+def missing_names(text):
+    """`module.name` in backticks where no module of that name defines it; other words with a dot are left alone."""
+    modules = {}
+    for path in (ROOT / "stoix_like").rglob("*.py"):
+        modules.setdefault(path.stem, set()).update(names_in(path))
+    found = re.findall(r"`([a-z_]+)\.([A-Za-z]\w*)(?:\(\))?`", text)
+    return [f"{m}.{name}" for m, name in found if m in modules and name not in modules[m] | FILE_ENDINGS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_functions_named_in_the_documentation_exist(page):
+    assert missing_names(page.read_text()) == []
+
+
+def test_a_missing_function_is_seen():
+    assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config.py`") == ["ppo.lost"]
+
+
+def test_the_edit_map_names_functions():
+    edit_map = (ROOT / "docs" / "training-loop.md").read_text().partition("## Edit map")[2]
+    assert len(re.findall(r"`[a-z_]+\.[A-Za-z]\w*`", edit_map)) > 15
+
+
+def test_every_exit_code_is_documented():
+    """And every class of errors has the code that the page says."""
+    from stoix_like import errors
+
+    rows = dict(re.findall(r"^\| (\d+) \| (.*) \|$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE))
+    codes = {kind.exit_code for kind in [errors.StoixError, *errors.StoixError.__subclasses__()]}
+    assert {str(code) for code in codes | {0, 130}} == set(rows)
+
+
+def test_messages_in_the_troubleshooting_tables_are_ones_the_code_has():
+    """Each quoted part of a message stands in the source, so that a reworded error is noticed here."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    source = "\n".join(p.read_text() for p in (ROOT / "stoix_like").rglob("*.py"))
+    flat = re.sub(r"\"\s*\n\s*f?\"", "", source)  # texts that go over several lines
+    cells = re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE)
+    parts = [part.strip() for cell in cells for text in re.findall(r"`([^`]+)`", cell) for part in text.split("…")]
+    foreign = {"No space left", "Permission denied"}  # the operating system's words
+    assert len(parts) > 40
+    assert [part for part in parts if part and part not in foreign and part not in flat] == []

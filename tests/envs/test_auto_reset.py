@@ -244,14 +244,15 @@ def test_seeds_under_vmap_equal_separate_runs():
 @pytest.mark.parametrize(
     ("num_envs", "rollout_length", "batch", "size"),
     [
-        (4, 16, 32, 64),  # one level per step
-        (8, 9, 32, 96),  # 72, rounded up
-        (64, 64, 64, 4096),
-        (64, 128, 64, 4096),  # a quarter would be 2048
-        (1024, 128, 1024, 32768),
-        (1024, 10, 1024, 4096),  # 1024 x 3 = 3072
-        (3000, 2, 1024, 4096),
-        (1500, 10, 1024, 5120),  # 1500 x 3 = 4500, rounded up
+        # A refill may stop one short of a batch, so there is room for batch - 1 more than must be in stock.
+        (4, 16, 32, 96),  # one level per step: 64 + 31, rounded up
+        (8, 9, 32, 128),  # 72 + 31
+        (64, 64, 64, 4160),  # 4096 + 63
+        (64, 128, 64, 4160),  # a quarter would be 2048
+        (1024, 128, 1024, 33792),  # 32768 + 1023
+        (1024, 10, 1024, 5120),  # 1024 x 3 = 3072, so 4096 + 1023
+        (3000, 2, 1024, 5120),
+        (1500, 10, 1024, 6144),  # 1500 x 3 + 1023 = 5523
     ],
 )
 def test_automatic_sizes(num_envs, rollout_length, batch, size):

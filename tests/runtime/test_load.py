@@ -18,7 +18,7 @@ from stoix_like.runtime import config_table, flags
 from stoix_like.runtime.load import config_from_dict, config_to_dict, find_config, load, preset_paths, to_yaml
 
 ROOT = Path(__file__).parents[2]
-PRESETS = ["ppo/binpack", "ppo/binpack_v0", "ppo/maze", "ppo/maze_mlp", "ppo/quick", "ppo/snake"]
+PRESETS = ["ppo/binpack", "ppo/binpack_large", "ppo/binpack_v0", "ppo/maze", "ppo/maze_mlp", "ppo/quick", "ppo/snake"]
 
 
 def loaded(*argv):
@@ -468,7 +468,8 @@ def test_kwargs_hold_plain_data_only():
         ppo_config(kwargs={1: 2})
 
 
-def test_help_shows_every_flag_with_type_default_and_range():
+def test_help_shows_every_flag_with_type_default_and_range(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "110")
     text = flags.help_text(PPOConfig, "ppo", "ppo/quick")
     for leaf in leaf_sections(PPOConfig):
         assert f"\n  {flags.flag_name(leaf)} " in text
