@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from stoix_like.networks.orthogonal import orthogonal
 from stoix_like.types import Array
 
 HIDDEN_GAIN, POLICY_GAIN, VALUE_GAIN = 2.0**0.5, 0.01, 1.0
@@ -28,7 +29,7 @@ class Dense(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """[..., features] from [..., D]."""
-        init = nn.initializers.orthogonal(self.gain)
+        init = orthogonal(self.gain)
         layer = nn.Dense(self.features, use_bias=self.use_bias, dtype=self.dtype, kernel_init=init)
         return layer(x.reshape(-1, x.shape[-1])).reshape(*x.shape[:-1], self.features)
 
@@ -111,7 +112,7 @@ class Conv3x3(nn.Module):
     @nn.compact
     def __call__(self, x: Array) -> Array:
         """[B, R, C, features] from [B, R, C, D]."""
-        init = nn.initializers.orthogonal(HIDDEN_GAIN)
+        init = orthogonal(HIDDEN_GAIN)
         kernel = self.param("kernel", init, (3, 3, x.shape[-1], self.features))
         bias = self.param("bias", nn.initializers.zeros, (self.features,))
         x, kernel, bias = (a.astype(self.dtype) for a in (x, kernel, bias))

@@ -122,8 +122,7 @@ def initial_state(learner: Learner, config: Any, found: list[jax.Device]) -> Cal
     def initial(first_seed: Any) -> Any:  # an argument, so that the compile cache serves every seed
         if num_seeds == 1:
             return learner.init(jax.random.key(first_seed))
-        # One seed after the other: the batched QR of a vmapped orthogonal initialisation can hang on CPU (docs/log.md).
-        return jax.lax.map(learner.init, jax.vmap(jax.random.key)(first_seed + jnp.arange(num_seeds)))
+        return jax.vmap(learner.init)(jax.vmap(jax.random.key)(first_seed + jnp.arange(num_seeds)))
 
     shapes = jax.eval_shape(initial, np.int32(seed))
     return functools.partial(jax.jit(initial, out_shardings=_shardings(shapes, found, num_seeds)), np.int32(seed))
