@@ -15,6 +15,7 @@ from typing import Any
 import jax
 
 from stoix_like.config_values import nearest
+from stoix_like.envs.importing import jumanji_registration
 from stoix_like.errors import ConfigError
 
 #: What jumanji's constructors and generators raise on values that they cannot use.
@@ -27,7 +28,7 @@ def build_jumanji(task_id: str, registered: str, arguments: Mapping[str, Any]) -
     Raises:
         ConfigError: an argument that neither the constructor nor the generator has, or a value they cannot use.
     """
-    from jumanji import registration
+    registration = jumanji_registration()
 
     if not arguments:
         return registration.make(registered)  # a failure here is nobody's configuration
@@ -69,7 +70,7 @@ def split_arguments(
     Raises:
         ConfigError: unknown names, or generator arguments beside a generator.
     """
-    from jumanji import registration
+    registration = jumanji_registration()
 
     own_names = signature_names(registration.load(registration._REGISTRY[registered].entry_point))
     own = {name: value for name, value in arguments.items() if name in own_names}

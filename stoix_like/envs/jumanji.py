@@ -141,7 +141,7 @@ def _make_reset(env: Any, form: ActionForm) -> Callable[[Key], tuple[EnvState, T
             state, timestep = env.reset(key)
             return _strong(state), _convert(timestep, form)
 
-    return reset
+    return jax.jit(reset)
 
 
 def _make_step(env: Any, form: ActionForm) -> Callable[[EnvState, Array], tuple[EnvState, TimeStep]]:
@@ -150,7 +150,7 @@ def _make_step(env: Any, form: ActionForm) -> Callable[[EnvState, Array], tuple[
             state, timestep = env.step(state, to_jumanji_action(form, action))
             return _strong(state), _convert(timestep, form)
 
-    return step
+    return jax.jit(step)
 
 
 def to_jumanji_action(form: ActionForm, action: Array) -> Array:

@@ -6,13 +6,15 @@ from typing import Any
 
 import jax
 
+from stoix_like.envs.importing import jumanji_registration
+
 
 def jumanji_auto_reset(task_id: str) -> Any:
     """jumanji's `VmapAutoResetWrapper` around the registered task: `reset(keys [N])`, `step(states, actions)`.
 
     Use it inside `with jax.numpy_rank_promotion("allow")` if ranks are strict.
     """
-    from jumanji import registration
+    registration = jumanji_registration()
     from jumanji.wrappers import VmapAutoResetWrapper
 
     with jax.numpy_rank_promotion("allow"):

@@ -16,6 +16,7 @@ from stoix_like.config_values import nearest
 from stoix_like.envs import probes
 from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
 from stoix_like.envs.time_limit import with_time_limit
+from stoix_like.envs.importing import jumanji_registration
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
 
@@ -78,9 +79,7 @@ def task_note(task_id: str) -> str | None:
 
 def task_ids() -> list[str]:
     """Every known task id, sorted; some of them may still be refused by `make`."""
-    from jumanji.registration import registered_environments
-
-    return sorted({*registered_environments(), "BinPack-v0", *(PROBE_PREFIX + name for name in probes.PROBES)})
+    return sorted({*jumanji_registration().registered_environments(), "BinPack-v0", *(PROBE_PREFIX + name for name in probes.PROBES)})
 
 
 def _with_sizes(task_id: str, arguments: dict[str, Any], max_items: int | None, max_ems: int | None) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Orthogonal initialisation without a QR factorisation.
 
 XLA's QR compiles slowly on CPU, and a batch of them (several seeds under `vmap`) can wait for ever beside other work
-(docs/log.md). Gram-Schmidt is a loop of small products instead; done twice, it is as orthogonal as the arithmetic allows
-("twice is enough", Giraud, Langou and Rozložník 2005).
+(docs/log.md). Gram-Schmidt is a loop of small products instead; done twice, it is as orthogonal as the arithmetic
+allows ("twice is enough", Giraud, Langou and Rozložník 2005).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from stoix_like.types import Array
 def orthogonal(gain: float) -> Callable[..., Array]:
     """An initialiser `(key, shape, dtype) -> [..., C]` of gain times a uniformly distributed orthogonal matrix.
 
-    All axes but the last are the rows. The shorter side is orthonormal: columns of tall matrices, rows of wide ones. The
-    matrices are those of `jax.nn.initializers.orthogonal` for the same key, up to float32 rounding (Saxe et al. 2014).
+    All axes but the last are the rows. The shorter side is orthonormal: columns of tall matrices, rows of wide ones.
+    The matrices are those of `jax.nn.initializers.orthogonal` for the same key, up to float32 rounding.
+    Source: Saxe et al. 2014 (arXiv:1312.6120).
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype = jnp.float32) -> Array:

@@ -27,7 +27,8 @@ class Program(NamedTuple):
 
 def chunk_function(learner: Learner, num_seeds: int) -> Callable[[Any, Any], tuple[Any, Metrics]]:
     """The pure chunk: `length` updates of one state, or of `num_seeds` stacked ones, and their metrics [S]."""
-    update = learner.update if num_seeds == 1 else jax.vmap(learner.update)
+    # Jitted, so that it is traced once for the shapes of its metrics and for the loop.
+    update = jax.jit(learner.update if num_seeds == 1 else jax.vmap(learner.update))
 
     def chunk(state: Any, length: Any) -> tuple[Any, Metrics]:
         def body(_: Any, carry: tuple[Any, Metrics]) -> tuple[Any, Metrics]:
