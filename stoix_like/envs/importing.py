@@ -1,0 +1,34 @@
+"""The first import of Jumanji.
+
+In a Jupyter kernel Jumanji's import runs `%matplotlib ipympl`, which fails where ipympl is not installed and changes the
+notebook's backend where it is (jumanji 1.1.2, `jumanji/environments/__init__.py`).
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+from collections.abc import Iterator
+from types import ModuleType
+
+IPYTHON_MARK = "__IPYTHON__"
+
+
+def jumanji_registration() -> ModuleType:
+    """`jumanji.registration`, imported as outside IPython: the plotting backend stays what it was."""
+    with _ipython_hidden():
+        from jumanji import registration
+    return registration
+
+
+@contextlib.contextmanager
+def _ipython_hidden() -> Iterator[None]:
+    if not hasattr(builtins, IPYTHON_MARK):
+        yield
+        return
+    mark = getattr(builtins, IPYTHON_MARK)
+    delattr(builtins, IPYTHON_MARK)
+    try:
+        yield
+    finally:
+        setattr(builtins, IPYTHON_MARK, mark)
