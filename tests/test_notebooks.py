@@ -1,6 +1,6 @@
 """Every notebook of docs/notebooks runs from top to bottom as a script, with the small budgets it has for tests.
 
-tests/integration/test_notebooks.py runs the same files as real notebooks, in a kernel.
+tests/integration/test_notebook_kernel.py runs the same files as real notebooks, in a kernel.
 """
 
 import runpy

@@ -117,12 +117,10 @@ def _make_probe(task_id: str, arguments: dict[str, Any]) -> Environment:
 
 
 def _make_jumanji(task_id: str, arguments: dict[str, Any]) -> Environment:
-    from jumanji import registration
-
     from stoix_like.envs.jumanji import from_jumanji
 
     registered = "BinPack-v2" if task_id == "BinPack-v0" else task_id
-    if registered not in registration.registered_environments():
+    if registered not in jumanji_registration().registered_environments():
         raise _unknown(task_id)
     if task_id == "BinPack-v0":
         arguments = RUST_RL_BINPACK | arguments

@@ -15,11 +15,11 @@ sys.modules["ipykernel"] = types.ModuleType("ipykernel")
 {statement}
 print(asked, builtins.__IPYTHON__)
 """
-OURS = "from stoix_like.envs.importing import jumanji_registration; jumanji_registration()"
+OURS = "import stoix_like; stoix_like.make_env(\"Maze-v0\")"
 CASES = {OURS: "[] True", "import jumanji": "[('matplotlib', 'ipympl')] True"}
 
 
-@pytest.mark.parametrize(("statement", "printed"), CASES.items(), ids=["through our door", "directly"])
+@pytest.mark.parametrize(("statement", "printed"), CASES.items(), ids=["by making an environment", "directly"])
 def test_the_import_asks_for_no_plotting_backend(statement, printed):
     """The second case shows that the first can fail: Jumanji itself does ask."""
     program = [sys.executable, "-c", INSIDE_IPYTHON.format(statement=statement)]

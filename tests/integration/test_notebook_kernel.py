@@ -1,0 +1,45 @@
+"""The notebooks as their readers use them: converted by jupytext and run by nbmake in a fresh kernel.
+
+tests/test_notebooks.py runs the same files as scripts.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.py"))
+QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+
+
+def run(*command, folder):
+    """Standard output of a Python module that must succeed."""
+    environment = os.environ | {"STOIX_LIKE_FAST": "1", "JAX_PLATFORMS": "cpu", "XLA_FLAGS": QUICK_COMPILATION}
+    call = [sys.executable, "-m", *map(str, command)]
+    done = subprocess.run(call, check=False, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
+
+
+def test_there_are_notebooks():
+    assert NOTEBOOKS
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs_in_a_kernel(notebook, tmp_path):
+    target = tmp_path / f"{notebook.stem}.ipynb"
+    run("jupytext", "--to", "ipynb", "--output", target, notebook, folder=tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")  # so that this project's own settings do not apply
+    told = run("pytest", "-q", "-p", "no:cacheprovider", "--nbmake", "--nbmake-timeout=600", target, folder=tmp_path)
+    assert "1 passed" in told
+
+
+def test_a_failing_notebook_is_seen(tmp_path):
+    """The check above can fail: one false assertion is enough."""
+    (tmp_path / "wrong.py").write_text("# %%\nassert 1 + 1 == 3\n")
+    run("jupytext", "--to", "ipynb", "wrong.py", folder=tmp_path)
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    with pytest.raises(AssertionError, match="1 failed"):
+        run("pytest", "-q", "-p", "no:cacheprovider", "--nbmake", "wrong.ipynb", folder=tmp_path)
