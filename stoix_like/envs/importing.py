@@ -1,7 +1,7 @@
 """The first import of Jumanji.
 
-In a Jupyter kernel Jumanji's import runs `%matplotlib ipympl`, which fails where ipympl is not installed and changes the
-notebook's backend where it is (jumanji 1.1.2, `jumanji/environments/__init__.py`).
+In a Jupyter kernel Jumanji's import runs `%matplotlib ipympl`, which fails where ipympl is not installed and changes
+the notebook's backend where it is (jumanji 1.1.2, `jumanji/environments/__init__.py`).
 """
 
 from __future__ import annotations

@@ -57,11 +57,14 @@ class Task(NamedTuple):
 
 
 def task_of(env: Any) -> Task:
-    """The facts for an instance; a class that is not listed is taken as random, untruncated and single-agent.
+    """The facts for an instance, by its class or the nearest base that is listed.
+
+    A class that is not is taken as random, untruncated and single-agent.
 
     A task of your own that truncates needs `from_jumanji(env, name)._replace(can_truncate=True)`.
     """
-    return TASKS.get(type(env.unwrapped).__name__, Task())
+    classes = [c.__name__ for c in type(env.unwrapped).__mro__]
+    return next((TASKS[name] for name in classes if name in TASKS), Task())
 
 
 def _from_extras(name: str) -> Metric:

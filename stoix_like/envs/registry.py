@@ -15,8 +15,8 @@ import jax.numpy as jnp
 from stoix_like.config_values import nearest
 from stoix_like.envs import probes
 from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
-from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.envs.importing import jumanji_registration
+from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
 
@@ -51,17 +51,18 @@ def make(
         max_items: BinPack only, most items per instance.
         max_ems: BinPack only, empty maximal spaces that are kept and shown.
         kwargs: keyword arguments of the environment's constructor or of its generator, such as `num_rows` of Maze.
-        exact_reference: ask for Jumanji's own BinPack step, which is the only one there is at present.
+        exact_reference: Jumanji's own BinPack step instead of `binpack.FastBinPack`, which gives the same bits.
 
     Raises:
         UnsupportedEnvironmentError: unknown id, levels that need a download, continuous actions, per-agent rewards.
         ConfigError: an unknown or unusable keyword argument.
     """
-    del exact_reference  # both values mean Jumanji's own step until there is a second one
     arguments = _with_sizes(task_id, dict(kwargs or {}), max_items, max_ems)
-    make_one = _make_probe if task_id.startswith(PROBE_PREFIX) else _make_jumanji
     with usable_values(task_id, arguments):
-        env = make_one(task_id, arguments)
+        if task_id.startswith(PROBE_PREFIX):
+            env = _make_probe(task_id, arguments)
+        else:
+            env = _make_jumanji(task_id, arguments, exact_reference)
         if arguments:
             _check_playable(env)
     return env if max_episode_steps is None else with_time_limit(env, max_episode_steps)
@@ -79,7 +80,13 @@ def task_note(task_id: str) -> str | None:
 
 def task_ids() -> list[str]:
     """Every known task id, sorted; some of them may still be refused by `make`."""
-    return sorted({*jumanji_registration().registered_environments(), "BinPack-v0", *(PROBE_PREFIX + name for name in probes.PROBES)})
+    return sorted(
+        {
+            *jumanji_registration().registered_environments(),
+            "BinPack-v0",
+            *(PROBE_PREFIX + name for name in probes.PROBES),
+        }
+    )
 
 
 def _with_sizes(task_id: str, arguments: dict[str, Any], max_items: int | None, max_ems: int | None) -> dict[str, Any]:
@@ -116,7 +123,7 @@ def _make_probe(task_id: str, arguments: dict[str, Any]) -> Environment:
     return maker(**arguments)._replace(task_id=task_id)
 
 
-def _make_jumanji(task_id: str, arguments: dict[str, Any]) -> Environment:
+def _make_jumanji(task_id: str, arguments: dict[str, Any], exact_reference: bool) -> Environment:
     from stoix_like.envs.jumanji import from_jumanji
 
     registered = "BinPack-v2" if task_id == "BinPack-v0" else task_id
@@ -130,6 +137,10 @@ def _make_jumanji(task_id: str, arguments: dict[str, Any]) -> Environment:
     if task_id.startswith("Sokoban"):
         for image in env._viewer.images:
             image.load()  # else its seven files stay open, and Python warns about them at some later moment
+    if registered.startswith("BinPack") and not exact_reference:
+        from stoix_like.envs.binpack import FastBinPack
+
+        env = FastBinPack.like(env)
     return from_jumanji(env, task_id)
 
 

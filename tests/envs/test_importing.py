@@ -15,7 +15,7 @@ sys.modules["ipykernel"] = types.ModuleType("ipykernel")
 {statement}
 print(asked, builtins.__IPYTHON__)
 """
-OURS = "import stoix_like; stoix_like.make_env(\"Maze-v0\")"
+OURS = 'import stoix_like; stoix_like.make_env("Maze-v0")'
 CASES = {OURS: "[] True", "import jumanji": "[('matplotlib', 'ipympl')] True"}
 
 

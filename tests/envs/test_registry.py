@@ -195,7 +195,3 @@ def test_max_episode_steps_truncates():
     assert refusal(ConfigError, "Maze-v0", max_episode_steps=0).problems == [
         "environment.max_episode_steps: must be at least 1, got 0"
     ]
-
-
-def test_exact_reference_is_accepted():
-    assert registry.make("BinPack-v2", exact_reference=True).task_id == "BinPack-v2"

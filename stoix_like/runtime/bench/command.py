@@ -14,7 +14,7 @@ from stoix_like.runtime.bench.measure import Row
 def main(argv: list[str]) -> int:
     """Measures and prints; returns the exit code."""
     parser = ArgumentParser("bench.py", "Measures what docs/benchmarks.md claims, in this process and on this machine.")
-    suites = ("env", "ppo", "compile", "memory", "baselines", "all")
+    suites = ("env", "ppo", "compile", "memory", "baselines", "parity", "all")
     parser.add_argument("--suite", choices=suites, default="all", help="what is measured (default: all)")
     parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
     add_device_flag(parser)

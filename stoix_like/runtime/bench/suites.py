@@ -23,6 +23,7 @@ from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.ops import distributions
 from stoix_like.runtime import build, loop
+from stoix_like.runtime.bench import binpack
 from stoix_like.runtime.bench.measure import (
     Row,
     in_turns,
@@ -37,10 +38,12 @@ ROOT = Path(__file__).parents[3]
 
 
 def env_suite() -> list[Row]:
-    """Auto-resetting environments under random legal actions, against Jumanji's own wrapper."""
-    return [_auto_reset_row("maze_autoreset", "Maze-v0", n, 128) for n in (64, 1024)] + [
-        _auto_reset_row("binpack_autoreset", "BinPack-v2", n, 20) for n in (64, 1024)
-    ]
+    """Steps of BinPack, and auto-resetting environments under random legal actions, against Jumanji's own."""
+    return (
+        binpack.step_rows()
+        + [_auto_reset_row("maze_autoreset", "Maze-v0", n, 128) for n in (64, 1024)]
+        + [_auto_reset_row("binpack_autoreset", "BinPack-v2", n, 20) for n in (64, 1024)]
+    )
 
 
 def _auto_reset_row(name: str, task_id: str, num_envs: int, length: int) -> Row:
@@ -230,4 +233,5 @@ SUITES: dict[str, Callable[[], list[Row]]] = {
     "compile": compile_suite,
     "memory": memory_suite,
     "baselines": baselines_suite,
+    "parity": binpack.parity_suite,
 }

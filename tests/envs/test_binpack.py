@@ -1,0 +1,112 @@
+"""The BinPack that is trained on against Jumanji's, bit by bit over whole episodes, and its pieces by hand."""
+
+import functools
+import re
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.envs import binpack, registry
+from stoix_like.envs.binpack import Boxes, largest_first, update_spaces
+from stoix_like.evaluation import parity
+from stoix_like.evaluation.baselines import largest_item_first, random_legal
+
+#: Few slots, so that they overflow often; the task as registered; rust_rl's generator.
+SIZES = {
+    "10 items, 20 EMS": ("BinPack-v2", {"max_num_items": 10, "max_num_ems": 20, "obs_num_ems": 20}),
+    "20 items, 12 EMS": ("BinPack-v2", {"max_num_items": 20, "max_num_ems": 12, "obs_num_ems": 12}),
+    "as registered": ("BinPack-v2", {}),
+    "30 items, 10 of 40 EMS shown": ("BinPack-v2", {"max_num_items": 30, "max_num_ems": 40, "obs_num_ems": 10}),
+    "BinPack-v0": ("BinPack-v0", {}),
+}
+
+FULL = lambda state: state.ems_mask.all()
+
+
+@functools.cache
+def environments(size):
+    task_id, kwargs = SIZES[size]
+    return [registry.make(task_id, kwargs=kwargs, exact_reference=exact) for exact in (False, True)]
+
+
+def compare(size, policy, num_episodes, seed=0):
+    fast, exact = environments(size)
+    level_key, key = jax.random.split(jax.random.key(seed))
+    levels = jax.random.split(level_key, num_episodes)
+    return jax.jit(lambda: parity.compare(fast, exact, policy, levels, key, FULL))()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_random_episodes_are_jumanjis_bit_by_bit(size):
+    found = compare(size, random_legal, 100)
+    assert found.different_leaves() == {}
+    assert int(found.num_steps) >= 600
+    if size != "BinPack-v0":
+        assert int(found.num_watched) > 0  # all slots full: the rule for what finds no free one was at work
+
+
+@pytest.mark.parametrize("size", ["20 items, 12 EMS", "BinPack-v0"])
+def test_greedy_episodes_are_jumanjis_bit_by_bit(size):
+    found = compare(size, largest_item_first, 50)
+    assert found.different_leaves() == {}
+    assert int(found.num_steps) >= 400
+
+
+@pytest.mark.parametrize("fault", ["last of overflow", "equals", "order of spaces"])
+def test_the_comparison_sees_faults(fault, monkeypatch):
+    """Each planted fault changes some episode."""
+    if fault == "last of overflow":
+        monkeypatch.setattr(binpack, "_last_of_overflow", lambda candidates, added, count, kept: jnp.int32(0))
+    elif fault == "equals":
+        sides = binpack._sides_inside
+        monkeypatch.setattr(binpack, "_sides_inside", lambda a, b: jnp.where(a.lower[0].shape[0] == 1, 0, sides(a, b)))
+    else:
+        monkeypatch.setattr(binpack, "largest_first", lambda values: jnp.arange(values.shape[0]))
+    task_id, kwargs = SIZES["20 items, 12 EMS"]
+    faulty = registry.make(task_id, kwargs=kwargs)
+    _, exact = environments("20 items, 12 EMS")
+    levels = jax.random.split(jax.random.key(0), 50)
+    found = jax.jit(lambda: parity.compare(faulty, exact, random_legal, levels, jax.random.key(1), FULL))()
+    assert found.different_leaves()
+
+
+def test_an_item_in_the_corner_leaves_three_spaces_by_hand():
+    """A container of 10 x 10 x 10 in slot 1, an item of 4 x 5 x 6 at the origin; what is left lies above it."""
+    three = lambda *values: tuple(jnp.array(v, jnp.int32) for v in values)
+    spaces = Boxes(three([7, 0, 0, 0], [7, 0, 0, 0], [7, 0, 0, 0]), three([8, 10, 0, 0], [8, 10, 0, 0], [8, 10, 0, 0]))
+    item = Boxes(three(0, 0, 0), three(4, 5, 6))
+    new, mask = update_spaces(spaces, jnp.array([False, True, False, False]), item)
+    assert mask.tolist() == [True, True, True, False]
+    corners = [[x.tolist() for x in corner] for corner in new]
+    assert corners[0] == [[4, 0, 0, 0], [0, 5, 0, 0], [0, 0, 6, 0]]  # x, y, z of the lower corners, slot by slot
+    assert corners[1] == [[10, 10, 10, 0], [10, 10, 10, 0], [10, 10, 10, 0]]
+
+
+def test_a_space_that_does_not_meet_the_item_stays_and_takes_in_what_lies_in_it_by_hand():
+    """Two overlapping spaces; of the one that is cut, the part above the item lies in the other and is not added."""
+    three = lambda *values: tuple(jnp.array(v, jnp.int32) for v in values)
+    spaces = Boxes(three([0, 4, 0], [0, 0, 0], [0, 0, 0]), three([10, 10, 0], [10, 10, 0], [10, 10, 0]))
+    item = Boxes(three(0, 0, 0), three(4, 10, 10))
+    new, mask = update_spaces(spaces, jnp.array([True, True, False]), item)
+    assert mask.tolist() == [False, True, False]
+    assert [x[1].item() for corner in new for x in corner] == [4, 0, 0, 10, 10, 10]
+
+
+@pytest.mark.parametrize("size", [7, 40, 300])
+def test_largest_first_is_a_stable_argsort(size):
+    """With ties, negative zeros, and more values than a byte counts."""
+    values = np.random.default_rng(0).integers(0, 5, size).astype(np.float32) * np.float32(1e9)
+    values[::3] *= -0.0
+    assert largest_first(jnp.asarray(values)).tolist() == np.argsort(-values, kind="stable").tolist()
+
+
+def test_both_compile_to_different_programs():
+    """`exact_reference` is not ignored: only Jumanji's own step loops over 240 insertions."""
+    lengths = []
+    for env in environments("as registered"):
+        state, _ = jax.eval_shape(env.reset, jax.random.key(0))
+        program = str(jax.make_jaxpr(env.step)(state, jnp.int32(0)))
+        lengths.append(len(re.findall(r"\blength=40\b", program)))
+    assert lengths == [0, 6]
