@@ -1,4 +1,4 @@
-"""Measures what docs/benchmarks.md claims: `python scripts/bench.py --suite env|ppo|compile|memory|baselines|parity|all --json FILE`."""
+"""Measures what docs/benchmarks.md claims: `python scripts/bench.py --suite env --json FILE`. --help names them all."""
 
 from stoix_like.runtime.cli import run_main
 

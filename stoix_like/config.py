@@ -50,7 +50,9 @@ class TrainingCoreConfig:
 
     rollout_length: int = leaf(128, "environment steps per environment and update", low=1)
     num_updates: int | None = leaf(2000, "updates; each plays num_envs * rollout_length steps", low=1)
-    total_timesteps: int | None = leaf(None, "environment steps per seed, instead of num_updates; must divide", low=1)
+    total_timesteps: int | None = leaf(
+        None, "environment steps per seed, instead of num_updates; must divide", low=1, high=2**53
+    )
     epochs: int = leaf(4, "passes over each rollout", low=1)
     num_minibatches: int = leaf(32, "gradient steps per pass", low=1)
     gamma: float = leaf(0.99, "discount per step", low=0.0, high=1.0)
@@ -96,7 +98,9 @@ class EvaluationConfig:
 
     eval_interval: int = leaf(20, "updates between evaluations; 0 = only at the end", low=0)
     num_eval_envs: int = leaf(32, "environments evaluated in parallel", low=1)
-    num_eval_episodes: int = leaf(32, "episodes per evaluation, a multiple of num_eval_envs", low=1)
+    num_eval_episodes: int = leaf(
+        32, "episodes per evaluation, a multiple of num_eval_envs; a level_set is played whole", low=1
+    )
     level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels")
 
 

@@ -12,8 +12,11 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from stoix_like.config_values import choices, coerce, nearest, range_problem
+from stoix_like.config_values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
 from stoix_like.errors import ConfigError
+
+RUN_NAME_RULE = "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
+_RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}")
 
 
 @functools.cache
@@ -147,6 +150,9 @@ def _settle_num_updates(config: Any, explicit: Collection[str]) -> tuple[Any, li
         choices = f"{above:,}" if below == 0 else f"{below:,} or {above:,}"
         factors = f"num_envs * rollout_length = {per_update:,}"
         return config, [f"training_core.total_timesteps: {total:,} is not a multiple of {factors}; use {choices}"]
+    if total // per_update > LARGEST_WHOLE:
+        what = f"{total:,} steps are {total // per_update:,} updates, and at most {LARGEST_WHOLE:,} can be counted"
+        return config, [f"training_core.total_timesteps: {what}"]
     return replace_leaves(config, {"num_updates": total // per_update, "total_timesteps": None}), []
 
 
@@ -170,10 +176,32 @@ def combination_problems(config: Any) -> list[str]:
             f"evaluation.num_eval_episodes: {evaluation.num_eval_episodes} is not a multiple of num_eval_envs ="
             f" {evaluation.num_eval_envs}; use {' or '.join(map(str, multiples))}"
         )
+    problems += _size_problems(config)
     if (last := config.architecture.seed + core.num_seeds - 1) > 2**31 - 1:
         problems.append(f"training_core.num_seeds: the last seed would be {last}, above {2**31 - 1}; use a lower seed")
     problems += _environment_problems(environment) + _hardware_problems(config)
-    return problems + _run_name_problems(config.checkpointing.run_name) + _unavailable_problems(config)
+    name = config.checkpointing.run_name
+    if name is not None and not is_run_name(name):
+        problems.append(f"checkpointing.run_name: {name!r} cannot name a run; {RUN_NAME_RULE}")
+    return problems + _unavailable_problems(config)
+
+
+def _size_problems(config: Any) -> list[str]:
+    """Products that are no longer counted in int32; what is smaller and does not fit into memory is found there."""
+    core, evaluation = config.training_core, config.evaluation
+    environment, hidden_dim = config.environment, config.architecture.hidden_dim
+    products = {
+        "environment.max_items: max_items * max_ems": (environment.max_items or 1) * (environment.max_ems or 1),
+        "training_core.rollout_length: num_seeds * num_envs * rollout_length": core.num_seeds
+        * steps_per_update(config),
+        "evaluation.num_eval_episodes: num_seeds * num_eval_episodes": core.num_seeds * evaluation.num_eval_episodes,
+        "architecture.hidden_dim: num_seeds * hidden_dim * hidden_dim": core.num_seeds * hidden_dim * hidden_dim,
+    }
+    return [
+        f"{name} = {product:,} is above {LARGEST_WHOLE:,}; lower one of them"
+        for name, product in products.items()
+        if product > LARGEST_WHOLE
+    ]
 
 
 def _unavailable_problems(config: Any) -> list[str]:
@@ -212,11 +240,9 @@ def _hardware_problems(config: Any) -> list[str]:
     return problems
 
 
-def _run_name_problems(name: str | None) -> list[str]:
-    if name is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}", name):
-        return []
-    rule = "use letters, digits and ._=+-, beginning with a letter or digit"
-    return [f"checkpointing.run_name: {name!r} cannot name a run; {rule}"]
+def is_run_name(name: str) -> bool:
+    """Whether a run folder may have that name: one plain folder name that leads nowhere else (`RUN_NAME_RULE`)."""
+    return _RUN_NAME.fullmatch(name) is not None and name != "latest"
 
 
 def _nearest_divisors(number: int, wanted: int, reach: int = 100_000) -> str:

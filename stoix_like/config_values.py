@@ -12,6 +12,9 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
+LARGEST_WHOLE = 2**31 - 1  # sizes and counters are int32 on the device
+LARGEST_NUMBER = (2 - 2**-23) * 2.0**127  # of float32: what is above is infinite on the device
+
 
 def nearest(word: str, known: Collection[str]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or an empty string."""
@@ -123,16 +126,26 @@ def _coerce_union(value: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def range_problem(value: Any, metadata: Mapping[str, Any]) -> str | None:
-    """Why a number lies outside the range in its field's metadata, or None."""
+    """Why a number lies outside the range in its field's metadata, or None.
+
+    Without an upper end of its own, a leaf ends where int32 or float32 does.
+    """
     if isinstance(value, (bool, str)) or not isinstance(value, (int, float)):
         return None
+    low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
     if not math.isfinite(value):
         return "must be finite"
-    low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
     if low is not None and high is not None and not low <= value <= high:
         return f"must lie in [{_plain(low)}, {_plain(high)}]"
     if low is not None and value < low:
         return f"must be at least {_plain(low)}"
     if above is not None and value <= above:
         return f"must be greater than {_plain(above)}"
-    return None
+    return None if high is not None else _device_problem(value)
+
+
+def _device_problem(value: float) -> str | None:
+    """Why the device cannot hold the number, or None."""
+    if isinstance(value, int):
+        return f"must be at most {LARGEST_WHOLE}" if value > LARGEST_WHOLE else None
+    return f"must be at most {LARGEST_NUMBER:.8g}, the largest float32" if value > LARGEST_NUMBER else None

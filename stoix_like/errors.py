@@ -6,6 +6,8 @@ escapes is a bug of ours and keeps its traceback.
 
 from __future__ import annotations
 
+INTERRUPTED = 130  # the exit code after Ctrl-C or SIGTERM; no error of ours
+
 
 class StoixError(Exception):
     """A failure with a plain reason. `exit_code` is what the scripts return (docs/troubleshooting.md lists them)."""

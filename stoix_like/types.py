@@ -153,24 +153,13 @@ class Policy(Protocol):
     ) -> Array: ...
 
 
-class LearnerState(Protocol):
-    """What every State has. `hyper` is a NamedTuple of float32 scalars; `key` is the root and never changes."""
-
-    @property
-    def params(self) -> Params: ...
-    @property
-    def hyper(self) -> Any: ...
-    @property
-    def key(self) -> Key: ...
-    @property
-    def step(self) -> Array: ...  # [] int32, updates done
-
-
 class Learner(NamedTuple):
     """Anything that learns.
 
     Attributes:
-        init: key -> State. Use it under jit: an eager vmapped reset aliases buffers, and donation then fails.
+        init: key -> State. Use it under jit: an eager vmapped reset aliases buffers, and donation then fails. Every
+            State is a NamedTuple with `params`, `hyper` (a NamedTuple of float32 scalars), `key` (the root, which never
+            changes) and `step` ([] int32, updates done).
         update: State -> (State, Metrics). Pure; scan it, vmap it, jit it with its argument donated.
         policy: what acts, with search if the algorithm searches.
         network_policy: the search-free policy; the same function for PPO.

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from stoix_like.config_values import LARGEST_WHOLE
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.types import Array, Environment, EnvState, Key, Observation, TimeStep
@@ -79,13 +80,18 @@ def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size:
     down to it.
 
     Raises:
-        ConfigError: a size below 1.
+        ConfigError: a size below 1, or a pool that int32 cannot count.
     """
     if min(num_envs, pool_size, batch_size) < 1:
         what = f"auto-reset: num_envs = {num_envs}, pool_size = {pool_size}, batch_size = {batch_size} must be positive"
         raise ConfigError(what, "raise environment.num_envs or environment.reset_pool_size to at least 1")
     batch_size = min(batch_size, pool_size)
     num_slots = _round_up(pool_size, batch_size)
+    if num_slots + batch_size > LARGEST_WHOLE:  # the sum is formed on the device, in `has_room`
+        raise ConfigError(
+            f"environment.reset_pool_size: a pool of {num_slots:,} levels is more than can be counted",
+            "lower --reset-pool-size, --num-envs or --rollout-length",
+        )
 
     def init(key: Key) -> tuple[EnvState, TimeStep, LevelPool]:
         return _init(env, num_envs, num_slots, batch_size, key)

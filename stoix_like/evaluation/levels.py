@@ -18,6 +18,7 @@ import numpy as np
 from stoix_like.errors import ConfigError
 from stoix_like.types import Array, Key
 
+LARGEST_SET = 2**30  # levels: a last round that is filled up to twice as many is still counted in int32
 _NAME = re.compile(r"(?P<family>[a-z0-9]+)-(?P<count>[1-9][0-9]*)")
 
 
@@ -33,7 +34,7 @@ def level_set(name: str, task_id: str) -> LevelSet:
     """The set of that name, `<family>-<count>`, checked to be one of the task's: `binpack-2048` for BinPack-v2.
 
     Raises:
-        ConfigError: a name of another form, or of another task.
+        ConfigError: a name of another form, of another task, or of more levels than can be counted.
     """
     family = task_id.rsplit("/", 1)[-1].partition("-v")[0].lower().replace("-", "").replace("_", "")
     match = _NAME.fullmatch(name)
@@ -41,6 +42,10 @@ def level_set(name: str, task_id: str) -> LevelSet:
         raise ConfigError(
             f"evaluation.level_set: '{name}' is not a level set of {task_id}",
             f"its sets are named {family}-<number of levels>, for example {family}-2048",
+        )
+    if len(match["count"]) > 10 or int(match["count"]) > LARGEST_SET:  # Python refuses to read 5,000 digits
+        raise ConfigError(
+            f"evaluation.level_set: '{name[:40]}' has more than {LARGEST_SET:,} levels", "name a smaller set"
         )
     digest = hashlib.sha256(f"stoix_like level set {family}".encode()).digest()
     words = np.frombuffer(digest[:8], dtype=">u4").astype(np.uint32) | np.array([1, 0], np.uint32)
@@ -52,7 +57,8 @@ def level_set(name: str, task_id: str) -> LevelSet:
 def fingerprint(levels: Any) -> str:
     """Twelve hexadecimal digits of the SHA-256 over the integer and boolean leaves of generated levels.
 
-    Floating leaves are left out: they may differ in the last bit between devices, the instances do not.
+    Floating leaves are left out: they may differ in the last bit between devices, the instances do not. Levels that are
+    floats only (TSP's cities) are therefore told apart by their keys, and not if another Jumanji draws others.
     """
     digest = hashlib.sha256()
     for leaf in jax.tree.leaves(levels):

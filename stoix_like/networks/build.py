@@ -72,9 +72,13 @@ def make(
         platform: "cpu" or another; default `jax.default_backend()`, read now.
 
     Raises:
-        ConfigError: an adapter that does not exist or does not fit, or heads that do not divide the width.
+        ConfigError: an adapter that does not exist or does not fit, heads that do not divide the width or that the
+            network does not have.
     """
     _check(observation, action_spec, adapter)
+    if config.num_heads is not None and adapter != "binpack":
+        what = f"architecture.num_heads: only the binpack network has attention heads, and this one is {adapter}"
+        raise ConfigError(what, "leave num_heads null")
     if adapter == "binpack":
         parts = _binpack_parts(config)
     elif adapter == "grid":

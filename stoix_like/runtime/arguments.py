@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
+from stoix_like.config_values import LARGEST_WHOLE
 from stoix_like.errors import ConfigError
 
-LARGEST_SEED = 2**31 - 1
+LARGEST_SEED = LARGEST_WHOLE
 
 
 class ArgumentParser(argparse.ArgumentParser):
@@ -23,13 +24,15 @@ class ArgumentParser(argparse.ArgumentParser):
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1; 1e3 is accepted."""
+    """A whole number in [1, 2147483647]; 1e3 is accepted."""
     try:
         number = float(text)
     except ValueError:
         number = 0.0
     if number < 1 or not number.is_integer():
         raise argparse.ArgumentTypeError(f"expected a positive whole number, got '{text}'")
+    if number > LARGEST_WHOLE:
+        raise argparse.ArgumentTypeError(f"expected at most {LARGEST_WHOLE}, got '{text}'")
     return int(number)
 
 

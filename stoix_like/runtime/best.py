@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,32 +18,42 @@ from stoix_like.types import Params
 class BestKeeper:
     """Stores the parameters that were scored, not those of an update before or after.
 
+    Args:
+        folder: where it is kept.
+        num_seeds: S.
+        scored_on: what scores are means over, as plain JSON values; scores of other levels are not compared.
+
     Attributes:
         scores: best mean return per seed, [S]; -inf before the first evaluation.
         updates: the update each was scored at, [S].
     """
 
-    def __init__(self, folder: Path, num_seeds: int) -> None:
+    def __init__(self, folder: Path, num_seeds: int, scored_on: Mapping[str, Any] | None = None) -> None:
         self._store = CheckpointStore(folder, create=True)
         self._num_seeds = num_seeds
+        self._scored_on = dict(scored_on or {})
         self._params: Params = None
         self.scores = np.full(num_seeds, -np.inf)
         self.updates = np.full(num_seeds, -1)
 
-    def restore(self, template: Params, last_update: int) -> None:
+    def restore(self, template: Params, last_update: int) -> bool:
         """Takes up what an interrupted run had found up to `last_update`; what was found later is removed.
 
-        It is found again, unless the run goes on with other values, and then it belongs to no run at all.
+        It is found again, unless the run goes on with other values, and then it belongs to no run at all. False if
+        there is one that was scored on other levels: it stays on disk until the next evaluation replaces it.
         """
         for update in self._store.updates():
             if update > last_update:
                 self._store.remove(update)
         if not self._store.updates():
-            return
-        self._params = self._store.load_part("params", template)
+            return True
         host = self._store.load_meta().host
+        if host.get("scored_on", self._scored_on) != self._scored_on:
+            return False
+        self._params = self._store.load_part("params", template)
         self.scores = np.array(host["scores"], float)
         self.updates = np.array(host["updates"], int)
+        return True
 
     def offer(self, params: Params, scores: np.ndarray, meta: Meta) -> bool:
         """True if a seed's score is better than all before it; its parameters are then copied and saved.
@@ -60,7 +72,7 @@ class BestKeeper:
             self._params = trees.where(jnp.asarray(better), params, self._params)
         self.scores = np.where(better, scores, self.scores)
         self.updates = np.where(better, meta.update, self.updates)
-        host = {"scores": self.scores.tolist(), "updates": self.updates.tolist()}
+        host = {"scores": self.scores.tolist(), "updates": self.updates.tolist(), "scored_on": self._scored_on}
         self._store.save({"params": self._params}, meta._replace(host=host))
         return True
 

@@ -9,10 +9,13 @@ is ever unpickled.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import logging
 import shutil
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +24,10 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.devices import plain_errors
 
 SCHEMA = 1
+_LOG = logging.getLogger(__name__)
 _UNFINISHED = ".orbax-checkpoint-tmp"  # orbax's own word, so that its leftovers are found as well
 
 
@@ -41,7 +46,6 @@ class CheckpointStore:
 
     def __init__(self, folder: Path, keep_last_n: int | None = None, *, create: bool = False) -> None:
         self.folder = folder.absolute()
-        logging.getLogger("absl").setLevel(logging.ERROR)
         self._keep_last_n = keep_last_n
         if create:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -60,7 +64,7 @@ class CheckpointStore:
         Raises:
             RunError: the folder cannot be written, or the disk is full.
         """
-        path = self.folder / str(meta.update)
+        path, began = self.folder / str(meta.update), time.monotonic()
         try:
             there = self.updates()
             if there and there[-1] >= meta.update:
@@ -69,7 +73,10 @@ class CheckpointStore:
                     "remove checkpoints of a later update, or start a run under another --run-name",
                 )
             unfinished = self._unfinished(meta.update)
-            with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer:
+            with (
+                plain_errors(f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"),
+                ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer,
+            ):
                 writer.save(unfinished / "state", args=ocp.args.StandardSave(arrays))
             (unfinished / "meta.json").write_text(_meta_text(meta, _file_digests(unfinished)), encoding="utf-8")
             unfinished.rename(path)
@@ -80,6 +87,7 @@ class CheckpointStore:
                 f"cannot write the checkpoint in {self.folder}: {getattr(error, 'strerror', None) or error}",
                 "free some space or choose another --save-dir; earlier checkpoints are intact",
             ) from error
+        _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
 
     def remove(self, update: int) -> None:
@@ -100,7 +108,8 @@ class CheckpointStore:
             CheckpointError: no such checkpoint, a damaged one, or one of another schema.
         """
         path = self.folder / str(self._existing(update))
-        found = _read_meta(path)
+        with _still_there(path):
+            found = _read_meta(path)
         if found["schema"] != SCHEMA:
             raise CheckpointError(
                 f"checkpoint {path} has another schema than this version reads",
@@ -116,56 +125,43 @@ class CheckpointStore:
 
         Raises:
             CheckpointError: missing, damaged, or of other shapes; the first leaf that differs is named.
+            RunError: it does not fit into memory.
         """
-        update = self._existing(update)
-        path = self.folder / str(update)
-        _check_files(path)
-        differences = _differences(self._stored_shapes(path), template)
-        if differences:
-            raise CheckpointError(
-                f"checkpoint {path} does not fit: {differences[0]}",
-                "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
-            )
-        try:
-            with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-                return reader.restore(path / "state", args=ocp.args.StandardRestore(template))
-        except Exception as error:  # orbax reports damage as many types; every one means the same here
-            raise _damaged(path, error) from error
+        path = self.folder / str(self._existing(update))
+        with _still_there(path):
+            _check_files(path)
+            differences = _differences(_stored_shapes(path), template)
+            if differences:
+                raise CheckpointError(
+                    f"checkpoint {path} does not fit: {differences[0]}",
+                    "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
+                )
+            with _intact(path), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
+                return jax.block_until_ready(reader.restore(path / "state", args=ocp.args.StandardRestore(template)))
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
         """One top-level field of the stored state, such as `params`, in the template's structure.
 
         Raises:
-            CheckpointError: as `load`.
+            CheckpointError, RunError: as `load`.
         """
-        update = self._existing(update)
-        path = self.folder / str(update)
-        _check_files(path)
-        stored = {p[len(name) + 1 :]: s for p, s in self._stored_shapes(path).items() if p.split("/")[0] == name}
-        differences = _differences(stored, template)
-        if differences:
-            raise CheckpointError(
-                f"checkpoint {path} does not fit: {name}/{differences[0]}",
-                "it was trained with another network; use the run's own config.yaml",
-            )
-        try:
-            with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+        path = self.folder / str(self._existing(update))
+        with _still_there(path):
+            _check_files(path)
+            stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
+            differences = _differences(stored, template)
+            if differences:
+                raise CheckpointError(
+                    f"checkpoint {path} does not fit: {name}/{differences[0]}",
+                    "it was trained with another network; use the run's own config.yaml",
+                )
+            with _intact(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
                 shardings = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, {name: template})
                 found = reader.restore(
                     path / "state",
                     args=ocp.args.PyTreeRestore({name: template}, restore_args=shardings, partial_restore=True),
                 )[name]
-                return jax.tree.map(jnp.asarray, found)
-        except Exception as error:
-            raise _damaged(path, error) from error
-
-    def _stored_shapes(self, path: Path) -> dict[str, tuple[int, ...]]:
-        try:
-            with ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
-                tree = reader.metadata(path / "state").item_metadata.tree
-        except Exception as error:
-            raise _damaged(path, error) from error
-        return {_path_text(p): tuple(leaf.shape) for p, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+                return jax.block_until_ready(jax.tree.map(jnp.asarray, found))
 
     def _existing(self, update: int | None) -> int:
         there = self.updates()
@@ -220,6 +216,39 @@ def _check_files(path: Path) -> None:
         raise _damaged(path, ValueError(f"its file {wrong[0]} {state}"))
 
 
+@contextlib.contextmanager
+def _still_there(path: Path) -> Iterator[None]:
+    """Whatever fails inside because a running training removed the checkpoint meanwhile says so, and only that."""
+    try:
+        yield
+    except (OSError, CheckpointError) as error:
+        if path.is_dir():
+            raise
+        raise CheckpointError(
+            f"checkpoint {path} has just been removed by its run", "try again: the run has written a newer one"
+        ) from error
+
+
+@contextlib.contextmanager
+def _intact(path: Path) -> Iterator[None]:
+    """Orbax's failures on files that are as they were written: whatever they mean, damage it is not."""
+    try:
+        with plain_errors(f"checkpoint {path} does not fit into memory", "free some memory, or use a larger device"):
+            yield
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+        raise CheckpointError(
+            f"checkpoint {path} cannot be restored by this orbax: {reason}",
+            "its files are as they were written; use the versions in the run's versions.json",
+        ) from error
+
+
+def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    with _intact(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+        tree = reader.metadata(path / "state").item_metadata.tree
+    return {_path_text(p): tuple(leaf.shape) for p, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
 def _path_text(path: Any) -> str:
     names = (getattr(k, "key", getattr(k, "name", getattr(k, "idx", k))) for k in path)
     return "/".join(str(n) for n in names)
@@ -254,5 +283,6 @@ def _damaged(path: Path, error: Exception) -> CheckpointError:
     reason = str(error).strip().splitlines()[0][:160] if plain else "files are missing or not orbax's"
     return CheckpointError(
         f"checkpoint {path} cannot be read: {reason}",
-        "it is damaged or foreign; choose another with --checkpoint N, or remove it and resume from the one before",
+        "it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
+        " evaluate.py --checkpoint N",
     )

@@ -6,16 +6,16 @@ Only failures a user can cause are caught. Anything else is a bug of ours and ke
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from stoix_like.errors import ConfigError, RunError, StoixError
+from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
 
 Main = Callable[[list[str]], int | None]
-INTERRUPTED = 130
 
 _STORAGE_HINTS = {
     errno.ENOSPC: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
@@ -29,8 +29,11 @@ _STORAGE_HINTS = {
 def run_main(main: Main) -> NoReturn:
     """Calls `main` with the command line and leaves the program with its exit code (docs/troubleshooting.md)."""
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # started with it closed: `train_ppo.py >&-`
+        stream = getattr(sys, name)
+        if stream is None:  # started with it closed: `train_ppo.py >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
+        elif isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without – and · must not end the command
     sys.exit(exit_code(main, sys.argv[1:]))
 
 

@@ -1,7 +1,7 @@
 """Learning curves from the metrics of finished or running runs: read, grouped, aligned and summarised. Draws nothing.
 
 A curve stands for seeds of one experiment: runs are pooled only if algorithm, task and every leaf that can change
-learning are equal and no seed comes twice. Otherwise each gets a curve of its own, named by what differs.
+learning or its score are equal and no seed comes twice. Otherwise each gets a curve of its own, named by what differs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from stoix_like.runtime.config_yaml import read_sections
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
 _PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
-_IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")  # none of them changes what is learned
+_IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")  # they change nothing that is learned ...
+_KEPT_LEAVES = ("load_path", "level_set")  # ... but where it began and what it is scored on
 _IGNORED_LEAVES = ("seed", "num_seeds", "total_timesteps")
 _MOST_POINTS = 400  # of a drawn curve; more cannot be seen
 
@@ -103,15 +104,21 @@ def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
 
 
 def _config_leaves(path: Path) -> dict[str, Any]:
-    """The leaves of config.yaml that can change learning; empty if there is no such file."""
+    """The leaves of config.yaml that can change learning or its score; empty if there is no such file."""
     file = path / "config.yaml"
     if not file.is_file():
         return {}
     sections = read_sections(file)
     if sections is None:
         raise RunError(f"{file} is not readable YAML", "restore it from --print-config, or leave this run out")
-    kept = [leaves for name, leaves in sections.items() if name not in _IGNORED_SECTIONS and isinstance(leaves, dict)]
-    return {name: value for leaves in kept for name, value in leaves.items() if name not in _IGNORED_LEAVES}
+    leaves = [
+        (name, value, section in _IGNORED_SECTIONS)
+        for section, values in sections.items()
+        if isinstance(values, dict)
+        for name, value in values.items()
+    ]
+    ignored = {name for name, _, aside in leaves if (aside and name not in _KEPT_LEAVES) or name in _IGNORED_LEAVES}
+    return {name: value for name, value, _ in leaves if name not in ignored}
 
 
 class Curves(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,26 +17,23 @@ import jax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from stoix_like.config import HardwareConfig, LoggingConfig
-from stoix_like.errors import ConfigError
+from stoix_like.errors import ConfigError, RunError
+from stoix_like.runtime import messages
 
+_LOG = logging.getLogger(__name__)
 _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
 _KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # what `device.platform` then says
 
 
 def select(
-    hardware: HardwareConfig, messages: LoggingConfig | None = None, *, compile_cache: bool = True
+    hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True
 ) -> list[jax.Device]:
     """The devices of this run, after setting the platform, the compile cache and what libraries may say.
 
     Raises:
         ConfigError: the requested device, or that many of them, is not there.
     """
-    messages = messages or LoggingConfig()
-    logging.getLogger().setLevel(messages.log_level.upper())
-    if not messages.backend_logs_visible:
-        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        logging.getLogger("absl").setLevel(logging.ERROR)
-        logging.getLogger("jax._src.xla_bridge").setLevel(logging.ERROR)
+    messages.configure(logs or LoggingConfig())
     if compile_cache:
         _use_compile_cache()
     platforms_before: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
@@ -44,7 +42,10 @@ def select(
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
         with contextlib.suppress(RuntimeError):  # JAX has started: there are as many as there are
             jax.config.update("jax_num_cpu_devices", hardware.num_devices)
-    return _chosen(_available(hardware.device_type, platforms_before), hardware)
+    chosen = _chosen(_available(hardware.device_type, platforms_before), hardware)
+    cache: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
+    _LOG.debug("devices %s, compile cache %s", chosen, cache)
+    return chosen
 
 
 def _available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
@@ -71,6 +72,12 @@ def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Dev
             f"use --num-devices {len(devices)}, or --device-type cpu to try the program on pretended devices",
         )
     if hardware.num_devices > 1 or devices[0].platform == "cpu":
+        if hardware.cuda_device:
+            where = "several devices" if hardware.num_devices > 1 else devices[0].platform
+            raise ConfigError(
+                f"hardware.cuda_device: {hardware.cuda_device} chooses one GPU, and this run is on {where}",
+                "drop --cuda-device, or use --device-type cuda --num-devices 1",
+            )
         return devices[: hardware.num_devices]
     if hardware.cuda_device >= len(devices):
         raise ConfigError(
@@ -82,9 +89,26 @@ def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Dev
     return [chosen]
 
 
+@contextlib.contextmanager
+def plain_errors(what: str, hint: str) -> Iterator[None]:
+    """Turns what XLA reports inside, nearly always that memory ran out, into `RunError(what: its first line, hint)`.
+
+    JAX computes asynchronously: a result that is not waited for inside fails outside.
+    """
+    try:
+        yield
+    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+        reason = (str(error).strip() or "out of memory").splitlines()[0]
+        raise RunError(f"{what}: {reason}", hint) from error
+
+
 def _use_compile_cache() -> None:
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+        given = os.environ.get("XDG_CACHE_HOME")
+        try:
+            base = Path(given) if given else Path.home() / ".cache"
+        except RuntimeError:  # no HOME, and a user id without an entry in passwd, as in containers: nowhere to keep it
+            return
         jax.config.update("jax_compilation_cache_dir", str(base / "stoix_like" / "xla"))
     jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,16 +11,18 @@ import jax
 import numpy as np
 
 from stoix_like.config_checks import steps_per_update
-from stoix_like.errors import RunError
+from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime import loop, report
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.telemetry import Row, Telemetry
 from stoix_like.runtime.telemetry.sink import Value
 
-INTERRUPTED = 130
+_LOG = logging.getLogger(__name__)
+LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
 #: Metrics whose NaN or infinity stops the run: what is learned from, not what only describes it.
 MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
 
@@ -68,7 +71,7 @@ class Driver:
         """0 when the last update is done, 130 when stopped; either way everything is saved.
 
         Raises:
-            RunError: a loss is not finite, or the disk cannot be written.
+            RunError: a loss is not finite, the disk cannot be written, or memory ran out.
         """
         last = self._config.training_core.num_updates
         evaluation, checkpointing = self._config.evaluation, self._config.checkpointing
@@ -111,9 +114,10 @@ class Driver:
 
     def _advance(self, program: loop.Program, length: int) -> None:
         began = time.monotonic()
-        self.state, metrics = program.run(self.state, np.int32(length))
-        metrics = jax.block_until_ready(metrics)
+        with plain_errors(f"update {self.update + 1} cannot be computed", f"{LESS_MEMORY}{self._how_to_continue()}"):
+            self.state, metrics = jax.block_until_ready(program(self.state, np.int32(length)))
         seconds = time.monotonic() - began
+        _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
         self._pace.learn(length, seconds)
         self.update += length
         self._pending.add(metrics, length, seconds)
@@ -131,16 +135,31 @@ class Driver:
         self._write(report.training_rows(metrics, progress, self._seeds))
         broken = [name for name in MUST_BE_FINITE if name in metrics and not np.isfinite(metrics[name]).all()]
         if broken:
-            good = self._outputs.store.folder / str(self._last_saved)
             raise RunError(
                 f"{broken[0]} is not finite at update {self.update}; training stopped",
-                f"the last good checkpoint is {good}; lower the learning rates and continue with --resume",
+                f"the last good checkpoint is {self._last_checkpoint()}; lower the learning rates and continue with"
+                " --resume",
             )
 
     def _evaluate(self) -> None:
-        scores = self._outputs.evaluator(self.state.params, self.state.key, self.update)
+        evaluator, best = self._outputs.evaluator, self._outputs.best
+        try:
+            scores = evaluator(self.state.params, self.state.key, self.update)
+        except RunError as error:  # the state is as it was: nothing that was learned need be lost
+            self.save()
+            raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
         self._write(self._evaluation_rows(scores))
-        self._outputs.best.offer(self.state.params, scores.mean_return(), self._meta._replace(update=self.update))
+        with plain_errors("the best parameters cannot be kept", f"free some memory{self._how_to_continue()}"):
+            best.offer(self.state.params, scores.mean_return(), self._meta._replace(update=self.update))
+
+    def _last_checkpoint(self) -> Path:
+        return self._outputs.store.folder / str(self._last_saved)
+
+    def _how_to_continue(self) -> str:
+        """The end of a hint: the checkpoint that the run can be continued from, if there is one."""
+        if self._last_saved < 0:
+            return ""
+        return f"; --resume {self._outputs.store.folder.parent} goes on from checkpoint {self._last_checkpoint()}"
 
     def _evaluation_rows(self, scores: Scores) -> list[Row]:
         rows = []

@@ -1,9 +1,9 @@
-"""Scoring a saved run: on fresh levels that no training and no earlier evaluation of it used, or on a frozen set."""
+"""Scoring a saved run: on a frozen set, or on fresh levels that neither training nor the evaluations during it used."""
 
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,6 +20,9 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.saved_run import SavedRun
 
 
 def main(argv: list[str]) -> int:
@@ -89,21 +92,28 @@ def score(
     config = EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=level_set)
     evaluator = scoring.Evaluator(saved.env, saved.learner.policy, config, 1, deterministic=deterministic)
     seeds: dict[str, dict[str, Any]] = {}
-    for index in range(saved.num_seeds):
+    for index, name in enumerate(_seed_names(saved)):
         scores = evaluator(saved.seed_params(index), jax.random.key(seed), 0)
-        name = str(saved.config.architecture.seed + index)
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
+    levels = {"levels": level_set or f"fresh, seed {seed}", "level_hash": evaluator.level_hash}
+    measured = {"mode": evaluator.mode, **levels, "seeds": seeds, "over_seeds": _over_seeds(seeds)}
+    return _what_was_scored(saved, checkpoint) | measured
+
+
+def _seed_names(saved: SavedRun) -> list[str]:
+    return [str(saved.config.architecture.seed + index) for index in range(saved.num_seeds)]
+
+
+def _what_was_scored(saved: SavedRun, checkpoint: str) -> dict[str, Any]:
+    """The run and its checkpoint; of `best`, each seed's parameters are of an update of their own."""
+    names = _seed_names(saved)
+    updates = saved.meta.host["updates"] if checkpoint == "best" else [saved.meta.update] * len(names)
     return {
         "run": str(saved.path),
         "algorithm": saved.meta.algorithm,
         "task_id": saved.meta.task_id,
         "checkpoint": checkpoint,
-        "update": saved.meta.update,
-        "mode": evaluator.mode,
-        "levels": level_set or f"fresh, seed {seed}",
-        "level_hash": evaluator.level_hash,
-        "seeds": seeds,
-        "over_seeds": _over_seeds(seeds),
+        "updates": dict(zip(names, updates, strict=True)),
     }
 
 
@@ -139,17 +149,19 @@ def table(result: dict[str, Any]) -> str:
     levels = result["levels"] + (f" ({result['level_hash']})" if result["level_hash"] else "")
     lines = [
         f"{result['run']}: {result['algorithm'].upper()} on {result['task_id']}, checkpoint {result['checkpoint']}"
-        f" (update {result['update']}), {result['mode']}, levels: {levels}",
-        f"{'seed':>6}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}{'min':>10}{'max':>10}{'episodes':>10}",
+        f", {result['mode']}, levels: {levels}",
+        f"{'seed':>6}{'update':>8}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}"
+        f"{'min':>10}{'max':>10}{'episodes':>10}",
     ]
     for seed, metrics in result["seeds"].items():
+        of = f"{seed:>6}{result['updates'][seed]:>8}"
         for metric, row in metrics.items():
             interval = f"[{row['low']:.4f}, {row['high']:.4f}]"
             lines.append(
-                f"{seed:>6}  {metric:<18}{row['mean']:>10.4f}  {interval:<22}{row['min']:>10.4f}{row['max']:>10.4f}"
+                f"{of}  {metric:<18}{row['mean']:>10.4f}  {interval:<22}{row['min']:>10.4f}{row['max']:>10.4f}"
                 f"{row['episodes']:>10}"
             )
     for metric, row in result["over_seeds"].items():
         interval = f"[{row['low']:.4f}, {row['high']:.4f}]"
-        lines.append(f"{'IQM':>6}  {metric:<18}{row['iqm']:>10.4f}  {interval:<22}(over {len(result['seeds'])} seeds)")
+        lines.append(f"{'IQM':>14}  {metric:<18}{row['iqm']:>10.4f}  {interval:<22}(over {len(result['seeds'])} seeds)")
     return "\n".join(lines)

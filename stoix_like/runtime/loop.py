@@ -5,9 +5,8 @@ Nothing leaves the device inside a chunk, and there is one compilation whatever 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -18,14 +17,11 @@ from stoix_like.types import Learner, Metrics, metric_reduction
 SECONDS_PER_CHUNK = 2.0
 
 
-class Program(NamedTuple):
-    """The compiled chunk: (state, number of updates) -> (state, accumulated metrics). The state is donated."""
-
-    run: Callable[[Any, Any], tuple[Any, Metrics]]
-    compile_seconds: float
+#: The compiled chunk: (state, number of updates) -> (state, accumulated metrics). The state is donated.
+Program = Callable[[Any, Any], tuple[Any, Metrics]]
 
 
-def chunk_function(learner: Learner, num_seeds: int) -> Callable[[Any, Any], tuple[Any, Metrics]]:
+def chunk_function(learner: Learner, num_seeds: int) -> Program:
     """The pure chunk: `length` updates of one state, or of `num_seeds` stacked ones, and their metrics [S]."""
     # Jitted, so that it is traced once for the shapes of its metrics and for the loop.
     update = jax.jit(learner.update if num_seeds == 1 else jax.vmap(learner.update))
@@ -44,11 +40,10 @@ def chunk_function(learner: Learner, num_seeds: int) -> Callable[[Any, Any], tup
 
 def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Program:
     """The program for this state's shapes and placement, compiled now (or read from the compile cache)."""
-    began = time.monotonic()
     placed = jax.tree.map(lambda x: x.sharding, state)  # the state comes back where it was
     chunk = jax.jit(chunk_function(learner, num_seeds), donate_argnums=0, out_shardings=(placed, None))
-    program = chunk.lower(state, np.int32(0)).compile()
-    return Program(program, time.monotonic() - began)
+    program: Program = chunk.lower(state, np.int32(0)).compile()
+    return program
 
 
 class Pending:

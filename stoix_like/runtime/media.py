@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.curves import Curve, Curves, load_run, make_curves
+from stoix_like.runtime.run_folder import written_whole
 from stoix_like.runtime.telemetry.summary import number_text
 from stoix_like.types import Environment, EnvState
 
@@ -154,18 +154,14 @@ def _table_line(curve: Curve) -> tuple[str, ...]:
 
 @contextlib.contextmanager
 def _written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` with the same suffix, renamed to it if nothing failed."""
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    """`run_folder.written_whole` for a picture: its folder is made, and what fails is a plain error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        yield temporary
-        temporary.replace(path)
+        with written_whole(path) as temporary:
+            yield temporary
     except OSError as error:
         what = f"{path} cannot be written: {error.strerror or error}"
         raise RunError(what, "choose a writable folder with free space") from error
-    finally:
-        with contextlib.suppress(OSError):  # gone already, or its folder never was one: the first error is the one told
-            temporary.unlink()
 
 
 @contextlib.contextmanager

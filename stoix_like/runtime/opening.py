@@ -1,8 +1,8 @@
 """How a run begins: as a new folder, or from the last checkpoint of one that is continued.
 
-A continued run is locked before anything of it is read, so that nobody writes what has been read. Its configuration is
-the one in the checkpoint with every difference to the configuration given (the run's config.yaml and the flags) taken
-over and told; `hyper` is set from it as a whole, so an interrupted start leaves nothing half-changed.
+A continued run is locked before its checkpoints are read, so that nobody removes what is being read. Its configuration
+is the one in the checkpoint; every difference to the configuration given (the run's config.yaml and the flags) is taken
+over and told. `hyper` is set from it as a whole, so an interrupted start leaves nothing half-changed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from stoix_like.config_checks import get_leaf, leaf_sections
-from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.load import Loaded, config_from_dict
@@ -41,7 +41,8 @@ class Plan(NamedTuple):
         path: the run folder.
         resumed: what the checkpoint that is continued says, or None for a new run.
         changes: leaves that differ from that checkpoint, with their new values.
-        lock: the right to write a folder that exists; a new run gets its own with the folder.
+        lock: the right to write a folder that exists; a new run gets its own with the folder. A new run without a name
+            may get another path then, too: see `run_folder.create`.
     """
 
     algorithm: str
@@ -100,11 +101,7 @@ def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
 
 
 def _last_meta(path: Path) -> Meta:
-    store = CheckpointStore(path / "checkpoints")
-    try:
-        return store.load_meta()
-    finally:
-        store.close()
+    return CheckpointStore(path / "checkpoints").load_meta()
 
 
 def _changes(before: Any, loaded: Loaded) -> dict[str, Any]:
@@ -150,23 +147,17 @@ def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any
     """
     if plan.resumed is not None:
         return _resumed_state(plan, template)
-    try:
+    with devices.plain_errors(
+        "the first state cannot be made", "lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds"
+    ):
         state = jax.block_until_ready(make_state())
-    except jax.errors.JaxRuntimeError as error:
-        raise RunError(
-            f"the first state cannot be made: {str(error).splitlines()[0]}", "lower --num-envs or --reset-pool-size"
-        ) from error
     load_path = plan.config.checkpointing.load_path
     return state if load_path is None else state._replace(params=load_params(Path(load_path), template.params))
 
 
 def _resumed_state(plan: Plan, template: Any) -> Any:
     assert plan.resumed is not None  # narrows the type
-    store = CheckpointStore(plan.path / "checkpoints")
-    try:
-        state = store.load(template, plan.resumed.update)
-    finally:
-        store.close()
+    state = CheckpointStore(plan.path / "checkpoints").load(template, plan.resumed.update)
     if not plan.changes:
         return state
     values = {name: float(get_leaf(plan.config, name) or 0.0) for name in state.hyper._fields}
@@ -181,11 +172,7 @@ def load_params(path: Path, template: Params) -> Params:
         CheckpointError: there are none there, or they do not fit.
     """
     folder, update = checkpoint_at(path)
-    store = CheckpointStore(folder)
-    try:
-        return store.load_part("params", template, update)
-    finally:
-        store.close()
+    return CheckpointStore(folder).load_part("params", template, update)
 
 
 def checkpoint_at(path: Path) -> tuple[Path, int | None]:

@@ -2,36 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import itertools
 import json
 import os
 import platform
-import re
 import shutil
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
+from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]*")
 _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "jumanji", "distrax", "numpy")
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """The text at the path, through a temporary file beside it and a rename: readers never see half of it."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` with the same suffix, renamed to it if nothing failed: nobody sees half a file."""
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
+        yield temporary
+        with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    finally:
+        with contextlib.suppress(OSError):  # renamed already, or never made: the first error is the one told
+            temporary.unlink()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The text at the path, whole or not at all."""
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def new_name(algorithm: str, task_id: str, seed: int) -> str:
@@ -40,10 +47,8 @@ def new_name(algorithm: str, task_id: str, seed: int) -> str:
 
 
 def new_path(save_dir: str, algorithm: str, config: Any) -> Path:
-    """The folder of a new run without a name of its own; a number is added if one was begun in the same second."""
-    name = new_name(algorithm, config.environment.task_id, config.architecture.seed)
-    paths = (Path(save_dir) / (name if count == 1 else f"{name}-{count}") for count in itertools.count(1))
-    return next(path for path in paths if not path.exists())
+    """The folder of a new run without a name of its own; `create` adds a number if it is taken by then."""
+    return Path(save_dir) / new_name(algorithm, config.environment.task_id, config.architecture.seed)
 
 
 def run_path(save_dir: str, name: str) -> Path:
@@ -52,11 +57,8 @@ def run_path(save_dir: str, name: str) -> Path:
     Raises:
         ConfigError: a name that is not one plain folder name, or that exists.
     """
-    if not _NAME.fullmatch(name) or name == "latest":
-        raise ConfigError(
-            f"checkpointing.run_name: '{name}' cannot name a run folder",
-            "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest",
-        )
+    if not is_run_name(name):
+        raise ConfigError(f"checkpointing.run_name: {name!r} cannot name a run", RUN_NAME_RULE)
     path = Path(save_dir) / name
     if path.exists():
         raise ConfigError(
@@ -102,34 +104,75 @@ class RunLock:
         self._file.close()
 
 
-def create(path: Path, config_yaml: str, facts: dict[str, Any]) -> RunLock:
+class NewRun(NamedTuple):
+    """A run folder that was just made, and what to put back if the run cannot begin after all."""
+
+    path: Path
+    lock: RunLock
+    latest_before: str | None  # where `latest` pointed
+    folders_made: list[Path]  # above the run folder, innermost first
+
+    def discard(self) -> None:
+        """Removes the folder with all that is in it, and what `create` made or changed around it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self.lock.close()
+        link = self.path.parent / "latest"
+        with contextlib.suppress(OSError):  # no link, or a folder that another run is in by now
+            if str(link.readlink()) == self.path.name:
+                link.unlink()
+                if self.latest_before is not None:
+                    _point_latest(link, self.latest_before)
+            for folder in self.folders_made:
+                folder.rmdir()
+
+
+def create(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered: bool = False) -> NewRun:
     """The new run folder with config.yaml and versions.json, locked; `latest` beside it points to it.
+
+    Args:
+        path: where it shall be.
+        config_yaml, facts: what the two files say; facts are added to `versions`.
+        numbered: take `<path>-2`, `-3`, ... if the path is taken; otherwise that is refused.
 
     Raises:
         RunError: the folder cannot be written.
     """
-    try:
-        path.mkdir(parents=True)
-    except FileExistsError as error:
-        raise RunError(f"cannot make {path}: something of that name is there", "choose another --run-name") from error
-    except OSError as error:
-        raise RunError(f"cannot make {path}: {error.strerror}", "choose another folder with --save-dir") from error
-    lock = RunLock(path)
+    folders_made = [folder for folder in path.parents if not folder.exists()]
+    path = _make_folder(path, numbered)
+    link = path.parent / "latest"
+    new = NewRun(path, RunLock(path), os.readlink(link) if link.is_symlink() else None, folders_made)
     try:
         write_atomically(path / "versions.json", json.dumps(versions() | facts, indent=2) + "\n")
         write_atomically(path / "config.yaml", config_yaml)
     except OSError as error:
-        lock.close()
-        shutil.rmtree(path, ignore_errors=True)  # ours, and empty of anything of worth
+        new.discard()  # ours, and empty of anything of worth
         raise RunError(f"cannot write {path}: {error.strerror}", "choose another folder with --save-dir") from error
-    _point_latest(path)
-    return lock
+    _point_latest(link, path.name)
+    return new
 
 
-def _point_latest(path: Path) -> None:
-    link, temporary = path.parent / "latest", path.parent / f".latest.{os.getpid()}"
+def _make_folder(path: Path, numbered: bool) -> Path:
+    """The folder that was made; making it is what decides between two runs that begin in the same second."""
+    for count in itertools.count(1):
+        candidate = path if count == 1 else path.with_name(f"{path.name}-{count}")
+        try:
+            candidate.mkdir(parents=True)
+            return candidate
+        except FileExistsError as error:
+            if numbered and os.path.lexists(candidate):  # not so if a dangling link above it is in the way
+                continue
+            what = f"cannot make {path}: something of that name is there"
+            raise RunError(what, "choose another --run-name") from error
+        except OSError as error:
+            what = f"cannot make {path}: {error.strerror}"
+            raise RunError(what, "choose another folder with --save-dir") from error
+    raise AssertionError("unreachable: the count has no end")
+
+
+def _point_latest(link: Path, name: str) -> None:
+    temporary = link.with_name(f".latest.{os.getpid()}")
     try:
-        temporary.symlink_to(path.name)
+        temporary.symlink_to(name)
         temporary.replace(link)
     except OSError:  # a file system without links, or a folder named latest: only the convenience is lost
         temporary.unlink(missing_ok=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -47,8 +46,7 @@ class SavedRun(NamedTuple):
         Raises:
             CheckpointError: it is damaged.
         """
-        with contextlib.closing(CheckpointStore(self.path / "checkpoints")) as store:
-            return store.load(state_template(self.learner, self.num_seeds))
+        return CheckpointStore(self.path / "checkpoints").load(state_template(self.learner, self.num_seeds))
 
     def seed_params(self, index: int) -> Params:
         """The parameters of one seed, by its position."""
@@ -63,17 +61,17 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     """
     path = run_folder.find_run(run)
     update = int(checkpoint) if checkpoint.isdecimal() else None
-    with contextlib.closing(open_checkpoints(path, checkpoint)) as store:
-        meta = store.load_meta(update)
-        if meta.algorithm not in ALGORITHMS:
-            raise CheckpointError(
-                f"{path} is a run of {meta.algorithm.upper()}, which this version does not know",
-                "use the version of stoix_like in its versions.json",
-            )
-        config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
-        built = build(meta.algorithm, config)
-        template = state_template(built.learner, config.training_core.num_seeds).params
-        params = store.load_part("params", template, update)
+    store = open_checkpoints(path, checkpoint)
+    meta = store.load_meta(update)
+    if meta.algorithm not in ALGORITHMS:
+        raise CheckpointError(
+            f"{path} is a run of {meta.algorithm.upper()}, which this version does not know",
+            "use the version of stoix_like in its versions.json",
+        )
+    config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
+    built = build(meta.algorithm, config)
+    template = state_template(built.learner, config.training_core.num_seeds).params
+    params = store.load_part("params", template, meta.update)  # a running run may have written a newer one meanwhile
     return SavedRun(path, config, built.env, built.learner, params, meta)
 
 
@@ -85,7 +83,13 @@ def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:
     """
     if checkpoint not in ("best", "latest") and not checkpoint.isdecimal():
         raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
-    return CheckpointStore(path / "checkpoints" / "best" if checkpoint == "best" else path / "checkpoints")
+    store = CheckpointStore(path / "checkpoints")
+    best = path / "checkpoints" / "best"
+    if checkpoint != "best":
+        return store
+    if store.updates() and not (best.is_dir() and CheckpointStore(best).updates()):
+        raise CheckpointError(f"{path} has no best checkpoint: it was not evaluated yet", "use --checkpoint latest")
+    return CheckpointStore(best)
 
 
 def state_template(learner: Learner, num_seeds: int) -> Any:

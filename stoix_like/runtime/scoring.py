@@ -12,7 +12,10 @@ import numpy as np
 
 from stoix_like.config import EvaluationConfig
 from stoix_like.evaluation import episodes, levels
+from stoix_like.runtime.devices import plain_errors
 from stoix_like.types import Environment, Key, Params, Policy, role_key
+
+_LESS_MEMORY = "let fewer play at a time: --num-eval-envs of a training, --num-envs of evaluate.py"
 
 
 class Scores(NamedTuple):
@@ -34,22 +37,38 @@ class Evaluator:
         self, env: Environment, policy: Policy, config: EvaluationConfig, num_seeds: int, *, deterministic: bool = True
     ) -> None:
         self.mode: Literal["deterministic", "sampled"] = "deterministic" if deterministic else "sampled"
-        self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
-        self.level_hash = _fingerprint(env, self._level_set)
+        with plain_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
+            self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
+            self.level_hash = _fingerprint(env, self._level_set)
+        #: What scores are means over, as plain JSON values: only scores on the same levels can be compared.
+        self.scored_on = {"levels": config.level_set or "fresh", "level_hash": self.level_hash}
         one = _one_seed(env, policy, config, self._level_set, deterministic)
         self._jitted = jax.jit(one if num_seeds == 1 else jax.vmap(one, in_axes=(0, 0, None)))
         self._play: Callable[..., episodes.EpisodeResults] = self._jitted
         self._num_seeds = num_seeds
 
     def compile(self, params: Params, root: Key) -> None:
-        """Makes the program now, so that the first evaluation's duration is its own."""
-        self._play = self._jitted.lower(params, root, np.int32(0)).compile()
+        """Makes the program now, so that the first evaluation's duration is its own.
+
+        Raises:
+            RunError: it is too large to be compiled.
+        """
+        with plain_errors("the evaluation cannot be compiled", _LESS_MEMORY):
+            self._play = self._jitted.lower(params, root, np.int32(0)).compile()
 
     def __call__(self, params: Params, root: Key, update: int) -> Scores:
-        """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S]."""
+        """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S].
+
+        Raises:
+            RunError: out of memory.
+        """
         began = time.monotonic()
-        played = jax.device_get(self._play(params, root, np.int32(update)))
+        with plain_errors("the evaluation cannot be played", _LESS_MEMORY):
+            played = jax.device_get(self._play(params, root, np.int32(update)))
         arrays = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
+        unfinished = played.episode_length >= episodes.MOST_STEPS
+        if unfinished.any():
+            arrays["unfinished"] = unfinished.astype(np.float32)
         if self._num_seeds == 1:
             arrays = {name: value[None] for name, value in arrays.items()}
         return Scores(arrays, time.monotonic() - began, self.level_hash)

@@ -1,4 +1,7 @@
-"""Ctrl-C and SIGTERM: the first one asks the run to end at the next chunk, a second one ends the program at once."""
+"""Ctrl-C, SIGTERM and SIGHUP ask the run to end at the next chunk; a second Ctrl-C or SIGTERM ends it at once.
+
+SIGHUP is what a lost connection sends, often twice. Where it is ignored, as under nohup, the run goes on.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,22 @@ class StopRequest:
     def __init__(self) -> None:
         self.is_set = False
 
-    def _receive(self, _number: int, _frame: FrameType | None) -> None:
-        if self.is_set:
+    def _receive(self, number: int, _frame: FrameType | None) -> None:
+        if self.is_set and number != signal.SIGHUP:
             raise KeyboardInterrupt
         self.is_set = True
 
 
 @contextlib.contextmanager
 def stopping_on_signals() -> Iterator[StopRequest]:
-    """A StopRequest that SIGINT and SIGTERM set while the block runs. Outside the main thread nothing is installed."""
+    """A StopRequest that the three signals set while the block runs. Outside the main thread nothing is installed."""
     request = StopRequest()
     previous = {}
     # signal.signal raises ValueError outside the main thread: signals then belong to whoever runs it
     with contextlib.suppress(ValueError):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            previous[number] = signal.signal(number, request._receive)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:
+                previous[number] = signal.signal(number, request._receive)
     try:
         yield request
     finally:

@@ -13,16 +13,16 @@ from typing import Any, NamedTuple
 import jax
 
 from stoix_like.config_checks import steps_per_update
-from stoix_like.errors import RunError
+from stoix_like.errors import INTERRUPTED
 from stoix_like.runtime import devices, loop, opening, run_folder
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.driver import INTERRUPTED, Driver, Outputs
+from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
 from stoix_like.runtime.load import Loaded, config_to_dict, to_yaml
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
-from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
+from stoix_like.runtime.stopping import stopping_on_signals
 from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry, open_telemetry
 from stoix_like.runtime.telemetry.sink import Value
 from stoix_like.runtime.telemetry.terminal import TerminalView
@@ -40,6 +40,15 @@ class _Ready(NamedTuple):
     state: Any
 
 
+class _Started(NamedTuple):
+    """A run whose first update is next."""
+
+    plan: Plan
+    view: TerminalView
+    driver: Driver
+    program: loop.Program
+
+
 def train(algorithm: str, loaded: Loaded) -> int:
     """Trains as configured and returns the exit code: 0 done, 130 interrupted.
 
@@ -52,10 +61,10 @@ def train(algorithm: str, loaded: Loaded) -> int:
             closing.callback(plan.lock.close)
         ready = _prepare(plan, not loaded.options.no_compile_cache)
         stop = closing.enter_context(stopping_on_signals())
-        if plan.lock is None:
-            facts = {"devices": devices.describe(ready.found), "algorithm": algorithm}
-            closing.callback(run_folder.create(plan.path, to_yaml(plan.config), facts).close)
-        return _run(ready, stop, closing)
+        started = _start(ready, closing) if plan.lock else _start_new(ready, closing)
+        code = started.driver.run(started.program, stop)
+        _conclude(started, code)
+        return code
 
 
 def _prepare(plan: Plan, compile_cache: bool) -> _Ready:
@@ -72,45 +81,53 @@ def _prepare(plan: Plan, compile_cache: bool) -> _Ready:
     return _Ready(plan, found, built.learner, evaluator, template, state)
 
 
-def _run(ready: _Ready, stop: StopRequest, closing: contextlib.ExitStack) -> int:
+def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
+    """`_start` in a new folder, which is taken away again if the run cannot begin: what cannot be compiled, say."""
+    plan = ready.plan
+    facts = {"devices": devices.describe(ready.found), "algorithm": plan.algorithm}
+    is_numbered = plan.config.checkpointing.run_name is None
+    new = run_folder.create(plan.path, to_yaml(plan.config), facts, numbered=is_numbered)
+    closing.callback(new.lock.close)
+    try:
+        return _start(ready._replace(plan=plan._replace(path=new.path)), closing)
+    except Exception:  # whatever it is, it goes on; an interruption leaves a folder that can be continued
+        new.discard()
+        raise
+
+
+def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     plan, config = ready.plan, ready.plan.config
-    best = BestKeeper(plan.path / "checkpoints" / "best", config.training_core.num_seeds)
+    best = BestKeeper(plan.path / "checkpoints" / "best", config.training_core.num_seeds, ready.evaluator.scored_on)
     closing.callback(best.close)
     store = CheckpointStore(plan.path / "checkpoints", config.checkpointing.keep_last_n, create=True)
-    closing.callback(store.close)
-    if plan.resumed:
-        best.restore(ready.template.params, plan.resumed.update)
+    compared = best.restore(ready.template.params, plan.resumed.update) if plan.resumed else True
     meta = _run_meta(plan, ready.found, best)
     view = TerminalView(config.logging.progress)
     telemetry = open_telemetry(plan.path, meta, [view])
     closing.callback(telemetry.close)
     _introduce(plan, view, telemetry, meta)
+    if not compared:
+        view.note("the best so far was scored on other levels: the next evaluation replaces it")
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
     outputs = Outputs(ready.evaluator, best, store, telemetry)
     driver = Driver(ready.state, config, told._replace(config=config_to_dict(config)), outputs)
     if not plan.resumed:
         driver.save()  # from here on an interrupted run can be continued
-    program = _compile(ready, view, telemetry)
-    if plan.changes:
-        run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config))
-    code = driver.run(program, stop)
-    _conclude(plan, view, driver, code)
-    return code
-
-
-def _compile(ready: _Ready, view: TerminalView, telemetry: Telemetry) -> loop.Program:
     view.compiling()
     began = time.monotonic()
-    try:
-        program = loop.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
-        ready.evaluator.compile(ready.state.params, ready.state.key)
-    except jax.errors.JaxRuntimeError as error:
-        raise RunError(
-            f"the update cannot be compiled: {str(error).splitlines()[0]}", "lower --num-envs or --rollout-length"
-        ) from error
+    program = _compile(ready)
     seconds = time.monotonic() - began
     view.compiled(seconds)
-    telemetry.write([_event("compiled", ready.plan, compile_seconds=round(seconds, 3))])
+    telemetry.write([_event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
+    if plan.changes:
+        run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config))
+    return _Started(plan, view, driver, program)
+
+
+def _compile(ready: _Ready) -> loop.Program:
+    with devices.plain_errors("the update cannot be compiled", LESS_MEMORY):
+        program = loop.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
+    ready.evaluator.compile(ready.state.params, ready.state.key)
     return program
 
 
@@ -143,25 +160,27 @@ def _introduce(plan: Plan, view: TerminalView, telemetry: Telemetry, meta: RunMe
         view.note(note)
     if plan.changes:
         view.note("continued with " + ", ".join(f"{name} = {value}" for name, value in plan.changes.items()))
-    telemetry.write([start_row(meta, _elapsed_before(plan))])
+    before = _elapsed_before(plan)
+    telemetry.write([start_row(meta, before)])
     if plan.resumed:
-        telemetry.write([_event("checkpoint_loaded", plan, path=f"checkpoints/{plan.resumed.update}")])
+        telemetry.write([_event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.config.checkpointing.load_path:
-        telemetry.write([_event("checkpoint_loaded", plan, path=plan.config.checkpointing.load_path)])
+        telemetry.write([_event("checkpoint_loaded", plan, before, path=plan.config.checkpointing.load_path)])
 
 
-def _event(event: str, plan: Plan, **values: Value) -> Row:
+def _event(event: str, plan: Plan, elapsed_seconds: float, **values: Value) -> Row:
     """A MISC row of something that happened before the first update of this process."""
     update = plan.resumed.update if plan.resumed else 0
     named = {"misc/event": event, **{f"misc/{name}": value for name, value in values.items()}}
-    return Row("MISC", update, update * steps_per_update(plan.config), _elapsed_before(plan), None, named)
+    return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, named)
 
 
 def _elapsed_before(plan: Plan) -> float:
     return float(plan.resumed.host.get("elapsed_seconds", 0.0)) if plan.resumed else 0.0
 
 
-def _conclude(plan: Plan, view: TerminalView, driver: Driver, code: int) -> None:
+def _conclude(started: _Started, code: int) -> None:
+    plan, driver = started.plan, started.driver
     script = Path(sys.argv[0]).name or f"train_{plan.algorithm}.py"
     run = functools.partial("python scripts/{} {}".format)
     path = shlex.quote(str(plan.path))
@@ -169,4 +188,4 @@ def _conclude(plan: Plan, view: TerminalView, driver: Driver, code: int) -> None
         commands = [run(script, f"--resume {path}")]
     else:
         commands = [run(name, path) for name in ("evaluate.py", "plot.py", "animate.py")]
-    view.done(driver.timesteps * plan.config.training_core.num_seeds, driver.elapsed_seconds, commands)
+    started.view.done(driver.timesteps * plan.config.training_core.num_seeds, driver.elapsed_seconds, commands)

@@ -14,8 +14,9 @@ import jax.numpy as jnp
 import pytest
 
 import stoix_like as sl
+from stoix_like.config import HardwareConfig
 from stoix_like.config_checks import replace_leaves
-from stoix_like.runtime import run_folder
+from stoix_like.runtime import devices, loop, opening, run_folder, saved_run
 from stoix_like.runtime.build import build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.cli import exit_code
@@ -35,7 +36,8 @@ SMALL = {
     "num_eval_episodes": 8,
 }
 DAMAGED_HINT = (
-    "hint: it is damaged or foreign; choose another with --checkpoint N, or remove it and resume from the one before"
+    "hint: it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
+    " evaluate.py --checkpoint N"
 )
 
 
@@ -102,7 +104,7 @@ def saved(tmp_path_factory):
     config, template = _template()
     path = tmp_path_factory.mktemp("saved") / "a"
     config = replace_leaves(config, {"run_name": "a"})
-    run_folder.create(path, to_yaml(config), {}).close()
+    run_folder.create(path, to_yaml(config), {}).lock.close()
     state = jax.tree.map(_filled, template)
     meta = Meta("ppo", SMALL["task_id"], 1, config_to_dict(config), {})
     store = CheckpointStore(path / "checkpoints", create=True)
@@ -153,6 +155,69 @@ def test_unknown_level_set(refused):
     ]
 
 
+@pytest.mark.parametrize("count", ["99999999999", "1073741825", "9" * 5000], ids=["wide", "just above", "unreadable"])
+@pytest.mark.parametrize("script", ["train_ppo", "evaluate"])
+def test_level_set_of_too_many_levels(refused, run, script, count):
+    name = f"actionobservationreward-{count}"
+    argv = _train_flags(level_set=name) if script == "train_ppo" else ["runs/a", "--level-set", name]
+    assert refused(2, script, *argv) == [
+        f"error: evaluation.level_set: '{name[:40]}' has more than 1,073,741,824 levels",
+        "hint: name a smaller set",
+    ]
+
+
+# --- sizes
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"reset_pool_size": 2147483647},
+        {"num_envs": 2147483647, "rollout_length": 1, "num_minibatches": 1},
+    ],
+    ids=["given", "made for the environments"],
+)
+def test_pool_that_cannot_be_counted(refused, sizes):
+    error, hint = refused(2, "train_ppo", *_train_flags(**sizes))
+    assert error.startswith("error: environment.reset_pool_size: a pool of 2,147,48")
+    assert error.endswith(" levels is more than can be counted")
+    assert hint == "hint: lower --reset-pool-size, --num-envs or --rollout-length"
+
+
+def _out_of_memory(*_args, **_kwargs):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.\nmore")
+
+
+def test_what_cannot_be_compiled_leaves_no_folder(run, monkeypatch, capfd):
+    Path("runs/latest").symlink_to("a")
+    before = _contents()
+    monkeypatch.setattr(loop, "compile_chunk", _out_of_memory)
+    for leaves in ({}, {"save_dir": "other/runs"}):
+        assert exit_code(_main("train_ppo"), _train_flags(**leaves)) == 1
+        captured = capfd.readouterr()
+        assert captured.err.splitlines() == [
+            "error: the update cannot be compiled: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
+            "hint: raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length",
+        ]
+        lines = [line.split()[:2] for line in captured.out.splitlines()]
+        assert lines[1:] == [["run", f"{leaves.get('save_dir', 'runs')}/new"], ["plan", "8"], ["compiling", "…"]]
+        assert _contents() == before
+    assert os.readlink("runs/latest") == "a"
+
+
+def test_a_first_state_that_does_not_fit_writes_nothing(refused, monkeypatch):
+    monkeypatch.setattr(opening, "initial_state", lambda *_: _Unaffordable())
+    monkeypatch.setattr(opening, "state_template", lambda *_: None)
+    assert refused(1, "train_ppo", *_train_flags()) == [
+        "error: the first state cannot be made: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
+        "hint: lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds",
+    ]
+
+
+class _Unaffordable:
+    __call__ = _out_of_memory
+
+
 # --- devices
 
 
@@ -194,12 +259,59 @@ def test_more_devices_than_there_are(refused):
     ]
 
 
+def test_a_gpu_is_not_chosen_where_none_is_used(refused):
+    assert refused(2, "train_ppo", *_train_flags(cuda_device=1)) == [
+        "error: hardware.cuda_device: 1 chooses one GPU, and this run is on cpu",
+        "hint: drop --cuda-device, or use --device-type cuda --num-devices 1",
+    ]
+
+
 def test_devices_that_do_not_divide_the_environments(refused):
     error, _ = refused(2, "train_ppo", *_train_flags(num_devices=3))
     assert error == "error: --num-devices: num_envs = 8 is not divisible by 3; use 2 or 4"
 
 
+@pytest.mark.parametrize("variable", [None, "XDG_CACHE_HOME"])
+def test_without_a_home_nothing_is_cached_unless_it_is_said_where(variable, monkeypatch, tmp_path):
+    """As in a container whose user id stands in no passwd."""
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(devices.Path, "home", no_home)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path))
+    asked = {}
+    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
+    devices.select(HardwareConfig())
+    assert asked.get("jax_compilation_cache_dir") == (str(tmp_path / "stoix_like" / "xla") if variable else None)
+
+
+def test_a_terminal_without_the_signs_of_a_table_gets_others():
+    command = "import sys; from stoix_like.runtime.cli import run_main; run_main(lambda _: print('1 – 2 · 3'))"
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run([sys.executable, "-c", command], check=False, capture_output=True, env=environment)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"1 ? 2 \xb7 3\n", b"")
+
+
 # --- folders and names
+
+
+def test_a_run_without_a_name_is_told_where_it_really_is(monkeypatch, capfd):
+    """Another one, begun in the same second, has made the folder between the name's choice and its making."""
+    name = "ppo-probe_action_observation_reward-20260101-120000-s0"
+    monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
+    monkeypatch.setattr(loop, "compile_chunk", _out_of_memory)
+    first_state = opening.first_state
+    monkeypatch.setattr(
+        opening, "first_state", lambda *args: Path("runs", name).mkdir(parents=True) or first_state(*args)
+    )
+    assert exit_code(_main("train_ppo"), _train_flags(run_name="null")) == 1
+    captured = capfd.readouterr()
+    assert captured.out.splitlines()[1].split() == ["run", f"runs/{name}-2"]
+    assert [path.name for path in Path("runs").iterdir()] == [name]
 
 
 def test_existing_run_name(refused, run):
@@ -209,19 +321,12 @@ def test_existing_run_name(refused, run):
     ]
 
 
-@pytest.mark.parametrize("name", ["../a", "a/b", "/tmp/a", "..", ".a"])
+@pytest.mark.parametrize("name", ["../a", "a/b", "/tmp/a", "..", ".a", "latest"])
 def test_run_name_that_is_no_plain_name(refused, name):
     assert refused(2, "train_ppo", *_train_flags(run_name=name)) == [
-        f"error: --run-name: '{name}' cannot name a run; use letters, digits and ._=+-, beginning with a letter or"
-        " digit",
+        f"error: --run-name: '{name}' cannot name a run; use letters, digits and . _ = + -, begin with a letter or"
+        " digit, and not the word latest",
         "hint: change the values named; docs/configuration.md explains each leaf",
-    ]
-
-
-def test_run_name_that_is_the_link_to_the_last(refused):
-    assert refused(2, "train_ppo", *_train_flags(run_name="latest")) == [
-        "error: checkpointing.run_name: 'latest' cannot name a run folder",
-        "hint: use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest",
     ]
 
 
@@ -337,6 +442,23 @@ def test_a_second_writer_is_refused_before_anything_is_read(refused, run):
     ]
 
 
+def test_parameters_are_of_the_checkpoint_that_was_described(run, monkeypatch):
+    """A running run may write a newer one between the two."""
+    asked = []
+    monkeypatch.setattr(CheckpointStore, "load_part", lambda _self, _name, _template, update=None: asked.append(update))
+    assert [saved_run.load_run("runs/a", name).meta.update for name in ("latest", "best", "1")] == [2, 1, 1]
+    assert asked == [2, 1, 1]
+
+
+@pytest.mark.parametrize("missing", ["best", "best/1"])
+def test_a_run_that_was_not_evaluated_yet_has_no_best(refused, run, missing):
+    shutil.rmtree(run / "checkpoints" / missing)
+    assert refused(4, "evaluate", "runs/a") == [
+        "error: runs/a has no best checkpoint: it was not evaluated yet",
+        "hint: use --checkpoint latest",
+    ]
+
+
 def test_checkpoint_of_another_algorithm(refused, run):
     config, template = _template()
     store = CheckpointStore(run / "checkpoints", create=True)
@@ -390,12 +512,6 @@ def test_checkpoint_of_an_update_that_was_not_saved(refused, run, script):
     ]
 
 
-def test_best_of_a_run_that_was_never_evaluated(refused, run):
-    shutil.rmtree(run / "checkpoints" / "best")
-    error, _ = refused(4, "evaluate", "runs/a")
-    assert error == f"error: no checkpoint in {run.absolute()}/checkpoints/best"
-
-
 @pytest.mark.parametrize("script", ["evaluate", "plot", "animate"])
 def test_unknown_flag(refused, run, script):
     assert refused(2, script, "runs/a", "--bogus") == [
@@ -415,6 +531,7 @@ def test_no_run(refused, script):
         (["--num-episodes", "0"], "argument --num-episodes: expected a positive whole number, got '0'"),
         (["--num-episodes", "many"], "argument --num-episodes: expected a positive whole number, got 'many'"),
         (["--num-envs", "1.5"], "argument --num-envs: expected a positive whole number, got '1.5'"),
+        (["--num-episodes", "1e10"], "argument --num-episodes: expected at most 2147483647, got '1e10'"),
         (["--num-envs", "nan"], "argument --num-envs: expected a positive whole number, got 'nan'"),
         (["--num-episodes", "10", "--num-envs", "4"], "--num-episodes: 10 is not a multiple of --num-envs 4"),
         (["--seed", "-1"], "argument --seed: expected a whole number in [0, 2147483647], got '-1'"),

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from runs import BASE, Scripts, finish, flags, last_update, wait_until
+from runs import BASE, Scripts, finish, flags, last_update, rows_of, wait_until
 
 MAZE = BASE | {
     "task_id": "Maze-v0",
@@ -65,14 +65,25 @@ def evaluate(scripts, maze):
 def test_evaluate_best(evaluate):
     result = evaluate("--num-episodes", "64")
     assert (result["checkpoint"], result["mode"], result["level_hash"]) == ("best", "deterministic", None)
-    assert result["update"] in (2, 4, 6)
+    assert result["updates"]["0"] in (2, 4, 6)
     assert result["seeds"]["0"]["episode_return"]["episodes"] == 64
     assert result["seeds"]["0"]["solve_rate"]["mean"] == result["seeds"]["0"]["episode_return"]["mean"]
 
 
+def test_the_best_of_several_seeds_are_of_their_own_updates(scripts):
+    """Told seed by seed: the highest score of each in metrics.jsonl, the first of equals."""
+    scripts.run("train_ppo", *flags(**BASE | {"num_seeds": 3, "run_name": "seeds", "num_updates": 8}))
+    scripts.run("evaluate", "seeds", "--num-episodes", "8", "--json", "result.json")
+    told = json.loads(Path("result.json").read_text())["updates"]
+    rows = rows_of("seeds", "EVALUATOR")
+    for seed in (0, 1, 2):
+        scores = {row["update"]: row["evaluator/mean_return"] for row in rows if row["seed"] == seed}
+        assert told[str(seed)] == max(scores, key=scores.get)
+
+
 def test_evaluate_an_update_on_a_level_set(evaluate):
     first = evaluate("--checkpoint", "4", "--level-set", "maze-32")
-    assert (first["checkpoint"], first["update"], first["levels"]) == ("4", 4, "maze-32")
+    assert (first["checkpoint"], first["updates"], first["levels"]) == ("4", {"0": 4}, "maze-32")
     assert len(first["level_hash"]) == 12
     assert first["seeds"]["0"]["episode_return"]["episodes"] == 32
     again = evaluate("--checkpoint", "4", "--level-set", "maze-32", "--seed", "7", "--num-envs", "8")

@@ -29,7 +29,7 @@ def _stop(scripts, run, number, after, *argv):
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number):
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))

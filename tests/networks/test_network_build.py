@@ -100,6 +100,12 @@ def test_an_unknown_adapter_is_refused(maze):
         make(maze, "conv")
 
 
+@pytest.mark.parametrize("adapter", ["dense", "grid"])
+def test_heads_are_refused_where_there_is_no_attention(maze, adapter):
+    with pytest.raises(ConfigError, match=f"only the binpack network has attention heads, and this one is {adapter}"):
+        make(maze, adapter, num_heads=2)
+
+
 def test_binpack_refuses_other_masks_and_lengths_in_millimetres(binpack):
     example = jax.tree.map(lambda x: x[0], binpack)
     with pytest.raises(ConfigError, match=r"scores 800 pairs, but the action mask has shape \(20, 40\)"):

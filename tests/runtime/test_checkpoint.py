@@ -241,12 +241,64 @@ def test_damage_is_refused_and_never_loaded(saved_folder, tmp_path, part, capfd)
     assert capfd.readouterr().err == ""  # orbax's own tracebacks are no answer to a user
 
 
+@pytest.mark.parametrize("part", ["all", "params"])
+@pytest.mark.parametrize("method", ["restore", "metadata"])
+@pytest.mark.parametrize(
+    ("failure", "kind", "what"),
+    [
+        (KeyError("new_field"), CheckpointError, "cannot be restored by this orbax: 'new_field'"),
+        (ValueError("no such codec\nmore"), CheckpointError, "cannot be restored by this orbax: no such codec"),
+        (
+            jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory\nmore"),
+            RunError,
+            "does not fit into memory: RESOURCE_EXHAUSTED: Out of memory",
+        ),
+    ],
+    ids=["key", "value", "memory"],
+)
+def test_what_is_as_it_was_written_is_not_called_damaged(saved_folder, monkeypatch, part, method, failure, kind, what):
+    def fail(*_args, **_kwargs):
+        raise failure
+
+    monkeypatch.setattr(checkpoint.ocp.Checkpointer, method, fail)
+    store, template = CheckpointStore(saved_folder), _template(_arrays(3))
+    with pytest.raises(kind) as caught:
+        store.load(template) if part == "all" else store.load_part("params", template["params"])
+    assert caught.value.what == f"checkpoint {saved_folder / '3'} {what}"
+    assert "remove" not in caught.value.hint
+    assert "damaged" not in caught.value.hint
+
+
+@pytest.mark.parametrize("when", ["before", "half-way"])
+@pytest.mark.parametrize("read", ["meta", "all", "params"])
+def test_a_checkpoint_that_its_run_removes_while_it_is_read(saved_folder, tmp_path, monkeypatch, read, when):
+    folder = Path(shutil.copytree(saved_folder, tmp_path / "checkpoints"))
+    step = "_read_meta" if when == "before" or read == "meta" else "_file_digests"
+    original = getattr(checkpoint, step)
+
+    def removing(path):
+        CheckpointStore(folder).remove(3)
+        return original(path)
+
+    monkeypatch.setattr(checkpoint, step, removing)
+    store, template = CheckpointStore(folder), _template(_arrays(3))
+    reads = {
+        "meta": store.load_meta,
+        "all": lambda: store.load(template),
+        "params": lambda: store.load_part("params", template["params"]),
+    }
+    with pytest.raises(CheckpointError) as caught:
+        reads[read]()
+    assert caught.value.what == f"checkpoint {folder / '3'} has just been removed by its run"
+    assert caught.value.hint == "try again: the run has written a newer one"
+
+
 def _params(*values):
     return {"w": jnp.asarray(values, jnp.float32)}
 
 
-def _keeper(tmp_path, num_seeds=1):
-    return BestKeeper(tmp_path / "best", num_seeds)
+def _keeper(tmp_path, num_seeds=1, scored_on=None):
+    return BestKeeper(tmp_path / "best", num_seeds, scored_on)
 
 
 def _stored_best(tmp_path, template):
@@ -263,7 +315,7 @@ def test_best_keeps_what_scored_best_and_the_first_of_equals(tmp_path):
     assert [keeper.offer(_params(u), np.array([score]), _meta(u)) for u, score, _ in offers] == [o for *_, o in offers]
     keeper.close()
     meta, params = _stored_best(tmp_path, _params(0))
-    assert (meta.update, meta.host) == (8, {"scores": [0.75], "updates": [8]})
+    assert (meta.update, meta.host) == (8, {"scores": [0.75], "updates": [8], "scored_on": {}})
     np.testing.assert_array_equal(params, [8.0])
 
 
@@ -273,7 +325,7 @@ def test_best_of_several_seeds_is_chosen_for_each(tmp_path):
     keeper.offer(_params([3, 3], [4, 4]), np.array([6.0, 4.0]), _meta(2))
     keeper.close()
     meta, params = _stored_best(tmp_path, _params([0, 0], [0, 0]))
-    assert meta.host == {"scores": [6.0, 5.0], "updates": [2, 1]}
+    assert meta.host == {"scores": [6.0, 5.0], "updates": [2, 1], "scored_on": {}}
     np.testing.assert_array_equal(params, [[3, 3], [2, 2]])
 
 
@@ -328,3 +380,18 @@ def test_best_of_a_future_that_was_given_up_is_forgotten(tmp_path):
     meta, params = _stored_best(tmp_path, _params(0))
     assert (meta.update, meta.host["scores"]) == (20, [3.0])
     np.testing.assert_array_equal(params, [200.0])
+
+
+def test_best_scored_on_other_levels_is_not_compared(tmp_path):
+    """A lower score on new levels takes the place of a higher one on old levels, which stays until then."""
+    _offer_all(_keeper(tmp_path, scored_on={"levels": "fresh"}), [(5, [9.0], [50])])
+    resumed = _keeper(tmp_path, scored_on={"levels": "maze-8"})
+    assert not resumed.restore(_template(_params(0)), 10)
+    assert _stored_best(tmp_path, _params(0))[0].update == 5
+    _offer_all(resumed, [(15, [1.0], [150])])
+    meta, params = _stored_best(tmp_path, _params(0))
+    assert (meta.update, meta.host["scores"], meta.host["scored_on"]) == (15, [1.0], {"levels": "maze-8"})
+    np.testing.assert_array_equal(params, [150.0])
+    again = _keeper(tmp_path, scored_on={"levels": "maze-8"})
+    assert again.restore(_template(_params(0)), 20)
+    assert again.scores.tolist() == [1.0]

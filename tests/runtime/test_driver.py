@@ -11,7 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.runtime import saved_run
+from stoix_like.evaluation import episodes
+from stoix_like.runtime import loop, saved_run
+from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.driver import next_stop
@@ -140,6 +142,21 @@ def test_a_run_reports_evaluates_and_saves_when_due(finished):
     assert all(row["seed"] == 0 and row["timesteps"] == 32 * row["update"] for row in _rows(finished, "ACTOR"))
 
 
+def test_an_evaluation_says_which_episodes_were_cut_for_never_ending(finished, monkeypatch):
+    saved = saved_run.load_run(str(finished), "best")
+
+    def results(most_steps):
+        monkeypatch.setattr(episodes, "MOST_STEPS", most_steps)
+        evaluator = Evaluator(saved.env, saved.learner.policy, saved.config.evaluation, 1)
+        return evaluator(saved.params, jax.random.key(0), 0).results
+
+    longest = int(results(1000)["episode_length"].max())
+    assert "unfinished" not in results(longest + 1)
+    cut = results(longest)
+    assert (cut["unfinished"] == (cut["episode_length"] == longest)).all()
+    assert cut["unfinished"].any()
+
+
 def test_the_best_checkpoint_holds_the_parameters_that_were_scored(finished):
     """Scored again with the same key they give the same bits, and they are those of the update that scored best."""
     saved = saved_run.load_run(str(finished), "best")
@@ -212,6 +229,42 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_a_good_checkpoint(int
     assert store.updates()[-1] == int(Path(named).name)  # --resume goes on from the one that was named
     store.close()
     assert all(json.loads(line) for line in Path("broken/metrics.jsonl").read_text().splitlines())
+
+
+def _out_of_memory(*_args):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.\nmore")
+
+
+@pytest.mark.parametrize("fails", ["update", "evaluation", "best"])
+def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, capsys):
+    """What an evaluation cannot show was learned all the same: it is saved."""
+    if fails == "update":
+        monkeypatch.setattr(loop, "compile_chunk", lambda *_: _out_of_memory)
+    elif fails == "evaluation":
+        monkeypatch.setattr(Evaluator, "compile", lambda self, *_: setattr(self, "_play", _out_of_memory))
+    else:
+        monkeypatch.setattr(BestKeeper, "offer", _out_of_memory)
+    leaves = SMALL | {"save_interval": 0 if fails == "evaluation" else 1}
+    assert _train(*_flags(**leaves, save_dir=".", run_name="full")) == 1
+    error, hint = capsys.readouterr().err.splitlines()
+    what = {
+        "update": "update 1 cannot be computed",
+        "evaluation": "the evaluation cannot be played",
+        "best": "the best parameters cannot be kept",
+    }[fails]
+    assert error == f"error: {what}: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte."
+    last = {"update": 0, "evaluation": 2, "best": 1}[fails]
+    run = Path("full").absolute()
+    assert hint.endswith(f"; --resume {run} goes on from checkpoint {run}/checkpoints/{last}")
+    assert CheckpointStore(run / "checkpoints").updates()[-1] == last
+
+
+def test_a_run_tells_its_time_in_order(finished):
+    rows = list(read_rows(finished / "metrics.jsonl"))
+    times = [row["elapsed_seconds"] for row in rows]
+    assert times == sorted(times)
+    (compiled,) = [row for row in rows if row.get("misc/event") == "compiled"]
+    assert compiled["elapsed_seconds"] >= compiled["misc/compile_seconds"] > 0
 
 
 def test_a_broken_run_continues_with_lower_rates(capsys):

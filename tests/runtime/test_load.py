@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stoix_like.config import PPOConfig, SPOSectionConfig, ppo_config
 from stoix_like.config_checks import UNAVAILABLE_LEAVES, leaf_sections, leaf_types, section_types
-from stoix_like.config_values import allows, choices
+from stoix_like.config_values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import config_table, flags
 from stoix_like.runtime.load import config_from_dict, config_to_dict, find_config, load, preset_paths, to_yaml
@@ -257,7 +257,36 @@ def test_broken_yaml_names_its_line(file):
         (["--config", "maze"], "--config: no file or preset 'maze'; did you mean 'ppo/maze'?"),
         (
             ["--run-name", "../x"],
-            "--run-name: '../x' cannot name a run; use letters, digits and ._=+-, beginning with a letter or digit",
+            "--run-name: '../x' cannot name a run; use letters, digits and . _ = + -, begin with a letter or digit, and"
+            " not the word latest",
+        ),
+        (["--num-envs", "1e12"], "--num-envs: must be at most 2147483647, got 1000000000000"),
+        (["--hidden-dim", "1e12"], "--hidden-dim: must be at most 2147483647, got 1000000000000"),
+        (["--actor-lr", "1e39"], "--actor-lr: must be at most 3.4028235e+38, the largest float32, got 1e+39"),
+        (["--reward-scale", "1e300"], "--reward-scale: must be at most 3.4028235e+38, the largest float32, got 1e+300"),
+        (
+            ["--num-envs", "1024", "--rollout-length", "1e9"],
+            "--rollout-length: num_seeds * num_envs * rollout_length = 1,024,000,000,000 is above 2,147,483,647; lower"
+            " one of them",
+        ),
+        (
+            ["--num-eval-envs", "1e9", "--num-eval-episodes", "1e9", "--num-seeds", "3"],
+            "--num-eval-episodes: num_seeds * num_eval_episodes = 3,000,000,000 is above 2,147,483,647; lower one of"
+            " them",
+        ),
+        (
+            ["--hidden-dim", "2e9"],  # XLA aborts the process on such a product
+            "--hidden-dim: num_seeds * hidden_dim * hidden_dim = 4,000,000,000,000,000,000 is above 2,147,483,647;"
+            " lower one of them",
+        ),
+        (
+            ["--max-items", "1e6", "--max-ems", "1e6"],
+            "--max-items: max_items * max_ems = 1,000,000,000,000 is above 2,147,483,647; lower one of them",
+        ),
+        (
+            ["--total-timesteps", "5120e10"],
+            "--total-timesteps: 51,200,000,000,000 steps are 10,000,000,000 updates, and at most 2,147,483,647 can be"
+            " counted",
         ),
         (
             ["--total-timesteps", "1e6"],
@@ -328,11 +357,11 @@ def test_notebook_keywords_are_checked_alike():
 
 
 def test_absurd_sizes_fail_at_once():
-    (problem,) = problems("--num-envs", "1e15", "--rollout-length", "1e15", "--num-minibatches", "7")
-    assert problem.startswith("--num-minibatches: num_envs * rollout_length = ")
-    prime = "1000000000000037"
-    (problem,) = problems("--num-envs", prime, "--rollout-length", "1", "--num-minibatches", "500000000000000")
-    assert problem.endswith("is not divisible by 500000000000000; use 1")
+    found = problems("--num-envs", "2e9", "--rollout-length", "2e9", "--num-minibatches", "7")
+    assert [problem.partition(":")[0] for problem in found] == ["--num-minibatches", "--rollout-length"]
+    prime = "2147483647"
+    (problem,) = problems("--num-envs", prime, "--rollout-length", "1", "--num-minibatches", "1000000000")
+    assert problem.endswith("is not divisible by 1000000000; use 1")
     assert problems("--gamma", "1" + "0" * 400)[0].startswith("--gamma: expected float, got 1000")
     assert problems("--seed", "1" * 5000)[0].startswith("--seed: not valid YAML: '1111")
 
@@ -398,7 +427,8 @@ def leaf_values(field, annotation):
         kinds.append(st.integers(int(low), int(high) if high else 10**6))
     if allows(annotation, float):
         least = low if low is not None else above
-        kinds.append(st.floats(least, high, exclude_min=above is not None, allow_infinity=False, allow_subnormal=True))
+        most = LARGEST_NUMBER if high is None else high
+        kinds.append(st.floats(least, most, exclude_min=above is not None, allow_infinity=False, allow_subnormal=True))
     if allows(annotation, str):
         kinds.append(RUN_NAMES if field.name == "run_name" else st.text(st.characters(codec="utf-8")))
     if allows(annotation, type(None)):
@@ -414,9 +444,13 @@ def configs(draw):
         for kind in section_types(PPOConfig).values()
         for field in dataclasses.fields(kind)
     }
-    sizes = {
-        "num_envs": leaves["num_devices"] * draw(st.integers(1, 50)),
-        "rollout_length": leaves["num_minibatches"] * draw(st.integers(1, 50)),
+    few = {name: draw(st.integers(1, 20)) for name in ("num_devices", "num_minibatches", "num_seeds")}
+    sizes = few | {
+        "num_envs": few["num_devices"] * draw(st.integers(1, 50)),
+        "rollout_length": few["num_minibatches"] * draw(st.integers(1, 50)),
+        "seed": draw(st.integers(0, 2**31 - 1 - 20)),
+        "hidden_dim": draw(st.integers(1, 10_000)),
+        "max_ems": draw(st.none() | st.integers(1, 1000)),
         "num_eval_episodes": leaves["num_eval_envs"] * draw(st.integers(1, 5)),
         "task_id": "BinPack-" + leaves["task_id"],
         "num_updates": draw(st.integers(1, 10**9)),

@@ -102,6 +102,18 @@ def test_experiments_that_differ_are_not_pooled_and_are_named_by_what_differs(tm
     ]
 
 
+def test_where_a_run_began_and_what_it_is_scored_on_are_differences(tmp_path):
+    """Seeds 0 and 1 of what would else be one experiment; how often it is saved and scored is none."""
+    plain = {"checkpointing": {"load_path": None, "save_interval": 5}, "evaluation": {"level_set": None}}
+    loaded = {"checkpointing": {"load_path": "runs/a", "save_interval": 9}, "evaluation": {"level_set": None}}
+    frozen = {"checkpointing": {"load_path": None, "save_interval": 5}, "evaluation": {"level_set": "maze-8"}}
+    paths = [
+        _write_run(tmp_path / str(seed), [seed], _linear, config=config)
+        for seed, config in enumerate([plain, loaded, frozen])
+    ]
+    assert [len(curve.seeds) for curve in _curves(paths)[0]] == [1, 1, 1]
+
+
 def test_more_than_two_differences_are_named_by_the_run(tmp_path):
     paths = [_write_run(tmp_path / name, [0], _linear, config={"a": dict.fromkeys("xyz", name)}) for name in ("p", "q")]
     assert [curve.name for curve in _curves(paths)[0]] == ["PPO · p", "PPO · q"]

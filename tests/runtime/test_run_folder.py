@@ -28,10 +28,10 @@ def _inside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
 
 
-def _make_run(path, seconds=0):
-    lock = run_folder.create(Path(path), "# a configuration\n", {"devices": "cpu"})
-    lock.close()
-    return Path(path)
+def _make_run(path, **options):
+    new = run_folder.create(Path(path), "# a configuration\n", {"devices": "cpu"}, **options)
+    new.lock.close()
+    return new.path
 
 
 def test_new_name_says_what_when_and_which_seed():
@@ -43,7 +43,7 @@ def test_new_name_says_what_when_and_which_seed():
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "", ".hidden", "-flag", "a b", "/tmp/x", "..", "a\n", "latest"])
 def test_a_name_cannot_leave_the_folder(name):
-    with pytest.raises(ConfigError, match="cannot name a run folder") as caught:
+    with pytest.raises(ConfigError, match="cannot name a run") as caught:
         run_folder.run_path("runs", name)
     assert caught.value.hint == (
         "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
@@ -144,9 +144,40 @@ def test_a_killed_writer_leaves_no_lock_behind():
 def test_runs_begun_in_the_same_second_get_a_number(monkeypatch):
     monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
     config = ppo_config(task_id="Maze-v0", seed=3)
-    paths = [_make_run(run_folder.new_path("runs", "ppo", config)) for _ in range(3)]
+    chosen = [run_folder.new_path("runs", "ppo", config) for _ in range(3)]  # all three before a folder is made
+    paths = [_make_run(path, numbered=True) for path in chosen]
     begin = "ppo-Maze-v0-20260101-120000-s3"
     assert [path.name for path in paths] == [begin, f"{begin}-2", f"{begin}-3"]
+    assert all((path / "config.yaml").is_file() for path in paths)
+    assert os.readlink("runs/latest") == f"{begin}-3"
+
+
+def test_a_number_is_no_way_around_a_link_that_leads_nowhere():
+    Path("runs").symlink_to("gone")
+    with pytest.raises(RunError, match="cannot make runs/a"):
+        _make_run("runs/a", numbered=True)
+
+
+@pytest.mark.parametrize("before", [None, "a"])
+def test_a_discarded_run_leaves_everything_as_it_was(before):
+    if before:
+        _make_run(f"new/runs/{before}")
+    new = run_folder.create(Path("new/runs/b"), "", {})
+    (new.path / "checkpoints" / "0").mkdir(parents=True)
+    assert os.readlink("new/runs/latest") == "b"
+    new.discard()
+    if before is None:
+        assert list(Path().iterdir()) == []
+    else:
+        assert sorted(path.name for path in Path("new/runs").iterdir()) == ["a", "latest"]
+        assert os.readlink("new/runs/latest") == "a"
+
+
+def test_a_discarded_run_leaves_another_ones_latest_alone():
+    new = run_folder.create(Path("runs/a"), "", {})
+    _make_run("runs/b")
+    new.discard()
+    assert os.readlink("runs/latest") == "b"
 
 
 def test_create_does_not_take_over_a_folder():

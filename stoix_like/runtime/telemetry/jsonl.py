@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -16,6 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from stoix_like.errors import RunError
+from stoix_like.runtime.run_folder import written_whole
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
 FILE_NAME = "metrics.jsonl"
@@ -92,12 +92,8 @@ def cut_after(path: Path, update: int) -> None:
     content = b"".join(line + b"\n" for line in kept)
     if content == path.read_bytes():
         return
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with temporary.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with written_whole(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _lines(path: Path) -> list[bytes]:

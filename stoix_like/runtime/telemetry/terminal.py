@@ -1,8 +1,8 @@
 """What a person sees of a run: banner, compiling, progress, closing lines. The door to rich.
 
 On a terminal a live view; on a pipe, in a log file or with `progress: false` one plain line per report, without escape
-codes. A terminal that goes away (a closed pipe, a lost connection) ends the display and never the training. Logs and
-errors are not printed here.
+codes. A reader that goes away ends the display and never the training (a lost connection also sends SIGHUP, on which
+the run is saved and ends: see `stopping`). Logs and errors are not printed here.
 """
 
 from __future__ import annotations

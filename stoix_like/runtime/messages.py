@@ -1,0 +1,47 @@
+"""Log messages on stderr: ours from `logging.log_level` on, those of the libraries only where they warn.
+
+Errors that a user can mend are no messages: `cli.py` prints them. A notebook sets up its logging itself.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+
+from stoix_like.config import LoggingConfig
+
+_OURS = "stoix_like"
+_CHATTY = ("absl", "jax._src.xla_bridge")  # they warn of what no user can change
+
+
+class _StderrHandler(logging.Handler):
+    """To whatever `sys.stderr` is at the time: a live view puts itself in its place."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            print(self.format(record), file=sys.stderr, flush=True)
+        except OSError:  # a reader that went away ends the messages and never the training
+            self.handleError(record)
+
+    def handleError(self, record: logging.LogRecord) -> None:
+        """Nothing can be said where saying it failed."""
+
+
+def configure(config: LoggingConfig) -> None:
+    """Sets levels and one handler for this process. With `backend_logs_visible`, libraries log at our level, too."""
+    level = config.log_level.upper()
+    root = logging.getLogger()
+    if not any(isinstance(handler, _StderrHandler) for handler in root.handlers):
+        for other in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
+            root.removeHandler(other)  # a library called logging.warning, which adds one: each message would come twice
+        handler = _StderrHandler()
+        handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
+        root.addHandler(handler)
+    logging.getLogger(_OURS).setLevel(level)
+    root.setLevel(level if config.backend_logs_visible else max(logging.WARNING, logging.getLevelName(level)))
+    quiet = logging.NOTSET if config.backend_logs_visible else logging.ERROR
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(quiet)
+    if not config.backend_logs_visible:
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -1,0 +1,47 @@
+"""What a signal asks of a run, sent to this process."""
+
+import os
+import signal
+
+import pytest
+
+from stoix_like.runtime.stopping import stopping_on_signals
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_the_first_signal_only_asks(number):
+    before = signal.getsignal(number)
+    with stopping_on_signals() as stop:
+        assert not stop.is_set
+        send(number)
+        assert stop.is_set
+    assert signal.getsignal(number) == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_second_ends_the_program(number):
+    with stopping_on_signals():
+        send(number)
+        with pytest.raises(KeyboardInterrupt):
+            send(number)
+
+
+def test_a_lost_connection_may_say_so_twice():
+    with stopping_on_signals() as stop:
+        send(signal.SIGHUP)
+        send(signal.SIGHUP)
+        assert stop.is_set
+
+
+def test_a_lost_connection_is_ignored_under_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stopping_on_signals() as stop:
+            send(signal.SIGHUP)
+            assert not stop.is_set
+    finally:
+        signal.signal(signal.SIGHUP, before)
