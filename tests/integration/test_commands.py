@@ -92,7 +92,7 @@ def test_evaluate_an_update_on_a_level_set(evaluate):
 
 def test_evaluate_latest_by_sampling(evaluate):
     result = evaluate("--checkpoint", "latest", "--sampled", "--num-episodes", "64")
-    assert (result["update"], result["mode"]) == (6, "sampled")
+    assert (set(result["updates"].values()), result["mode"]) == ({6}, "sampled")
     other = evaluate("--checkpoint", "latest", "--sampled", "--num-episodes", "64", "--seed", "1")
     assert other["seeds"] != result["seeds"]
 

@@ -38,7 +38,7 @@ def placement(state):
 
 before = placement(state)
 state, _ = program(state, 2)
-state, _ = program.run(state, 1)
+state, _ = program(state, 1)
 print(json.dumps([before, placement(state)]))
 """
 
