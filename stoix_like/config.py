@@ -41,7 +41,7 @@ class EnvironmentConfig:
     max_episode_steps: int | None = leaf(None, "steps before a truncation (bootstrapped); null = the task's own", low=1)
     kwargs: Mapping[str, Any] = leaf({}, "keyword arguments of the environment's constructor or generator")
     reset_pool_size: int | Literal["auto"] = leaf("auto", "fresh levels kept in stock for auto-reset", low=1)
-    exact_reference: bool = leaf(False, "use Jumanji's own BinPack step: the same bits, slower")
+    exact_reference: bool = leaf(False, "use Jumanji's own code for BinPack and Maze: the same bits, slower")
 
 
 @dataclass(frozen=True)

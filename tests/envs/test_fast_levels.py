@@ -1,0 +1,158 @@
+"""Mazes and BinPack instances made quickly against Jumanji's own, bit by bit."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jumanji.environments.packing.bin_pack.generator import RandomGenerator as BinPackGenerator
+from jumanji.environments.routing.maze.generator import RandomGenerator as MazeGenerator
+
+from stoix_like.envs import binpack_levels, maze_levels, registry
+from stoix_like.envs.binpack_levels import FastBinPackGenerator
+from stoix_like.envs.maze_levels import FastMazeGenerator
+
+NUM_LEVELS = 1000
+MAZES = [(10, 10), (5, 5), (7, 12), (3, 20), (21, 20), (2, 2), (1, 5), (6, 2)]
+INSTANCES = {
+    "as registered": {"max_num_items": 20, "max_num_ems": 40},
+    "10 items": {"max_num_items": 10, "max_num_ems": 20},
+    "30 items": {"max_num_items": 30, "max_num_ems": 40},
+    "300 items, more than a byte counts": {"max_num_items": 300, "max_num_ems": 4},
+    "BinPack-v0": {
+        "max_num_items": 20,
+        "max_num_ems": 40,
+        "split_eps": 0.001,
+        "prob_split_one_item": 0.3,
+        "split_num_same_items": 1,
+    },
+    "equal ones only": {"max_num_items": 20, "max_num_ems": 40, "prob_split_one_item": 0.0, "split_num_same_items": 7},
+    "so small that items vanish": {"max_num_items": 16, "max_num_ems": 40, "container_dims": (6, 7, 5)},
+    "not split at all": {"max_num_items": 4, "max_num_ems": 40},
+}
+
+
+def raw(leaf):
+    return np.asarray(jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf)
+
+
+def make(generator, seed=0, num_levels=NUM_LEVELS, impl=None):
+    keys = jax.random.split(jax.random.key(seed, impl=impl), num_levels)
+    with jax.numpy_rank_promotion("allow"):  # Jumanji needs it
+        return [raw(leaf) for leaf in jax.tree.leaves(jax.jit(jax.vmap(generator))(keys))]
+
+
+@functools.cache
+def jumanjis(name):
+    """Its instances, or mazes, by name or size."""
+    generator = MazeGenerator(*name) if isinstance(name, tuple) else BinPackGenerator(**INSTANCES[name])
+    return make(generator, num_levels=num_levels_of(name))
+
+
+def num_levels_of(name):
+    return 20 if name == "300 items, more than a byte counts" else NUM_LEVELS
+
+
+def differing(ours, theirs):
+    """How many leaves differ anywhere in value or type."""
+    return sum(a.dtype != b.dtype or not np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
+
+
+@pytest.fixture
+def no_fallback(monkeypatch):
+    """Jumanji's own code must not run: else it would be compared with itself."""
+
+    def refuse(*_):
+        raise AssertionError("Jumanji's generator was used")
+
+    monkeypatch.setattr(MazeGenerator, "__call__", refuse)
+    monkeypatch.setattr(BinPackGenerator, "_split_container_into_items_spaces", refuse)
+
+
+@pytest.fixture
+def planted(monkeypatch):
+    """Changes in the module that are really traced: JAX keeps what it traced of a loop's body, before and after."""
+    jax.clear_caches()
+    yield monkeypatch.setattr
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize("size", MAZES, ids=str)
+def test_mazes_are_jumanjis(size, request):
+    theirs = jumanjis(size)
+    request.getfixturevalue("no_fallback")
+    assert differing(make(FastMazeGenerator(*size)), theirs) == 0
+
+
+@pytest.mark.parametrize("name", INSTANCES)
+def test_instances_are_jumanjis(name, request):
+    theirs = jumanjis(name)
+    request.getfixturevalue("no_fallback")
+    ours = make(FastBinPackGenerator.like(BinPackGenerator(**INSTANCES[name])), num_levels=num_levels_of(name))
+    assert differing(ours, theirs) == 0
+
+
+@pytest.mark.parametrize("length", [1, 17])
+def test_a_block_may_have_any_length(length, planted):
+    planted(maze_levels, "SPLITS_PER_BLOCK", length)
+    planted(binpack_levels, "SPLITS_PER_BLOCK", length)
+    assert differing(make(FastMazeGenerator(10, 10)), jumanjis((10, 10))) == 0
+    assert differing(make(FastBinPackGenerator(20, 40)), jumanjis("as registered")) == 0
+
+
+@pytest.mark.parametrize("fault", ["wall", "passage", "second cell"])
+def test_the_comparison_sees_faults_in_mazes(fault, planted):
+    if fault == "second cell":
+        planted(maze_levels, "_two_cells", lambda is_free, key: (jnp.argmax(is_free), jnp.argmax(is_free)))
+    else:
+        draw = maze_levels._draw
+
+        def swapped(key):
+            key, (wall, passage) = draw(key)
+            return key, ((wall, wall) if fault == "passage" else (passage, passage))
+
+        planted(maze_levels, "_draw", swapped)
+    assert differing(make(FastMazeGenerator(10, 10)), jumanjis((10, 10))) > 0
+
+
+@pytest.mark.parametrize("fault", ["choice", "axis"])
+def test_the_comparison_sees_faults_in_instances(fault, planted):
+    if fault == "choice":
+        planted(binpack_levels, "_choose", lambda lengths, draw: jnp.argmax(lengths))
+    else:
+        planted(binpack_levels, "_of_axis", lambda axis, values: values[0])
+    assert differing(make(FastBinPackGenerator(20, 40)), jumanjis("as registered")) > 0
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs"),
+    [(FastMazeGenerator(5, 5), MazeGenerator(5, 5)), (FastBinPackGenerator(8, 20), BinPackGenerator(8, 20))],
+    ids=["maze", "binpack"],
+)
+def test_keys_of_another_kind_go_to_jumanjis_code(ours, theirs):
+    assert differing(make(ours, num_levels=20, impl="rbg"), make(theirs, num_levels=20, impl="rbg")) == 0
+
+
+def test_sums_that_float32_cannot_hold_go_to_jumanjis_code(request):
+    sizes = {"max_num_items": 8, "max_num_ems": 4, "container_dims": (2**22, 10, 10)}
+    request.getfixturevalue("no_fallback")
+    with pytest.raises(AssertionError, match="Jumanji's generator was used"):
+        make(FastBinPackGenerator(**sizes), num_levels=2)
+
+
+@pytest.mark.parametrize("task", ["Maze-v0", "BinPack-v2"])
+def test_it_is_what_is_trained_on(task, no_fallback):
+    key = jax.random.key(0)
+    jax.eval_shape(registry.make(task).reset, key)
+    with pytest.raises(AssertionError, match="Jumanji's generator was used"):
+        jax.eval_shape(registry.make(task, exact_reference=True).reset, key)
+
+
+def test_other_generators_are_left_as_they_are():
+    from jumanji.environments.packing.bin_pack.generator import ToyGenerator
+
+    env = registry.make("BinPack-v2", kwargs={"generator": ToyGenerator()})
+    state, _ = jax.jit(env.reset)(jax.random.key(0))
+    assert int(state.items_mask.sum()) == 20
+    assert int(state.items.x_len[0]) == 2445
