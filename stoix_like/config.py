@@ -111,9 +111,9 @@ class HardwareConfig:
     device_type: Literal["auto", "cpu", "cuda", "gpu", "tpu"] = leaf("auto", "cuda and gpu mean the same")
     cuda_device: int = leaf(0, "index of the GPU", low=0)
     num_devices: int = leaf(1, "devices over which the environments are spread", low=1)
-    coordinator_address: str | None = leaf(None, "host:port of process 0 when several hosts train together")
-    num_processes: int | None = leaf(None, "processes in all, with coordinator_address", low=1)
-    process_id: int | None = leaf(None, "index of this process, with coordinator_address", low=0)
+    coordinator_address: str | None = leaf(None, "not in this version: host:port of process 0 of several hosts")
+    num_processes: int | None = leaf(None, "not in this version: processes in all", low=1)
+    process_id: int | None = leaf(None, "not in this version: index of this process", low=0)
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ class LoggingConfig:
 
     log_level: Literal["debug", "info", "warning", "error"] = leaf("info", "least severe message shown")
     backend_logs_visible: bool = leaf(False, "show the messages of XLA and Abseil")
-    otlp_endpoint: str | None = leaf(None, "OTLP/HTTP endpoint for traces; null = off")
-    mlflow_run_id: str | None = leaf(None, "existing MLflow run to continue; null = a new one")
-    mlflow_tracking_uri: str | None = leaf(None, "MLflow tracking store; null = off")
-    tensorboard: bool = leaf(False, "write TensorBoard events into the run folder")
-    wandb: bool = leaf(False, "send metrics to Weights & Biases")
+    otlp_endpoint: str | None = leaf(None, "not in this version: OTLP/HTTP endpoint for traces")
+    mlflow_run_id: str | None = leaf(None, "not in this version: existing MLflow run to continue")
+    mlflow_tracking_uri: str | None = leaf(None, "not in this version: MLflow tracking store")
+    tensorboard: bool = leaf(False, "not in this version: TensorBoard events in the run folder")
+    wandb: bool = leaf(False, "not in this version: metrics to Weights & Biases")
     progress: bool = leaf(True, "live view on a terminal; false = plain lines")
     log_interval: int | None = leaf(None, "updates per report; null = about every 2 seconds", low=1)
 

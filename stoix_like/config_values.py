@@ -18,7 +18,7 @@ LARGEST_NUMBER = (2 - 2**-23) * 2.0**127  # of float32: what is above is infinit
 
 def nearest(word: str, known: Collection[str]) -> str:
     """`; did you mean 'x'?` for the nearest known word, or an empty string."""
-    match = difflib.get_close_matches(word, list(known), n=1)
+    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.65)
     return f"; did you mean '{match[0]}'?" if match else ""
 
 

@@ -20,6 +20,7 @@ from stoix_like.config import PPOConfig
 from stoix_like.config_checks import get_leaf
 from stoix_like.envs.auto_reset import AutoReset, auto_reset_for
 from stoix_like.ops import distributions, losses, returns, trees
+from stoix_like.ops.phases import phase
 from stoix_like.types import (
     Array,
     Environment,
@@ -158,7 +159,8 @@ def update(auto_reset: AutoReset, network: Network, settings: PPOSettings, state
     """(the state one update later, metrics): play `rollout_length` steps, then `epochs` passes over them."""
     playing, transitions, episode_metrics = collect(auto_reset, network, settings, state)
     batch = compute_batch(network, settings, state, transitions, playing.observation)
-    params, optimizer, metrics = optimize(network, settings, state, batch)
+    with phase("optimise"):
+        params, optimizer, metrics = optimize(network, settings, state, batch)
     metrics |= episode_metrics
     metrics["trainer/explained_variance"] = losses.explained_variance(batch.value, batch.target)
     metrics["trainer/learning_rate"] = state.hyper.actor_lr * rate_factor(settings, state)
@@ -172,9 +174,10 @@ def collect(
     """One rollout of the current policy: (where playing stopped, transitions [T, N, ...], `actor/` metrics)."""
 
     def sample_action(observation: Observation, key: Key) -> tuple[Array, Array]:
-        logits = network.actor(state.params, observation)
-        action = distributions.sample(key, logits, factored=settings.factored)
-        return action, distributions.log_prob(logits, action, factored=settings.factored)
+        with phase("network"):
+            logits = network.actor(state.params, observation)
+            action = distributions.sample(key, logits, factored=settings.factored)
+            return action, distributions.log_prob(logits, action, factored=settings.factored)
 
     play_key = role_key(state.key, "rollout", state.step)
     pool_key = role_key(state.key, "pool", state.step)
@@ -213,7 +216,8 @@ def batched_values(network: Network, params: NetworkParams, observations: Observ
     """Values [T, N] of observations [T, N, ...], in calls of about `VALUE_ROWS` rows."""
     num_envs = observations.action_mask.shape[1]
     steps_per_call = max(1, VALUE_ROWS // num_envs)
-    return jax.lax.map(lambda o: network.critic(params, o), observations, batch_size=steps_per_call)
+    with phase("network"):
+        return jax.lax.map(lambda o: network.critic(params, o), observations, batch_size=steps_per_call)
 
 
 def rate_factor(settings: PPOSettings, state: PPOState) -> Array:
@@ -237,7 +241,8 @@ def optimize(
     factor = rate_factor(settings, state)
 
     def gradient_step(learning: _Learning, indices: Array) -> tuple[_Learning, Metrics]:
-        rows_taken = minibatch.take_minibatch(sharded, indices)
+        with phase("gather"):
+            rows_taken = minibatch.take_minibatch(sharded, indices)
         gradients, metrics = jax.grad(loss, has_aux=True)(learning.params, network, settings, state.hyper, rows_taken)
         metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
         params, optimizer = apply_gradients(learning.params, learning.optimizer, gradients, state.hyper, factor)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from stoix_like.config_values import LARGEST_WHOLE
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
+from stoix_like.ops.phases import phase
 from stoix_like.types import Array, Environment, EnvState, Key, Observation, TimeStep
 
 
@@ -137,14 +138,23 @@ def _refill(env: Environment, batch_size: int, pool: LevelPool, key: Key) -> Lev
         states, observations = jax.tree.map(lambda old, new: write(old, new, pool.stock, 0), stored, made)
         return LevelPool(states, observations, pool.stock + batch_size), batch + 1
 
-    return jax.lax.while_loop(has_room, add_batch, (pool, jnp.int32(0)))[0]
+    with phase("generate"):
+        return jax.lax.while_loop(has_room, add_batch, (pool, jnp.int32(0)))[0]
 
 
 def _step(
     env: Environment, states: EnvState, actions: Array, pool: LevelPool, key: Key
 ) -> tuple[EnvState, TimeStep, LevelPool, Array]:
-    states, timesteps = jax.vmap(env.step)(states, actions)
-    timesteps = _with_extras(env, states, timesteps)
+    with phase("step"):
+        states, timesteps = jax.vmap(env.step)(states, actions)
+        timesteps = _with_extras(env, states, timesteps)
+    with phase("gather"):
+        return _replace_ended(env, states, timesteps, pool, key)
+
+
+def _replace_ended(
+    env: Environment, states: EnvState, timesteps: TimeStep, pool: LevelPool, key: Key
+) -> tuple[EnvState, TimeStep, LevelPool, Array]:
     is_last = timesteps.last()  # [N]
     slot_key, state_key = jax.random.split(key)
     slots, pool, num_reused = _take_slots(pool, is_last, slot_key)

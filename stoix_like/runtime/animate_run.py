@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from stoix_like.config import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import devices
-from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_device_flag, output_file, seed_number
+from stoix_like.runtime.arguments import (
+    ArgumentParser,
+    add_checkpoint_flag,
+    add_device_flag,
+    output_file,
+    positive,
+    seed_number,
+)
 from stoix_like.types import Environment, EnvState, Key, Params, Policy
 
-MOST_FRAMES = 500
+MOST_STEPS = 500
+
+
+class Episode(NamedTuple):
+    """What was played: the states, the final one included, their rewards' sum, and whether it came to its end."""
+
+    states: list[EnvState]
+    episode_return: float
+    is_whole: bool
 
 
 def main(argv: list[str]) -> int:
@@ -18,6 +35,9 @@ def main(argv: list[str]) -> int:
     add_checkpoint_flag(parser)
     parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
     parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
+    parser.add_argument(
+        "--max-steps", type=positive, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
+    )
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the run folder)")
     add_device_flag(parser)
@@ -31,17 +51,26 @@ def main(argv: list[str]) -> int:
     if not 0 <= arguments.index < saved.num_seeds:
         raise ConfigError(f"--index: the run has {saved.num_seeds} seed(s)", f"use 0 to {saved.num_seeds - 1}")
     params, key = saved.seed_params(arguments.index), jax.random.key(arguments.seed)
-    states, total = record(saved.env, saved.learner.policy, params, key, deterministic=not arguments.sampled)
-    path = media.save_gif(saved.env, states, arguments.out or saved.path / "episode.gif")
-    print(f"episode of {len(states) - 1} steps, return {total:.4f}")
+    episode = record(
+        saved.env,
+        saved.learner.policy,
+        params,
+        key,
+        deterministic=not arguments.sampled,
+        most_steps=arguments.max_steps,
+    )
+    path = media.save_gif(saved.env, episode.states, arguments.out or saved.path / "episode.gif")
+    num_steps = len(episode.states) - 1
+    what = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
+    print(f"{what}, return {episode.episode_return:.4f}")
     print(f"animation {path}")
     return 0
 
 
 def record(
-    env: Environment, policy: Policy, params: Params, key: Key, *, deterministic: bool
-) -> tuple[list[EnvState], float]:
-    """(the states of one episode, the final one included, and its return). At most `MOST_FRAMES` steps."""
+    env: Environment, policy: Policy, params: Params, key: Key, *, deterministic: bool, most_steps: int = MOST_STEPS
+) -> Episode:
+    """One episode, or its first `most_steps` steps."""
     import jax
 
     def act_and_step(state: EnvState, timestep: object, step_key: Key) -> tuple[EnvState, object]:
@@ -53,10 +82,10 @@ def record(
     level_key, play_key = jax.random.split(key)
     state, timestep = jax.jit(env.reset)(level_key)
     states, total = [state], 0.0
-    for index in range(MOST_FRAMES):
+    for index in range(most_steps):
         state, timestep = step(state, timestep, jax.random.fold_in(play_key, index))
         states.append(state)
         total += float(timestep.reward)
         if bool(timestep.last()):
-            break
-    return states, total
+            return Episode(states, total, True)
+    return Episode(states, total, False)

@@ -17,6 +17,7 @@ from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.config_yaml import read_sections
+from stoix_like.runtime.run_folder import known_runs
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
 _PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
@@ -76,9 +77,9 @@ def load_run(path: Path) -> Run:
         RunError: no metrics, none but the start, or metrics without their start row.
     """
     if not path.is_dir():
-        siblings = [str(p.parent) for p in sorted(path.parent.glob(f"*/{FILE_NAME}"))]
-        known = f"runs there are: {', '.join(siblings[-5:])}" if siblings else "train one first, or check the path"
-        raise ConfigError(f"no run at {path}{nearest(str(path), siblings)}", known)
+        siblings = [p.parent for p in path.parent.glob(f"*/{FILE_NAME}") if not p.parent.is_symlink()]
+        known = known_runs(siblings) or "train one first, or check the path"
+        raise ConfigError(f"no run at {path}{nearest(str(path), [str(p) for p in siblings])}", known)
     rows = read_rows(path / FILE_NAME)
     start = next((row for row in rows if "misc/algorithm" in row and "misc/task_id" in row), None)
     if rows and start is None:

@@ -16,6 +16,7 @@ from stoix_like.runtime import loop, report
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.telemetry import Row, Telemetry
@@ -40,6 +41,7 @@ class Outputs(NamedTuple):
     best: BestKeeper
     store: CheckpointStore
     telemetry: Telemetry
+    profile: Profile | None = None
 
 
 class Driver:
@@ -78,7 +80,11 @@ class Driver:
         log_interval = self._config.logging.log_interval or 0
         while self.update < last and not stop.is_set:
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
-            self._advance(program, self._pace.length(due - self.update))
+            length = self._pace.length(due - self.update)
+            if self._wants_profile():
+                self._advance_profiled(program, min(length, MOST_UPDATES))
+            else:
+                self._advance(program, length)
             if self.update == last or _is_due(self.update, evaluation.eval_interval):
                 self._report()
                 self._evaluate()
@@ -124,6 +130,18 @@ class Driver:
         interval = self._config.logging.log_interval
         if interval is None or _is_due(self.update, interval):
             self._report()
+
+    def _wants_profile(self) -> bool:
+        """From the second chunk of this process on: the first warms up."""
+        profile = self._outputs.profile
+        return profile is not None and profile.times is None and self._pace.is_known
+
+    def _advance_profiled(self, program: loop.Program, length: int) -> None:
+        profile = self._outputs.profile
+        assert profile is not None  # narrows the type
+        with profile.recording(length):
+            self._advance(program, length)
+        self._write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())])
 
     def _report(self) -> None:
         if self._pending.updates == 0:

@@ -112,6 +112,7 @@ def _what_was_scored(saved: SavedRun, checkpoint: str) -> dict[str, Any]:
         "run": str(saved.path),
         "algorithm": saved.meta.algorithm,
         "task_id": saved.meta.task_id,
+        "kwargs": dict(saved.config.environment.kwargs),
         "checkpoint": checkpoint,
         "updates": dict(zip(names, updates, strict=True)),
     }
@@ -147,8 +148,9 @@ def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]
 def table(result: dict[str, Any]) -> str:
     """The result as aligned text."""
     levels = result["levels"] + (f" ({result['level_hash']})" if result["level_hash"] else "")
+    task = result["task_id"] + (f" {result['kwargs']}" if result["kwargs"] else "")
     lines = [
-        f"{result['run']}: {result['algorithm'].upper()} on {result['task_id']}, checkpoint {result['checkpoint']}"
+        f"{result['run']}: {result['algorithm'].upper()} on {task}, checkpoint {result['checkpoint']}"
         f", {result['mode']}, levels: {levels}",
         f"{'seed':>6}{'update':>8}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}"
         f"{'min':>10}{'max':>10}{'episodes':>10}",

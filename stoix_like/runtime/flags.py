@@ -28,6 +28,7 @@ class Options(NamedTuple):
         resume: folder or name of a run to continue, or `latest`.
         debug: show tracebacks.
         no_compile_cache: compile afresh instead of reading the cache on disk.
+        profile: trace a few updates and tell where their time went.
     """
 
     config: str | None = None
@@ -35,6 +36,7 @@ class Options(NamedTuple):
     resume: str | None = None
     debug: bool = False
     no_compile_cache: bool = False
+    profile: bool = False
 
 
 OPTION_HELP = {
@@ -43,6 +45,7 @@ OPTION_HELP = {
     "resume": ("RUN", "continue this run (folder, name or latest); flags beside it overwrite its configuration"),
     "debug": ("", "show the traceback of errors"),
     "no_compile_cache": ("", "compile afresh instead of reading the compilation cache on disk"),
+    "profile": ("", "trace a few updates into RUN/profile and print their time by phase; compiles afresh"),
     "help": ("", "show this text and stop (also -h)"),
     "version": ("", "show the version and stop"),
 }
@@ -146,6 +149,8 @@ def _unknown_word(word: str, flag: str, config_type: type) -> str:
     for section, kind in CHECKED_ONLY_SECTIONS.get(config_type, {}).items():
         if leaf in leaf_types(kind):
             return f"unknown flag '{flag}'; it belongs to section '{section}', which this command does not use"
+    if leaf in ("lr", "learning_rate") and "actor_lr" in leaf_types(config_type):
+        return f"unknown flag '{flag}'; there are two: --actor-lr and --critic-lr"
     return f"unknown flag '{flag}'{nearest(flag, flag_table(config_type))}"
 
 
@@ -154,7 +159,7 @@ def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> Scan:
     options = Options(
         config=given["config"][0] if "config" in given else None,
         resume=given["resume"][0] if "resume" in given else None,
-        **{name: name in given for name in ("print_config", "debug", "no_compile_cache")},
+        **{name: name in given for name in ("print_config", "debug", "no_compile_cache", "profile")},
     )
     leaves = {name: entry for name, entry in given.items() if name not in OPTION_HELP}
     return Scan(leaves, options, shows, problems)

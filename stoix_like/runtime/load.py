@@ -40,11 +40,13 @@ class Loaded(NamedTuple):
         explicit: leaves that flags set, so that a resumed run knows what to overwrite; total_timesteps counts as
             num_updates, into which it was turned.
         options: flags of the command; `options.config` names the file or preset that was read.
+        task_read: the task of the file that was read; a flag may have named another, to which its values do not fit.
     """
 
     config: Any
     explicit: frozenset[str]
     options: Options
+    task_read: str | None = None
 
 
 def load(config_type: type, algorithm: str, argv: Sequence[str], default_config: str) -> Loaded:
@@ -79,7 +81,18 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
     config = resolve(replace_leaves(config_type(), values), where=where)
     explicit = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in flag_layer)
     named = default_config if scan.options.resume is None else source
-    return Loaded(config, explicit, scan.options._replace(config=scan.options.config or named))
+    options = scan.options._replace(config=scan.options.config or named)
+    return Loaded(config, explicit, options, file_layer.get("task_id", (None,))[0])
+
+
+def preset_note(loaded: Loaded) -> str | None:
+    """What to say when a flag names another task than the file was written for, or None."""
+    task = loaded.config.environment.task_id
+    if loaded.task_read in (None, task) or loaded.options.resume is not None:
+        return None
+    made = [name for name, path in preset_paths().items() if f"task_id: {task} " in path.read_text(encoding="utf-8")]
+    other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
+    return f"the values of {loaded.options.config} were chosen for {loaded.task_read}; {other}"
 
 
 def _version() -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.stages import Compiled
 
 from stoix_like.ops import trees
 from stoix_like.types import Learner, Metrics, metric_reduction
@@ -38,12 +39,11 @@ def chunk_function(learner: Learner, num_seeds: int) -> Program:
     return chunk
 
 
-def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Program:
+def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Compiled:
     """The program for this state's shapes and placement, compiled now (or read from the compile cache)."""
     placed = jax.tree.map(lambda x: x.sharding, state)  # the state comes back where it was
     chunk = jax.jit(chunk_function(learner, num_seeds), donate_argnums=0, out_shardings=(placed, None))
-    program: Program = chunk.lower(state, np.int32(0)).compile()
-    return program
+    return chunk.lower(state, np.int32(0)).compile()
 
 
 class Pending:
@@ -76,6 +76,11 @@ class Pace:
 
     def __init__(self) -> None:
         self._seconds_per_update: float | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a chunk has been timed."""
+        return self._seconds_per_update is not None
 
     def length(self, most: int) -> int:
         """Updates of the next chunk, between 1 and `most`."""

@@ -13,7 +13,9 @@ def main(argv: list[str]) -> int:
     parser = ArgumentParser("plot.py", "Draws learning curves: IQM over seeds with a 95 % interval.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
-    parser.add_argument("--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png)")
+    parser.add_argument(
+        "--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png, of one run in its folder)"
+    )
     arguments = parser.parse_args(argv)
     from stoix_like.runtime import media
 

@@ -10,12 +10,13 @@ import os
 import platform
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
+from stoix_like.config_values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 
 _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "jumanji", "distrax", "numpy")
@@ -79,9 +80,16 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
         if (path / "config.yaml").is_file():
             return path.parent / path.readlink() if path.is_symlink() else path
     folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
-    runs = sorted(p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink())
-    known = ", ".join(str(p) for p in runs[-5:])
-    raise CheckpointError(f"no run at {text}", f"runs there are: {known}" if known else "train one first: make train")
+    runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
+    near = nearest(Path(text).name, [p.name for p in runs])
+    raise CheckpointError(f"no run at {text}{near}", known_runs(runs) or "train one first: make train")
+
+
+def known_runs(runs: Sequence[Path], most: int = 5) -> str:
+    """`runs there are: ...`, those first that were written last, or an empty string."""
+    newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
+    more = f" and {len(newest) - most} more" if len(newest) > most else ""
+    return f"runs there are: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
 
 
 class RunLock:

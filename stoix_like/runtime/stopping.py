@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import signal
+import sys
 from collections.abc import Iterator
 from types import FrameType
 
@@ -20,6 +21,9 @@ class StopRequest:
     def _receive(self, number: int, _frame: FrameType | None) -> None:
         if self.is_set and number != signal.SIGHUP:
             raise KeyboardInterrupt
+        if number == signal.SIGINT and not self.is_set:
+            with contextlib.suppress(OSError, RuntimeError):  # closed, or in the middle of writing
+                print("stopping after this chunk; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
         self.is_set = True
 
 

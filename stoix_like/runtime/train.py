@@ -5,21 +5,24 @@ from __future__ import annotations
 import contextlib
 import functools
 import shlex
+import shutil
 import sys
 import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+from jax.stages import Compiled
 
-from stoix_like.config_checks import steps_per_update
+from stoix_like.config_checks import get_leaf, steps_per_update
 from stoix_like.errors import INTERRUPTED
 from stoix_like.runtime import devices, loop, opening, run_folder
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
-from stoix_like.runtime.load import Loaded, config_to_dict, to_yaml
+from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict, preset_note, to_yaml
 from stoix_like.runtime.opening import Plan
+from stoix_like.runtime.profile import Profile
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import stopping_on_signals
@@ -38,6 +41,7 @@ class _Ready(NamedTuple):
     evaluator: Evaluator
     template: Any
     state: Any
+    loaded: Loaded
 
 
 class _Started(NamedTuple):
@@ -47,6 +51,7 @@ class _Started(NamedTuple):
     view: TerminalView
     driver: Driver
     program: loop.Program
+    profile: Profile | None
 
 
 def train(algorithm: str, loaded: Loaded) -> int:
@@ -59,7 +64,11 @@ def train(algorithm: str, loaded: Loaded) -> int:
         plan = opening.plan_run(algorithm, loaded)
         if plan.lock:
             closing.callback(plan.lock.close)
-        ready = _prepare(plan, not loaded.options.no_compile_cache)
+        if plan.resumed and not plan.changes and plan.resumed.update == plan.config.training_core.num_updates:
+            done = f"{plan.path} has done its {plan.resumed.update:,} updates"
+            TerminalView(False).note(f"{done}; --num-updates N goes on to more")
+            return 0
+        ready = _prepare(plan, loaded)
         stop = closing.enter_context(stopping_on_signals())
         started = _start(ready, closing) if plan.lock else _start_new(ready, closing)
         code = started.driver.run(started.program, stop)
@@ -67,9 +76,11 @@ def train(algorithm: str, loaded: Loaded) -> int:
         return code
 
 
-def _prepare(plan: Plan, compile_cache: bool) -> _Ready:
-    config = plan.config
-    found = devices.select(config.hardware, config.logging, compile_cache=compile_cache)
+def _prepare(plan: Plan, loaded: Loaded) -> _Ready:
+    config, options = plan.config, loaded.options
+    # What is cached was compiled without regard to names, and a profile goes by them.
+    is_cached = not (options.no_compile_cache or options.profile)
+    found = devices.select(config.hardware, config.logging, compile_cache=is_cached)
     from stoix_like.runtime import build  # starts the backend: only after the device is chosen
 
     built = build.build(plan.algorithm, config)
@@ -78,7 +89,7 @@ def _prepare(plan: Plan, compile_cache: bool) -> _Ready:
     template = opening.state_template(make_state, found, num_seeds)
     evaluator = Evaluator(built.env, built.learner.policy, config.evaluation, num_seeds)
     state = opening.first_state(plan, make_state, template)
-    return _Ready(plan, found, built.learner, evaluator, template, state)
+    return _Ready(plan, found, built.learner, evaluator, template, state, loaded)
 
 
 def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
@@ -105,11 +116,12 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     view = TerminalView(config.logging.progress)
     telemetry = open_telemetry(plan.path, meta, [view])
     closing.callback(telemetry.close)
-    _introduce(plan, view, telemetry, meta)
+    _introduce(ready.loaded, plan, view, telemetry, meta)
     if not compared:
         view.note("the best so far was scored on other levels: the next evaluation replaces it")
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
-    outputs = Outputs(ready.evaluator, best, store, telemetry)
+    profile = Profile(plan.path / "profile") if ready.loaded.options.profile else None
+    outputs = Outputs(ready.evaluator, best, store, telemetry, profile)
     driver = Driver(ready.state, config, told._replace(config=config_to_dict(config)), outputs)
     if not plan.resumed:
         driver.save()  # from here on an interrupted run can be continued
@@ -121,10 +133,12 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     telemetry.write([_event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
     if plan.changes:
         run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config))
-    return _Started(plan, view, driver, program)
+    if profile is not None:
+        profile.learn(program.as_text() or "")
+    return _Started(plan, view, driver, program, profile)
 
 
-def _compile(ready: _Ready) -> loop.Program:
+def _compile(ready: _Ready) -> Compiled:
     with devices.plain_errors("the update cannot be compiled", LESS_MEMORY):
         program = loop.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
     ready.evaluator.compile(ready.state.params, ready.state.key)
@@ -151,17 +165,22 @@ def _run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
     )
 
 
-def _introduce(plan: Plan, view: TerminalView, telemetry: Telemetry, meta: RunMeta) -> None:
+def _introduce(loaded: Loaded, plan: Plan, view: TerminalView, telemetry: Telemetry, meta: RunMeta) -> None:
     from stoix_like.envs.registry import task_note
 
     view.banner(plan.path, meta)
     note = task_note(plan.config.environment.task_id)
     if note:
         view.note(note)
-    if plan.changes:
-        view.note("continued with " + ", ".join(f"{name} = {value}" for name, value in plan.changes.items()))
+    if note := preset_note(loaded):
+        view.note(note)
     before = _elapsed_before(plan)
     telemetry.write([start_row(meta, before)])
+    if plan.changes and plan.resumed:
+        old = config_from_dict(type(plan.config), plan.resumed.config)
+        changed = ", ".join(f"{name} = {value} (was {get_leaf(old, name)})" for name, value in plan.changes.items())
+        view.note(f"continued with {changed}")
+        telemetry.write([_event("changed", plan, before, changed=changed)])
     if plan.resumed:
         telemetry.write([_event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.config.checkpointing.load_path:
@@ -182,10 +201,24 @@ def _elapsed_before(plan: Plan) -> float:
 def _conclude(started: _Started, code: int) -> None:
     plan, driver = started.plan, started.driver
     script = Path(sys.argv[0]).name or f"train_{plan.algorithm}.py"
-    run = functools.partial("python scripts/{} {}".format)
+    run = functools.partial(f"{_python()} scripts/{{}} {{}}".format)
     path = shlex.quote(str(plan.path))
     if code == INTERRUPTED:
         commands = [run(script, f"--resume {path}")]
     else:
         commands = [run(name, path) for name in ("evaluate.py", "plot.py", "animate.py")]
-    started.view.done(driver.timesteps * plan.config.training_core.num_seeds, driver.elapsed_seconds, commands)
+    stopped_at = driver.update if code == INTERRUPTED else None
+    if (profile := started.profile) is not None and profile.times is not None:
+        started.view.lines(profile.table())
+    elif profile is not None:
+        started.view.note("no profile was taken: it begins with the second chunk of updates")
+    timesteps = driver.timesteps * plan.config.training_core.num_seeds
+    started.view.done(timesteps, driver.elapsed_seconds, commands, stopped_at)
+
+
+def _python() -> str:
+    """What a person types to run this Python from here: `python` if that is it, else its path."""
+    if (found := shutil.which("python")) and Path(found).parent == Path(sys.executable).parent:
+        return "python"
+    path = Path(sys.executable)
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))

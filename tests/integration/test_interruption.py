@@ -1,6 +1,7 @@
 """However a run is stopped, continuing it in a new process ends where the uninterrupted run ends, bit for bit."""
 
 import random
+import re
 import signal
 import subprocess
 import time
@@ -33,8 +34,10 @@ def _stop(scripts, run, number, after, *argv):
 def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number):
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
-    assert (code, err) == (130, "")
-    assert out.splitlines()[-1] == "next: python scripts/train_ppo.py --resume stopped"
+    told = "stopping after this chunk; a second Ctrl-C ends at once\n" if number == signal.SIGINT else ""
+    assert (code, err) == (130, told)
+    assert "interrupted after update" in out
+    assert re.fullmatch(r"next: \S*python\S* scripts/train_ppo.py --resume stopped", out.splitlines()[-1])
     reached = last_update(run)
     assert 5 <= reached < BASE["num_updates"]
     assert _checkpoints(run)[-1] == reached
@@ -51,7 +54,7 @@ def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_h
     leaves = BASE | {"num_updates": 4000, "save_interval": 0, "eval_interval": 500}
     run = scripts.cwd / "stopped"
     code, _, err = _stop(scripts, run, signal.SIGINT, 37, *flags(**leaves, run_name="stopped"))
-    assert (code, err) == (130, "")
+    assert (code, err) == (130, "stopping after this chunk; a second Ctrl-C ends at once\n")
     reached = last_update(run)
     assert 37 <= reached < 4000
     assert _checkpoints(run) == [0, reached]
@@ -134,7 +137,7 @@ def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
 def test_more_updates_are_noted_and_take_over(scripts, reference):
     subprocess.run(["cp", "-r", reference, "longer"], check=True)
     out, _ = scripts.run("train_ppo", "--resume", "longer", "--num-updates", "32")
-    assert "note: continued with num_updates = 32" in out.splitlines()
+    assert "note: continued with num_updates = 32 (was 24)" in out.splitlines()
     saved = saved_run.load_run("longer", "latest")
     assert saved.meta.update == 32
     assert (saved.config.training_core.num_updates, float(saved.state.hyper.num_updates)) == (32, 32.0)

@@ -198,7 +198,7 @@ def test_a_finished_run_continued_changes_nothing(finished, capsys):
     assert {path: path.read_bytes() for path in Path("copy/checkpoints").rglob("*") if path.is_file()} == before
     for category in ("TRAINER", "ACTOR", "EVALUATOR"):
         assert _rows(finished, category) == _rows(Path("copy"), category)
-    assert "continued after update 8" in capsys.readouterr().out
+    assert capsys.readouterr().out == "note: copy has done its 8 updates; --num-updates N goes on to more\n"
 
 
 def test_a_save_between_two_reports_loses_no_episodes():
@@ -271,7 +271,9 @@ def test_a_broken_run_continues_with_lower_rates(capsys):
     leaves = SMALL | {"eval_interval": 0}
     assert _train(*_flags(**leaves, save_dir=".", run_name="broken", actor_lr="1e30", critic_lr="1e30")) == 1
     assert _train("--resume", "broken", "--actor-lr", "1e-3", "--critic-lr", "1e-3") == 0
-    assert "note: continued with actor_lr = 0.001, critic_lr = 0.001" in capsys.readouterr().out
+    changed = "actor_lr = 0.001 (was 1e+30), critic_lr = 0.001 (was 1e+30)"
+    assert f"note: continued with {changed}\n" in capsys.readouterr().out
+    assert [row["misc/changed"] for row in _rows(Path("broken"), "MISC") if "misc/changed" in row] == [changed]
     rows = _rows(Path("broken"), "TRAINER")
     assert [row["update"] for row in rows] == list(range(1, 9))
     assert all(row["trainer/policy_loss"] is not None for row in rows)

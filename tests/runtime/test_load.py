@@ -1,7 +1,6 @@
 """Reading a configuration: layers, strictness, exact error texts, and the way back to YAML."""
 
 import dataclasses
-import tomllib
 from pathlib import Path
 from typing import Literal
 
@@ -15,7 +14,15 @@ from stoix_like.config_checks import UNAVAILABLE_LEAVES, leaf_sections, leaf_typ
 from stoix_like.config_values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import config_table, flags
-from stoix_like.runtime.load import config_from_dict, config_to_dict, find_config, load, preset_paths, to_yaml
+from stoix_like.runtime.load import (
+    config_from_dict,
+    config_to_dict,
+    find_config,
+    load,
+    preset_note,
+    preset_paths,
+    to_yaml,
+)
 
 ROOT = Path(__file__).parents[2]
 PRESETS = ["ppo/binpack", "ppo/binpack_large", "ppo/binpack_v0", "ppo/maze", "ppo/maze_mlp", "ppo/quick", "ppo/snake"]
@@ -520,14 +527,26 @@ def test_documentation_table_is_up_to_date():
     assert "| `gamma` | `--gamma` | float | `0.99` | 0 to 1 | discount per step |" in text.splitlines()
 
 
-def test_every_package_and_preset_is_shipped():
-    settings_ = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
-    found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "stoix_like").rglob("__init__.py")}
-    assert set(settings_["packages"]) == found | {"stoix_like.configs"}
-    assert settings_["package-dir"]["stoix_like.configs"] == "configs"
-    assert settings_["package-data"]["stoix_like.configs"] == ["**/*.yaml"]
-
-
 def test_choices_of_unions_are_found():
     assert choices(int | Literal["auto"]) == ["auto"]
     assert choices(float | None) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "note"),
+    [
+        ([], None),
+        (["--task-id", "BinPack-v2"], None),
+        (["--config", "ppo/maze"], None),
+        (
+            ["--task-id", "Snake-v1"],
+            "the values of ppo/quick were chosen for BinPack-v2; --config ppo/snake is for Snake-v1",
+        ),
+        (
+            ["--config", "ppo/maze", "--task-id", "TSP-v1"],
+            "the values of ppo/maze were chosen for Maze-v0; no preset is for TSP-v1",
+        ),
+    ],
+)
+def test_values_of_another_task_are_told(flags, note):
+    assert preset_note(loaded(*flags)) == note

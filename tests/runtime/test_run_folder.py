@@ -114,7 +114,7 @@ def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
     Path("runs/junk").mkdir()
     with pytest.raises(CheckpointError) as caught:
         run_folder.find_run("runs/junk")
-    assert (caught.value.what, caught.value.hint) == ("no run at runs/junk", "runs there are: runs/a, runs/b")
+    assert (caught.value.what, caught.value.hint) == ("no run at runs/junk", "runs there are: runs/b, runs/a")
 
 
 def test_only_one_writer():

@@ -80,6 +80,12 @@ class TerminalView:
         """One `note:` line: something the user should know, and need do nothing about."""
         self._print(text if text.startswith("note: ") else f"note: {text}")
 
+    def lines(self, lines: Sequence[str]) -> None:
+        """A table or the like, as it is, below everything shown so far."""
+        self.close()
+        for line in lines:
+            self._print(line)
+
     def compiling(self) -> None:
         """Says that the first, slow call has begun; `compiled` completes the line."""
         self._print("compiling … ", end="")
@@ -129,18 +135,20 @@ class TerminalView:
             live.stop()
         self._end_line()
 
-    def done(self, timesteps: int, seconds: float, commands: Sequence[str] = ()) -> None:
+    def done(self, timesteps: int, seconds: float, commands: Sequence[str] = (), stopped_at: int | None = None) -> None:
         """The closing lines: steps, time, last evaluation and run folder, then the commands that come next.
 
         Args:
             timesteps: environment steps done, of all seeds.
             seconds: wall-clock time they took.
             commands: one per line, as the user may type them.
+            stopped_at: the update after which the run was interrupted, or None if it was not.
         """
         self.close()
         evaluation = self._summary.evaluation.get("mean_return") if self._summary else None
         took = f"{seconds:.0f} s" if seconds < 60 else duration_text(seconds)
-        parts = [f"done {timesteps:,} steps in {took}"]
+        ended = "done" if stopped_at is None else f"interrupted after update {stopped_at:,}, saved:"
+        parts = [f"{ended} {timesteps:,} steps in {took}"]
         parts += [] if evaluation is None else [f"evaluation {self._label('mean_return')} {number_text(evaluation)}"]
         self._print(_GAP.join([*parts, f"run {self._run_dir}"]), style="bold")
         for index, command in enumerate(commands):

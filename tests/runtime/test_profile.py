@@ -1,0 +1,129 @@
+"""How a trace becomes a table of phases: by hand, and once for real."""
+
+import gzip
+import json
+
+import pytest
+
+from stoix_like.runtime import profile
+from stoix_like.runtime.profile import Event, Scopes
+
+PROGRAM = """HloModule jit_chunk, is_scheduled=true
+
+%fused (p: f32[8]) -> f32[8] {
+  %p = f32[8]{0} parameter(0), metadata={op_name="x"}
+  %sine.1 = f32[8]{0} sine(%p), metadata={op_name="jit(chunk)/while/body/vmap(phase_step)/jit(step)/sin"}
+  ROOT %add.1 = f32[8]{0} add(%sine.1, %p), metadata={op_name="jit(chunk)/while/body/vmap(phase_step)/add"}
+}
+
+%body (arg: (f32[8])) -> (f32[8]) {
+  %arg = (f32[8]) parameter(0)
+  %fusion.1 = f32[8]{0} fusion(%arg), kind=kLoop, calls=%fused
+  %dot.2 = f32[8]{0} dot(%arg), metadata={op_name="jit(chunk)/phase_optimise/while/transpose(jvp(actor))/dot" id=3}
+  %gather.3 = f32[8]{0} gather(%arg), metadata={op_name="jit(chunk)/phase_optimise/while/phase_gather/take"}
+  %copy.4 = f32[8]{0} copy(%arg)
+  ROOT %tuple.5 = (f32[8]) tuple(%copy.4)
+}
+
+ENTRY %main (x: f32[8]) -> f32[8] {
+  %while.6 = (f32[8]) while(%x), condition=%cond, body=%body, metadata={op_name="jit(chunk)/while"}
+}
+"""
+
+
+def test_instructions_are_known_by_their_scopes():
+    found = profile.scopes_of(PROGRAM)
+    assert profile.module_name(PROGRAM) == "jit_chunk"
+    assert found["fusion.1"] == Scopes("step", False)  # has no name of its own: as most of what is fused
+    assert found["dot.2"] == Scopes("optimise", True)
+    assert found["gather.3"] == Scopes("gather", True)  # the innermost counts, and it still belongs to optimisation
+    assert found["copy.4"] == found["while.6"] == Scopes("other", False)
+
+
+def test_a_loop_does_not_count_what_runs_in_it():
+    """A loop of 100 ns holds two instructions of 30 and 20; another thread runs one of 7 meanwhile."""
+    main = [Event("while.6", 0, 100), Event("fusion.1", 10, 30), Event("dot.2", 40, 20), Event("copy.4", 100, 5)]
+    assert profile.self_times([main, [Event("dot.2", 0, 7)]]) == {
+        "while.6": 50,
+        "fusion.1": 30,
+        "dot.2": 27,
+        "copy.4": 5,
+    }
+
+
+def test_shares_and_parts_by_hand():
+    times = profile.phase_times(
+        {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 20}, profile.scopes_of(PROGRAM), 2, 0.5
+    )
+    assert times.shares == {
+        "generate": 0.0,
+        "step": 0.3,
+        "network": 0.0,
+        "gather": 0.1,
+        "optimise": 0.4,
+        "other": 0.2,
+    }
+    assert (times.playing, times.optimising) == (0.3, 0.5)
+
+
+@pytest.fixture(scope="module")
+def profiled(tmp_path_factory):
+    """A few updates on a probe, in this process: (run folder, what was printed)."""
+    import contextlib
+    import io
+
+    from stoix_like.config import PPOConfig
+    from stoix_like.runtime import train
+    from stoix_like.runtime.load import load
+
+    folder = tmp_path_factory.mktemp("profile")
+    flags = ["--config", "ppo/quick", "--task-id", "Maze-v0", "--kwargs", "{num_rows: 4, num_cols: 4}"]
+    flags += [
+        "--num-envs",
+        "8",
+        "--rollout-length",
+        "8",
+        "--num-minibatches",
+        "2",
+        "--hidden-dim",
+        "8",
+        "--gamma",
+        "0.9",
+    ]
+    flags += ["--num-layers", "1", "--num-updates", "4", "--eval-interval", "0", "--num-eval-envs", "4"]
+    flags += [
+        "--num-eval-episodes",
+        "4",
+        "--observation-adapter",
+        "dense",
+        "--run-name",
+        "p",
+        "--save-dir",
+        str(folder),
+    ]
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        assert train.train("ppo", load(PPOConfig, "ppo", [*flags, "--profile"], "ppo/quick")) == 0
+    return folder / "p", printed.getvalue()
+
+
+def test_the_table_and_the_row_tell_every_phase(profiled):
+    folder, printed = profiled
+    rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+    (row,) = [row for row in rows if row.get("misc/event") == "profiled"]
+    phases = {name: row[f"misc/{name}_ms"] for name in ("generate", "step", "network", "gather", "optimise")}
+    assert all(milliseconds > 0.0 for milliseconds in phases.values())
+    assert row["misc/other_ms"] < sum(phases.values())
+    assert row["misc/rollout_duration_ms"] > phases["step"]
+    assert row["misc/optimization_duration_ms"] > phases["optimise"]
+    assert all(f"  {name} " in printed for name in phases)
+    assert row["update"] > 1  # the first chunk warms up
+
+
+def test_the_trace_is_one_that_viewers_open(profiled):
+    folder, _ = profiled
+    (trace,) = (folder / "profile").rglob("*.trace.json.gz")
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    assert len(events) > 100
+    assert any("args" in event and "hlo_op" in event["args"] for event in events)
+    assert list((folder / "profile").rglob("*.xplane.pb"))
