@@ -60,6 +60,7 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m stoix_like.runtime.config_table
+	$(BIN)/python -m stoix_like.runtime.bench.document
 
 bench: $(VENV)/.runtime
 	$(BIN)/python scripts/bench.py --suite all

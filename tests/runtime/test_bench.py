@@ -2,9 +2,11 @@
 
 import json
 
+import jax
 import pytest
 
-from stoix_like.runtime.bench import command, measure
+from stoix_like.envs import registry
+from stoix_like.runtime.bench import binpack, command, document, environments, measure
 from stoix_like.runtime.bench.measure import Row, Timing
 
 
@@ -39,13 +41,90 @@ def test_a_row_says_when_there_is_no_ratio():
     ]
 
 
+ROW = Row("x", 200.0, "steps/s", 0.1, 100.0, 2.0, 400.0, 0.5, "n")
+KEYS = ["name", "value", "unit", "spread", "reference", "ratio", "ceiling", "share", "note"]
+
+
 def test_rows_are_written_as_a_list_of_objects(monkeypatch, tmp_path, capsys):
     from stoix_like.runtime.bench import suites
 
-    row = Row("x", 200.0, "steps/s", 0.1, 100.0, 2.0, 400.0, 0.5, "n")
-    monkeypatch.setitem(suites.SUITES, "env", lambda: [row])
+    monkeypatch.setitem(suites.SUITES, "env", lambda: [ROW])
     assert command.main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"]) == 0
-    keys = ["name", "value", "unit", "spread", "reference", "ratio", "ceiling", "share", "note"]
-    written = json.loads((tmp_path / "b.json").read_text())
-    assert [list(entry) for entry in written] == [keys]
+    machine, row = json.loads((tmp_path / "b.json").read_text())
+    assert list(row) == list(machine) == KEYS
+    assert Row(**row) == ROW
+    assert (machine["name"], machine["unit"]) == ("machine", "cores")
+    assert f"jax {jax.__version__}," in machine["note"]
     assert "50% of the ceiling 400" in capsys.readouterr().out
+
+
+def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
+    from stoix_like.runtime.bench import suites
+
+    for name in suites.SUITES:
+        monkeypatch.setitem(suites.SUITES, name, lambda name=name: [ROW._replace(name=f"of_{name}")])
+    assert command.main(["--suite", "all", "--device-type", "cpu"]) == 0
+    shown = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
+    assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name != "learning")}
+
+
+def test_a_comparison_is_of_rates_and_may_be_refused():
+    told = measure.compared("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(6.0, 0.1)}, 12.0, "steps/s", "n")
+    assert told == Row("a", 6.0, "steps/s", 0.1, 2.0, 3.0, note="n")
+    close = measure.compared("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(2.3, 0.1)}, 12.0, "steps/s", "n")
+    assert close.ratio is None
+
+
+def test_a_rollout_goes_on_and_knows_its_memory():
+    """On a real environment: what it carries is consumed, and the program needs at least its arguments' bytes."""
+    env = registry.make("Maze-v0", kwargs={"num_rows": 4, "num_cols": 4})
+    rollout = environments._our_rollout(env, 8, 4)
+    first, second = rollout(), rollout()
+    assert first.shape == (4,)
+    assert rollout.peak_bytes() > 8 * 4 * 4
+    assert environments._bare_rollout(env, 8, 4)().shape == second.shape
+
+
+@pytest.mark.filterwarnings("ignore:scatter inputs have incompatible types")  # of Jumanji's own step
+def test_the_names_that_are_asked_for_are_measured(monkeypatch):
+    """Without timing: every contestant is a stand-in that takes no time."""
+    taken = {"ours": Timing(1.0, 0.0), "theirs": Timing(2.0, 0.0), "all": Timing(2.0, 0.0), "bare": Timing(1.0, 0.0)}
+    for module in (environments, binpack):
+        monkeypatch.setattr(module, "in_turns", lambda contestants, repetitions: {n: taken[n] for n in contestants})
+    rows = {row.name: row for row in environments.env_suite()}
+    assert {"binpack_step/64", "binpack_step/1024", "maze_autoreset/1024", "maze_levels/64"} < set(rows)
+    assert rows["maze_autoreset/1024"].ratio == 2.0
+    assert rows["maze_fresh_levels/20_steps"].value == pytest.approx(1e6 / (1024 * 80))
+
+
+def test_tables_are_written_between_their_marks(tmp_path):
+    rows = [
+        Row("machine", 2, "cores", note="cpu; jax 1"),
+        Row("maze_x/64", 1234.5, "steps/s", 0.05, 100.0, 12.3, note="reference: w"),
+        Row("maze_y/64", 0.012345, "share", 0.2, 1.0, None, note="a|b"),
+        Row("ppo_z", 50.0, "steps/s", ceiling=200.0, share=0.25),
+    ]
+    (tmp_path / "cpu.json").write_text(json.dumps([row._asdict() for row in rows]))
+    page = "before\n<!-- rows: cpu.json maze_ ppo_ -->\nold\n<!-- end of rows -->\nafter\n"
+    written = document.with_tables(page, tmp_path)
+    assert written.splitlines() == [
+        "before",
+        "<!-- rows: cpu.json maze_ ppo_ -->",
+        "",
+        "2 cores; cpu; jax 1",
+        "",
+        "| row | value | against | |",
+        "| --- | --- | --- | --- |",
+        "| `maze_x/64` | 1,234 steps/s ± 5.0% | 100 | **12.3 times**. reference: w |",
+        "| `maze_y/64` | 0.01235 share ± 20.0% | 1 | no ratio: the spread is larger. a\\|b |",
+        "| `ppo_z` | 50 steps/s | ceiling 200 | **25%** |",
+        "",
+        "<!-- end of rows -->",
+        "after",
+    ]
+    assert document.with_tables(written, tmp_path) == written
+
+
+def test_the_page_is_up_to_date():
+    page = document.PAGE.read_text(encoding="utf-8")
+    assert page == document.with_tables(page, document.PAGE.parent / "benchmarks"), "run make docs"

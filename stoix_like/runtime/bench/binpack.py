@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines, parity
-from stoix_like.runtime.bench.measure import Row, in_turns, told_ratio
+from stoix_like.runtime.bench.measure import Row, compared, in_turns
 from stoix_like.types import Array, Environment, EnvState, Policy
 
 EPISODES_AT_ONCE = 500
@@ -66,17 +66,8 @@ def step_rows(num_steps: int = 12) -> list[Row]:
         states, actions = _played(fast, num_envs, num_steps)
         contestants = {"ours": _replay(fast, states, actions), "theirs": _replay(exact, states, actions)}
         timings = in_turns(contestants, repetitions=9)
-        rows.append(
-            Row(
-                name=f"binpack_step/{num_envs}",
-                value=num_envs * num_steps / timings["ours"].seconds,
-                unit="steps/s",
-                spread=timings["ours"].spread,
-                reference=num_envs * num_steps / timings["theirs"].seconds,
-                ratio=told_ratio(timings["ours"], timings["theirs"]),
-                note="reference: Jumanji's own step, same states and actions",
-            )
-        )
+        note = "reference: Jumanji's own step, same states and actions"
+        rows.append(compared(f"binpack_step/{num_envs}", timings, num_envs * num_steps, "steps/s", note))
     return rows
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import json
+import os
 import platform
+import warnings
 
 from stoix_like.config import HardwareConfig
 from stoix_like.runtime import devices, run_folder
@@ -14,23 +17,34 @@ from stoix_like.runtime.bench.measure import Row
 def main(argv: list[str]) -> int:
     """Measures and prints; returns the exit code."""
     parser = ArgumentParser("bench.py", "Measures what docs/benchmarks.md claims, in this process and on this machine.")
-    suites = ("env", "ppo", "compile", "memory", "baselines", "parity", "all")
-    parser.add_argument("--suite", choices=suites, default="all", help="what is measured (default: all)")
+    suites = ("env", "scale", "ppo", "compile", "memory", "baselines", "parity", "learning", "all")
+    told = "what is measured; all is everything but learning, which trains for hours (default: all)"
+    parser.add_argument("--suite", choices=suites, default="all", help=told)
     parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
     add_device_flag(parser)
     arguments = parser.parse_args(argv)
     found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)
-    from stoix_like.runtime.bench.suites import SUITES
+    warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # of Jumanji's own step
+    from stoix_like.runtime.bench.suites import NOT_IN_ALL, SUITES
 
-    print(f"{devices.describe(found)}, {platform.machine()}, jax {run_folder.versions()['jax']}", flush=True)
-    rows: list[Row] = []
-    for name in SUITES if arguments.suite == "all" else [arguments.suite]:
+    rows = [machine_row(devices.describe(found))]
+    print(line(rows[0]), flush=True)
+    every = [name for name in SUITES if name not in NOT_IN_ALL]
+    for name in every if arguments.suite == "all" else [arguments.suite]:
         for row in SUITES[name]():
             print(line(row), flush=True)
             rows.append(row)
     if arguments.json:
         run_folder.write_atomically(arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n")
     return 0
+
+
+def machine_row(device: str) -> Row:
+    """What it was measured on, and with what: the first row of every file."""
+    versions = run_folder.versions()
+    told = ", ".join(f"{name} {versions[name]}" for name in ("stoix_like", "python", "jax", "jaxlib", "jumanji"))
+    note = f"{device}; {platform.machine()}, {told}; {datetime.date.today().isoformat()}"
+    return Row("machine", os.cpu_count() or 1, "cores", note=note)
 
 
 def line(row: Row) -> str:

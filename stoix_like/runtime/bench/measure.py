@@ -8,9 +8,12 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+
+ROOT = Path(__file__).parents[3]
 
 
 class Row(NamedTuple):
@@ -62,6 +65,13 @@ def timing(seconds: list[float]) -> Timing:
     median = statistics.median(seconds)
     lower, _, upper = statistics.quantiles(seconds, n=4, method="inclusive")
     return Timing(median, (upper - lower) / 2 / median)
+
+
+def compared(name: str, timings: Mapping[str, Timing], amount: float, unit: str, note: str) -> Row:
+    """The row of `ours` against `theirs`, each of which did `amount` of something."""
+    ours, theirs = timings["ours"], timings["theirs"]
+    ratio = told_ratio(ours, theirs)
+    return Row(name, amount / ours.seconds, unit, ours.spread, amount / theirs.seconds, ratio, note=note)
 
 
 def told_ratio(ours: Timing, theirs: Timing) -> float | None:

@@ -13,110 +13,23 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.config import EvaluationConfig, PPOConfig
-from stoix_like.envs import reference, registry
-from stoix_like.envs.auto_reset import auto_reset_for
+from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
-from stoix_like.ops import distributions
 from stoix_like.runtime import build, loop
-from stoix_like.runtime.bench import binpack
+from stoix_like.runtime.bench import binpack, environments, learning
 from stoix_like.runtime.bench.measure import (
+    ROOT,
     Row,
     in_turns,
     matrix_product_peak,
     peak_flops,
-    told_ratio,
 )
 from stoix_like.runtime.load import load
 from stoix_like.runtime.scoring import Evaluator
-
-ROOT = Path(__file__).parents[3]
-
-
-def env_suite() -> list[Row]:
-    """Steps of BinPack, and auto-resetting environments under random legal actions, against Jumanji's own."""
-    return (
-        binpack.step_rows()
-        + [_auto_reset_row("maze_autoreset", "Maze-v0", n, 128) for n in (64, 1024)]
-        + [_auto_reset_row("binpack_autoreset", "BinPack-v2", n, 20) for n in (64, 1024)]
-    )
-
-
-def _auto_reset_row(name: str, task_id: str, num_envs: int, length: int) -> Row:
-    ours, theirs = _our_rollout(task_id, num_envs, length), _jumanji_rollout(task_id, num_envs, length)
-    timings = in_turns({"ours": ours, "theirs": theirs}, repetitions=5)
-    steps = num_envs * length
-    return Row(
-        name=f"{name}/{num_envs}",
-        value=steps / timings["ours"].seconds,
-        unit="steps/s",
-        spread=timings["ours"].spread,
-        reference=steps / timings["theirs"].seconds,
-        ratio=told_ratio(timings["ours"], timings["theirs"]),
-        note="reference: jumanji VmapAutoResetWrapper",
-    )
-
-
-def _our_rollout(task_id: str, num_envs: int, length: int) -> Callable[[], Any]:
-    env = registry.make(task_id)
-    auto_reset = auto_reset_for(env, num_envs, length)
-    factored = env.action_spec.num_factors is not None
-
-    def step(carry: Any, key: Any) -> Any:
-        states, observation, pool = carry
-        act_key, step_key = jax.random.split(key)
-        mask = observation.action_mask
-        logits = distributions.masked_logits(jnp.zeros(mask.shape), mask)
-        action = distributions.sample(act_key, logits, factored=factored)
-        states, timestep, pool, _ = auto_reset.step(states, action, pool, step_key)
-        return (states, timestep.observation, pool), jnp.mean(timestep.reward)
-
-    @jax.jit
-    def rollout(carry: Any, key: Any) -> Any:
-        states, observation, pool = carry
-        refill_key, play_key = jax.random.split(key)
-        carry = states, observation, auto_reset.refill(pool, refill_key)
-        return jax.lax.scan(step, carry, jax.random.split(play_key, length))
-
-    states, timestep, pool = jax.jit(auto_reset.init)(jax.random.key(0))
-    return _carried(rollout, (states, timestep.observation, pool))
-
-
-def _jumanji_rollout(task_id: str, num_envs: int, length: int) -> Callable[[], Any]:
-    env = reference.jumanji_auto_reset(task_id)
-
-    def step(carry: Any, key: Any) -> Any:
-        states, observation = carry
-        mask = observation.action_mask
-        logits = distributions.masked_logits(jnp.zeros(mask.shape), mask).reshape(num_envs, -1)
-        action = distributions.sample(key, logits)
-        if mask.ndim == 3:  # BinPack takes the pair
-            action = jnp.stack(jnp.unravel_index(action, mask.shape[1:]), axis=-1).astype(jnp.int32)
-        states, timestep = env.step(states, action)
-        return (states, timestep.observation), jnp.mean(timestep.reward)
-
-    @jax.jit
-    def rollout(carry: Any, key: Any) -> Any:
-        return jax.lax.scan(step, carry, jax.random.split(key, length))
-
-    states, timestep = jax.jit(env.reset)(jax.random.split(jax.random.key(0), num_envs))
-    return _carried(rollout, (states, timestep.observation))
-
-
-def _carried(rollout: Callable[[Any, Any], Any], carry: Any) -> Callable[[], Any]:
-    """A thunk that goes on from where the last call stopped, with a new key each time."""
-    held = {"carry": carry, "calls": 0}
-
-    def run() -> Any:
-        held["calls"] += 1
-        held["carry"], result = rollout(held["carry"], jax.random.key(held["calls"]))
-        return result
-
-    return run
 
 
 def ppo_suite() -> list[Row]:
@@ -228,10 +141,14 @@ def baselines_suite() -> list[Row]:
 
 
 SUITES: dict[str, Callable[[], list[Row]]] = {
-    "env": env_suite,
+    "env": environments.env_suite,
     "ppo": ppo_suite,
     "compile": compile_suite,
     "memory": memory_suite,
     "baselines": baselines_suite,
     "parity": binpack.parity_suite,
+    "scale": environments.scale_suite,
+    "learning": learning.learning_suite,
 }
+#: Trainings of hours, unless their run folders are there: only by name.
+NOT_IN_ALL = ("learning",)
