@@ -80,6 +80,3 @@ class BestKeeper:
         """Keeps only the newest best. Call it after a whole checkpoint: until then an interruption may fall back."""
         for update in self._store.updates()[:-1]:
             self._store.remove(update)
-
-    def close(self) -> None:
-        self._store.close()

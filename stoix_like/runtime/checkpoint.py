@@ -175,9 +175,6 @@ class CheckpointStore:
             )
         return update
 
-    def close(self) -> None:
-        """Nothing is held open between calls; here so that a store can be used as a resource."""
-
 
 def _meta_text(meta: Meta, files: dict[str, str]) -> str:
     body = {"schema": SCHEMA, **meta._asdict(), "files": files}

@@ -109,7 +109,6 @@ def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
 def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     plan, config = ready.plan, ready.plan.config
     best = BestKeeper(plan.path / "checkpoints" / "best", config.training_core.num_seeds, ready.evaluator.scored_on)
-    closing.callback(best.close)
     store = CheckpointStore(plan.path / "checkpoints", config.checkpointing.keep_last_n, create=True)
     compared = best.restore(ready.template.params, plan.resumed.update) if plan.resumed else True
     meta = _run_meta(plan, ready.found, best)

@@ -110,10 +110,8 @@ def saved(tmp_path_factory):
     store = CheckpointStore(path / "checkpoints", create=True)
     for update in (1, 2):
         store.save(state._replace(step=jnp.int32(update)), meta._replace(update=update))
-    store.close()
     best = CheckpointStore(path / "checkpoints" / "best", create=True)
     best.save({"params": state.params}, meta._replace(host={"scores": [0.5], "updates": [1]}))
-    best.close()
     (path / "metrics.jsonl").write_text(json.dumps({"category": "MISC", "update": 0}) + "\n")
     return path
 
@@ -467,7 +465,6 @@ def test_checkpoint_of_another_algorithm(refused, run):
     store = CheckpointStore(run / "checkpoints", create=True)
     params = jax.tree.map(_filled, template.params)
     store.save({"params": params}, Meta("dqn", SMALL["task_id"], 3, config_to_dict(config), {}))
-    store.close()
     error, _ = refused(4, "train_ppo", "--resume", "runs/a")
     assert error == "error: runs/a is a run of DQN, not of PPO"
     error, _ = refused(4, "evaluate", "runs/a", "--checkpoint", "latest")

@@ -1,6 +1,7 @@
 """The level pool: fresh levels, each once, and what stands on the border between two episodes."""
 
 import functools
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from stoix_like.envs import auto_reset as auto_reset_module
 from stoix_like.envs import probes, registry
 from stoix_like.envs.auto_reset import auto_pool_size, auto_reset_for, make_auto_reset, refill_batch_size
 from stoix_like.envs.time_limit import with_time_limit
@@ -144,6 +146,53 @@ def test_level_lengths_are_distributed_as_by_reset():
         lengths += np.asarray(history.length)[np.asarray(timesteps.step_type) == LAST].tolist()
     counts = np.bincount(lengths, minlength=9)[1:]
     assert stats.chisquare(counts).pvalue > 1e-3  # uniform on 1 ... 8 by construction
+
+
+def handed_out(take_slots=None, num_rollouts=100):
+    """Lengths of the levels handed out: (pairs given at one step to neighbours among those that ended, pairs given
+    one after the other to the same environment), each [P, 2]."""
+    with pytest.MonkeyPatch.context() as patch:
+        if take_slots:
+            tagged.cache_clear()
+            patch.setattr(auto_reset_module, "_take_slots", take_slots)
+        auto_reset, play = tagged(8, 96, 16, 8)
+        states, _, pool = jax.jit(auto_reset.init)(jax.random.key(13))
+        at_once, one_after_another, last = [], [], {}
+        for rollout in range(num_rollouts):
+            states, pool, (history, timesteps, _, _) = play(states, pool, jax.random.key(2000 + rollout), 10)
+            lengths, ended = np.asarray(history.length), np.asarray(timesteps.step_type) == LAST
+            for length, who in zip(lengths, ended, strict=True):
+                given = {env: length[env] for env in np.flatnonzero(who)}
+                at_once += itertools.pairwise(given.values())
+                one_after_another += [(last[env], new) for env, new in given.items() if env in last]
+                last |= given
+    if take_slots:
+        tagged.cache_clear()
+    return np.array(at_once), np.array(one_after_another)
+
+
+def are_independent(pairs):
+    table = np.zeros((8, 8))
+    np.add.at(table, tuple(pairs.T - 1), 1)
+    return stats.chi2_contingency(table).pvalue > 1e-3
+
+
+def test_levels_do_not_depend_on_each_other():
+    """Neither those of environments that restart at the same step, nor those that one environment gets in turn: short
+    episodes take more of them, and must not take others."""
+    for pairs in handed_out():
+        assert len(pairs) > 400
+        assert are_independent(pairs)
+
+
+def test_the_comparison_sees_levels_that_are_handed_out_twice():
+    def first_slot_for_all(pool, is_last, key):
+        slots, pool, reused = take_slots(pool, is_last, key)
+        return jnp.full_like(slots, jnp.max(slots)), pool, reused
+
+    take_slots = auto_reset_module._take_slots
+    at_once, _ = handed_out(first_slot_for_all, 30)
+    assert not are_independent(at_once)
 
 
 def test_maze_targets_are_distributed_as_by_plain_reset():

@@ -16,9 +16,7 @@ from stoix_like.runtime.checkpoint import CheckpointStore
 
 def _checkpoints(run):
     store = CheckpointStore(run / "checkpoints")
-    updates = store.updates()
-    store.close()
-    return updates
+    return store.updates()
 
 
 def _stop(scripts, run, number, after, *argv):

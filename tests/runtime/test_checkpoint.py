@@ -49,16 +49,8 @@ def _meta(update=1, **host):
 
 @pytest.fixture
 def make_store(tmp_path):
-    """Opens stores in one folder, and closes them."""
-    opened = []
-
-    def make(folder="checkpoints", **options):
-        opened.append(CheckpointStore(tmp_path / folder, **options))
-        return opened[-1]
-
-    yield make
-    for store in opened:
-        store.close()
+    """Opens stores in one folder."""
+    return lambda folder="checkpoints", **options: CheckpointStore(tmp_path / folder, **options)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +59,6 @@ def saved_folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("saved") / "checkpoints"
     store = CheckpointStore(folder, create=True)
     store.save(_arrays(3), _meta(3, elapsed_seconds=1.25))
-    store.close()
     return folder
 
 
@@ -231,8 +222,6 @@ def test_damage_is_refused_and_never_loaded(saved_folder, tmp_path, part, capfd)
             except CheckpointError:
                 refused += 1
                 continue
-            finally:
-                store.close()
             expected = arrays if part == "all" else arrays["params"]
             if _bytes(loaded) != _bytes(expected) or meta != _meta(3, elapsed_seconds=1.25):
                 wrong.append(f"{file}: {name}")
@@ -305,7 +294,6 @@ def _stored_best(tmp_path, template):
     store = CheckpointStore(tmp_path / "best")
     meta = store.load_meta()
     params = store.load_part("params", _template(template))
-    store.close()
     return meta, np.asarray(params["w"])
 
 
@@ -313,7 +301,6 @@ def test_best_keeps_what_scored_best_and_the_first_of_equals(tmp_path):
     keeper = _keeper(tmp_path)
     offers = [(2, 0.5, True), (4, 0.25, False), (6, 0.5, False), (8, 0.75, True), (10, np.nan, False)]
     assert [keeper.offer(_params(u), np.array([score]), _meta(u)) for u, score, _ in offers] == [o for *_, o in offers]
-    keeper.close()
     meta, params = _stored_best(tmp_path, _params(0))
     assert (meta.update, meta.host) == (8, {"scores": [0.75], "updates": [8], "scored_on": {}})
     np.testing.assert_array_equal(params, [8.0])
@@ -323,7 +310,6 @@ def test_best_of_several_seeds_is_chosen_for_each(tmp_path):
     keeper = _keeper(tmp_path, num_seeds=2)
     keeper.offer(_params([1, 1], [2, 2]), np.array([5.0, 5.0]), _meta(1))
     keeper.offer(_params([3, 3], [4, 4]), np.array([6.0, 4.0]), _meta(2))
-    keeper.close()
     meta, params = _stored_best(tmp_path, _params([0, 0], [0, 0]))
     assert meta.host == {"scores": [6.0, 5.0], "updates": [2, 1], "scored_on": {}}
     np.testing.assert_array_equal(params, [[3, 3], [2, 2]])
@@ -335,7 +321,6 @@ def test_best_outlives_the_loop_that_donates_its_parameters(tmp_path):
     keeper.offer(params, np.array([1.0]), _meta(1))
     params["w"].delete()
     assert not keeper.offer(_params(3.0, 4.0), np.array([0.5]), _meta(2))
-    keeper.close()
     np.testing.assert_array_equal(_stored_best(tmp_path, _params(0.0, 0.0))[1], [1.0, 2.0])
 
 
@@ -350,16 +335,13 @@ def test_best_of_an_interrupted_run_equals_the_uninterrupted_one(tmp_path):
     offers += [(20, [9.0, 1.0], [201, 202]), (25, [0.0, 4.0], [251, 252])]
     whole = _keeper(tmp_path / "whole", 2)
     _offer_all(whole, offers)
-    whole.close()
     killed = _keeper(tmp_path / "killed", 2)
     _offer_all(killed, offers[:4])
-    killed.close()
     resumed = _keeper(tmp_path / "killed", 2)
     resumed.restore(_template(_params(0, 0)), 10)
     assert resumed.scores.tolist() == [1.0, 5.0]
     assert resumed.updates.tolist() == [5, 5]
     _offer_all(resumed, offers[2:])
-    resumed.close()
     (meta, params), (other_meta, other_params) = (
         _stored_best(tmp_path / name, _params(0, 0)) for name in ("whole", "killed")
     )
@@ -372,11 +354,9 @@ def test_best_of_a_future_that_was_given_up_is_forgotten(tmp_path):
     """Continued from update 10 with other rates, a run must not keep the best of the future it left."""
     killed = _keeper(tmp_path)
     _offer_all(killed, [(5, [1.0], [5]), (20, [9.0], [20])])
-    killed.close()
     resumed = _keeper(tmp_path)
     resumed.restore(_template(_params(0)), 10)
     _offer_all(resumed, [(15, [2.0], [150]), (20, [3.0], [200])])
-    resumed.close()
     meta, params = _stored_best(tmp_path, _params(0))
     assert (meta.update, meta.host["scores"]) == (20, [3.0])
     np.testing.assert_array_equal(params, [200.0])

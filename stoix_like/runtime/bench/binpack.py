@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines, parity
-from stoix_like.runtime.bench.measure import Row, compared, in_turns
+from stoix_like.runtime.bench.measure import Row, compared, in_turns, told_ratio
 from stoix_like.types import Array, Environment, EnvState, Policy
 
 EPISODES_AT_ONCE = 500
@@ -69,6 +70,27 @@ def step_rows(num_steps: int = 12) -> list[Row]:
         note = "reference: Jumanji's own step, same states and actions"
         rows.append(compared(f"binpack_step/{num_envs}", timings, num_envs * num_steps, "steps/s", note))
     return rows
+
+
+def compile_row(num_envs: int = 64) -> Row:
+    """Seconds to trace and compile the batched step, anew each time."""
+    contestants = {}
+    for who, exact in (("ours", False), ("theirs", True)):
+        env = registry.make("BinPack-v2", exact_reference=exact)
+        states, _ = jax.eval_shape(
+            jax.vmap(env.reset), jax.eval_shape(lambda: jax.random.split(jax.random.key(0), num_envs))
+        )
+        contestants[who] = functools.partial(_compile, env, states, jax.ShapeDtypeStruct((num_envs,), jnp.int32))
+    timings = in_turns(contestants, repetitions=3)
+    note = "reference: Jumanji's own step"
+    ratio = told_ratio(timings["ours"], timings["theirs"])
+    ours, theirs = timings["ours"], timings["theirs"]
+    return Row("binpack_step_compile", ours.seconds, "s", ours.spread, theirs.seconds, ratio, note=note)
+
+
+def _compile(env: Environment, states: EnvState, actions: Any) -> None:
+    jax.clear_caches()
+    jax.jit(jax.vmap(env.step)).lower(states, actions).compile()
 
 
 def _played(env: Environment, num_envs: int, num_steps: int) -> tuple[EnvState, Array]:

@@ -17,7 +17,7 @@ from stoix_like.envs import reference, registry
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.ops import distributions
 from stoix_like.runtime.bench import binpack
-from stoix_like.runtime.bench.measure import Row, compared, in_turns
+from stoix_like.runtime.bench.measure import Row, compared, in_turns, peak_bytes
 from stoix_like.types import Array, Environment, Key
 
 NUM_ENVS = (64, 1024)
@@ -30,6 +30,7 @@ def env_suite() -> list[Row]:
     tasks = (("maze", "Maze-v0", 128), ("binpack", "BinPack-v2", 20))
     return [
         *binpack.step_rows(),
+        binpack.compile_row(),
         *(_level_row(f"{name}_levels", task_id, n) for name, task_id, _ in tasks for n in NUM_ENVS),
         *(
             _auto_reset_row(f"{name}_autoreset", task_id, n, length)
@@ -104,10 +105,8 @@ class _Rollout:
         return result
 
     def peak_bytes(self) -> int:
-        """What the program holds at once: arguments, results and temporaries, shared ones once."""
-        memory: Any = self._program.memory_analysis()
-        held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-        return int(held + memory.temp_size_in_bytes)
+        """What the program holds at once."""
+        return peak_bytes(self._program)
 
 
 def _random_action(env: Environment, mask: Array, key: Key) -> Array:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+from jax.stages import Compiled
 
 ROOT = Path(__file__).parents[3]
 
@@ -80,6 +81,13 @@ def told_ratio(ours: Timing, theirs: Timing) -> float | None:
     if ours.spread + theirs.spread >= abs(ratio - 1.0):
         return None
     return ratio
+
+
+def peak_bytes(program: Compiled) -> int:
+    """What a program holds at once: arguments, results and temporaries, shared ones once."""
+    memory: Any = program.memory_analysis()
+    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return int(held + memory.temp_size_in_bytes)
 
 
 def matrix_product_peak(rows: int, width: int) -> Callable[[], Any]:

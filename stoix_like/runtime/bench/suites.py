@@ -26,6 +26,7 @@ from stoix_like.runtime.bench.measure import (
     Row,
     in_turns,
     matrix_product_peak,
+    peak_bytes,
     peak_flops,
 )
 from stoix_like.runtime.load import load
@@ -37,31 +38,39 @@ def ppo_suite() -> list[Row]:
     maze = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp"], "ppo/quick").config
     rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
     minibatch = rows // maze.training_core.num_minibatches
-    timings = in_turns({"update": _updates(maze), "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
+    updates = _Updates(maze)
+    timings = in_turns({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
     peak = peak_flops(minibatch, width) / timings["peak"].seconds
     ceiling = peak / _flops_per_step(maze)
     rate = rows / timings["update"].seconds
-    note = f"ceiling: {peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {_flops_per_step(maze) / 1e6:.2f} MFLOP"
+    shape = f"{minibatch}x{width}x{width}"
+    note = (
+        f"ceiling: {peak / 1e9:.0f} GFLOP/s at {shape} / {_flops_per_step(maze) / 1e6:.2f} MFLOP; {updates.memory_note}"
+    )
     spread = timings["update"].spread
     found = [Row("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
     for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
         config = load(PPOConfig, "ppo", ["--config", preset], "ppo/quick").config
         steps = config.environment.num_envs * config.training_core.rollout_length
-        taken = in_turns({"update": _updates(config)}, repetitions=5)["update"]
-        found.append(Row(name, steps / taken.seconds, "steps/s", taken.spread, note=f"preset {preset}"))
+        updates = _Updates(config)
+        taken = in_turns({"update": updates}, repetitions=5)["update"]
+        note = f"preset {preset}; {updates.memory_note}"
+        found.append(Row(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
     return found
 
 
-def _updates(config: PPOConfig) -> Callable[[], Any]:
-    learner = build.build("ppo", config).learner
-    program = jax.jit(loop.chunk_function(learner, 1), donate_argnums=0)
-    held = {"state": jax.jit(learner.init)(jax.random.key(0))}
+class _Updates:
+    """A training that goes on by one update with each call."""
 
-    def run() -> Any:
-        held["state"], metrics = program(held["state"], np.int32(1))
+    def __init__(self, config: PPOConfig) -> None:
+        learner = build.build("ppo", config).learner
+        self._state = jax.jit(learner.init)(jax.random.key(0))
+        self._program = loop.compile_chunk(learner, 1, self._state)
+        self.memory_note = f"peak memory {peak_bytes(self._program) / 2**20:,.0f} MiB"
+
+    def __call__(self) -> Any:
+        self._state, metrics = self._program(self._state, np.int32(1))
         return metrics
-
-    return run
 
 
 def _flops_per_step(config: PPOConfig) -> float:
@@ -107,7 +116,7 @@ def _seconds(flags: list[str], environment: dict[str, str]) -> float:
 def memory_suite() -> list[Row]:
     """Growth of this process over 200 chunks after the first 20, as a share of its size."""
     config = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp", "--num-envs", "16"], "ppo/quick").config
-    run = _updates(config)
+    run = _Updates(config)
     sizes = []
     for _ in range(220):
         jax.block_until_ready(run())
