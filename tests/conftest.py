@@ -4,6 +4,7 @@ XLA's optimisations are off: they change no result that a test looks at, and com
 """
 
 import os
+import signal
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
@@ -18,3 +19,11 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 @pytest.fixture
 def key():
     return jax.random.key(0)
+
+
+@pytest.fixture
+def not_under_nohup():
+    """SIGHUP as on a terminal, for this process and those it starts: where tests run under nohup, it is ignored."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)

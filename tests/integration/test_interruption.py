@@ -29,7 +29,7 @@ def _stop(scripts, run, number, after, *argv):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number):
+def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number, not_under_nohup):
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
     told = "stopping after this chunk; a second Ctrl-C ends at once\n" if number == signal.SIGINT else ""

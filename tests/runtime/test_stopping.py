@@ -13,7 +13,7 @@ def send(number):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_the_first_signal_only_asks(number):
+def test_the_first_signal_only_asks(number, not_under_nohup):
     before = signal.getsignal(number)
     with stopping_on_signals() as stop:
         assert not stop.is_set
@@ -30,7 +30,7 @@ def test_the_second_ends_the_program(number):
             send(number)
 
 
-def test_a_lost_connection_may_say_so_twice():
+def test_a_lost_connection_may_say_so_twice(not_under_nohup):
     with stopping_on_signals() as stop:
         send(signal.SIGHUP)
         send(signal.SIGHUP)
