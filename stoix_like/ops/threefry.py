@@ -29,7 +29,8 @@ Words = tuple[Array, Array]
 def is_threefry(key: Key) -> bool:
     """Whether the functions below draw what `jax.random` does from this key, as it is configured now."""
     partitionable: bool = jax.config.jax_threefry_partitionable  # type: ignore[attr-defined]  # made at run time
-    return partitionable and str(jax.random.key_impl(key)) == "threefry2x32"
+    x64: bool = jax.config.jax_enable_x64  # type: ignore[attr-defined]  # then it draws words of 64 bits
+    return partitionable and not x64 and str(jax.random.key_impl(key)) == "threefry2x32"
 
 
 def words(key: Key) -> Words:

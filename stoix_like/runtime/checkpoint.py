@@ -80,21 +80,25 @@ class CheckpointStore:
                 writer.save(unfinished / "state", args=ocp.args.StandardSave(arrays))
             (unfinished / "meta.json").write_text(_meta_text(meta, _file_digests(unfinished)), encoding="utf-8")
             unfinished.rename(path)
-            for old in self.updates()[: -self._keep_last_n] if self._keep_last_n else ():
-                self.remove(old)
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
             raise RunError(
                 f"cannot write the checkpoint in {self.folder}: {getattr(error, 'strerror', None) or error}",
                 "free some space or choose another --save-dir; earlier checkpoints are intact",
             ) from error
+        for old in self.updates()[: -self._keep_last_n] if self._keep_last_n else ():
+            self.remove(old)
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
 
     def remove(self, update: int) -> None:
-        """Removes one checkpoint; a kill half-way leaves nothing that looks like one."""
+        """Removes one checkpoint; a kill half-way leaves nothing that looks like one.
+
+        What somebody still reads over a network may stay until the next start: no reason to end a training.
+        """
         unfinished = self._unfinished(update)
-        (self.folder / str(update)).rename(unfinished)
-        shutil.rmtree(unfinished)
+        with contextlib.suppress(OSError):
+            (self.folder / str(update)).rename(unfinished)
+            shutil.rmtree(unfinished)
 
     def _unfinished(self, update: int) -> Path:
         path = self.folder / f"{update}{_UNFINISHED}"

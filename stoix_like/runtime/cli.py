@@ -12,10 +12,10 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from types import FrameType
 from typing import NoReturn
 
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
+from stoix_like.runtime import messages, stopping
 
 Main = Callable[[list[str]], int | None]
 
@@ -36,23 +36,9 @@ def run_main(main: Main) -> NoReturn:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without – and · must not end the command
-    signal.signal(signal.SIGINT, _interrupt)
+    signal.signal(signal.SIGINT, stopping.interrupt)
+    messages.own_process()
     sys.exit(exit_code(main, sys.argv[1:]))
-
-
-def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C as usual, except where Python cannot pass it on: there the program ends at once.
-
-    A KeyboardInterrupt inside the import of an extension ends in a crash or another error, and one inside JAX's
-    garbage-collection callback is lost. Nothing is being written at such moments.
-    """
-    while frame is not None:
-        code = frame.f_code
-        if code.co_filename.startswith("<frozen importlib") or code.co_name == "_xla_gc_callback":
-            os.write(2, b"interrupted\n")
-            os._exit(INTERRUPTED)
-        frame = frame.f_back
-    signal.default_int_handler(number, None)
 
 
 def exit_code(main: Main, argv: Sequence[str]) -> int:

@@ -34,6 +34,7 @@ def select(
         ConfigError: the requested device, or that many of them, is not there.
     """
     messages.configure(logs or LoggingConfig())
+    jax.config.update("jax_enable_compilation_cache", compile_cache)  # off, even where the environment names one
     if compile_cache:
         _use_compile_cache()
     platforms_before: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time

@@ -65,6 +65,7 @@ class Driver:
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
         self._last_saved = self.update if outputs.store.updates() else -1
+        self._evaluated_at = int(meta.host.get("evaluated_at", self.update))
         core = config.training_core
         self._seeds = [config.architecture.seed + i for i in range(core.num_seeds)]
         self._steps_per_update = steps_per_update(config)
@@ -78,6 +79,7 @@ class Driver:
         last = self._config.training_core.num_updates
         evaluation, checkpointing = self._config.evaluation, self._config.checkpointing
         log_interval = self._config.logging.log_interval or 0
+        self._evaluate_if_due(last, stop)  # what an interruption left out
         while self.update < last and not stop.is_set:
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
             length = self._pace.length(due - self.update)
@@ -85,13 +87,11 @@ class Driver:
                 self._advance_profiled(program, min(length, MOST_UPDATES))
             else:
                 self._advance(program, length)
-            if self.update == last or _is_due(self.update, evaluation.eval_interval):
-                self._report()
-                self._evaluate()
+            self._evaluate_if_due(last, stop)
             if _is_due(self.update, checkpointing.save_interval):
                 self.save()
         self.save()
-        return 0 if self.update == last else INTERRUPTED
+        return 0 if self.update == last == self._evaluated_at else INTERRUPTED
 
     @property
     def elapsed_seconds(self) -> float:
@@ -108,7 +108,7 @@ class Driver:
         self._report()
         if self._last_saved == self.update:
             return
-        host = {"elapsed_seconds": round(self.elapsed_seconds, 3)}
+        host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
         path = self._outputs.store.save(self.state, self._meta._replace(update=self.update, host=host))
         self._last_saved = self.update
         self._outputs.best.prune()
@@ -134,14 +134,15 @@ class Driver:
     def _wants_profile(self) -> bool:
         """From the second chunk of this process on: the first warms up."""
         profile = self._outputs.profile
-        return profile is not None and profile.times is None and self._pace.is_known
+        return profile is not None and not profile.is_over and self._pace.is_known
 
     def _advance_profiled(self, program: loop.Program, length: int) -> None:
         profile = self._outputs.profile
         assert profile is not None  # narrows the type
         with profile.recording(length):
             self._advance(program, length)
-        self._write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())])
+        if profile.times is not None:
+            self._write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())])
 
     def _report(self) -> None:
         if self._pending.updates == 0:
@@ -158,6 +159,14 @@ class Driver:
                 f"the last good checkpoint is {self._last_checkpoint()}; lower the learning rates and continue with"
                 " --resume",
             )
+
+    def _evaluate_if_due(self, last: int, stop: StopRequest) -> None:
+        """A run that shall stop is saved first; the continued one evaluates then."""
+        is_due = self.update == last or _is_due(self.update, self._config.evaluation.eval_interval)
+        if is_due and self._evaluated_at != self.update and not stop.is_set:
+            self._report()
+            self._evaluate()
+            self._evaluated_at = self.update
 
     def _evaluate(self) -> None:
         evaluator, best = self._outputs.evaluator, self._outputs.best

@@ -24,7 +24,7 @@ from stoix_like.config_checks import (
 from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import flags
-from stoix_like.runtime.config_yaml import Layer, parse_text, read_yaml, to_yaml
+from stoix_like.runtime.config_yaml import Layer, parse_text, read_sections, read_yaml, to_yaml
 from stoix_like.runtime.flags import Options
 
 __all__ = ["Loaded", "Options", "config_from_dict", "config_to_dict", "find_config", "load", "preset_paths", "to_yaml"]
@@ -90,9 +90,14 @@ def preset_note(loaded: Loaded) -> str | None:
     task = loaded.config.environment.task_id
     if loaded.task_read in (None, task) or loaded.options.resume is not None:
         return None
-    made = [name for name, path in preset_paths().items() if f"task_id: {task} " in path.read_text(encoding="utf-8")]
+    made = [name for name, path in preset_paths().items() if _task_of(path) == task]
     other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
     return f"the values of {loaded.options.config} were chosen for {loaded.task_read}; {other}"
+
+
+def _task_of(path: Path) -> str | None:
+    environment = (read_sections(path) or {}).get("environment")
+    return environment.get("task_id") if isinstance(environment, dict) else None
 
 
 def _version() -> str:

@@ -15,22 +15,40 @@ _OURS = "stoix_like"
 _CHATTY = ("absl", "jax._src.xla_bridge")  # they warn of what no user can change
 
 
+class _Ownership:
+    is_ours = False
+
+
+_OWNERSHIP = _Ownership()
+
+
 class _StderrHandler(logging.Handler):
     """To whatever `sys.stderr` is at the time: a live view puts itself in its place."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             print(self.format(record), file=sys.stderr, flush=True)
-        except OSError:  # a reader that went away ends the messages and never the training
+        except (OSError, ValueError):  # a reader that went away ends the messages and never the training
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
         """Nothing can be said where saying it failed."""
 
 
+def own_process() -> None:
+    """Says that this process is a command of ours: `configure` may then set up logging as a whole."""
+    _OWNERSHIP.is_ours = True
+
+
 def configure(config: LoggingConfig) -> None:
-    """Sets levels and one handler for this process. With `backend_logs_visible`, libraries log at our level, too."""
+    """Our level; in a command of ours also one handler and the libraries' levels, else they are the caller's.
+
+    With `backend_logs_visible`, libraries log at our level, too.
+    """
     level = config.log_level.upper()
+    logging.getLogger(_OURS).setLevel(level)
+    if not _OWNERSHIP.is_ours:
+        return
     root = logging.getLogger()
     if not any(isinstance(handler, _StderrHandler) for handler in root.handlers):
         for other in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
@@ -38,7 +56,6 @@ def configure(config: LoggingConfig) -> None:
         handler = _StderrHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
         root.addHandler(handler)
-    logging.getLogger(_OURS).setLevel(level)
     root.setLevel(level if config.backend_logs_visible else max(logging.WARNING, logging.getLevelName(level)))
     quiet = logging.NOTSET if config.backend_logs_visible else logging.ERROR
     for name in _CHATTY:

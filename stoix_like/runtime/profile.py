@@ -16,12 +16,12 @@ from typing import Any, NamedTuple
 
 import jax
 
-from stoix_like.errors import RunError
 from stoix_like.ops.phases import PHASES, PREFIX
 from stoix_like.runtime.telemetry.sink import Value
 
 MOST_UPDATES = 3
 OTHER = "other"
+_TRACES = "*.xplane.pb"
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
@@ -63,13 +63,19 @@ class PhaseTimes(NamedTuple):
 
 
 class Profile:
-    """The one profile of a run, written into `folder`. `times` is None until it is taken."""
+    """The one profile of a run, written into `folder`. `times` is None until it is taken, `problem` if it can be."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.times: PhaseTimes | None = None
+        self.problem: str | None = None
         self._module = ""
         self._scopes: dict[str, Scopes] = {}
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it was taken, or cannot be."""
+        return self.times is not None or self.problem is not None
 
     def learn(self, program_text: str) -> None:
         """Takes in what the instructions of the program stand for: `Compiled.as_text()`."""
@@ -78,25 +84,42 @@ class Profile:
 
     @contextlib.contextmanager
     def recording(self, updates: int) -> Iterator[None]:
-        """Traces what runs inside, which must wait for its results; `times` is there afterwards.
+        """Traces what runs inside, which must wait for its results; afterwards there are `times`, or a `problem`.
 
-        Raises:
-            RunError: the profiler does not start, or its trace holds none of the program's instructions.
+        A training does not end because it cannot be profiled.
         """
+        there = set(self.folder.rglob(_TRACES))
+        try:
+            jax.profiler.start_trace(str(self.folder))
+        except RuntimeError as error:  # one profiler at a time, and on GPUs the driver may forbid it
+            self.problem = str(error)
+            yield
+            return
         began = time.monotonic()
         try:
-            with jax.profiler.trace(str(self.folder)):
-                yield
-                seconds = time.monotonic() - began
-        except RuntimeError as error:  # one profiler at a time, and on GPUs the driver may forbid it
-            raise RunError(f"no profile could be taken: {error}", "leave out --profile") from error
-        found = self_times(_events(self.folder, self._module))
-        if not found:
-            raise RunError("the profile holds no instruction of the update", "leave out --profile")
-        self.times = phase_times(found, self._scopes, updates, seconds / updates)
+            yield
+        finally:
+            seconds = time.monotonic() - began
+            self.problem = self._stop()
+        if self.problem is None:
+            self._read(sorted(set(self.folder.rglob(_TRACES)) - there), updates, seconds / updates)
+
+    def _stop(self) -> str | None:
+        try:
+            jax.profiler.stop_trace()
+        except (RuntimeError, OSError) as error:
+            return str(error)
+        return None
+
+    def _read(self, traces: list[Path], updates: int, seconds: float) -> None:
+        found = self_times(_events(traces[-1], self._module)) if traces else {}
+        if found:
+            self.times = phase_times(found, self._scopes, updates, seconds)
+        else:
+            self.problem = "the trace holds no instruction of the update"
 
     def values(self) -> dict[str, Value]:
-        """What a MISC row says of it, once it is taken: milliseconds of one update."""
+        """What a MISC row says of it, once it is taken: each share of one update's wall-clock time, in milliseconds."""
         times = self._taken()
         milliseconds = times.seconds * 1e3
         values: dict[str, Value] = {"misc/event": "profiled", "misc/path": self.folder.name}
@@ -189,11 +212,14 @@ def phase_times(found: dict[str, float], scopes: dict[str, Scopes], updates: int
     return PhaseTimes(updates, seconds, shares, optimising, playing)
 
 
-def _events(folder: Path, module: str) -> list[list[Event]]:
-    newest = max(folder.rglob("*.xplane.pb"), key=lambda path: path.stat().st_mtime)
-    planes = list(jax.profiler.ProfileData.from_file(str(newest)).planes)
-    on_device = [plane for plane in planes if plane.name.startswith("/device:")]
-    return [events for plane in on_device or planes for line in plane.lines if (events := _of_line(line, module))]
+def _events(trace: Path, module: str) -> list[list[Event]]:
+    planes = list(jax.profiler.ProfileData.from_file(str(trace)).planes)
+    on_device = _of_planes([plane for plane in planes if plane.name.startswith("/device:")], module)
+    return on_device or _of_planes(planes, module)
+
+
+def _of_planes(planes: list[Any], module: str) -> list[list[Event]]:
+    return [events for plane in planes for line in plane.lines if (events := _of_line(line, module))]
 
 
 def _of_line(line: Any, module: str) -> list[Event]:

@@ -107,6 +107,12 @@ class RunLock:
             raise RunError(
                 f"another process is writing {run_dir}", "wait for it to end, or start a run under another --run-name"
             ) from error
+        except OSError as error:  # a network file system mounted without locks
+            self._file.close()
+            raise RunError(
+                f"cannot lock {run_dir}: {error.strerror or error}",
+                "write to a file system with locks (--save-dir), so that no second process can damage the run",
+            ) from error
 
     def close(self) -> None:
         self._file.close()
@@ -125,11 +131,12 @@ class NewRun(NamedTuple):
         shutil.rmtree(self.path, ignore_errors=True)
         self.lock.close()
         link = self.path.parent / "latest"
-        with contextlib.suppress(OSError):  # no link, or a folder that another run is in by now
+        with contextlib.suppress(OSError):  # no link
             if str(link.readlink()) == self.path.name:
                 link.unlink()
-                if self.latest_before is not None:
+                if self.latest_before is not None and (link.parent / self.latest_before).exists():
                     _point_latest(link, self.latest_before)
+        with contextlib.suppress(OSError):  # another run is in there by now
             for folder in self.folders_made:
                 folder.rmdir()
 
@@ -148,7 +155,12 @@ def create(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered: boo
     folders_made = [folder for folder in path.parents if not folder.exists()]
     path = _make_folder(path, numbered)
     link = path.parent / "latest"
-    new = NewRun(path, RunLock(path), os.readlink(link) if link.is_symlink() else None, folders_made)
+    try:
+        lock = RunLock(path)
+    except RunError:
+        shutil.rmtree(path, ignore_errors=True)
+        raise
+    new = NewRun(path, lock, os.readlink(link) if link.is_symlink() else None, folders_made)
     try:
         write_atomically(path / "versions.json", json.dumps(versions() | facts, indent=2) + "\n")
         write_atomically(path / "config.yaml", config_yaml)

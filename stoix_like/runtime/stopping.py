@@ -6,10 +6,28 @@ SIGHUP is what a lost connection sends, often twice. Where it is ignored, as und
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
 from collections.abc import Iterator
 from types import FrameType
+
+from stoix_like.errors import INTERRUPTED
+
+
+def interrupt(_number: int, frame: FrameType | None) -> None:
+    """Ctrl-C as usual, except where Python cannot pass it on: there the program ends at once.
+
+    A KeyboardInterrupt inside the import of an extension ends in a crash or another error, and one inside JAX's
+    garbage-collection callback is lost. What is written is written whole, so it can be left at any moment.
+    """
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith("<frozen importlib") or code.co_name == "_xla_gc_callback":
+            os.write(2, b"interrupted\n")
+            os._exit(INTERRUPTED)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 class StopRequest:
@@ -18,13 +36,13 @@ class StopRequest:
     def __init__(self) -> None:
         self.is_set = False
 
-    def _receive(self, number: int, _frame: FrameType | None) -> None:
+    def _receive(self, number: int, frame: FrameType | None) -> None:
         if self.is_set and number != signal.SIGHUP:
-            raise KeyboardInterrupt
-        if number == signal.SIGINT and not self.is_set:
-            with contextlib.suppress(OSError, RuntimeError):  # closed, or in the middle of writing
+            interrupt(number, frame)
+        is_first, self.is_set = not self.is_set, True
+        if number == signal.SIGINT and is_first:
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # closed, or in the middle of writing
                 print("stopping after this chunk; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
-        self.is_set = True
 
 
 @contextlib.contextmanager

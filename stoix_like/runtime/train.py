@@ -64,7 +64,8 @@ def train(algorithm: str, loaded: Loaded) -> int:
         plan = opening.plan_run(algorithm, loaded)
         if plan.lock:
             closing.callback(plan.lock.close)
-        if plan.resumed and not plan.changes and plan.resumed.update == plan.config.training_core.num_updates:
+        if not plan.changes and _is_finished(plan):
+            assert plan.resumed is not None  # narrows the type
             done = f"{plan.path} has done its {plan.resumed.update:,} updates"
             TerminalView(False).note(f"{done}; --num-updates N goes on to more")
             return 0
@@ -74,6 +75,13 @@ def train(algorithm: str, loaded: Loaded) -> int:
         code = started.driver.run(started.program, stop)
         _conclude(started, code)
         return code
+
+
+def _is_finished(plan: Plan) -> bool:
+    if plan.resumed is None:
+        return False
+    last = plan.config.training_core.num_updates
+    return bool(plan.resumed.update == last == plan.resumed.host.get("evaluated_at", last))
 
 
 def _prepare(plan: Plan, loaded: Loaded) -> _Ready:
@@ -101,8 +109,10 @@ def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     closing.callback(new.lock.close)
     try:
         return _start(ready._replace(plan=plan._replace(path=new.path)), closing)
-    except Exception:  # whatever it is, it goes on; an interruption leaves a folder that can be continued
-        new.discard()
+    except BaseException as error:  # whatever it is, it goes on
+        can_be_continued = any((new.path / "checkpoints").glob("0"))
+        if isinstance(error, Exception) or not can_be_continued:
+            new.discard()
         raise
 
 
@@ -210,7 +220,8 @@ def _conclude(started: _Started, code: int) -> None:
     if (profile := started.profile) is not None and profile.times is not None:
         started.view.lines(profile.table())
     elif profile is not None:
-        started.view.note("no profile was taken: it begins with the second chunk of updates")
+        why = profile.problem or "it begins with the second chunk of updates"
+        started.view.warning(f"no profile was taken: {why}")
     timesteps = driver.timesteps * plan.config.training_core.num_seeds
     started.view.done(timesteps, driver.elapsed_seconds, commands, stopped_at)
 

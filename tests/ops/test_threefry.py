@@ -53,5 +53,7 @@ def test_one_pair_of_words_serves_several_ranges():
 def test_other_keys_are_told_apart():
     assert threefry.is_threefry(jax.random.key(0))
     assert not threefry.is_threefry(jax.random.key(0, impl="rbg"))
+    with jax.enable_x64(True):  # then JAX draws words of 64 bits
+        assert not threefry.is_threefry(jax.random.key(0))
     with jax.threefry_partitionable(False):
         assert not threefry.is_threefry(jax.random.key(0))

@@ -79,10 +79,11 @@ def test_a_rollout_goes_on_and_knows_its_memory():
     """On a real environment: what it carries is consumed, and the program needs at least its arguments' bytes."""
     env = registry.make("Maze-v0", kwargs={"num_rows": 4, "num_cols": 4})
     rollout = environments._our_rollout(env, 8, 4)
-    first, second = rollout(), rollout()
-    assert first.shape == (4,)
+    (first, reused), (second, _) = rollout(), rollout()
+    assert first.shape == second.shape == reused.shape == (environments.ROLLOUTS, 4)
+    assert int(reused.sum()) == 0
     assert rollout.peak_bytes() > 8 * 4 * 4
-    assert environments._bare_rollout(env, 8, 4)().shape == second.shape
+    assert environments._bare_rollout(env, 8, 4)().shape == first.shape
 
 
 def test_the_names_that_are_asked_for_are_measured(monkeypatch):
@@ -91,14 +92,15 @@ def test_the_names_that_are_asked_for_are_measured(monkeypatch):
     for module in (environments, binpack):
         monkeypatch.setattr(module, "in_turns", lambda contestants, repetitions: {n: taken[n] for n in contestants})
     for name in ("_our_rollout", "_bare_rollout", "_jumanji_rollout", "_levels"):
-        monkeypatch.setattr(environments, name, lambda *_: None)
+        monkeypatch.setattr(environments, name, lambda *_: lambda: (0.0, [3]))
     monkeypatch.setattr(binpack, "_compile", lambda *_: None)
     monkeypatch.setattr(binpack, "_played", lambda *_: (None, None))
     monkeypatch.setattr(binpack, "_replay", lambda *_: None)
     rows = {row.name: row for row in environments.env_suite()}
     assert {"binpack_step/64", "binpack_step/1024", "maze_autoreset/1024", "maze_levels/64"} < set(rows)
     assert rows["maze_autoreset/1024"].ratio == 2.0
-    assert rows["maze_fresh_levels/20_steps"].value == pytest.approx(1e6 / (1024 * 80))
+    assert rows["maze_autoreset/1024"].note.endswith("; 3 levels were handed out twice")
+    assert rows["maze_fresh_levels/20_steps"].value == pytest.approx(1e6 / (1024 * 80 * environments.ROLLOUTS))
 
 
 def test_tables_are_written_between_their_marks(tmp_path):

@@ -375,3 +375,17 @@ def test_best_scored_on_other_levels_is_not_compared(tmp_path):
     again = _keeper(tmp_path, scored_on={"levels": "maze-8"})
     assert again.restore(_template(_params(0)), 20)
     assert again.scores.tolist() == [1.0]
+
+
+def test_an_old_checkpoint_that_cannot_be_removed_ends_nothing(make_store, monkeypatch):
+    """A reader on a network file system holds its files open."""
+    store = make_store(create=True, keep_last_n=1)
+    store.save({"step": jnp.int32(1)}, _meta(1))
+
+    def refuse(*_, **__):
+        raise OSError(39, "Directory not empty")
+
+    monkeypatch.setattr(checkpoint.shutil, "rmtree", lambda path, ignore_errors=False: ignore_errors or refuse())
+    store.save({"step": jnp.int32(2)}, _meta(2))
+    assert store.updates() == [2]
+    assert store.load_meta().update == 2

@@ -3,7 +3,9 @@
 import functools
 import importlib.util
 import json
+import os
 import shutil
+import signal
 from pathlib import Path
 
 import jax
@@ -16,7 +18,7 @@ from stoix_like.runtime import loop, saved_run
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.driver import next_stop
+from stoix_like.runtime.driver import Driver, next_stop
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import read_rows
 
@@ -256,6 +258,42 @@ def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, ca
     run = Path("full").absolute()
     assert hint.endswith(f"; --resume {run} goes on from checkpoint {run}/checkpoints/{last}")
     assert CheckpointStore(run / "checkpoints").updates()[-1] == last
+
+
+@pytest.mark.parametrize("last", [False, True], ids=["in between", "at the end"])
+def test_an_evaluation_that_failed_is_made_up_for(last, finished, monkeypatch):
+    """Continued, the run evaluates first where it had only been saved, and ends as one that never failed."""
+    leaves = SMALL | {"eval_interval": 0} if last else SMALL
+    with monkeypatch.context() as patch:
+        patch.setattr(Evaluator, "compile", lambda self, *_: setattr(self, "_play", _out_of_memory))
+        assert _train(*_flags(**leaves, save_dir=".", run_name="late")) == 1
+    stopped = CheckpointStore(Path("late/checkpoints")).updates()[-1]
+    assert (stopped, _rows(Path("late"), "EVALUATOR")) == (8 if last else 2, [])
+    assert _train("--resume", "late") == 0
+    evaluated = [row["update"] for row in _rows(Path("late"), "EVALUATOR")]
+    assert evaluated == ([8] if last else [2, 4, 6, 8])
+    expected = _rows(finished, "EVALUATOR")[-len(evaluated) :]
+    assert [row["evaluator/mean_return"] for row in _rows(Path("late"), "EVALUATOR")] == [
+        row["evaluator/mean_return"] for row in expected
+    ]
+
+
+def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(finished, monkeypatch):
+    """An evaluation may take longer than whoever stops it waits."""
+    advance = Driver._advance
+
+    def stop_at_two(self, program, length):
+        advance(self, program, length)
+        if self.update == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Driver, "_advance", stop_at_two)
+        assert _train(*_flags(**SMALL, save_dir=".", run_name="stopped")) == 130
+    assert CheckpointStore(Path("stopped/checkpoints")).updates()[-1] == 2
+    assert _rows(Path("stopped"), "EVALUATOR") == []
+    assert _train("--resume", "stopped") == 0
+    assert _rows(Path("stopped"), "EVALUATOR") == _rows(finished, "EVALUATOR")
 
 
 def test_a_run_tells_its_time_in_order(finished):

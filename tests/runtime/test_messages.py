@@ -9,6 +9,7 @@ SPEAK = """
 import logging, sys
 from stoix_like.config import LoggingConfig
 from stoix_like.runtime import messages
+messages.own_process()
 logging.basicConfig()  # what a library's call of logging.warning does
 messages.configure(LoggingConfig(log_level=sys.argv[1], backend_logs_visible=sys.argv[2] == "yes"))
 messages.configure(LoggingConfig(log_level=sys.argv[1], backend_logs_visible=sys.argv[2] == "yes"))
@@ -47,3 +48,18 @@ def test_a_reader_that_went_away_ends_nothing():
         process.stderr.close()
         assert process.stdout.read() == "done\n"
     assert process.returncode == 0
+
+
+def test_a_program_that_trains_keeps_its_own_logging():
+    """Its handler, its format and the root's level stay; only our own level is set."""
+    program = """
+import logging
+from stoix_like.config import LoggingConfig
+from stoix_like.runtime import messages
+logging.basicConfig(format="mine %(message)s", level="INFO")
+messages.configure(LoggingConfig(log_level="debug"))
+logging.getLogger("other").info("a")
+logging.getLogger("stoix_like.x").debug("b")
+"""
+    result = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert result.stderr.splitlines() == ["mine a", "mine b"]

@@ -127,3 +127,28 @@ def test_the_trace_is_one_that_viewers_open(profiled):
     assert len(events) > 100
     assert any("args" in event and "hlo_op" in event["args"] for event in events)
     assert list((folder / "profile").rglob("*.xplane.pb"))
+
+
+def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
+    """Another profiler is at work: the problem is told, and what was to be traced has run."""
+    import jax
+
+    taken = profile.Profile(tmp_path / "profile")
+    taken.learn(PROGRAM)
+    ran = []
+    jax.profiler.start_trace(str(tmp_path / "other"))
+    try:
+        with taken.recording(1):
+            ran.append(1)
+    finally:
+        jax.profiler.stop_trace()
+    assert (ran, taken.times, taken.is_over) == ([1], None, True)
+    assert "profile" in taken.problem.lower()
+
+
+def test_a_trace_without_the_program_is_a_problem(tmp_path):
+    taken = profile.Profile(tmp_path / "profile")
+    taken.learn(PROGRAM)
+    with taken.recording(1):
+        pass
+    assert taken.problem == "the trace holds no instruction of the update"

@@ -1,5 +1,6 @@
 """Names of runs, finding them, the one writer, and files that are whole or not there."""
 
+import errno
 import json
 import os
 import re
@@ -196,3 +197,14 @@ def test_a_failed_write_leaves_the_old_text():
     assert path.read_text() == "old"
     run_folder.write_atomically(path, "new ä")
     assert path.read_text(encoding="utf-8") == "new ä"
+
+
+def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(run_folder.fcntl, "flock", no_locks)
+    with pytest.raises(RunError) as caught:
+        run_folder.create(Path("runs/a"), "", {})
+    assert caught.value.what == f"cannot lock runs/a: {os.strerror(errno.ENOLCK)}"
+    assert not Path("runs/a").exists()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -37,7 +38,27 @@ def parity_suite() -> list[Row]:
         fast, exact = (registry.make(task_id, kwargs=kwargs, exact_reference=choice) for choice in (False, True))
         for name, (policy, num_episodes) in EPISODES.items():
             rows.append(_parity_row(f"binpack_parity/{size}/{name}", fast, exact, policy, num_episodes))
-    return rows
+    return rows + [_level_parity_row(task_id) for task_id in ("Maze-v0", "BinPack-v2", "BinPack-v0")]
+
+
+def _level_parity_row(task_id: str, num_batches: int = 100, batch_size: int = 1000) -> Row:
+    """Levels of 100,000 keys that differ from Jumanji's in any bit; it must be 0."""
+    fast, exact = (registry.make(task_id, exact_reference=choice) for choice in (False, True))
+
+    @jax.jit
+    def differing(key: Any) -> Array:
+        keys = jax.random.split(key, batch_size)
+        levels = [jax.vmap(env.reset)(keys) for env in (fast, exact)]
+        leaves = [[_words(leaf).reshape(batch_size, -1) for leaf in jax.tree.leaves(level)] for level in levels]
+        return functools.reduce(operator.or_, (jnp.any(a != b, axis=1) for a, b in zip(*leaves, strict=True))).sum()
+
+    different = sum(int(differing(jax.random.key(i))) for i in range(num_batches))
+    note = f"different ones of {num_batches * batch_size:,}, in any leaf of state and first time step"
+    return Row(f"level_parity/{task_id}", different, "levels", note=note)
+
+
+def _words(leaf: Array) -> Array:
+    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
 def _parity_row(name: str, fast: Environment, exact: Environment, policy: Policy, num_episodes: int) -> Row:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import subprocess
 import sys
@@ -10,25 +9,23 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import jax
-import numpy as np
 
 from stoix_like.config import EvaluationConfig, PPOConfig
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
-from stoix_like.runtime import build, loop
+from stoix_like.runtime import build
 from stoix_like.runtime.bench import binpack, environments, learning
 from stoix_like.runtime.bench.measure import (
     ROOT,
     Row,
     in_turns,
     matrix_product_peak,
-    peak_bytes,
     peak_flops,
 )
+from stoix_like.runtime.bench.updates import Updates
 from stoix_like.runtime.load import load
 from stoix_like.runtime.scoring import Evaluator
 
@@ -38,7 +35,7 @@ def ppo_suite() -> list[Row]:
     maze = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp"], "ppo/quick").config
     rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
     minibatch = rows // maze.training_core.num_minibatches
-    updates = _Updates(maze)
+    updates = Updates(maze)
     timings = in_turns({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
     peak = peak_flops(minibatch, width) / timings["peak"].seconds
     ceiling = peak / _flops_per_step(maze)
@@ -52,37 +49,28 @@ def ppo_suite() -> list[Row]:
     for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
         config = load(PPOConfig, "ppo", ["--config", preset], "ppo/quick").config
         steps = config.environment.num_envs * config.training_core.rollout_length
-        updates = _Updates(config)
+        updates = Updates(config)
         taken = in_turns({"update": updates}, repetitions=5)["update"]
         note = f"preset {preset}; {updates.memory_note}"
         found.append(Row(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
     return found
 
 
-class _Updates:
-    """A training that goes on by one update with each call."""
-
-    def __init__(self, config: PPOConfig) -> None:
-        learner = build.build("ppo", config).learner
-        self._state = jax.jit(learner.init)(jax.random.key(0))
-        self._program = loop.compile_chunk(learner, 1, self._state)
-        self.memory_note = f"peak memory {peak_bytes(self._program) / 2**20:,.0f} MiB"
-
-    def __call__(self) -> Any:
-        self._state, metrics = self._program(self._state, np.int32(1))
-        return metrics
-
-
 def _flops_per_step(config: PPOConfig) -> float:
-    """Dense operations of one step of PPO with separate MLPs: acting or valuing once, then learning (three times)."""
+    """Dense operations of one step of PPO with separate MLPs: acting or valuing once, then learning.
+
+    Learning takes three times the forward pass, but for the first layers: nothing asks for the observation's gradient.
+    """
     env = build.make_env(config.environment)
     network = build.make_network(env, config)
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
     batched = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), timestep.observation)
     params = jax.eval_shape(network.init, jax.random.key(0), batched)
     kernels = [x.shape for x in jax.tree.leaves((params.actor, params.critic)) if len(x.shape) == 2]
+    made = {columns for _, columns in kernels}
     forward = float(sum(2 * rows * columns for rows, columns in kernels))
-    return forward * (1 + 3 * config.training_core.epochs)
+    first = float(sum(2 * rows * columns for rows, columns in kernels if rows not in made))
+    return forward + (3 * forward - first) * config.training_core.epochs
 
 
 def compile_suite() -> list[Row]:
@@ -109,27 +97,18 @@ def _start(folder: str, name: str) -> tuple[float, float]:
 def _seconds(flags: list[str], environment: dict[str, str]) -> float:
     command = [sys.executable, str(ROOT / "scripts" / "train_ppo.py"), *flags]
     began = time.perf_counter()
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=os.environ | environment)
+    inherited = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=inherited | environment)
     return time.perf_counter() - began
 
 
 def memory_suite() -> list[Row]:
-    """Growth of this process over 200 chunks after the first 20, as a share of its size."""
-    config = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp", "--num-envs", "16"], "ppo/quick").config
-    run = _Updates(config)
-    sizes = []
-    for _ in range(220):
-        jax.block_until_ready(run())
-        gc.collect()
-        sizes.append(_resident_bytes())
-    growth = (sizes[-1] - sizes[20]) / sizes[20]
-    note = f"resident size {sizes[-1] / 2**20:.0f} MiB at the end"
-    return [Row("memory_growth_200_chunks", growth, "share", note=note)]
-
-
-def _resident_bytes() -> int:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    """Growth over 200 chunks after the first 20, in a process of its own: freed memory of others would hide it."""
+    program = [sys.executable, "-m", "stoix_like.runtime.bench.memory"]
+    done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
+    before, after = (int(word) / 2**20 for word in done.stdout.split()[-2:])
+    note = f"resident size {before:.1f} MiB after 20 chunks, {after:.1f} after 220"
+    return [Row("memory_growth_200_chunks", after - before, "MiB", note=note)]
 
 
 def baselines_suite() -> list[Row]:

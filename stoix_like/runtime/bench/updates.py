@@ -1,0 +1,26 @@
+"""A training, one update at a time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+
+from stoix_like.config import PPOConfig
+from stoix_like.runtime import build, loop
+from stoix_like.runtime.bench.measure import peak_bytes
+
+
+class Updates:
+    """A training that goes on by one update with each call."""
+
+    def __init__(self, config: PPOConfig) -> None:
+        learner = build.build("ppo", config).learner
+        self._state = jax.jit(learner.init)(jax.random.key(0))
+        self._program = loop.compile_chunk(learner, 1, self._state)
+        self.memory_note = f"peak memory {peak_bytes(self._program) / 2**20:,.0f} MiB"
+
+    def __call__(self) -> Any:
+        self._state, metrics = self._program(self._state, np.int32(1))
+        return metrics
