@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from runs import BASE, ROOT, Scripts, flags
+from scripted_runs import BASE, ROOT, Scripts, flags
 
 from stoix_like.runtime.cli import exit_code
 

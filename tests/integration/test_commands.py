@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from runs import BASE, Scripts, finish, flags, last_update, rows_of, wait_until
+from scripted_runs import BASE, Scripts, finish, flags, last_update, rows_of, wait_until
 
 MAZE = BASE | {
     "task_id": "Maze-v0",

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from runs import BASE, assert_same_run, finish, flags, last_update, rows_of, wait_until
+from scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, wait_until
 
 from stoix_like.runtime import saved_run
 from stoix_like.runtime.checkpoint import CheckpointStore

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from runs import BASE, assert_same_bits, flags, rows_of, words
+from scripted_runs import BASE, assert_same_bits, flags, rows_of, words
 
 from stoix_like.runtime import saved_run
 
