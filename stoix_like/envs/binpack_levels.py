@@ -20,7 +20,7 @@ from jumanji.environments.packing.bin_pack.types import Container
 from stoix_like.ops import threefry
 from stoix_like.types import Array, Key
 
-SPLITS_PER_BLOCK = 5  # an instance of 20 items takes 6 to 20 splits
+SPLITS_PER_BLOCK = 5  # an instance of 20 items took 4 to 21 splits in 20,000 of them
 _EXACT_IN_FLOAT32 = 2**24
 
 
