@@ -53,7 +53,7 @@ class TrainingCoreConfig:
     total_timesteps: int | None = leaf(
         None, "environment steps per seed, instead of num_updates; must divide", low=1, high=2**53
     )
-    epochs: int = leaf(4, "passes over each rollout", low=1)
+    epochs: int = leaf(4, "PPO: passes over each rollout; SPO: times num_minibatches gradient steps", low=1)
     num_minibatches: int = leaf(32, "gradient steps per pass", low=1)
     gamma: float = leaf(0.99, "discount per step", low=0.0, high=1.0)
     gae_lambda: float = leaf(0.95, "lambda of generalised advantage estimation", low=0.0, high=1.0)
@@ -67,13 +67,15 @@ class OptimizationConfig:
     actor_lr: float = leaf(3e-4, "Adam rate of the policy (and of a shared torso)", low=0.0)
     critic_lr: float = leaf(1e-3, "Adam rate of the value function", low=0.0)
     max_grad_norm: float = leaf(0.5, "largest gradient norm, per network", above=0.0)
-    clip_eps: float = leaf(0.2, "PPO clip of the probability ratio", above=0.0)
-    value_clip_eps: float | None = leaf(None, "clip of the value update, in reward units; null = unclipped", above=0.0)
+    clip_eps: float = leaf(0.2, "PPO: clip of the probability ratio", above=0.0)
+    value_clip_eps: float | None = leaf(
+        None, "PPO: clip of the value update, in reward units; null = unclipped", above=0.0
+    )
     ent_coef: float = leaf(0.01, "weight of the entropy bonus", low=0.0)
     vf_coef: float = leaf(0.5, "weight of the value loss", low=0.0)
     decay_learning_rates: bool = leaf(True, "rates fall linearly to 0 over num_updates")
     standardize_advantages: Literal["batch", "minibatch", "none"] = leaf(
-        "batch", "over what advantages get mean 0 and deviation 1 (true = batch, false = none)"
+        "batch", "PPO: over what advantages get mean 0 and deviation 1 (true = batch, false = none)"
     )
     reward_scale: float = leaf(1.0, "factor on rewards before returns are formed", above=0.0)
     tau: float = leaf(0.005, "SPO: share of the online network taken by the target per step", low=0.0, high=1.0)
@@ -148,25 +150,39 @@ class SPOSectionConfig:
     """SPO's search, replay and duals. PPO checks the keys of this section and ignores the values."""
 
     num_particles: int = leaf(16, "particles per search", low=1)
-    search_depth: int = leaf(4, "model steps per particle", low=1)
+    search_depth: int | Literal["full"] = leaf(4, "model steps per particle; full = to the end of the episode", low=1)
+    root: Literal["iid", "gumbel_topk"] = leaf(
+        "iid", "how first actions are drawn: independently, or without replacement (distinct ones)"
+    )
+    continuation: Literal["sampled", "greedy"] = leaf("sampled", "how particles act after their first action")
     replay_buffer_size: int = leaf(65_536, "environment steps kept", low=1)
-    sample_sequence_length: int = leaf(32, "steps per replayed sequence", low=2)
+    sample_sequence_length: int = leaf(32, "steps learned from per replayed sequence", low=1)
     sample_period: int = leaf(1, "steps between the starts of sequences", low=1)
     batch_size: int = leaf(64, "sequences per gradient step", low=1)
-    dual_lr: float = leaf(1e-3, "Adam rate of the duals", low=0.0)
+    dual_lr: float = leaf(1e-3, "Adam rate of the duals' logarithms; does not decay", low=0.0)
     epsilon: float = leaf(0.5, "KL budget of the search target, nats", above=0.0)
     epsilon_policy: float = leaf(1e-3, "KL budget of the policy step, nats", above=0.0)
+    kl_constraint: Literal["trajectory", "root"] = leaf(
+        "trajectory", "what epsilon limits: the KL of the particles' weights, or of their sums per first action"
+    )
     init_temperature: float = leaf(0.1, "first temperature, reward units", above=0.0)
     init_alpha: float = leaf(0.5, "first weight of the policy KL", above=0.0)
     search_gamma: float | None = leaf(None, "discount inside the search; null = gamma", low=0.0, high=1.0)
-    search_gae_lambda: float | None = leaf(None, "lambda inside the search; null = gae_lambda", low=0.0, high=1.0)
+    search_gae_lambda: float | None = leaf(1.0, "lambda inside the search; null = gae_lambda", low=0.0, high=1.0)
     root_exploration_dirichlet_alpha: float = leaf(1.0, "concentration of root noise", above=0.0)
     root_exploration_dirichlet_fraction: float = leaf(0.0, "share of root noise", low=0.0, high=1.0)
-    resampling: Literal["period", "ess", "none"] = leaf("period", "what triggers resampling")
+    root_noise_correction: bool = leaf(False, "root iid: weigh the noise out again; gumbel_topk always does")
+    resampling: Literal["period", "ess", "none"] = leaf("period", "what triggers resampling; never at the last depth")
     resampling_period: int = leaf(4, "depths between resamplings", low=1)
     resampling_ess_threshold: float = leaf(0.5, "share of effective particles that triggers", low=0.0, high=1.0)
-    temperature_mode: Literal["dual", "solve", "fixed", "std"] = leaf("dual", "how the temperature is set")
+    resampler: Literal["systematic", "multinomial"] = leaf("systematic", "how ancestors are drawn")
+    temperature_mode: Literal["dual", "solve", "fixed", "std"] = leaf(
+        "dual", "how the temperature is set: learned, solved for epsilon, fixed, or each search's deviation"
+    )
     fixed_temperature: float = leaf(0.5, "temperature of mode fixed, reward units", above=0.0)
+    temperature_floor: float = leaf(
+        0.01, "dual and solve: least temperature, as a share of the advantages' deviation", above=0.0
+    )
     rekey_particles: bool | Literal["auto"] = leaf("auto", "give particles their own randomness; auto = if stochastic")
 
 
@@ -182,6 +198,21 @@ class PPOConfig:
     hardware: HardwareConfig = dataclasses.field(default_factory=HardwareConfig)
     logging: LoggingConfig = dataclasses.field(default_factory=LoggingConfig)
     checkpointing: CheckpointingConfig = dataclasses.field(default_factory=CheckpointingConfig)
+
+
+@dataclass(frozen=True)
+class SPOConfig:
+    """One whole SPO run."""
+
+    environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
+    training_core: TrainingCoreConfig = dataclasses.field(default_factory=TrainingCoreConfig)
+    optimization: OptimizationConfig = dataclasses.field(default_factory=OptimizationConfig)
+    architecture: ArchitectureConfig = dataclasses.field(default_factory=ArchitectureConfig)
+    evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+    hardware: HardwareConfig = dataclasses.field(default_factory=HardwareConfig)
+    logging: LoggingConfig = dataclasses.field(default_factory=LoggingConfig)
+    checkpointing: CheckpointingConfig = dataclasses.field(default_factory=CheckpointingConfig)
+    spo: SPOSectionConfig = dataclasses.field(default_factory=SPOSectionConfig)
 
 
 SECTION_ALIASES = {"ppo_core": "training_core"}
@@ -203,3 +234,12 @@ def ppo_config(**leaves: Any) -> PPOConfig:
         ConfigError: unknown leaf, wrong type, value out of range or an impossible combination; all problems at once.
     """
     return config_checks.resolve(config_checks.replace_leaves(PPOConfig(), leaves), explicit=set(leaves))
+
+
+def spo_config(**leaves: Any) -> SPOConfig:
+    """A checked SPO configuration from leaves by name: `spo_config(num_envs=64, num_particles=16)`.
+
+    Raises:
+        ConfigError: as `ppo_config`.
+    """
+    return config_checks.resolve(config_checks.replace_leaves(SPOConfig(), leaves), explicit=set(leaves))

@@ -12,6 +12,7 @@ import typing
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from stoix_like.config_replay import num_logical_shards, size_problems
 from stoix_like.config_values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
 from stoix_like.errors import ConfigError
 
@@ -163,7 +164,8 @@ def combination_problems(config: Any) -> list[str]:
     if core.num_updates is None and core.total_timesteps is None:
         problems.append("training_core: num_updates and total_timesteps are both null; give one")
     batch = steps_per_update(config)
-    if batch % core.num_minibatches:
+    replays = "spo" in section_types(config.__class__)  # then gradient steps take sequences, not shares of the rollout
+    if batch % core.num_minibatches and not replays:
         near = _nearest_divisors(batch, core.num_minibatches)
         problems.append(
             f"training_core.num_minibatches: num_envs * rollout_length = {environment.num_envs} * {core.rollout_length}"
@@ -177,6 +179,7 @@ def combination_problems(config: Any) -> list[str]:
             f" {evaluation.num_eval_envs}; use {' or '.join(map(str, multiples))}"
         )
     problems += _size_problems(config)
+    problems += _replay_problems(config) if replays else []
     if (last := config.architecture.seed + core.num_seeds - 1) > 2**31 - 1:
         problems.append(f"training_core.num_seeds: the last seed would be {last}, above {2**31 - 1}; use a lower seed")
     problems += _environment_problems(environment) + _hardware_problems(config)
@@ -184,6 +187,20 @@ def combination_problems(config: Any) -> list[str]:
     if name is not None and not is_run_name(name):
         problems.append(f"checkpointing.run_name: {name!r} cannot name a run; {RUN_NAME_RULE}")
     return problems + _unavailable_problems(config)
+
+
+def _replay_problems(config: Any) -> list[str]:
+    section, num_envs = config.spo, config.environment.num_envs
+    return size_problems(
+        num_envs=num_envs,
+        capacity_steps=section.replay_buffer_size,
+        rollout_length=config.training_core.rollout_length,
+        sequence_length=section.sample_sequence_length,
+        batch_size=section.batch_size,
+        sample_period=section.sample_period,
+        num_shards=num_logical_shards(num_envs, section.batch_size),
+        bootstrap_steps=1,  # what followed the last step; stored with it where episodes are truncated
+    )
 
 
 def _size_problems(config: Any) -> list[str]:

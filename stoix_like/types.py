@@ -153,6 +153,18 @@ class Policy(Protocol):
     ) -> Array: ...
 
 
+class MemoryPolicy(NamedTuple):
+    """A policy that remembers within an episode, such as a plan that is followed. Evaluation takes it like any other.
+
+    Attributes:
+        init: number of environments -> memory at the beginning of their episodes, [N, ...].
+        act: (params, memory, env_state, observation, key, deterministic) -> (action [N] or [N, F], memory).
+    """
+
+    init: Callable[[int], Any]
+    act: Callable[[Params, Any, EnvState, Observation, Key, bool], tuple[Array, Any]]
+
+
 class Learner(NamedTuple):
     """Anything that learns.
 

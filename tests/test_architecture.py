@@ -15,9 +15,9 @@ PACKAGE = "stoix_like"
 
 #: Rooms by floor. A file may import from its own room and from lower floors.
 FLOORS = [
-    {"types", "errors", "config", "config_checks", "config_values"},
+    {"types", "errors", "config", "config_checks", "config_replay", "config_values"},
     {"ops"},
-    {"envs", "networks", "evaluation"},
+    {"envs", "networks", "search", "replay", "evaluation"},
     {"algorithms"},
     {"runtime"},
 ]
@@ -27,6 +27,7 @@ DOORS = {
     "jumanji": ("envs",),
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
+    "flashbax": ("replay.py",),
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/config_yaml.py",),
@@ -36,7 +37,7 @@ DOORS = {
     "PIL": ("runtime/media.py",),
 }
 #: What the configuration may import, so that --help is instant.
-STANDARD_ONLY = ("config.py", "config_checks.py", "config_values.py", "errors.py")
+STANDARD_ONLY = ("config.py", "config_checks.py", "config_replay.py", "config_values.py", "errors.py")
 #: Only runtime may touch disk, clock, network, environment variables or the terminal.
 OUTSIDE_WORLD = {"os", "sys", "time", "pathlib", "socket", "subprocess", "shutil", "logging", "signal", "tempfile"}
 ALLOWED_OUTSIDE = {("envs", "pathlib")}  # a path given to `animate` is handed on, nothing is opened

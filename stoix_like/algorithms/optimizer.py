@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, Protocol
 
+import jax
+import jax.numpy as jnp
 import optax
 
 from stoix_like.types import Array, NetworkParams
@@ -57,3 +59,20 @@ def apply_gradients(
     (torso, actor), actor_state = step(rates.actor_lr, policy_values, policy_slopes, state.actor)
     critic, critic_state = step(rates.critic_lr, params.critic, gradients.critic, state.critic)
     return NetworkParams(torso, actor, critic), OptimizerState(actor_state, critic_state)
+
+
+def linear_decay(decays: bool, step: Array, num_updates: Array) -> Array:
+    """What rates are multiplied by at an update: 1, or falling linearly from 1 to 0 over `num_updates`. By the update's
+    index and not the optimiser's count, so that resuming and chunking agree."""
+    return jnp.maximum(0.0, 1.0 - step / num_updates) if decays else jnp.float32(1.0)
+
+
+def init_dual_optimizer(duals: Any) -> optax.OptState:
+    """Fresh moments for the duals."""
+    return optax.scale_by_adam().init(duals)
+
+
+def apply_dual_gradients(duals: Any, state: optax.OptState, gradients: Any, rate: Array) -> tuple[Any, optax.OptState]:
+    """(duals, optimiser state) one step of Adam later: no clip, for each is a single number."""
+    changes, state = optax.scale_by_adam().update(gradients, state)
+    return jax.tree.map(lambda value, change: value - rate * change, duals, changes), state

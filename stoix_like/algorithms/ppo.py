@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import minibatch, rollout
-from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer
+from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer, linear_decay
 from stoix_like.algorithms.rollout import RolloutState, Transition
 from stoix_like.config import PPOConfig
 from stoix_like.config_checks import get_leaf
@@ -173,7 +173,7 @@ def collect(
 ) -> tuple[RolloutState, Transition, Metrics]:
     """One rollout of the current policy: (where playing stopped, transitions [T, N, ...], `actor/` metrics)."""
 
-    def sample_action(observation: Observation, key: Key) -> tuple[Array, Array]:
+    def sample_action(_env_state: EnvState, observation: Observation, key: Key) -> tuple[Array, Array]:
         with phase("network"):
             logits = network.actor(state.params, observation)
             action = distributions.sample(key, logits, factored=settings.factored)
@@ -209,7 +209,7 @@ def compute_batch(
     )
     if settings.standardization == "batch":
         advantage = returns.standardize(advantage)
-    return PPOBatch(transitions.observation, transitions.action, transitions.log_prob, values, advantage, target)
+    return PPOBatch(transitions.observation, transitions.action, transitions.record, values, advantage, target)
 
 
 def batched_values(network: Network, params: NetworkParams, observations: Observation) -> Array:
@@ -222,9 +222,7 @@ def batched_values(network: Network, params: NetworkParams, observations: Observ
 
 def rate_factor(settings: PPOSettings, state: PPOState) -> Array:
     """What the learning rates are multiplied by in this update: 1, falling linearly to 0 if rates decay."""
-    if not settings.decays_rates:
-        return jnp.float32(1.0)
-    return jnp.maximum(0.0, 1.0 - state.step / state.hyper.num_updates)
+    return linear_decay(settings.decays_rates, state.step, state.hyper.num_updates)
 
 
 class _Learning(NamedTuple):

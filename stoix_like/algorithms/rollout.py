@@ -36,7 +36,7 @@ class Transition(NamedTuple):
 
     observation: Observation  # [N, ...], acted on
     action: Array  # [N] or [N, F] int32
-    log_prob: Array  # [N] nats, of the policy that acted
+    record: Any  # [N, ...], what was noted when acting: PPO's log-probability, SPO's search targets
     reward: Array  # [N]
     discount: Array  # [N], the environment's own
     is_last: Array  # [N] bool
@@ -53,7 +53,7 @@ class _Finished(NamedTuple):
     levels_reused: Array  # [T]
 
 
-ActFunction = Callable[[Observation, Key], tuple[Array, Array]]  # -> action, log_prob
+ActFunction = Callable[[EnvState, Observation, Key], tuple[Array, Any]]  # -> action, record; all [N, ...]
 
 
 def start(auto_reset: AutoReset, key: Key) -> RolloutState:
@@ -84,7 +84,7 @@ def _step(
     auto_reset: AutoReset, act: ActFunction, carry: RolloutState, key: Key
 ) -> tuple[RolloutState, tuple[Transition, _Finished]]:
     act_key, reset_key = jax.random.split(key)
-    action, log_prob = act(carry.observation, act_key)
+    action, record = act(carry.env_state, carry.observation, act_key)
     env_state, timestep, pool, levels_reused = auto_reset.step(carry.env_state, action, carry.pool, reset_key)
     is_last = timestep.last()
     episode_return = carry.episodes.episode_return + timestep.reward
@@ -92,7 +92,7 @@ def _step(
     transition = Transition(
         observation=carry.observation,
         action=action,
-        log_prob=log_prob,
+        record=record,
         reward=timestep.reward,
         discount=timestep.discount,
         is_last=is_last,

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.ops import trees
-from stoix_like.types import Array, Environment, EnvState, Key, Params, Policy, TimeStep
+from stoix_like.types import Array, Environment, EnvState, Key, MemoryPolicy, Observation, Params, Policy, TimeStep
 
 MOST_STEPS = 100_000  # a guard against tasks that never end; steps
 
@@ -30,13 +30,14 @@ class _Playing(NamedTuple):
     state: EnvState
     timestep: TimeStep
     done: Array  # [N] bool
+    memory: Any  # [N, ...], of the policy
     results: EpisodeResults  # [N]
     step: Array  # []
 
 
 def evaluate(
     env: Environment,
-    policy: Policy,
+    policy: Policy | MemoryPolicy,
     params: Params,
     key: Key,
     *,
@@ -58,7 +59,7 @@ def evaluate(
 
 def evaluate_levels(
     env: Environment,
-    policy: Policy,
+    policy: Policy | MemoryPolicy,
     params: Params,
     level_keys: Key,
     key: Key,
@@ -67,36 +68,68 @@ def evaluate_levels(
     deterministic: bool = True,
 ) -> EpisodeResults:
     """Results [E] on the levels that `env.reset` makes of `level_keys` [E], `num_envs` at a time. Pure; jit it."""
+    results, _ = evaluate_levels_with_memory(
+        env, policy, params, level_keys, key, num_envs=num_envs, deterministic=deterministic
+    )
+    return results
+
+
+def evaluate_levels_with_memory(
+    env: Environment,
+    policy: Policy | MemoryPolicy,
+    params: Params,
+    level_keys: Key,
+    key: Key,
+    *,
+    num_envs: int,
+    deterministic: bool = True,
+) -> tuple[EpisodeResults, Any]:
+    """`evaluate_levels`, and the policy's memory [E, ...] as the last decision of each episode left it."""
     num_episodes = level_keys.shape[0]
     if num_episodes % num_envs:
         raise ValueError(f"{num_episodes} episodes are not a multiple of {num_envs} environments")
     num_rounds = num_episodes // num_envs
 
-    def play_round(keys: tuple[Key, Key]) -> EpisodeResults:
+    def play_round(keys: tuple[Key, Key]) -> tuple[EpisodeResults, Any]:
         return _play(env, policy, params, *keys, deterministic)
 
     rounds = (level_keys.reshape(num_rounds, num_envs), jax.random.split(key, num_rounds))
-    return trees.merge_leading(jax.lax.map(play_round, rounds))
+    played: tuple[EpisodeResults, Any] = trees.merge_leading(jax.lax.map(play_round, rounds))
+    return played
 
 
 def _play(
-    env: Environment, policy: Policy, params: Params, level_keys: Key, key: Key, deterministic: bool
-) -> EpisodeResults:
+    env: Environment, policy: Policy | MemoryPolicy, params: Params, level_keys: Key, key: Key, deterministic: bool
+) -> tuple[EpisodeResults, Any]:
+    remembering = policy if isinstance(policy, MemoryPolicy) else _without_memory(policy)
     state, timestep = jax.vmap(env.reset)(level_keys)
     zeros = jnp.zeros(level_keys.shape, jnp.float32)
     own = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
     results = EpisodeResults(zeros, zeros.astype(jnp.int32), own)
-    start = _Playing(state, timestep, zeros.astype(bool), results, jnp.int32(0))
+    memory = remembering.init(level_keys.shape[0])
+    start = _Playing(state, timestep, zeros.astype(bool), memory, results, jnp.int32(0))
 
     def unfinished(playing: _Playing) -> Array:
         return jnp.any(~playing.done) & (playing.step < MOST_STEPS)
 
     def step(playing: _Playing) -> _Playing:
         step_key = jax.random.fold_in(key, playing.step)
-        action = policy(params, playing.state, playing.timestep.observation, step_key, deterministic)
-        return _advance(env, playing, action)
+        observation = playing.timestep.observation
+        action, memory = remembering.act(params, playing.memory, playing.state, observation, step_key, deterministic)
+        memory = trees.where(~playing.done, memory, playing.memory)
+        return _advance(env, playing._replace(memory=memory), action)
 
-    return jax.lax.while_loop(unfinished, step, start).results
+    played = jax.lax.while_loop(unfinished, step, start)
+    return played.results, played.memory
+
+
+def _without_memory(policy: Policy) -> MemoryPolicy:
+    def act(
+        params: Params, memory: Any, env_state: EnvState, observation: Observation, key: Key, deterministic: bool
+    ) -> tuple[Array, Any]:
+        return policy(params, env_state, observation, key, deterministic), memory
+
+    return MemoryPolicy(lambda _num_envs: (), act)
 
 
 def _advance(env: Environment, playing: _Playing, action: Array) -> _Playing:
@@ -111,4 +144,5 @@ def _advance(env: Environment, playing: _Playing, action: Array) -> _Playing:
     )
     # Finished environments are frozen: their states may not be valid to step again.
     state, timestep = trees.where(alive, (state, timestep), (playing.state, playing.timestep))
-    return _Playing(state, timestep, playing.done | timestep.last(), results, playing.step + 1)
+    done = playing.done | timestep.last()
+    return _Playing(state, timestep, done, playing.memory, results, playing.step + 1)

@@ -36,7 +36,7 @@ def level_set(name: str, task_id: str) -> LevelSet:
     Raises:
         ConfigError: a name of another form, of another task, or of more levels than can be counted.
     """
-    family = task_id.rsplit("/", 1)[-1].partition("-v")[0].lower().replace("-", "").replace("_", "")
+    family = family_of(task_id)
     match = _NAME.fullmatch(name)
     if match is None or match["family"] != family:
         raise ConfigError(
@@ -52,6 +52,11 @@ def level_set(name: str, task_id: str) -> LevelSet:
     root = jax.random.wrap_key_data(jnp.asarray(words), impl="threefry2x32")
     keys = jax.vmap(lambda i: jax.random.fold_in(root, i))(jnp.arange(int(match["count"])))
     return LevelSet(name, family, keys)
+
+
+def family_of(task_id: str) -> str:
+    """What the names of a task's level sets begin with: `binpack` for BinPack-v2."""
+    return task_id.rsplit("/", 1)[-1].partition("-v")[0].lower().replace("-", "").replace("_", "")
 
 
 def fingerprint(levels: Any) -> str:

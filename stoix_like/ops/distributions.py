@@ -10,6 +10,7 @@ A factored action is `num_factors` independent categoricals: log-probabilities a
 from __future__ import annotations
 
 import distrax
+import jax
 import jax.numpy as jnp
 
 from stoix_like.types import Array, Key
@@ -35,6 +36,41 @@ def sample(key: Key, logits: Array, *, factored: bool = False) -> Array:
     return _categorical(logits, factored).sample(seed=key).astype(jnp.int32)
 
 
+BLOCK = 32  # entries summed together by `sample_many`
+
+
+def sample_many(key: Key, logits: Array, num_samples: int, *, factored: bool = False) -> Array:
+    """Independent actions, int32: [N, P] from logits [N, A], or [N, P, F] from [N, F, A]. The key is consumed.
+
+    One uniform number per sample is looked up in the cumulated probabilities, first among blocks of 32 entries, then in
+    the block. Gumbel noise for every entry, as in `sample`, takes 19 times as long for 1,024 rows of 800 entries on
+    CPU. An entry of probability 0 is never returned, whatever the rounding of the sums.
+    """
+    if factored:
+        num_rows, num_factors, num_values = logits.shape
+        flat = sample_many(key, logits.reshape(-1, num_values), num_samples)  # [N * F, P]
+        return jnp.swapaxes(flat.reshape(num_rows, num_factors, num_samples), 1, 2)
+    num_rows, num_values = logits.shape
+    block = min(BLOCK, num_values)
+    probabilities = jax.nn.softmax(logits.astype(jnp.float32), axis=-1)
+    padded = jnp.pad(probabilities, ((0, 0), (0, -num_values % block)))
+    blocks = padded.reshape(num_rows, -1, block)  # [N, A / 32, 32]
+    sums = jnp.sum(blocks, axis=-1)
+    ends = jnp.cumsum(sums, axis=-1)  # [N, A / 32]
+    points = jax.random.uniform(key, (num_rows, num_samples)) * ends[:, -1:]  # [N, P]
+    chosen = _first_above(ends[:, None], sums[:, None], points)  # [N, P]
+    before = jnp.take_along_axis(ends - sums, chosen, axis=1)
+    rows = jnp.take_along_axis(blocks, chosen[..., None], axis=1)  # [N, P, 32]
+    within = _first_above(jnp.cumsum(rows, axis=-1), rows, points - before)
+    return (chosen * block + within).astype(jnp.int32)
+
+
+def _first_above(ends: Array, masses: Array, points: Array) -> Array:
+    """Index of the first entry that has mass and ends above the point; the heaviest where rounding leaves none."""
+    is_hit = (ends > points[..., None]) & (masses > 0.0)
+    return jnp.where(jnp.any(is_hit, axis=-1), jnp.argmax(is_hit, axis=-1), jnp.argmax(masses, axis=-1))
+
+
 def mode(logits: Array) -> Array:
     """The most probable action, int32, the first among equals; over the last axis, so factors are kept."""
     return jnp.argmax(logits, axis=-1).astype(jnp.int32)
@@ -53,3 +89,11 @@ def log_prob(logits: Array, action: Array, *, factored: bool = False) -> Array:
 def entropy(logits: Array, *, factored: bool = False) -> Array:
     """Entropy over the legal actions in nats, summed over factors; 0 when one action is legal."""
     return _categorical(logits, factored).entropy()
+
+
+def kl_divergence(logits_p: Array, logits_q: Array, *, factored: bool = False) -> Array:
+    """KL(p || q) in nats, summed over factors: [...] from logits [..., A] or [..., F, A] under one and the same mask.
+
+    Exactly 0 where the logits are equal. What is illegal in both adds nothing, in value or gradient.
+    """
+    return _categorical(logits_p, factored).kl_divergence(_categorical(logits_q, factored))

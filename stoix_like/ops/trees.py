@@ -47,3 +47,11 @@ def empty_metrics(example: Metrics) -> Metrics:
 def accumulate_metrics(total: Metrics, new: Metrics) -> Metrics:
     """The accumulator after one more update. Means are kept as sums; divide by the number of updates at the end."""
     return {name: _COMBINE[metric_reduction(name)](total[name], new[name]) for name in total}
+
+
+def soft_update(target: Any, online: Any, tau: Array | float) -> Any:
+    """The target moved by the share tau towards the online tree: (1 - tau) * target + tau * online, leaf by leaf.
+
+    Leaves keep their types. At tau 1 it is a copy, exactly (optax's `incremental_update` is the same).
+    """
+    return jax.tree.map(lambda t, o: ((1.0 - tau) * t + tau * o).astype(t.dtype), target, online)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from stoix_like.algorithms import ppo
-from stoix_like.config import ArchitectureConfig, EnvironmentConfig, PPOConfig
+from stoix_like.algorithms import ppo, spo
+from stoix_like.config import ArchitectureConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.envs import registry
 from stoix_like.networks import build as networks
-from stoix_like.types import Environment, Learner, Network
+from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
 
 class Algorithm(NamedTuple):
@@ -19,9 +19,14 @@ class Algorithm(NamedTuple):
 
     config_type: type
     make: Callable[[Environment, Network, Any], Learner]
+    make_hyper: Callable[[Any], Any]  # configuration -> the `hyper` of a state, float32 on the host
+    network_params: Callable[[Params], NetworkParams]  # the network's own among the learner's parameters
 
 
-ALGORITHMS = {"ppo": Algorithm(PPOConfig, ppo.make)}
+ALGORITHMS = {
+    "ppo": Algorithm(PPOConfig, ppo.make, ppo.make_hyper, lambda params: params),
+    "spo": Algorithm(SPOConfig, spo.make, spo.make_hyper, lambda params: params.online),
+}
 
 
 class Built(NamedTuple):

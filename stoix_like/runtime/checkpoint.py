@@ -287,3 +287,14 @@ def _damaged(path: Path, error: Exception) -> CheckpointError:
         "it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
         " evaluate.py --checkpoint N",
     )
+
+
+def without_replay(state: Any) -> Any:
+    """The state with nothing in place of its replay, if it has one: what `save_replay: false` stores."""
+    return state._replace(replay=None) if "replay" in state._fields else state
+
+
+def stored_template(template: Any, meta: Meta) -> Any:
+    """What the checkpoint holds of a state like the template: the template itself, or all but the replay."""
+    keeps_replay = meta.config.get("checkpointing", {}).get("save_replay", True)
+    return template if keeps_replay or "replay" not in template._fields else without_replay(template)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from stoix_like.config import PPOConfig
+from stoix_like.config import SPOConfig
 from stoix_like.config_checks import leaf_types, section_types
 from stoix_like.config_values import range_text, type_name
 from stoix_like.errors import ConfigError
@@ -52,4 +52,4 @@ def with_table(text: str, config_type: type) -> str:
 
 
 if __name__ == "__main__":
-    DOCUMENT.write_text(with_table(DOCUMENT.read_text(encoding="utf-8"), PPOConfig), encoding="utf-8")
+    DOCUMENT.write_text(with_table(DOCUMENT.read_text(encoding="utf-8"), SPOConfig), encoding="utf-8")

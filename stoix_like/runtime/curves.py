@@ -87,7 +87,7 @@ def load_run(path: Path) -> Run:
     series = _series(row for row in rows if row.get("category") != "MISC" and "timesteps" in row)
     if start is None or not series:
         raise RunError(f"run {path} has no metrics yet", "wait for its first report (about two seconds of training)")
-    return Run(path, str(start["misc/algorithm"]), str(start["misc/task_id"]), _config_leaves(path), series)
+    return Run(path, str(start["misc/algorithm"]), str(start["misc/task_id"]), config_leaves(path), series)
 
 
 def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
@@ -104,8 +104,9 @@ def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
     }
 
 
-def _config_leaves(path: Path) -> dict[str, Any]:
-    """The leaves of config.yaml that can change learning or its score; empty if there is no such file."""
+def config_leaves(path: Path) -> dict[str, Any]:
+    """The leaves of a run's config.yaml that can change learning or its score, without the seed; empty if there is no
+    such file. Runs are seeds of one experiment if these are equal."""
     file = path / "config.yaml"
     if not file.is_file():
         return {}

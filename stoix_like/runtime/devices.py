@@ -120,9 +120,10 @@ def environment_mesh(devices: list[jax.Device]) -> Mesh:
 
 
 def state_shardings(state_shape: Any, mesh: Mesh, num_seeds: int) -> Any:
-    """Shardings for a learner's state: everything replicated, except what `rollout` keeps per environment.
+    """Shardings for a learner's state: everything replicated, except what `rollout` and `replay` keep per environment.
 
-    The level pool is replicated: any environment may take any level.
+    The level pool is replicated: any environment may take any level. A replay is spread by its logical shards, if the
+    devices divide them.
     """
     replicated = NamedSharding(mesh, PartitionSpec())
     by_environment = NamedSharding(
@@ -135,7 +136,13 @@ def state_shardings(state_shape: Any, mesh: Mesh, num_seeds: int) -> Any:
             for name in ("env_state", "observation", "episodes")
         }
     )
-    return shardings._replace(rollout=playing)
+    shardings = shardings._replace(rollout=playing)
+    if "replay" not in shardings._fields:
+        return shardings
+    num_shards = jax.tree.leaves(state_shape.replay.experience)[0].shape[0 if num_seeds == 1 else 1]
+    placed = by_environment if num_shards % mesh.size == 0 else replicated
+    experience = jax.tree.map(lambda _: placed, state_shape.replay.experience)
+    return shardings._replace(replay=shardings.replay._replace(experience=experience))
 
 
 def describe(devices: list[jax.Device]) -> str:

@@ -14,7 +14,7 @@ from stoix_like.config_checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime import loop, report
 from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta, without_replay
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.scoring import Evaluator, Scores
@@ -42,6 +42,7 @@ class Outputs(NamedTuple):
     store: CheckpointStore
     telemetry: Telemetry
     profile: Profile | None = None
+    network_evaluator: Evaluator | None = None  # where the policy searches: its network alone, on the same levels
 
 
 class Driver:
@@ -109,7 +110,9 @@ class Driver:
         if self._last_saved == self.update:
             return
         host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
-        path = self._outputs.store.save(self.state, self._meta._replace(update=self.update, host=host))
+        keeps_replay = self._config.checkpointing.save_replay
+        stored = self.state if keeps_replay else without_replay(self.state)
+        path = self._outputs.store.save(stored, self._meta._replace(update=self.update, host=host))
         self._last_saved = self.update
         self._outputs.best.prune()
         values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
@@ -172,10 +175,13 @@ class Driver:
         evaluator, best = self._outputs.evaluator, self._outputs.best
         try:
             scores = evaluator(self.state.params, self.state.key, self.update)
+            rows = self._evaluation_rows(scores, evaluator)
+            if (beside := self._outputs.network_evaluator) is not None:
+                rows += self._evaluation_rows(beside(self.state.params, self.state.key, self.update), beside)
         except RunError as error:  # the state is as it was: nothing that was learned need be lost
             self.save()
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
-        self._write(self._evaluation_rows(scores))
+        self._write(rows)
         with plain_errors("the best parameters cannot be kept", f"free some memory{self._how_to_continue()}"):
             best.offer(self.state.params, scores.mean_return(), self._meta._replace(update=self.update))
 
@@ -188,14 +194,13 @@ class Driver:
             return ""
         return f"; --resume {self._outputs.store.folder.parent} goes on from checkpoint {self._last_checkpoint()}"
 
-    def _evaluation_rows(self, scores: Scores) -> list[Row]:
+    def _evaluation_rows(self, scores: Scores, evaluator: Evaluator) -> list[Row]:
         rows = []
         for index, seed in enumerate(self._seeds):
             of_seed = {name: values[index] for name, values in scores.results.items()}
-            mode = self._outputs.evaluator.mode
-            values: dict[str, Value] = dict(report.evaluator_rows(of_seed, mode, scores.seconds))
+            values: dict[str, Value] = dict(report.evaluator_rows(of_seed, evaluator.mode, scores.seconds))
             if scores.level_hash:
-                values["evaluator/level_hash"] = scores.level_hash
+                values[f"{report.EVALUATION_PREFIXES[evaluator.mode]}/level_hash"] = scores.level_hash
             rows.append(Row("EVALUATOR", self.update, self.timesteps, self.elapsed_seconds, seed, values))
         return rows
 

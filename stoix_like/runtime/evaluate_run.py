@@ -10,7 +10,7 @@ import numpy as np
 from stoix_like.config import EvaluationConfig, HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime import devices, run_folder
+from stoix_like.runtime import devices, report, run_folder
 from stoix_like.runtime.arguments import (
     LARGEST_SEED,
     ArgumentParser,
@@ -20,6 +20,7 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
+from stoix_like.runtime.search_choice import SearchChoice, add_search_flags, choice_of, chosen_policy
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
@@ -36,6 +37,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument("--seed", type=seed_number, default=LARGEST_SEED, help="of the fresh levels and of sampling")
     parser.add_argument("--json", type=output_file, help="write the result to this file as well")
+    add_search_flags(parser)
     add_device_flag(parser)
     arguments = parser.parse_args(argv)
     if arguments.level_set and arguments.num_episodes:
@@ -49,6 +51,8 @@ def main(argv: list[str]) -> int:
         level_set=arguments.level_set,
         deterministic=not arguments.sampled,
         seed=arguments.seed,
+        search=choice_of(arguments),
+        network=arguments.network,
     )
     print(table(result))
     if arguments.json:
@@ -65,6 +69,8 @@ def score(
     level_set: str | None = None,
     deterministic: bool = True,
     seed: int = LARGEST_SEED,
+    search: SearchChoice | None = None,
+    network: bool = False,
 ) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
@@ -75,6 +81,8 @@ def score(
         level_set: name of a frozen set; then num_episodes is the set's.
         deterministic: most probable actions, or sampled ones.
         seed: root of the fresh levels; the default is no training seed of ours.
+        search: another search than the run's own, or one for a run without.
+        network: the network alone, of a run that was trained to search.
 
     Raises:
         ConfigError, CheckpointError: see `saved_run.load_run` and `levels.level_set`.
@@ -90,14 +98,16 @@ def score(
         )
     saved = saved_run.load_run(run, checkpoint)
     config = EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=level_set)
-    evaluator = scoring.Evaluator(saved.env, saved.learner.policy, config, 1, deterministic=deterministic)
+    chosen = chosen_policy(saved, search, network)
+    mode: report.EvaluationMode = "deterministic" if deterministic else "sampled"
+    evaluator = scoring.Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
     seeds: dict[str, dict[str, Any]] = {}
     for index, name in enumerate(_seed_names(saved)):
         scores = evaluator(saved.seed_params(index), jax.random.key(seed), 0)
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     levels = {"levels": level_set or f"fresh, seed {seed}", "level_hash": evaluator.level_hash}
-    measured = {"mode": evaluator.mode, **levels, "seeds": seeds, "over_seeds": _over_seeds(seeds)}
-    return _what_was_scored(saved, checkpoint) | measured
+    how = {"mode": evaluator.mode, "policy": chosen.name, **levels}
+    return _what_was_scored(saved, checkpoint) | how | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
 def _seed_names(saved: SavedRun) -> list[str]:
@@ -151,7 +161,7 @@ def table(result: dict[str, Any]) -> str:
     task = result["task_id"] + (f" {result['kwargs']}" if result["kwargs"] else "")
     lines = [
         f"{result['run']}: {result['algorithm'].upper()} on {task}, checkpoint {result['checkpoint']}"
-        f", {result['mode']}, levels: {levels}",
+        f", {result['policy']}, {result['mode']}, levels: {levels}",
         f"{'seed':>6}{'update':>8}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}"
         f"{'min':>10}{'max':>10}{'episodes':>10}",
     ]

@@ -7,11 +7,14 @@ pyplot, so that nothing global changes in a notebook.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.curves import Curve, Curves, load_run, make_curves
@@ -22,6 +25,24 @@ from stoix_like.types import Environment, EnvState
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for colour-blind
 _FORMATS = (".png", ".pdf", ".svg")
 _FEW_SEEDS = 5  # below it single seeds are drawn: a bootstrap of so few says too little
+
+
+class Line(NamedTuple):
+    """Points joined by a line, each with an interval around it; NaN where there is none."""
+
+    name: str
+    x: Sequence[float]  # above 0: the axis is logarithmic
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+class Panel(NamedTuple):
+    """One pair of axes: lines, and levels that hold for every x."""
+
+    title: str
+    lines: Sequence[Line]
+    levels: Mapping[str, float]
 
 
 class PlotSummary(NamedTuple):
@@ -52,13 +73,53 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
     """
     if not run_dirs:
         raise ConfigError("no run to plot", "give one or more run folders, for example runs/<name>")
-    if out.suffix.lower() not in _FORMATS:
-        raise ConfigError(f"{out}: unknown figure format '{out.suffix}'", f"use one of {', '.join(_FORMATS)}")
+    check_format(out)
     curves = make_curves([load_run(Path(path)) for path in run_dirs], metric)
     figure = _figure(curves, metric)
     with _written_whole(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return PlotSummary(out, _table(curves, metric))
+
+
+def check_format(out: Path) -> None:
+    """Nothing, if a figure can be written in the format of that name.
+
+    Raises:
+        ConfigError: it cannot.
+    """
+    if out.suffix.lower() not in _FORMATS:
+        raise ConfigError(f"{out}: unknown figure format '{out.suffix}'", f"use one of {', '.join(_FORMATS)}")
+
+
+def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) -> Path:
+    """The figure at `out`: panels side by side that share the y axis, their lines over a logarithmic x axis. A name has
+    the same colour in all of them.
+
+    Raises:
+        ConfigError: an unknown format.
+        RunError: the figure cannot be written.
+    """
+    from matplotlib.figure import Figure
+
+    check_format(out)
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
+    colours = {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
+    figure = Figure(figsize=(6.4 * len(panels), 4.2), layout="constrained")
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
+        _prepare(axes, panel.title, x_label, y_label)
+        axes.set_xscale("log")
+        for (name, level), dashes in zip(panel.levels.items(), itertools.cycle(((4, 2), (1, 2)))):
+            axes.axhline(level, color="0.4", linestyle=(0, dashes), linewidth=1.1, label=name)
+        for line in panel.lines:
+            y = np.asarray(line.y)
+            reach = np.stack([y - line.low, line.high - y])
+            style: dict[str, Any] = {"color": colours[line.name], "marker": "o", "markersize": 4, "capsize": 3}
+            axes.errorbar(line.x, y, yerr=reach, label=line.name, linewidth=1.6, **style)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.legend(frameon=False, fontsize=9)
+    with _written_whole(out) as temporary:
+        figure.savefig(temporary, dpi=150)
+    return out
 
 
 def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
@@ -82,6 +143,7 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
 def _figure(curves: Curves, metric: str) -> Any:
     from matplotlib.figure import Figure  # here: half a second that only plotting needs
     from matplotlib.lines import Line2D
+    from matplotlib.ticker import EngFormatter
 
     tasks = list(dict.fromkeys(curve.task_id for curve in curves.quoted))
     names = list(dict.fromkeys(curve.name for curve in curves.quoted))
@@ -89,7 +151,8 @@ def _figure(curves: Curves, metric: str) -> Any:
     figure = Figure(figsize=(6.4 * len(tasks), 4.2), layout="constrained")
     panels = figure.subplots(1, len(tasks), squeeze=False)[0]
     for panel, task_id in zip(panels, tasks, strict=True):
-        _prepare(panel, task_id, metric)
+        _prepare(panel, task_id, "environment steps per seed", metric.replace("_", " "))
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         beside = [curve for curve in curves.beside if curve.task_id == task_id]
         for curve in beside:
             panel.plot(
@@ -104,13 +167,10 @@ def _figure(curves: Curves, metric: str) -> Any:
     return figure
 
 
-def _prepare(panel: Any, task_id: str, metric: str) -> None:
-    from matplotlib.ticker import EngFormatter
-
-    panel.set_title(task_id, fontsize=11, loc="left")
-    panel.set_xlabel("environment steps per seed")
-    panel.set_ylabel(metric.replace("_", " "))
-    panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+def _prepare(panel: Any, title: str, x_label: str, y_label: str) -> None:
+    panel.set_title(title, fontsize=11, loc="left")
+    panel.set_xlabel(x_label)
+    panel.set_ylabel(y_label)
     panel.grid(True, color="0.9", linewidth=0.8)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)

@@ -20,7 +20,7 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.config_checks import get_leaf, leaf_sections
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import devices, run_folder
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta, stored_template
 from stoix_like.runtime.load import Loaded, config_from_dict
 from stoix_like.types import Learner, Params
 
@@ -29,6 +29,8 @@ FIXED_ON_RESUME = frozenset(
     {"task_id", "num_envs", "max_items", "max_ems", "max_episode_steps", "kwargs", "reset_pool_size", "rollout_length"}
     | {"hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype", "observation_adapter"}
     | {"seed", "num_seeds", "load_path", "run_name", "save_dir"}
+    | {"replay_buffer_size", "batch_size", "num_particles", "search_depth", "root", "root_noise_correction"}
+    | {"resampling", "resampling_period"}
 )
 
 
@@ -146,7 +148,7 @@ def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any
         RunError: it does not fit into memory.
     """
     if plan.resumed is not None:
-        return _resumed_state(plan, template)
+        return _resumed_state(plan, make_state, template)
     with devices.plain_errors(
         "the first state cannot be made", "lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds"
     ):
@@ -155,14 +157,18 @@ def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any
     return state if load_path is None else state._replace(params=load_params(Path(load_path), template.params))
 
 
-def _resumed_state(plan: Plan, template: Any) -> Any:
+def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
     assert plan.resumed is not None  # narrows the type
-    state = CheckpointStore(plan.path / "checkpoints").load(template, plan.resumed.update)
+    stored = stored_template(template, plan.resumed)
+    state = CheckpointStore(plan.path / "checkpoints").load(stored, plan.resumed.update)
+    if stored is not template:
+        state = state._replace(replay=make_state().replay)
     if not plan.changes:
         return state
-    values = {name: float(get_leaf(plan.config, name) or 0.0) for name in state.hyper._fields}
-    hyper = {name: jnp.full_like(getattr(state.hyper, name), value) for name, value in values.items()}
-    return state._replace(hyper=state.hyper._replace(**hyper))
+    from stoix_like.runtime import build  # starts the backend: only after the device is chosen
+
+    given = build.ALGORITHMS[plan.algorithm].make_hyper(plan.config)
+    return state._replace(hyper=jax.tree.map(jnp.full_like, state.hyper, given))
 
 
 def load_params(path: Path, template: Params) -> Params:

@@ -12,9 +12,9 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime import run_folder
 from stoix_like.runtime.build import ALGORITHMS, build
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta, stored_template
 from stoix_like.runtime.load import config_from_dict
-from stoix_like.types import Environment, Learner, Params
+from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
 
 class SavedRun(NamedTuple):
@@ -23,7 +23,7 @@ class SavedRun(NamedTuple):
     Attributes:
         path: the run folder.
         config: as it ran.
-        env, learner: built from the configuration.
+        env, network, learner: built from the configuration.
         params: of the chosen checkpoint; leaves [S, ...] if the run trained several seeds.
         meta: what the checkpoint says of itself; `meta.update` is when it was written.
     """
@@ -31,6 +31,7 @@ class SavedRun(NamedTuple):
     path: Path
     config: Any
     env: Environment
+    network: Network
     learner: Learner
     params: Params
     meta: Meta
@@ -39,14 +40,26 @@ class SavedRun(NamedTuple):
     def num_seeds(self) -> int:
         return int(self.config.training_core.num_seeds)
 
+    def network_params(self, params: Params) -> NetworkParams:
+        """The network's own among the learner's parameters."""
+        return ALGORITHMS[self.meta.algorithm].network_params(params)
+
     @property
     def state(self) -> Any:
-        """The whole state of the run's last checkpoint, read when asked for; `learner.update` goes on from it.
+        """The whole state of the run's last checkpoint, read when asked for; `learner.update` goes on from it. A replay
+        that was not kept is empty.
 
         Raises:
             CheckpointError: it is damaged.
         """
-        return CheckpointStore(self.path / "checkpoints").load(state_template(self.learner, self.num_seeds))
+        store = CheckpointStore(self.path / "checkpoints")
+        template = state_template(self.learner, self.num_seeds)
+        stored = stored_template(template, store.load_meta())
+        state = store.load(stored)
+        if stored is template:
+            return state
+        replay = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), template.replay)
+        return state._replace(replay=replay)
 
     def seed_params(self, index: int) -> Params:
         """The parameters of one seed, by its position."""
@@ -72,7 +85,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     built = build(meta.algorithm, config)
     template = state_template(built.learner, config.training_core.num_seeds).params
     params = store.load_part("params", template, meta.update)  # a running run may have written a newer one meanwhile
-    return SavedRun(path, config, built.env, built.learner, params, meta)
+    return SavedRun(path, config, built.env, built.network, built.learner, params, meta)
 
 
 def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:

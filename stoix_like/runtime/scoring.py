@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,8 @@ import numpy as np
 from stoix_like.config import EvaluationConfig
 from stoix_like.evaluation import episodes, levels
 from stoix_like.runtime.devices import plain_errors
-from stoix_like.types import Environment, Key, Params, Policy, role_key
+from stoix_like.runtime.report import EvaluationMode
+from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
 _LESS_MEMORY = "let fewer play at a time: --num-eval-envs of a training, --num-envs of evaluate.py"
 
@@ -34,9 +35,16 @@ class Evaluator:
     """Scores parameters by one compiled program, made by `compile` or at the first call."""
 
     def __init__(
-        self, env: Environment, policy: Policy, config: EvaluationConfig, num_seeds: int, *, deterministic: bool = True
+        self,
+        env: Environment,
+        policy: Policy | MemoryPolicy,
+        config: EvaluationConfig,
+        num_seeds: int,
+        *,
+        mode: EvaluationMode = "deterministic",
     ) -> None:
-        self.mode: Literal["deterministic", "sampled"] = "deterministic" if deterministic else "sampled"
+        self.mode = mode
+        deterministic = mode != "sampled"
         with plain_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
             self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
             self.level_hash = _fingerprint(env, self._level_set)
@@ -83,7 +91,7 @@ def _fingerprint(env: Environment, level_set: levels.LevelSet | None) -> str | N
 
 def _one_seed(
     env: Environment,
-    policy: Policy,
+    policy: Policy | MemoryPolicy,
     config: EvaluationConfig,
     level_set: levels.LevelSet | None,
     deterministic: bool,

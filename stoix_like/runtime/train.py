@@ -39,6 +39,7 @@ class _Ready(NamedTuple):
     found: list[jax.Device]
     learner: Learner
     evaluator: Evaluator
+    network_evaluator: Evaluator | None  # if the policy is more than its network
     template: Any
     state: Any
     loaded: Loaded
@@ -96,8 +97,11 @@ def _prepare(plan: Plan, loaded: Loaded) -> _Ready:
     make_state = opening.initial_state(built.learner, config, found)
     template = opening.state_template(make_state, found, num_seeds)
     evaluator = Evaluator(built.env, built.learner.policy, config.evaluation, num_seeds)
+    beside = None
+    if built.learner.network_policy is not built.learner.policy:
+        beside = Evaluator(built.env, built.learner.network_policy, config.evaluation, num_seeds, mode="network")
     state = opening.first_state(plan, make_state, template)
-    return _Ready(plan, found, built.learner, evaluator, template, state, loaded)
+    return _Ready(plan, found, built.learner, evaluator, beside, template, state, loaded)
 
 
 def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
@@ -130,7 +134,7 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
         view.note("the best so far was scored on other levels: the next evaluation replaces it")
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
     profile = Profile(plan.path / "profile") if ready.loaded.options.profile else None
-    outputs = Outputs(ready.evaluator, best, store, telemetry, profile)
+    outputs = Outputs(ready.evaluator, best, store, telemetry, profile, ready.network_evaluator)
     driver = Driver(ready.state, config, told._replace(config=config_to_dict(config)), outputs)
     if not plan.resumed:
         driver.save()  # from here on an interrupted run can be continued
@@ -150,7 +154,9 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
 def _compile(ready: _Ready) -> Compiled:
     with devices.plain_errors("the update cannot be compiled", LESS_MEMORY):
         program = loop.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
-    ready.evaluator.compile(ready.state.params, ready.state.key)
+    for evaluator in (ready.evaluator, ready.network_evaluator):
+        if evaluator is not None:
+            evaluator.compile(ready.state.params, ready.state.key)
     return program
 
 
@@ -190,10 +196,18 @@ def _introduce(loaded: Loaded, plan: Plan, view: TerminalView, telemetry: Teleme
         changed = ", ".join(f"{name} = {value} (was {get_leaf(old, name)})" for name, value in plan.changes.items())
         view.note(f"continued with {changed}")
         telemetry.write([_event("changed", plan, before, changed=changed)])
+    if plan.resumed and _replay_is_lost(plan):
+        view.note("the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one")
     if plan.resumed:
         telemetry.write([_event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.config.checkpointing.load_path:
         telemetry.write([_event("checkpoint_loaded", plan, before, path=plan.config.checkpointing.load_path)])
+
+
+def _replay_is_lost(plan: Plan) -> bool:
+    assert plan.resumed is not None  # narrows the type
+    saved = plan.resumed.config.get("checkpointing", {})
+    return "spo" in plan.resumed.config and not saved.get("save_replay", True)
 
 
 def _event(event: str, plan: Plan, elapsed_seconds: float, **values: Value) -> Row:

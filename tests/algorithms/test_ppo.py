@@ -96,7 +96,7 @@ def test_stored_actions_are_legal_and_log_probs_are_of_the_acting_policy():
     assert bool(jnp.take_along_axis(mask, rows.action[..., None], axis=-1).all())
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
     logits = network.actor(state.params, flat.observation)
-    np.testing.assert_allclose(distributions.log_prob(logits, flat.action), flat.log_prob, atol=1e-5)
+    np.testing.assert_allclose(distributions.log_prob(logits, flat.action), flat.record, atol=1e-5)
 
 
 def test_rates_fall_linearly_by_update_whatever_the_minibatches():

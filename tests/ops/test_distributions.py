@@ -90,3 +90,49 @@ def test_act_is_the_mode_or_a_sample():
     sampled = jax.vmap(lambda k: distributions.act(k, logits, False))(keys)
     assert set(np.asarray(greedy)) == {1}
     assert set(np.asarray(sampled)) == {0, 1, 2}
+
+
+def test_kl_divergence_by_hand_and_exactly_zero_at_equality(masked):
+    p = jnp.log(jnp.array([[0.5, 0.5, 1.0], [0.2, 0.3, 0.5]]))
+    q = jnp.log(jnp.array([[0.75, 0.25, 1.0], [0.2, 0.3, 0.5]]))
+    mask = jnp.array([[True, True, False], [True, True, True]])
+    p, q = distributions.masked_logits(p, mask), distributions.masked_logits(q, mask)
+    kl = jax.jit(distributions.kl_divergence)
+    expected = 0.5 * np.log(0.5 / 0.75) + 0.5 * np.log(0.5 / 0.25)
+    np.testing.assert_allclose(kl(p, q), [expected, 0.0], rtol=1e-5)
+    assert kl(p, q)[1] == 0.0
+    np.testing.assert_array_equal(kl(masked, masked), 0.0)
+    # Not symmetric: a swap of the arguments would pass every test at equality.
+    np.testing.assert_allclose(kl(q, p)[0], 0.75 * np.log(1.5) + 0.25 * np.log(0.5), rtol=1e-5)
+
+
+def test_kl_divergence_of_factors_is_the_sum_and_equals_the_joint_enumeration():
+    p, q = (jax.random.normal(k, (4, 2, 3)) for k in jax.random.split(jax.random.key(2)))
+    joint = [(x[:, 0, :, None] + x[:, 1, None, :]).reshape(4, 9) for x in (p, q)]
+    got = distributions.kl_divergence(p, q, factored=True)
+    assert got.shape == (4,)
+    np.testing.assert_allclose(got, distributions.kl_divergence(*joint), rtol=1e-5)
+    np.testing.assert_allclose(got, distributions.kl_divergence(p, q).sum(-1), rtol=1e-6)
+
+
+@pytest.mark.parametrize("factored", [False, True])
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+def test_kl_divergence_gives_illegal_logits_no_gradient(dtype, factored):
+    other = jnp.array([[500.0, 2.0, -500.0, 0.0], [0.0, -500.0, 1.0, 2.0], [9.0, 9.0, 9.0, 9.0]])
+
+    def total(p, q):
+        p, q = distributions.masked_logits(p, MASK), distributions.masked_logits(q, MASK)
+        return jnp.sum(distributions.kl_divergence(p, q, factored=factored))
+
+    value, slopes = jax.value_and_grad(total, argnums=(0, 1))(LOGITS.astype(dtype), other.astype(dtype))
+    assert bool(jnp.isfinite(value))
+    for slope in slopes:
+        assert bool(jnp.all(jnp.isfinite(slope)))
+        np.testing.assert_array_equal(np.asarray(slope, np.float32)[~np.asarray(MASK)], 0.0)
+        np.testing.assert_array_equal(np.asarray(slope, np.float32)[2], 0.0)  # one legal action
+        assert np.any(np.asarray(slope, np.float32) != 0.0)
+
+
+def test_kl_divergence_of_rows_without_legal_actions_is_zero():
+    rows = distributions.masked_logits(LOGITS, jnp.zeros_like(MASK))
+    np.testing.assert_array_equal(distributions.kl_divergence(rows, rows), 0.0)

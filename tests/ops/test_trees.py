@@ -3,6 +3,8 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
+import pytest
 
 from stoix_like.ops import trees
 from stoix_like.types import metric_reduction
@@ -40,3 +42,37 @@ def test_accumulating_equals_numpy():
     for row in rows:
         total = trees.accumulate_metrics(total, row)
     assert {k: float(v) for k, v in total.items()} == {"l": 4.0, "n_sum": 7.0, "m_max": 3.0, "m_min": -1.0}
+
+
+@pytest.mark.parametrize("tau", [0.0, 0.005, 0.3, 1.0])
+def test_soft_update_follows_its_closed_form(tau):
+    # After k updates towards fixed weights: online + (1 - tau)^k (start - online).
+    start = {"w": jnp.array([[1.0, -2.0]]), "b": (jnp.float32(4.0),)}
+    online = {"w": jnp.array([[3.0, 0.5]]), "b": (jnp.float32(-1.0),)}
+    update = jax.jit(trees.soft_update)
+    target = start
+    for k in range(1, 8):
+        target = update(target, online, tau)
+        left = (1 - tau) ** k
+        jax.tree.map(
+            lambda t, s, o, left=left: np.testing.assert_allclose(t, o + left * (s - o), rtol=1e-6),
+            target,
+            start,
+            online,
+        )
+    assert jax.tree.structure(target) == jax.tree.structure(start)
+
+
+def test_soft_update_is_a_copy_at_one_nothing_at_zero_and_keeps_the_type():
+    target = {"w": jnp.array([0.1, 1e-8, 1e8]), "h": jnp.array([0.1, 3.0], jnp.bfloat16)}
+    online = {"w": jnp.array([1e6, 0.3, -7.0]), "h": jnp.array([0.7, 5.0], jnp.bfloat16)}
+    for tau, expected in [(0.0, target), (1.0, online)]:
+        got = trees.soft_update(target, online, jnp.float32(tau))
+        jax.tree.map(np.testing.assert_array_equal, got, expected)
+        assert got["h"].dtype == jnp.bfloat16
+
+
+def test_soft_update_equals_optax():
+    target, online = (jax.random.normal(k, (50,)) for k in jax.random.split(jax.random.key(3)))
+    expected = optax.incremental_update(online, target, 0.005)
+    np.testing.assert_allclose(trees.soft_update(target, online, 0.005), expected, rtol=1e-6)

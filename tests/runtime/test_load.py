@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stoix_like.config import PPOConfig, SPOSectionConfig, ppo_config
+from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
 from stoix_like.config_checks import UNAVAILABLE_LEAVES, leaf_sections, leaf_types, section_types
 from stoix_like.config_values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
@@ -25,7 +25,10 @@ from stoix_like.runtime.load import (
 )
 
 ROOT = Path(__file__).parents[2]
-PRESETS = ["ppo/binpack", "ppo/binpack_large", "ppo/binpack_v0", "ppo/maze", "ppo/maze_mlp", "ppo/quick", "ppo/snake"]
+PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
+SPO_PRESETS = ["quick"]
+PRESETS = [*(f"ppo/{name}" for name in PPO_PRESETS), *(f"spo/{name}" for name in SPO_PRESETS)]
+CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig}
 
 
 def loaded(*argv):
@@ -378,10 +381,13 @@ def test_every_preset_is_whole_commented_and_sound():
     for name, path in preset_paths().items():
         nodes = yaml.compose(path.read_text())
         keys = {section.value: [key.value for key, _ in node.value] for section, node in nodes.value}
-        assert keys == {name: list(leaf_types(kind)) for name, kind in section_types(PPOConfig).items()}
+        algorithm = name.partition("/")[0]
+        kind = CONFIG_TYPES[algorithm]
+        assert keys == {section: list(leaf_types(leaves)) for section, leaves in section_types(kind).items()}
         leaves = [line for line in path.read_text().splitlines() if line.startswith("  ")]
         assert all("  # " in line for line in leaves), name
-        assert loaded("--config", name).config == loaded("--config", str(path)).config
+        by_name, by_path = (load(kind, algorithm, ["--config", text], "") for text in (name, str(path)))
+        assert by_name.config == by_path.config
 
 
 def test_the_benchmark_preset_is_the_setting_peers_were_timed_in():
@@ -523,7 +529,7 @@ def test_help_shows_every_flag_with_type_default_and_range(monkeypatch):
 
 def test_documentation_table_is_up_to_date():
     text = config_table.DOCUMENT.read_text(encoding="utf-8")
-    assert config_table.with_table(text, PPOConfig) == text, "run: python -m stoix_like.runtime.config_table"
+    assert config_table.with_table(text, SPOConfig) == text, "run: python -m stoix_like.runtime.config_table"
     assert "| `gamma` | `--gamma` | float | `0.99` | 0 to 1 | discount per step |" in text.splitlines()
 
 

@@ -28,6 +28,7 @@ class RunSummary:
         self.trainer: dict[str, float] = {}
         self.actor: dict[str, float] = {}
         self.evaluation: dict[str, float] = {}
+        self.network_evaluation: dict[str, float] = {}  # of the network alone, where the policy searches
         self.best = meta.best
         self.steps_per_second = math.nan
         self.seconds_left: float | None = None
@@ -42,6 +43,7 @@ class RunSummary:
         self.trainer = _merged(rows, "trainer/") or self.trainer
         self.actor = _merged(rows, "actor/") or self.actor
         self.steps_per_second = self.actor.get("steps_per_second", self.steps_per_second)
+        self.network_evaluation = _merged(rows, "evaluator_network/") or self.network_evaluation
         evaluation = _merged(rows, "evaluator/")
         if evaluation:
             self.evaluation = evaluation

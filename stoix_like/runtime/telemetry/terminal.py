@@ -161,10 +161,12 @@ class TerminalView:
         return labelled(values, names, self._labels)
 
     def _score_text(self, summary: RunSummary) -> str:
-        """`mean_return 0.83 (best 0.86 @ 110)`, or nothing before the first evaluation."""
+        """`mean_return 0.83 (best 0.86 @ 110)`, or nothing before the first evaluation. A policy that searches adds
+        `network 0.81`, its network's score alone."""
         best = [f"(best {number_text(summary.best[0])} @ {summary.best[1]:,})"] if summary.best else []
         score = self._named(summary.evaluation, ("mean_return",))
-        return " ".join([*score, *best]) if score else ""
+        alone = [f"network {number_text(value)}" for value in _mean_return(summary.network_evaluation)]
+        return _GAP.join([" ".join([*score, *best]), *alone]) if score else ""
 
     def _plain_line(self, summary: RunSummary, categories: set[str]) -> str:
         parts = [f"update {summary.update:,}/{summary.meta.num_updates:,}"]
@@ -211,6 +213,10 @@ class TerminalView:
         if end == "\n" and self._line_is_open:
             self._end_line()
         self.console.print(text, style=style, end=end, soft_wrap=True)  # a long line on a pipe stays one line
+
+
+def _mean_return(evaluation: Mapping[str, float]) -> list[float]:
+    return [evaluation["mean_return"]] if "mean_return" in evaluation else []
 
 
 def _telling(names: Iterable[str]) -> list[str]:

@@ -1,0 +1,13 @@
+"""Compares searches at equal budgets: `python scripts/compare_search.py RUN... [--levels binpack-2048] [--plot FILE]`."""
+
+from stoix_like.runtime.cli import run_main
+
+
+def main(argv: list[str]) -> int:
+    from stoix_like.runtime import compare_search
+
+    return compare_search.main(argv)
+
+
+if __name__ == "__main__":
+    run_main(main)
