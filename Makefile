@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 # constraints/py311.txt pins what CI ran; other Python versions resolve on their own
 CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt" if sys.version_info[:2] == (3, 11) else "")')
 
-.PHONY: help train train-maze test test-integration test-slow check format docs bench clean
+.PHONY: help train train-maze train-spo test test-integration test-slow check format docs bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
 	@echo "make train-maze        the same on Maze-v0"
+	@echo "make train-spo         the same with SPO on BinPack-v2"
 	@echo "make test              install with the dev extra and run the tests (at most 12 minutes on 2 cores)"
 	@echo "make test-integration  new processes, kills, clean installs, documentation commands (at most 30 minutes)"
 	@echo "make test-slow         learning tests"
@@ -36,6 +37,11 @@ train: $(VENV)/.runtime
 
 train-maze: $(VENV)/.runtime
 	$(BIN)/python scripts/train_ppo.py --config ppo/maze
+	$(BIN)/python scripts/plot.py latest
+	$(BIN)/python scripts/animate.py latest
+
+train-spo: $(VENV)/.runtime
+	$(BIN)/python scripts/train_spo.py --config spo/quick
 	$(BIN)/python scripts/plot.py latest
 	$(BIN)/python scripts/animate.py latest
 

@@ -1,4 +1,4 @@
-"""Compares searches at equal budgets: `python scripts/compare_search.py RUN... [--levels binpack-2048] [--plot FILE]`."""
+"""Compares searches at equal budgets: `python scripts/compare_search.py RUN... [--levels binpack-2048]`."""
 
 from stoix_like.runtime.cli import run_main
 

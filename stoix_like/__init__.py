@@ -22,12 +22,15 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "ActionSpec": ("stoix_like.types", "ActionSpec"),
     "Environment": ("stoix_like.types", "Environment"),
     "Learner": ("stoix_like.types", "Learner"),
+    "MemoryPolicy": ("stoix_like.types", "MemoryPolicy"),
     "Network": ("stoix_like.types", "Network"),
     "Observation": ("stoix_like.types", "Observation"),
     "TimeStep": ("stoix_like.types", "TimeStep"),
     "StoixError": ("stoix_like.errors", "StoixError"),
     "PPOConfig": ("stoix_like.config", "PPOConfig"),
+    "SPOConfig": ("stoix_like.config", "SPOConfig"),
     "ppo_config": ("stoix_like.config", "ppo_config"),
+    "spo_config": ("stoix_like.config", "spo_config"),
     "make_env": ("stoix_like.envs.registry", "make"),
     "with_time_limit": ("stoix_like.envs.time_limit", "with_time_limit"),
     "make_network": ("stoix_like.runtime.build", "make_network"),
@@ -35,7 +38,14 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "evaluate_levels": ("stoix_like.evaluation.episodes", "evaluate_levels"),
     "level_set": ("stoix_like.evaluation.levels", "level_set"),
     "load_run": ("stoix_like.runtime.saved_run", "load_run"),
+    "Root": ("stoix_like.search.smc", "Root"),
+    "SearchConfig": ("stoix_like.search.smc", "SearchConfig"),
+    "SearchModel": ("stoix_like.search.smc", "SearchModel"),
     "ppo": ("stoix_like.algorithms.ppo", None),
+    "spo": ("stoix_like.algorithms.spo", None),
+    "searching": ("stoix_like.algorithms.searching", None),
+    "smc": ("stoix_like.search.smc", None),
+    "replay": ("stoix_like.replay", None),
     "returns": ("stoix_like.ops.returns", None),
     "losses": ("stoix_like.ops.losses", None),
     "distributions": ("stoix_like.ops.distributions", None),
@@ -45,9 +55,14 @@ __all__ = [
     "ActionSpec",
     "Environment",
     "Learner",
+    "MemoryPolicy",
     "Network",
     "Observation",
     "PPOConfig",
+    "Root",
+    "SPOConfig",
+    "SearchConfig",
+    "SearchModel",
     "StoixError",
     "TimeStep",
     "distributions",
@@ -60,13 +75,19 @@ __all__ = [
     "make_network",
     "ppo",
     "ppo_config",
+    "replay",
     "returns",
+    "searching",
+    "smc",
+    "spo",
+    "spo_config",
     "with_time_limit",
 ]
 
 if TYPE_CHECKING:
-    from stoix_like.algorithms import ppo
-    from stoix_like.config import PPOConfig, ppo_config
+    from stoix_like import replay
+    from stoix_like.algorithms import ppo, searching, spo
+    from stoix_like.config import PPOConfig, SPOConfig, ppo_config, spo_config
     from stoix_like.envs.registry import make as make_env
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError
@@ -75,7 +96,9 @@ if TYPE_CHECKING:
     from stoix_like.ops import distributions, losses, returns
     from stoix_like.runtime.build import make_network
     from stoix_like.runtime.saved_run import load_run
-    from stoix_like.types import ActionSpec, Environment, Learner, Network, Observation, TimeStep
+    from stoix_like.search import smc
+    from stoix_like.search.smc import Root, SearchConfig, SearchModel
+    from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep
 
 
 def __getattr__(name: str) -> Any:

@@ -221,8 +221,10 @@ RENAMED_LEAVES = {
     "init_log_temperature": "use init_temperature: the temperature itself, in reward units",
     "init_log_alpha": "use init_alpha: the weight itself",
 }
-#: Leaves of rust_rl that are read as another leaf; the section that uses them converts their values.
-ACCEPTED_LEAVES = {"adaptive_temperature": "temperature_mode"}
+#: Leaves of rust_rl that are read as one of ours: {leaf of a file: (our leaf, {value of the file: our value})}.
+ACCEPTED_LEAVES: dict[str, tuple[str, dict[bool, str]]] = {
+    "adaptive_temperature": ("temperature_mode", {True: "dual", False: "fixed"})
+}
 #: Sections whose keys a PPO run checks without reading the values.
 CHECKED_ONLY_SECTIONS: dict[type, dict[str, type]] = {PPOConfig: {"spo": SPOSectionConfig}}
 

@@ -191,7 +191,12 @@ def combination_problems(config: Any) -> list[str]:
 
 def _replay_problems(config: Any) -> list[str]:
     section, num_envs = config.spo, config.environment.num_envs
-    return size_problems(
+    size = section.replay_buffer_size
+    uneven = []
+    if size % num_envs and size > num_envs:
+        near = f"{size // num_envs * num_envs:,} or {(size // num_envs + 1) * num_envs:,}"
+        uneven = [f"spo.replay_buffer_size: {size:,} is not a multiple of num_envs = {num_envs}; use {near}"]
+    return uneven + size_problems(
         num_envs=num_envs,
         capacity_steps=section.replay_buffer_size,
         rollout_length=config.training_core.rollout_length,

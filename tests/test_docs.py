@@ -31,13 +31,15 @@ def test_scripts_targets_and_presets_exist(page):
         for t in re.findall(r"`?make ((?:train|test|check|docs|bench|format)[\w-]*)", text)
         if f"\n{t}:" not in makefile
     ] == []
-    assert [p for p in re.findall(r"--config (ppo/\w+)", text) if not (ROOT / "configs" / f"{p}.yaml").exists()] == []
+    named = re.findall(r"--config ((?:ppo|spo)/\w+)", text)
+    assert [p for p in named if not (ROOT / "configs" / f"{p}.yaml").exists()] == []
 
 
-@pytest.mark.parametrize("page", ["training-loop.md", "architecture.md"])
+@pytest.mark.parametrize("page", ["training-loop.md", "spo-training-loop.md", "architecture.md"])
 def test_files_of_the_edit_maps_exist(page):
     found = re.findall(
-        r"`((?:algorithms|envs|networks|ops|evaluation|runtime)/[\w/]+\.py)`", (ROOT / "docs" / page).read_text()
+        r"`((?:algorithms|envs|networks|ops|search|evaluation|runtime)/[\w/]+\.py)`",
+        (ROOT / "docs" / page).read_text(),
     )
     assert found
     assert [f for f in found if not (ROOT / "stoix_like" / f).exists()] == []
@@ -74,8 +76,9 @@ def test_a_missing_function_is_seen():
     assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config.py`") == ["ppo.lost"]
 
 
-def test_the_edit_map_names_functions():
-    edit_map = (ROOT / "docs" / "training-loop.md").read_text().partition("## Edit map")[2]
+@pytest.mark.parametrize("page", ["training-loop.md", "spo-training-loop.md"])
+def test_the_edit_map_names_functions(page):
+    edit_map = (ROOT / "docs" / page).read_text().partition("## Edit map")[2]
     assert len(re.findall(r"`[a-z_]+\.[A-Za-z]\w*`", edit_map)) > 15
 
 
@@ -98,3 +101,29 @@ def test_messages_in_the_troubleshooting_tables_are_ones_the_code_has():
     foreign = {"No space left", "Permission denied"}  # the operating system's words
     assert len(parts) > 40
     assert [part for part in parts if part and part not in foreign and part not in flat] == []
+
+
+def replay_bytes(preset):
+    """(preset, bytes per step, of observation, of search, steps kept, in all) as the page of SPO shows them."""
+    import jax
+
+    from stoix_like import replay
+    from stoix_like.algorithms import spo
+    from stoix_like.config import SPOConfig
+    from stoix_like.runtime import build
+    from stoix_like.runtime.load import load
+
+    config = load(SPOConfig, "spo", ["--config", preset], default_config="spo/quick").config
+    env = build.make_env(config.environment)
+    _, timestep = jax.eval_shape(jax.vmap(env.reset), jax.random.split(jax.random.key(0), 2))
+    step = spo.example_step(env, spo.settings_of(env, config), timestep.observation)
+    capacity = config.spo.replay_buffer_size
+    numbers = [replay.num_bytes(part) for part in (step, step.observation, step.targets)] + [capacity]
+    return [f"`{preset}`", *(f"{n:,}" for n in numbers), f"{replay.num_bytes(step, capacity) / 1e6:.1f} MB"]
+
+
+@pytest.mark.parametrize("preset", sorted(f"spo/{path.stem}" for path in (ROOT / "configs" / "spo").glob("*.yaml")))
+def test_bytes_of_the_replay_are_those_of_the_presets(preset):
+    page = (ROOT / "docs" / "spo-training-loop.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
+    assert replay_bytes(preset) in rows

@@ -14,9 +14,10 @@ import jax.numpy as jnp
 
 from stoix_like.config import SPOSectionConfig
 from stoix_like.errors import ConfigError
+from stoix_like.ops import trees
 from stoix_like.search import smc
 from stoix_like.search.plan import Plan, after_step, better_plan, no_plan
-from stoix_like.search.smc import Root, SearchConfig, SearchModel, SearchOutput, Temperature
+from stoix_like.search.smc import Paths, Root, SearchConfig, SearchModel, SearchOutput, Temperature
 from stoix_like.types import (
     Array,
     Environment,
@@ -84,13 +85,34 @@ def deviation(advantages: Array) -> Array:
     return jnp.maximum(jnp.std(advantages, axis=-1), LEAST_DEVIATION)
 
 
+def decide(
+    model: SearchModel,
+    config: SearchConfig,
+    params: NetworkParams,
+    temperature: Temperature,
+    key: Key,
+    root: Root,
+    is_deterministic: bool,
+) -> tuple[Array, SearchOutput]:
+    """(actions [N] or [N, F], the search they come from): of the largest weight, or drawn by weight; without noise."""
+    chosen = deterministic(config) if is_deterministic else config._replace(dirichlet_fraction=0.0)
+    output = smc.search(model, params, key, root, temperature, chosen)
+    return (smc.best_action(output) if is_deterministic else output.action), output
+
+
+def follow(plan: Plan, action: Array, paths: Paths, gamma: Array | float) -> tuple[Array, Plan]:
+    """(the action of the best plan known, the plan for the next decision); `action` where no path has finished."""
+    plan = better_plan(plan, paths, gamma)
+    return trees.where(plan.remaining > 0, plan.actions[:, 0], action), after_step(plan)
+
+
 def search_policy(
     model: SearchModel,
     config: SearchConfig,
     network_params: Callable[[Params], NetworkParams],
     temperature: Callable[[Params], Temperature],
 ) -> Policy:
-    """A policy that searches: the action of the largest weight and no noise if deterministic, else one drawn by weight.
+    """A policy that searches, see `decide`.
 
     Args:
         model, config: see `smc.search`.
@@ -101,11 +123,8 @@ def search_policy(
     def policy(
         params: Params, env_state: EnvState, observation: Observation, key: Key, is_deterministic: bool
     ) -> Array:
-        chosen = deterministic(config) if is_deterministic else config._replace(dirichlet_fraction=0.0)
-        output: SearchOutput = smc.search(
-            model, network_params(params), key, Root(env_state, observation), temperature(params), chosen
-        )
-        return smc.best_action(output) if is_deterministic else output.action
+        asked = network_params(params), temperature(params)
+        return decide(model, config, *asked, key, Root(env_state, observation), is_deterministic)[0]
 
     return policy
 
@@ -119,7 +138,8 @@ def planning_policy(
 ) -> MemoryPolicy:
     """`search_policy` that follows the best finished path any search of the episode has found, while there is one.
 
-    Such a path needs a depth to the end of the episode. An episode then returns at least what the best path promised.
+    Such a path needs a depth to the end of the episode. The discounted return then is at least what the best path
+    promised.
 
     Raises:
         ConfigError: the environment is stochastic, so that a path found is not a path that can be followed.
@@ -137,14 +157,16 @@ def planning_policy(
     def act(
         params: Params, plan: Plan, env_state: EnvState, observation: Observation, key: Key, is_deterministic: bool
     ) -> tuple[Array, Plan]:
-        chosen = deterministic(recording) if is_deterministic else recording._replace(dirichlet_fraction=0.0)
-        output = smc.search(
-            model, network_params(params), key, Root(env_state, observation), temperature(params), chosen
-        )
-        action = smc.best_action(output) if is_deterministic else output.action
-        if output.paths is not None:  # always: they are recorded
-            plan = better_plan(plan, output.paths, config.gamma)
-        has_plan = (plan.remaining > 0).reshape(-1, *(1,) * (action.ndim - 1))
-        return jnp.where(has_plan, plan.actions[:, 0], action), after_step(plan)
+        asked = network_params(params), temperature(params)
+        root = Root(env_state, observation)
+        action, output = decide(model, recording, *asked, key, root, is_deterministic)
+        return follow(plan, action, recorded_paths(output), config.gamma)
 
     return MemoryPolicy(init, act)
+
+
+def recorded_paths(output: SearchOutput) -> Paths:
+    """The paths of a search that was told to record them."""
+    if output.paths is None:
+        raise ValueError("the search did not record its paths: set record_paths")
+    return output.paths

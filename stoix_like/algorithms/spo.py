@@ -46,6 +46,7 @@ from stoix_like.types import (
     Learner,
     Metrics,
     Network,
+    NetworkParams,
     Observation,
     Params,
     role_key,
@@ -193,7 +194,7 @@ def update(
     model = searching.search_model(env, network, reward_scale=state.hyper.reward_scale, rekey=rekey)
     playing, transitions, metrics = collect(auto_reset, model, settings, env.action_spec.num_values, state)
     targets, diagnostics = transitions.record
-    with phase("gather"):
+    with phase("replay"):
         stored = buffer.add(state.replay, _replay_steps(transitions, targets))
     state = state._replace(rollout=playing, replay=stored)
     factor = linear_decay(settings.decays_rates, state.step, state.hyper.num_updates)
@@ -220,7 +221,8 @@ def collect(
     """One rollout of the searching policy: (where playing stopped, transitions [T, N, ...] whose record is
     `(SearchTargets, SearchDiagnostics)`, `actor/` metrics)."""
     config = _with_hyper(settings.search, state.hyper)
-    temperature = temperature_of(settings, state.params)
+    is_fixed = settings.temperature_mode == "fixed"  # the dual takes it up with the first gradient step only
+    temperature = state.hyper.fixed_temperature if is_fixed else temperature_of(settings, state.params)
 
     def search_action(env_state: EnvState, observation: Observation, key: Key) -> tuple[Array, Any]:
         root = Root(env_state, observation)
@@ -233,6 +235,18 @@ def collect(
     play_key = role_key(state.key, "search", state.step)
     pool_key = role_key(state.key, "pool", state.step)
     return rollout.collect(auto_reset, search_action, state.rollout, play_key, pool_key, settings.rollout_length)
+
+
+def with_network(params: SPOParams, network_params: NetworkParams) -> SPOParams:
+    """The parameters with another network, its target beginning as its equal; the duals stay."""
+    return params._replace(online=network_params, target=jax.tree.map(jnp.copy, network_params))
+
+
+def params_template(network_params: NetworkParams) -> SPOParams:
+    """The shapes of the parameters around a network's, placed as they are."""
+    placed = jax.tree.leaves(network_params)[0].sharding
+    scalar: Any = jax.ShapeDtypeStruct((), jnp.float32, sharding=placed)
+    return SPOParams(network_params, network_params, Duals(scalar, scalar))
 
 
 def temperature_of(settings: SPOSettings, params: Params) -> Temperature:
@@ -269,8 +283,10 @@ def search_metrics(diagnostics: SearchDiagnostics) -> Metrics:
     horizon = sizes.shape[-1]
     depths = range(1, horizon + 1) if horizon <= 8 else sorted({1, 2, 4, 8, 16, horizon} & set(range(horizon + 1)))
     metrics = {f"trainer/effective_sample_size_depth_{d}": jnp.mean(sizes[..., d - 1]) for d in depths}
-    for name in ("distinct_root_actions", "surviving_root_actions", "trajectory_kl", "root_kl"):
+    for name in ("distinct_root_actions", "surviving_root_actions"):
         metrics[f"trainer/{name}"] = jnp.mean(getattr(diagnostics, name).astype(jnp.float32))
+    for name in ("trajectory_kl", "root_kl"):
+        metrics[f"trainer/search_{name}"] = jnp.mean(getattr(diagnostics, name))
     metrics["trainer/model_steps_sum"] = jnp.sum(diagnostics.model_steps.astype(jnp.float32))
     return metrics
 

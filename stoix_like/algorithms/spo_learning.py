@@ -67,7 +67,7 @@ def optimize(
     """(the state after all gradient steps of an update, their mean metrics); `factor` multiplies the rates."""
 
     def gradient_step(learning: _Learning, key: Array) -> tuple[_Learning, Metrics]:
-        with phase("gather"):
+        with phase("replay"):
             sequences = buffer.sample(state.replay, key)
         batch = make_batch(network, settings, state.hyper, learning.params.target, sequences)
         return _step(network, settings, state.hyper, learning, batch, factor)
@@ -142,7 +142,7 @@ def _step(
     metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients.online))
     online, optimizer = apply_gradients(trained.online, learning.optimizer, gradients.online, hyper, factor)
     duals, dual_optimizer = apply_dual_gradients(trained.duals, learning.dual_optimizer, gradients.duals, hyper.dual_lr)
-    duals = settle_duals(settings, hyper, duals, batch)
+    duals = settle_duals(settings, hyper, trained.duals, duals, batch)
     target = trees.soft_update(learning.params.target, online, hyper.tau)
     return _Learning(SPOParams(online, target, duals), optimizer, dual_optimizer), metrics
 
@@ -170,6 +170,7 @@ def loss(
         "trainer/kl_policy": jnp.mean(policy_kl),
         "trainer/temperature": duals.temperature,
         "trainer/alpha": duals.alpha,
+        "trainer/advantage_spread": mpo.advantage_spread(batch.advantages, batch.log_prior_ratio, batch.is_valid),
         "trainer/decided_states": jnp.mean(batch.is_valid.astype(jnp.float32)),
         **kls,
     }
@@ -191,20 +192,24 @@ def _temperature_loss(
     return (of_root if settings.constrains_root else dual.loss), metrics
 
 
-def settle_duals(settings: SPOSettings, hyper: SPOHyper, duals: Duals, batch: SPOBatch) -> Duals:
+def settle_duals(settings: SPOSettings, hyper: SPOHyper, before: Duals, duals: Duals, batch: SPOBatch) -> Duals:
     """The duals after a step: the temperature solved or fixed if that is the mode, and held above its floor.
 
-    The floor is a share of the advantages' own deviation: how large advantages are differs by orders of magnitude
-    between environments, and without decided states nothing is known of it.
+    Without decided states it is what it was `before`: the optimiser's momentum alone would move it. The floor is a
+    share of the advantages' own deviation: how large advantages are differs by orders of magnitude between
+    environments, and without decided states nothing is known of it.
     """
     sample: tuple[Array, Array, Array] = (batch.advantages, batch.log_prior_ratio, batch.is_valid)
     is_any = jnp.any(batch.is_valid)
-    log_temperature = duals.log_temperature
+    log_temperature = jnp.where(is_any, duals.log_temperature, before.log_temperature)
     if settings.temperature_mode in ("dual", "solve"):
         least = hyper.temperature_floor * mpo.advantage_spread(*sample)
         if settings.temperature_mode == "solve":
             log_temperature = jnp.where(is_any, jnp.log(_solved(settings, hyper, batch)), log_temperature)
         log_temperature = jnp.maximum(log_temperature, jnp.log(jnp.maximum(least, 1e-12)))
+    elif settings.temperature_mode == "std":  # what searches use on average; each has its own
+        spread = mpo.advantage_spread(*sample)
+        log_temperature = jnp.where(is_any, jnp.log(jnp.maximum(spread, 1e-12)), before.log_temperature)
     elif settings.temperature_mode == "fixed":
         log_temperature = jnp.log(hyper.fixed_temperature)
     return Duals(jnp.maximum(log_temperature, LEAST_LOG), jnp.maximum(duals.log_alpha, LEAST_LOG))

@@ -21,11 +21,27 @@ class Algorithm(NamedTuple):
     make: Callable[[Environment, Network, Any], Learner]
     make_hyper: Callable[[Any], Any]  # configuration -> the `hyper` of a state, float32 on the host
     network_params: Callable[[Params], NetworkParams]  # the network's own among the learner's parameters
+    with_network: Callable[[Params, NetworkParams], Params]  # the learner's parameters with another network in them
+    template: Callable[[NetworkParams], Params]  # shapes of the learner's parameters, from those of the network
 
 
 ALGORITHMS = {
-    "ppo": Algorithm(PPOConfig, ppo.make, ppo.make_hyper, lambda params: params),
-    "spo": Algorithm(SPOConfig, spo.make, spo.make_hyper, lambda params: params.online),
+    "ppo": Algorithm(
+        PPOConfig,
+        ppo.make,
+        ppo.make_hyper,
+        network_params=lambda params: params,
+        with_network=lambda _, network: network,
+        template=lambda network: network,
+    ),
+    "spo": Algorithm(
+        SPOConfig,
+        spo.make,
+        spo.make_hyper,
+        network_params=lambda params: params.online,
+        with_network=spo.with_network,
+        template=spo.params_template,
+    ),
 }
 
 

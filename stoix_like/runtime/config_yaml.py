@@ -200,29 +200,50 @@ def _read_section(file: _File, section: str, kind: type, node: Any) -> None:
         )
         return
     read = section in section_types(file.config_type)
+    opened: dict[str, tuple[str, int]] = {}
     for name, value, line in _entries(file, node, f"{section}."):
-        if name not in leaf_types(kind):
+        leaf = _leaf_meant(kind, name)
+        if leaf is None:
             _unknown_key(file, section, kind, name, line)
-        elif read:
-            _read_leaf(file, section, name, value, line)
+        elif leaf in opened:
+            other, first = opened[leaf]
+            file.problem(line, f"'{section}.{name}' and '{other}' (line {first}) are one key; keep one of them")
+        else:
+            opened[leaf] = (name, line)
+            if read:
+                _read_leaf(file, section, name, leaf, value, line)
 
 
-def _read_leaf(file: _File, section: str, name: str, node: Any, line: int) -> None:
+def _leaf_meant(kind: type, name: str) -> str | None:
+    """The leaf of a section that a key of a file sets, by our name or by rust_rl's; None if there is none."""
+    leaf, _ = ACCEPTED_LEAVES.get(name, (name, {}))
+    return leaf if leaf in leaf_types(kind) else None
+
+
+def _read_leaf(file: _File, section: str, name: str, leaf: str, node: Any, line: int) -> None:
     kind = section_types(file.config_type)[section]
+    is_ours = name == leaf
     try:
-        value, problem = check_leaf(kind, name, _value(node, leaf_types(kind)[name]))
+        value = _value(node, leaf_types(kind)[leaf] if is_ours else bool)
     except yaml.YAMLError as error:
         file.problem(*_yaml_problem(error))
         return
-    file.layer[name] = (value, f"{file.shown}:{line}")
+    value, problem = check_leaf(kind, leaf, value) if is_ours else _as_ours(name, value)
+    file.layer[leaf] = (value, f"{file.shown}:{line}")
     if problem:
         file.problem(line, f"{section}.{name}: {problem}")
 
 
+def _as_ours(name: str, value: Any) -> tuple[Any, str | None]:
+    """(our value for a value of rust_rl's leaf, or a problem)."""
+    _, meanings = ACCEPTED_LEAVES[name]
+    if isinstance(value, bool):
+        return meanings[value], None
+    return value, f"expected bool, got {value!r} ({type(value).__name__})"
+
+
 def _unknown_key(file: _File, section: str, kind: type, name: str, line: int) -> None:
     homes = _all_homes(file.config_type)
-    if ACCEPTED_LEAVES.get(name) in leaf_types(kind):
-        return
     if name in RENAMED_LEAVES:
         file.problem(line, f"'{section}.{name}' is not read; {RENAMED_LEAVES[name]}")
     elif name in homes:

@@ -98,7 +98,7 @@ def score(
         )
     saved = saved_run.load_run(run, checkpoint)
     config = EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=level_set)
-    chosen = chosen_policy(saved, search, network)
+    chosen = chosen_policy(saved, search, network, deterministic)
     mode: report.EvaluationMode = "deterministic" if deterministic else "sampled"
     evaluator = scoring.Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
     seeds: dict[str, dict[str, Any]] = {}

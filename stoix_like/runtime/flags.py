@@ -14,7 +14,7 @@ import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config import CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
+from stoix_like.config import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.config_checks import leaf_sections, leaf_types, section_types
 from stoix_like.config_values import allows, choices, nearest, range_text, type_name
 
@@ -146,8 +146,11 @@ def _unknown_word(word: str, flag: str, config_type: type) -> str:
         return f"unexpected argument '{word}'" + (f"; write {flag_name(name)} {text}" if known else "")
     if leaf in RENAMED_LEAVES:
         return f"unknown flag '{flag}'; {RENAMED_LEAVES[leaf]}"
+    ours, meanings = ACCEPTED_LEAVES.get(leaf, (leaf, {}))
+    if meanings and ours in leaf_sections(config_type):
+        return f"unknown flag '{flag}'; use {flag_name(ours)} {' or '.join(meanings.values())}"
     for section, kind in CHECKED_ONLY_SECTIONS.get(config_type, {}).items():
-        if leaf in leaf_types(kind):
+        if ours in leaf_types(kind):
             return f"unknown flag '{flag}'; it belongs to section '{section}', which this command does not use"
     if leaf in ("lr", "learning_rate") and "actor_lr" in leaf_types(config_type):
         return f"unknown flag '{flag}'; there are two: --actor-lr and --critic-lr"

@@ -90,7 +90,9 @@ def preset_note(loaded: Loaded) -> str | None:
     task = loaded.config.environment.task_id
     if loaded.task_read in (None, task) or loaded.options.resume is not None:
         return None
-    made = [name for name, path in preset_paths().items() if _task_of(path) == task]
+    algorithm = "spo" if "spo" in section_types(loaded.config.__class__) else "ppo"
+    ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
+    made = [name for name, path in ours.items() if _task_of(path) == task]
     other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
     return f"the values of {loaded.options.config} were chosen for {loaded.task_read}; {other}"
 

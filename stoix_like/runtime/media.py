@@ -100,6 +100,7 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
         RunError: the figure cannot be written.
     """
     from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
 
     check_format(out)
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
@@ -116,7 +117,8 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
             style: dict[str, Any] = {"color": colours[line.name], "marker": "o", "markersize": 4, "capsize": 3}
             axes.errorbar(line.x, y, yerr=reach, label=line.name, linewidth=1.6, **style)
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.legend(frameon=False, fontsize=9)
+        axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
+        axes.legend(fontsize=9, edgecolor="none")
     with _written_whole(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return out

@@ -154,7 +154,9 @@ def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any
     ):
         state = jax.block_until_ready(make_state())
     load_path = plan.config.checkpointing.load_path
-    return state if load_path is None else state._replace(params=load_params(Path(load_path), template.params))
+    if load_path is None:
+        return state
+    return state._replace(params=load_params(plan.algorithm, Path(load_path), template.params, state.params))
 
 
 def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
@@ -171,14 +173,25 @@ def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> 
     return state._replace(hyper=jax.tree.map(jnp.full_like, state.hyper, given))
 
 
-def load_params(path: Path, template: Params) -> Params:
+def load_params(algorithm: str, path: Path, template: Params, fresh: Params) -> Params:
     """Parameters from a run (its best ones if it has any) or from one checkpoint folder.
+
+    Those of another algorithm give their network, so that SPO can go on from what PPO has learned, and PPO from SPO;
+    everything else stays as in `fresh`.
 
     Raises:
         CheckpointError: there are none there, or they do not fit.
     """
     folder, update = checkpoint_at(path)
-    return CheckpointStore(folder).load_part("params", template, update)
+    store = CheckpointStore(folder)
+    source = store.load_meta(update).algorithm
+    from stoix_like.runtime.build import ALGORITHMS  # starts the backend: only after the device is chosen
+
+    if source == algorithm or source not in ALGORITHMS:
+        return store.load_part("params", template, update)
+    ours, theirs = ALGORITHMS[algorithm], ALGORITHMS[source]
+    found = store.load_part("params", theirs.template(ours.network_params(template)), update)
+    return ours.with_network(fresh, theirs.network_params(found))
 
 
 def checkpoint_at(path: Path) -> tuple[Path, int | None]:

@@ -138,7 +138,7 @@ class Profile:
         times = self._taken()
         what = f"{times.updates} updates, {times.seconds * 1e3:,.1f} ms each" if times.updates > 1 else "one update"
         head = f"profile of {what} · {self.folder}"
-        rows = sorted(times.shares.items(), key=lambda row: -row[1])
+        rows = sorted((row for row in times.shares.items() if row[1] > 0.0), key=lambda row: -row[1])
         body = [f"  {name:<10}{share * times.seconds * 1e3:>12,.2f} ms{share:>7.1%}" for name, share in rows]
         return [head, *body, "open the .trace.json.gz in ui.perfetto.dev, or the folder in TensorBoard (XProf)"]
 

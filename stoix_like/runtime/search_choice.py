@@ -14,7 +14,7 @@ from stoix_like.runtime.arguments import ArgumentParser, positive
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
-    from stoix_like.search.smc import SearchConfig
+    from stoix_like.search.smc import SearchConfig, SearchModel
     from stoix_like.types import MemoryPolicy, Policy
 
 DEFAULT_PARTICLES = 4
@@ -83,8 +83,8 @@ def choice_of(arguments: argparse.Namespace) -> SearchChoice | None:
     return SearchChoice(**values) if is_given else None
 
 
-def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool = False) -> Chosen:
-    """The policy to evaluate: the run's own, its network alone, or a search as chosen.
+def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, deterministic: bool) -> Chosen:
+    """The policy to evaluate: the run's own, its network alone, or a search as chosen; named as it will be played.
 
     Raises:
         ConfigError: a search that does not fit the environment.
@@ -98,13 +98,21 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool = 
     from stoix_like.algorithms import searching
 
     config, temperature = search_of(saved, choice)
-    env, optimization = saved.env, saved.config.optimization
-    model = searching.search_model(env, saved.network, reward_scale=optimization.reward_scale)
+    env, model = saved.env, model_of(saved)
     arguments = model, config, saved.network_params, temperature
     policy: Any = (
         searching.planning_policy(env, *arguments) if choice.incumbent else searching.search_policy(*arguments)
     )
-    return Chosen(policy, describe(config, choice))
+    return Chosen(policy, describe(searching.deterministic(config) if deterministic else config, choice))
+
+
+def model_of(saved: SavedRun) -> SearchModel:
+    """The run's environment and network as a model, rewards and randomness as in its training."""
+    from stoix_like.algorithms import searching
+
+    rekey = saved.config.spo.rekey_particles if saved.meta.algorithm == "spo" else "auto"
+    scale = saved.config.optimization.reward_scale
+    return searching.search_model(saved.env, saved.network, reward_scale=scale, rekey=rekey)
 
 
 def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]:

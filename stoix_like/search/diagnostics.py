@@ -19,8 +19,8 @@ class SearchDiagnostics(NamedTuple):
     effective_sample_size: Array  # [H, N] particles, after each depth; P at depths that were not reached
     distinct_root_actions: Array  # [N] int32, drawn at the root
     surviving_root_actions: Array  # [N] int32, among the particles as they ended
-    trajectory_kl: Array  # [N] nats, of the final weights from what they were before any advantage
-    root_kl: Array  # [N] nats, the same for the weights summed over equal root actions
+    trajectory_kl: Array  # [N] nats, of the final weights from what they were after the last resampling, or at first
+    root_kl: Array  # [N] nats, of the final weights from the first ones, both summed over equal root actions
     model_steps: Array  # [N] int32, steps of unfinished particles
 
 
@@ -29,18 +29,26 @@ def diagnose(
     initial_root_actions: Array,
     weights: Array,
     base_weights: Array,
+    initial_weights: Array,
     effective_sample_size: Array,
     model_steps: Array,
 ) -> SearchDiagnostics:
-    """The diagnostics of N searches; `base_weights` [N, P] are those before any advantage was added."""
-    groups = action_groups(root_actions)
-    drawn = action_groups(initial_root_actions)
+    """The diagnostics of N searches.
+
+    Args:
+        root_actions, weights: of the particles as they ended, [N, P, ...] and [N, P].
+        initial_root_actions, initial_weights: as they were drawn, before any advantage was added.
+        base_weights: of the particles as they ended, without the advantages since the last resampling.
+        effective_sample_size, model_steps: passed on.
+    """
+    both = action_groups(jnp.concatenate([initial_root_actions, root_actions], axis=1))  # [N, 2 P]
+    drawn, groups = jnp.split(both, 2, axis=1)
     return SearchDiagnostics(
         effective_sample_size=effective_sample_size,
-        distinct_root_actions=num_groups(drawn),
-        surviving_root_actions=num_groups(groups),
+        distinct_root_actions=_num_present(drawn),
+        surviving_root_actions=_num_present(groups),
         trajectory_kl=_divergence(weights, base_weights),
-        root_kl=_divergence(_summed(weights, groups), _summed(base_weights, groups)),
+        root_kl=_divergence(summed(weights, groups), summed(initial_weights, drawn)),
         model_steps=model_steps,
     )
 
@@ -57,15 +65,16 @@ def action_groups(actions: Array) -> Array:
     return jnp.zeros(order.shape, jnp.int32).at[rows, order].set(numbers)
 
 
-def num_groups(groups: Array) -> Array:
-    """How many different numbers there are, [N] int32."""
-    return jnp.max(groups, axis=-1) + 1
+def _num_present(groups: Array) -> Array:
+    """How many of the numbers in [0, 2 P) there are among [N, P], [N] int32."""
+    return jnp.sum(summed(jnp.ones_like(groups), groups) > 0, axis=-1, dtype=jnp.int32)
 
 
-def _summed(weights: Array, groups: Array) -> Array:
-    """Weights [N, P] summed by group, [N, P]; groups that do not exist have none."""
-    rows = jnp.arange(weights.shape[0])[:, None]
-    return jnp.zeros_like(weights).at[rows, groups].add(weights)
+def summed(weights: Array, groups: Array) -> Array:
+    """Weights [N, P] summed by group in [0, 2 P), [N, 2 P]."""
+    num_envs, num_particles = weights.shape
+    rows = jnp.arange(num_envs)[:, None]
+    return jnp.zeros((num_envs, 2 * num_particles), weights.dtype).at[rows, groups].add(weights)
 
 
 def _divergence(p: Array, q: Array) -> Array:

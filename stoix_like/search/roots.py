@@ -66,7 +66,7 @@ def propose(
 
 
 def _mixed(key: Key, log_policy: Array, mask: Array, noise: Noise) -> Array:
-    """Log of (1 - fraction) p + fraction * Dirichlet over the legal actions; masked entries keep the finite fill."""
+    """Log of (1 - fraction) p + fraction * Dirichlet over the legal actions; others keep the finite fill."""
     if isinstance(noise.fraction, (int, float)) and noise.fraction == 0.0:
         return log_policy
     # Of a small alpha most gamma variates underflow; their logarithms do not.
@@ -74,7 +74,8 @@ def _mixed(key: Key, log_policy: Array, mask: Array, noise: Noise) -> Array:
     log_dirichlet = jax.nn.log_softmax(distributions.masked_logits(log_gamma, mask), axis=-1)
     fraction = jnp.asarray(noise.fraction, jnp.float32)
     mixed = jnp.logaddexp(jnp.log1p(-fraction) + log_policy, jnp.log(fraction) + log_dirichlet)
-    return jnp.where(mask, mixed, distributions.MASK_FILL)
+    has_choice = jnp.any(mask, axis=-1, keepdims=True)  # a row without a legal action stays uniform
+    return jnp.where(has_choice, jnp.where(mask, mixed, distributions.MASK_FILL), log_policy)
 
 
 def _independent(key: Key, log_policy: Array, log_proposal: Array, num_particles: int, corrected: bool) -> Roots:
@@ -96,21 +97,30 @@ def _of_actions(log_probs: Array, actions: Array) -> Array:
 def _distinct(
     key: Key, log_policy: Array, log_proposal: Array, mask: Array, num_particles: int, kind: RootKind
 ) -> Roots:
-    """The `num_particles` first of a ranking, each action once; with fewer legal ones they are repeated in turn."""
+    """The `num_particles` first of a ranking, each action once; with fewer legal ones each is repeated.
+
+    Copies stand side by side. In turn, their weights would repeat with a period, and systematic resampling, whose
+    points are evenly spaced, could hit the same action every time.
+    """
     num_values = log_policy.shape[-1]
     most = min(num_particles, num_values)
     score = log_proposal + jax.random.gumbel(key, log_policy.shape) if kind == "gumbel_topk" else log_proposal
     score = jnp.where(mask, score, distributions.MASK_FILL)
     best, ranked = jax.lax.top_k(score, min(most + 1, num_values))  # [N, K + 1]
     num_distinct = jnp.clip(jnp.sum(mask, axis=-1), 1, most)[:, None]  # [N, 1]
-    ranks = jnp.arange(num_particles)[None] % num_distinct  # [N, P]
+    ranks = jnp.arange(num_particles)[None] * num_distinct // num_particles  # [N, P], ascending
     actions = jnp.take_along_axis(ranked, ranks, axis=-1).astype(jnp.int32)
-    copies = num_particles // num_distinct + (ranks < num_particles % num_distinct)  # [N, P]
+    copies = _first_of(ranks + 1, num_particles, num_distinct) - _first_of(ranks, num_particles, num_distinct)
     log_weights = _of_actions(log_policy, actions) - jnp.log(copies.astype(jnp.float32))
     if kind == "gumbel_topk" and num_values > most:
         threshold = best[:, most, None]  # of the first that was left out; the finite fill if all legal ones are in
         log_weights -= _log_inclusion(_of_actions(log_proposal, actions) - threshold)
     return Roots(actions, log_weights)
+
+
+def _first_of(ranks: Array, num_particles: int, num_distinct: Array) -> Array:
+    """The first particle of a rank, ceil(rank * P / K)."""
+    return -(-ranks * num_particles // num_distinct)
 
 
 def _log_inclusion(x: Array) -> Array:

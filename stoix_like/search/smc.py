@@ -22,7 +22,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions, trees
 from stoix_like.ops.phases import phase
 from stoix_like.search import resampling, roots
-from stoix_like.search.diagnostics import SearchDiagnostics, diagnose
+from stoix_like.search.diagnostics import SearchDiagnostics, action_groups, diagnose, summed
 from stoix_like.types import Array, EnvState, Key, Observation, Params, TimeStep
 
 StepFunction = Callable[[EnvState, Array], tuple[EnvState, TimeStep]]
@@ -329,9 +329,7 @@ def _step_model(
             states = model.rekey(states, jax.random.split(key, shape[0] * shape[1]))
         stepped, timestep = model.step(states, actions)
         kept = trees.where(particles.alive.reshape(-1), stepped, states)
-    rewards, discounts, is_last = (
-        x.reshape(shape) for x in (timestep.reward, timestep.discount, timestep.step_type == 2)
-    )
+    rewards, discounts, is_last = (x.reshape(shape) for x in (timestep.reward, timestep.discount, timestep.last()))
     kept = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), kept)
     moved = particles._replace(env_state=kept, alive=particles.alive & ~is_last)
     return moved, timestep.observation, rewards, discounts
@@ -402,6 +400,7 @@ def _read_out(key: Key, carry: _Carry, drawn: roots.Roots, value: Array, tempera
             drawn.actions,
             weights,
             jax.nn.softmax(particles.log_prior, axis=-1),
+            jax.nn.softmax(drawn.log_weights, axis=-1),
             carry.effective_sample_size,
             carry.model_steps,
         ),
@@ -415,13 +414,7 @@ def _beside(indices: Array, x: Array) -> Array:
 
 def best_action(output: SearchOutput) -> Array:
     """The root action with the largest weight in all, [N] or [N, F]; the first particle's among equals."""
-    same = same_action(output.root_actions)  # [N, P, P]
-    total = jnp.sum(jnp.where(same, output.root_weights[:, None], 0.0), axis=-1)  # [N, P]
+    groups = action_groups(output.root_actions)
+    total = jnp.take_along_axis(summed(output.root_weights, groups), groups, axis=1)  # [N, P]
     best = jnp.argmax(total, axis=-1)[:, None]
     return jnp.take_along_axis(output.root_actions, _beside(best, output.root_actions), axis=1)[:, 0]
-
-
-def same_action(actions: Array) -> Array:
-    """[N, P, P] bool: whether particles i and j have equal actions, all factors counted."""
-    equal = actions[:, :, None] == actions[:, None]
-    return equal if equal.ndim == 3 else jnp.all(equal, axis=-1)

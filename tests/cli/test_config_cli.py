@@ -88,7 +88,8 @@ def test_unknown_preset_names_the_presets(command):
     assert result.returncode == 2
     assert result.stderr.splitlines() == [
         "error: --config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?",
-        "hint: presets: ppo/binpack, ppo/binpack_large, ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake",
+        "hint: presets: ppo/binpack, ppo/binpack_large, ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake,"
+        " spo/binpack, spo/maze, spo/maze_mlp, spo/quick",
     ]
 
 

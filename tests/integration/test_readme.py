@@ -1,6 +1,7 @@
 """Every command of the README runs as written, in a copy of the project; so does its notebook example.
 
-Sizes are cut by appended flags only: two updates for a training run, collecting instead of running for `make test`.
+Sizes are cut by appended flags only: two updates for a training run, few levels for a search, collecting instead of
+running for `make test`.
 `make` targets are taken apart with `make -n` and their lines run one by one, in a stand-in for `.venv` that links to
 this environment: what `make` installs into a new one is for the tests of clean environments. Two kinds of commands are
 not run: those that need a GPU, and the measuring of scripts/bench.py, which takes minutes and cannot be cut.
@@ -28,6 +29,9 @@ NOT_RUN = re.compile(r"cuda|scripts/bench\.py")
 APPENDED = [
     ("--print-config", ""),
     ("scripts/train_ppo.py", "--num-updates 2"),
+    ("scripts/train_spo.py", "--num-updates 2 --num-eval-envs 16 --num-eval-episodes 16"),
+    ("--level-set binpack-2048", "--level-set binpack-16"),
+    ("scripts/compare_search.py", "--levels binpack-8 --budgets 40"),
     ("-m pytest", "--collect-only -p no:cacheprovider"),
 ]
 
@@ -118,6 +122,11 @@ def test_every_command_runs_in_the_order_of_the_readme(clone):
     assert "curves.png" in told["make train"]
     assert "episode.gif" in told["make train"]
     assert "tests/test_docs.py" in told["make test"]
+    assert "done 5,120 steps" in told["python scripts/train_spo.py --config spo/binpack"]
+    (searched,) = [text for command, text in told.items() if "--search " in command]
+    assert "SPO on BinPack-v2, checkpoint best, search 4 x full" in searched
+    (compared,) = [text for command, text in told.items() if "compare_search.py" in command]
+    assert "distinct" in compared
     first = sorted((clone.path / "runs").glob("ppo-BinPack-v2-*"))[0]
     for name in ("config.yaml", "versions.json", "metrics.jsonl", "curves.png", "episode.gif", "checkpoints/best"):
         assert (first / name).exists(), name

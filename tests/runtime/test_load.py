@@ -26,7 +26,7 @@ from stoix_like.runtime.load import (
 
 ROOT = Path(__file__).parents[2]
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
-SPO_PRESETS = ["quick"]
+SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
 PRESETS = [*(f"ppo/{name}" for name in PPO_PRESETS), *(f"spo/{name}" for name in SPO_PRESETS)]
 CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig}
 

@@ -60,6 +60,7 @@ def test_shares_and_parts_by_hand():
         "step": 0.3,
         "network": 0.0,
         "gather": 0.1,
+        "replay": 0.0,
         "optimise": 0.4,
         "other": 0.2,
     }

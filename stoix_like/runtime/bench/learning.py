@@ -1,4 +1,4 @@
-"""What the presets learn: three trainings each, scored on frozen levels. Hours, unless the run folders are there."""
+"""What is learned: three trainings of each setting, scored on frozen levels. Hours, unless their folders are there."""
 
 from __future__ import annotations
 
@@ -11,23 +11,71 @@ import numpy as np
 
 from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.runtime.bench.measure import ROOT, Row
+from stoix_like.runtime.search_choice import SearchChoice
 
 RUNS = Path("runs") / "bench"
 SEEDS = (0, 1, 2)
 
 
-class Claim(NamedTuple):
-    """A preset, the frozen levels it is scored on, and the metric that is told."""
+class Training(NamedTuple):
+    """A preset with flags beside it; `name` is that of its run folders, `runs/bench/<name>-s<seed>`."""
 
+    name: str
     preset: str
+    flags: tuple[str, ...] = ()
+
+
+class Claim(NamedTuple):
+    """A training, the frozen levels it is scored on, the metric that is told, and who plays.
+
+    `search` replaces the run's own or gives it one; `network` leaves a search out.
+    """
+
+    training: Training
     level_set: str
     metric: str
+    row: str = ""
+    search: SearchChoice | None = None
+    network: bool = False
 
 
+def _preset(name: str, *flags: str, called: str | None = None) -> Training:
+    return Training(called or name.replace("/", "-"), name, flags)
+
+
+#: Distinct first actions, each followed greedily: 64 model steps per decision on BinPack at most.
+DISTINCT = SearchChoice(particles=4)
+DISTINCT_SHORT = SearchChoice(particles=8, depth=4)
+PACKED = ("binpack-2048", "utilisation")
+SOLVED = ("maze-2048", "solve_rate")
+#: The same networks and environment steps for both algorithms.
+EQUAL_PACKING = (
+    _preset("ppo/quick", "--num-updates", "20", called="ppo-quick-102k"),
+    _preset("spo/quick", "--search-depth", "4", called="spo-quick-4x4"),
+)
+EQUAL_MAZE = (
+    _preset("ppo/maze", "--hidden-dim", "64", "--num-updates", "50", called="ppo-maze-205k"),
+    _preset("spo/maze"),
+)
 CLAIMS = (
-    Claim("ppo/quick", "binpack-2048", "utilisation"),
-    Claim("ppo/binpack", "binpack-2048", "utilisation"),
-    Claim("ppo/maze", "maze-2048", "solve_rate"),
+    Claim(_preset("ppo/quick"), *PACKED),
+    Claim(_preset("ppo/binpack"), *PACKED),
+    Claim(_preset("ppo/maze"), *SOLVED),
+    Claim(_preset("ppo/quick"), *PACKED, "ppo/quick+search", DISTINCT),
+    Claim(_preset("ppo/binpack"), *PACKED, "ppo/binpack+search", DISTINCT),
+    *(
+        Claim(training, *PACKED, f"{training.name}{suffix}", search, network)
+        for training in (_preset("spo/quick"), _preset("spo/binpack"), *EQUAL_PACKING)
+        for suffix, search, network in (("/network", None, True), ("/search", DISTINCT, False))
+    ),
+    *(
+        Claim(training, *SOLVED, f"{training.name}{suffix}", search, network)
+        for training in EQUAL_MAZE
+        for suffix, search, network in (
+            ("/network", None, True),
+            ("/search", SearchChoice(particles=8, depth=4), False),
+        )
+    ),
 )
 
 
@@ -37,25 +85,28 @@ def learning_suite() -> list[Row]:
 
 
 def _row(claim: Claim) -> Row:
-    scored = [_score(_trained(claim.preset, seed), claim) for seed in SEEDS]
+    scored = [_score(_trained(claim.training, seed), claim) for seed in SEEDS]
     interval = mean_interval(np.array([found["mean"] for found in scored]))
     of_seeds = "; ".join(f"{found['mean']:.4f} [{found['low']:.4f}, {found['high']:.4f}]" for found in scored)
     steps, seconds = scored[0]["timesteps"], [found["seconds"] for found in scored]
     note = (
-        f"{claim.level_set}, {steps:,} steps, {min(seconds) / 60:.0f} to {max(seconds) / 60:.0f} min; seeds {of_seeds}"
+        f"{claim.level_set}, {steps:,} steps, {min(seconds) / 60:.0f} to {max(seconds) / 60:.0f} min;"
+        f" {scored[0]['policy']}; seeds {of_seeds}"
     )
     spread = (interval.high - interval.low) / 2 / interval.point
-    return Row(f"learning/{claim.preset}", interval.point, claim.metric, spread, note=note)
+    return Row(f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note)
 
 
-def _trained(preset: str, seed: int) -> Path:
-    """The finished run of that preset and seed: `runs/bench/<preset>-s<seed>`, trained or continued if need be."""
-    path = RUNS / f"{preset.replace('/', '-')}-s{seed}"
+def _trained(training: Training, seed: int) -> Path:
+    """The finished run of that training and seed, trained or continued if need be."""
+    path = RUNS / f"{training.name}-s{seed}"
     if (path / "config.yaml").is_file():
         flags = ["--resume", str(path)]
     else:
-        flags = ["--config", preset, "--seed", str(seed), "--save-dir", str(RUNS), "--run-name", path.name]
-    subprocess.run([sys.executable, str(ROOT / "scripts" / "train_ppo.py"), *flags, "--no-progress"], check=True)
+        flags = ["--config", training.preset, *training.flags, "--seed", str(seed)]
+        flags += ["--save-dir", str(RUNS), "--run-name", path.name]
+    script = ROOT / "scripts" / f"train_{training.preset.partition('/')[0]}.py"
+    subprocess.run([sys.executable, str(script), *flags, "--no-progress"], check=True)
     return path
 
 
@@ -63,7 +114,11 @@ def _score(run: Path, claim: Claim) -> dict[str, Any]:
     from stoix_like.runtime.evaluate_run import score
     from stoix_like.runtime.telemetry import read_rows
 
-    result = score(str(run), "latest", level_set=claim.level_set)
+    result = score(str(run), "latest", level_set=claim.level_set, search=claim.search, network=claim.network)
     (of_seed,) = result["seeds"].values()
     last = read_rows(run / "metrics.jsonl")[-1]
-    return of_seed[claim.metric] | {"timesteps": last["timesteps"], "seconds": last["elapsed_seconds"]}
+    return of_seed[claim.metric] | {
+        "policy": result["policy"],
+        "timesteps": last["timesteps"],
+        "seconds": last["elapsed_seconds"],
+    }

@@ -16,8 +16,8 @@ from stoix_like.config import EvaluationConfig, PPOConfig
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
-from stoix_like.runtime import build
-from stoix_like.runtime.bench import binpack, environments, learning
+from stoix_like.runtime.bench import binpack, environments, learning, spo
+from stoix_like.runtime.bench.flops import network_flops
 from stoix_like.runtime.bench.measure import (
     ROOT,
     Row,
@@ -61,16 +61,8 @@ def _flops_per_step(config: PPOConfig) -> float:
 
     Learning takes three times the forward pass, but for the first layers: nothing asks for the observation's gradient.
     """
-    env = build.make_env(config.environment)
-    network = build.make_network(env, config)
-    _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
-    batched = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), timestep.observation)
-    params = jax.eval_shape(network.init, jax.random.key(0), batched)
-    kernels = [x.shape for x in jax.tree.leaves((params.actor, params.critic)) if len(x.shape) == 2]
-    made = {columns for _, columns in kernels}
-    forward = float(sum(2 * rows * columns for rows, columns in kernels))
-    first = float(sum(2 * rows * columns for rows, columns in kernels if rows not in made))
-    return forward + (3 * forward - first) * config.training_core.epochs
+    flops = network_flops(config)
+    return flops.forward + flops.learning * config.training_core.epochs
 
 
 def compile_suite() -> list[Row]:
@@ -131,6 +123,7 @@ def baselines_suite() -> list[Row]:
 SUITES: dict[str, Callable[[], list[Row]]] = {
     "env": environments.env_suite,
     "ppo": ppo_suite,
+    "spo": spo.spo_suite,
     "compile": compile_suite,
     "memory": memory_suite,
     "baselines": baselines_suite,

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import tempfile
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 
-from stoix_like.config import PPOConfig
+from stoix_like.config import PPOConfig, SPOConfig
 from stoix_like.runtime import build, loop
 from stoix_like.runtime.bench.measure import peak_bytes
+from stoix_like.runtime.profile import Profile
 
 
 class Updates:
     """A training that goes on by one update with each call."""
 
-    def __init__(self, config: PPOConfig) -> None:
-        learner = build.build("ppo", config).learner
+    def __init__(self, config: PPOConfig | SPOConfig) -> None:
+        algorithm = "spo" if isinstance(config, SPOConfig) else "ppo"
+        learner = build.build(algorithm, config).learner
         self._state = jax.jit(learner.init)(jax.random.key(0))
         self._program = loop.compile_chunk(learner, 1, self._state)
         self.memory_note = f"peak memory {peak_bytes(self._program) / 2**20:,.0f} MiB"
@@ -24,3 +28,13 @@ class Updates:
     def __call__(self) -> Any:
         self._state, metrics = self._program(self._state, np.int32(1))
         return metrics
+
+    def profiled(self, updates: int) -> Profile:
+        """Where the time of some updates goes, tracing included."""
+        with tempfile.TemporaryDirectory() as folder:
+            profile = Profile(Path(folder))
+            profile.learn(self._program.as_text() or "")
+            with profile.recording(updates):
+                self._state, metrics = self._program(self._state, np.int32(updates))
+                jax.block_until_ready(metrics)
+        return profile

@@ -1,0 +1,91 @@
+"""What `compare_search.py` takes: the methods by name, the settings of a comparison, and the flags that give them."""
+
+from __future__ import annotations
+
+import argparse
+from typing import NamedTuple
+
+from stoix_like.config_values import nearest
+from stoix_like.runtime.arguments import (
+    LARGEST_SEED,
+    ArgumentParser,
+    add_checkpoint_flag,
+    add_device_flag,
+    output_file,
+    positive,
+    seed_number,
+)
+
+METHODS = ("greedy", "sampled", "best_of", "smc", "distinct", "plan")  # see `compare_methods`
+DEFAULT_LEVELS = 256
+DEFAULT_NUM_ENVS = 128
+LEARNED = "dual"
+
+
+class Settings(NamedTuple):
+    """What is compared and how it is played."""
+
+    methods: tuple[str, ...] = METHODS
+    budgets: tuple[int, ...] = (16, 64, 256, 1024)  # model steps per decision, ascending
+    temperature: float | None = 0.005  # of smc, reward units; None: the one an SPO run has learned
+    num_envs: int | None = None  # levels played at a time; None: 128, and fewer where there are many particles
+    seed: int = LARGEST_SEED  # of sampling
+
+
+def parse(argv: list[str]) -> tuple[argparse.Namespace, Settings]:
+    """(all flags, the settings among them).
+
+    Raises:
+        ConfigError: a flag that is unknown or out of range.
+    """
+    arguments = _parser().parse_args(argv)
+    return arguments, Settings(*(getattr(arguments, name) for name in Settings._fields))
+
+
+def _parser() -> ArgumentParser:
+    parser = ArgumentParser("compare_search.py", "Compares searches of saved runs at equal numbers of model steps.")
+    defaults = Settings()
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    add_checkpoint_flag(parser)
+    parser.add_argument("--levels", help=f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)")
+    named = ",".join(METHODS)
+    told = f"some of {named}; greedy is played in any case, for gains are over it (default: all)"
+    parser.add_argument("--methods", type=_methods, default=defaults.methods, help=told)
+    told = f"model steps per decision (default: {','.join(map(str, defaults.budgets))})"
+    parser.add_argument("--budgets", type=_budgets, default=defaults.budgets, help=told)
+    told = f"of smc, reward units; {LEARNED}: the one an SPO run has learned (default: {defaults.temperature})"
+    parser.add_argument(
+        "--temperature", type=_temperature, default=defaults.temperature, metavar=f"T|{LEARNED}", help=told
+    )
+    told = f"levels played at a time (default: {DEFAULT_NUM_ENVS}, fewer where particles are many)"
+    parser.add_argument("--num-envs", type=positive, help=told)
+    parser.add_argument("--seed", type=seed_number, default=defaults.seed, help="of sampling")
+    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
+    parser.add_argument("--plot", type=output_file, help="draw mean returns over model steps: .png, .pdf or .svg")
+    add_device_flag(parser)
+    return parser
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    given = text.split(",")
+    for name in given:
+        if name not in METHODS:
+            known = ",".join(METHODS)
+            raise argparse.ArgumentTypeError(f"expected some of {known}, got '{name}'{nearest(name, METHODS)}")
+    return tuple(name for name in METHODS if name in given)
+
+
+def _budgets(text: str) -> tuple[int, ...]:
+    return tuple(sorted({positive(number) for number in text.split(",")}))
+
+
+def _temperature(text: str) -> float | None:
+    if text == LEARNED:
+        return None
+    try:
+        number = float(text)
+    except ValueError:
+        number = 0.0
+    if not 0.0 < number < float("inf"):
+        raise argparse.ArgumentTypeError(f"expected a number above 0, or {LEARNED}, got '{text}'")
+    return number

@@ -1,0 +1,110 @@
+"""How a method of `compare_search.py` plays a level set: compiled apart from the clock, its model steps counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.algorithms import searching
+from stoix_like.evaluation import episodes
+from stoix_like.runtime.devices import plain_errors
+from stoix_like.search import smc
+from stoix_like.search.plan import Plan, no_plan
+from stoix_like.search.smc import Root, SearchConfig, SearchModel, Temperature
+from stoix_like.types import (
+    Array,
+    Environment,
+    EnvState,
+    Key,
+    MemoryPolicy,
+    NetworkParams,
+    Observation,
+    Params,
+    Policy,
+)
+
+_LESS_MEMORY = "let fewer levels be played at a time: --num-envs"
+
+
+class Counted(NamedTuple):
+    """What a counting search remembers within an episode."""
+
+    plan: Plan | None  # if one is followed
+    model_steps: Array  # [N] int32, so far
+
+
+def counting_policy(
+    env: Environment,
+    model: SearchModel,
+    config: SearchConfig,
+    network_params: Callable[[Params], NetworkParams],
+    temperature: Callable[[Params], Temperature],
+    *,
+    follows_plan: bool,
+) -> MemoryPolicy:
+    """`searching.search_policy`, or `searching.planning_policy`, deterministic, that counts its model steps."""
+    config = config._replace(record_paths=follows_plan)
+
+    def init(num_envs: int) -> Counted:
+        plan = no_plan(num_envs, smc.depth_of(config), env.action_spec.shape) if follows_plan else None
+        return Counted(plan, jnp.zeros((num_envs,), jnp.int32))
+
+    def act(
+        params: Params, memory: Counted, env_state: EnvState, observation: Observation, key: Key, _deterministic: bool
+    ) -> tuple[Array, Counted]:
+        asked = network_params(params), temperature(params)
+        action, output = searching.decide(model, config, *asked, key, Root(env_state, observation), True)
+        plan = memory.plan
+        if plan is not None:
+            action, plan = searching.follow(plan, action, searching.recorded_paths(output), config.gamma)
+        return action, Counted(plan, memory.model_steps + output.diagnostics.model_steps)
+
+    return MemoryPolicy(init, act)
+
+
+class Outcome(NamedTuple):
+    """A level set played once, on the host."""
+
+    returns: np.ndarray  # [E]
+    lengths: np.ndarray  # [E] int32, decisions
+    memory: Any  # [E, ...], of the policy
+    seconds: float  # of playing
+
+
+class Program:
+    """A policy on a level set, compiled when it is first called, so that seeds share it and compiling is not timed."""
+
+    def __init__(
+        self, env: Environment, policy: Policy | MemoryPolicy, level_keys: Key, num_envs: int, *, deterministic: bool
+    ) -> None:
+        num_levels = level_keys.shape[0]
+        padded = jnp.arange(-(-num_levels // num_envs) * num_envs) % num_levels  # the last round is filled up
+
+        def play(params: Params, key: Key) -> tuple[episodes.EpisodeResults, Any]:
+            keys = level_keys[padded]
+            played = episodes.evaluate_levels_with_memory(
+                env, policy, params, keys, key, num_envs=num_envs, deterministic=deterministic
+            )
+            return jax.tree.map(lambda x: x[:num_levels], played)
+
+        self._jitted = jax.jit(play)
+        self._compiled: Callable[[Params, Key], Any] | None = None
+
+    def __call__(self, params: Params, key: Key) -> Outcome:
+        """What became of it. The key is consumed.
+
+        Raises:
+            RunError: out of memory, or too large to be compiled.
+        """
+        with plain_errors("the levels cannot be played", _LESS_MEMORY):
+            if self._compiled is None:
+                self._compiled = self._jitted.lower(params, key).compile()
+            began = time.monotonic()
+            results, memory = jax.device_get(self._compiled(params, key))
+            seconds = time.monotonic() - began
+        return Outcome(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

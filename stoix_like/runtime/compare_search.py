@@ -1,0 +1,209 @@
+"""The command `compare_search.py`: what searches reach with equal numbers of model steps, on the same frozen levels.
+
+A run of several seeds is as many runs. What is compared is in `compare_methods.py`, how it is told in
+`compare_tables.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stoix_like.config import HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime import compare_flags, curves, devices, media, run_folder
+from stoix_like.runtime.compare_flags import Settings
+
+if TYPE_CHECKING:
+    from stoix_like.evaluation.levels import LevelSet
+    from stoix_like.runtime.saved_run import SavedRun
+
+Tell = Callable[[str], None]
+Block = dict[str, Any]  # plain JSON values
+
+
+def main(argv: list[str]) -> int:
+    """Plays and prints; returns the exit code."""
+    arguments, settings = compare_flags.parse(argv)
+    if arguments.plot:
+        media.check_format(arguments.plot)
+    paths = list({path.resolve(): path for path in map(run_folder.find_run, arguments.runs)}.values())
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    result = compare(paths, arguments.checkpoint, arguments.levels, settings, tell=_print)
+    if arguments.json:
+        run_folder.write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+    if arguments.plot:
+        _print(f"figure {draw(result, arguments.plot)}")
+    return 0
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+class Contest(NamedTuple):
+    """A run and the levels it is played on."""
+
+    path: Path
+    checkpoint: str
+    saved: SavedRun
+    levels: LevelSet
+    level_hash: str
+
+
+def compare(
+    runs: Sequence[Path],
+    checkpoint: str = "best",
+    level_set: str | None = None,
+    settings: Settings | None = None,
+    *,
+    tell: Tell = lambda _: None,
+) -> dict[str, Any]:
+    """The scores of every method at every budget, for every seed of every run, and over those that are seeds of one
+    setting, as plain JSON values.
+
+    Args:
+        runs: folders, each once.
+        checkpoint: `best`, `latest`, or an update.
+        level_set: name of a frozen set; None: 256 levels of each run's task.
+        settings: what is compared.
+        tell: is given the lines of the tables, each as soon as it is known.
+
+    Raises:
+        ConfigError: levels of another task, or a learned temperature asked of a run that has none.
+        CheckpointError: see `saved_run.load_run`.
+    """
+    settings = settings or Settings()
+    contests = [_contest(path, checkpoint, level_set, settings) for path in runs]
+    groups: list[tuple[Any, list[Block]]] = []
+    blocks: list[Block] = []
+    for contest in contests:
+        own = _play(contest, settings, tell)
+        blocks += own
+        identity = contest.saved.meta.algorithm, contest.saved.meta.task_id, curves.config_leaves(contest.path)
+        home = next((members for other, members in groups if other == identity), None)
+        if home is None:
+            groups.append((identity, own))
+        else:
+            home += own
+    return {"runs": blocks, "over_runs": [found for _, members in groups for found in _over_runs(members, tell)]}
+
+
+def _contest(path: Path, checkpoint: str, level_set: str | None, settings: Settings) -> Contest:
+    from stoix_like.evaluation import levels
+    from stoix_like.runtime import compare_methods, saved_run
+
+    saved = saved_run.load_run(str(path), checkpoint)
+    if "smc" in settings.methods and settings.temperature is None and saved.meta.algorithm != "spo":
+        raise ConfigError(
+            f"--temperature: {path} is a run of {saved.meta.algorithm.upper()}, which learns none",
+            "give a number, such as 0.005",
+        )
+    name = level_set or f"{levels.family_of(saved.env.task_id)}-{compare_flags.DEFAULT_LEVELS}"
+    with devices.plain_errors(f"level set {name} cannot be made", "name a smaller set"):
+        chosen = levels.level_set(name, saved.env.task_id)
+        return Contest(path, checkpoint, saved, chosen, compare_methods.level_hash(saved.env, chosen))
+
+
+def _play(contest: Contest, settings: Settings, tell: Tell) -> list[Block]:
+    """A block for each seed of the run."""
+    import jax
+
+    from stoix_like.runtime import compare_methods, compare_tables
+    from stoix_like.types import role_key
+
+    players = compare_methods.players(contest.saved, contest.levels, settings)
+    key = role_key(jax.random.key(settings.seed), "evaluation")
+    blocks = []
+    for index in range(contest.saved.num_seeds):
+        block = _facts(contest, settings, index)
+        tell(_title(block))
+        tell(compare_tables.HEAD)
+        params, greedy = contest.saved.seed_params(index), None
+        for played in (played for player in players for played in player(params, key)):
+            greedy = greedy or played
+            block["rows"].append(compare_tables.row_of(played, greedy))
+            tell(compare_tables.line(block["rows"][-1]))
+        block["notes"] += _lowered(block, settings)
+        tell("".join(f"note: {note}\n" for note in block["notes"]))
+        blocks.append(block)
+    return blocks
+
+
+def _facts(contest: Contest, settings: Settings, index: int) -> Block:
+    """What is played, without rows."""
+    from stoix_like.runtime import compare_methods
+
+    saved = contest.saved
+    excluded = compare_methods.left_out(saved.env, settings.methods)
+    return {
+        "run": str(contest.path),
+        "seed": saved.config.architecture.seed + index,
+        "algorithm": saved.meta.algorithm,
+        "task_id": saved.meta.task_id,
+        "kwargs": dict(saved.config.environment.kwargs),
+        "checkpoint": contest.checkpoint,
+        "update": saved.meta.host["updates"][index] if contest.checkpoint == "best" else saved.meta.update,
+        "levels": contest.levels.name,
+        "level_hash": contest.level_hash,
+        "searches": compare_methods.descriptions(saved.env, settings),
+        "notes": [f"{method} is left out: {reason}" for method, reason in excluded.items()],
+        "rows": [],
+    }
+
+
+def _title(block: Block) -> str:
+    task = block["task_id"] + (f" {block['kwargs']}" if block["kwargs"] else "")
+    first = (
+        f"{block['run']}, seed {block['seed']}: {block['algorithm'].upper()} on {task}, checkpoint"
+        f" {block['checkpoint']} of update {block['update']}, levels: {block['levels']} ({block['level_hash']})"
+    )
+    return "\n".join([first, *(f"{name}: {description}" for name, description in block["searches"].items())])
+
+
+def _lowered(block: Block, settings: Settings) -> list[str]:
+    """Where fewer levels than asked for were played at a time."""
+    if settings.num_envs is None:
+        return []
+    played = min(settings.num_envs, max(row["num_envs"] for row in block["rows"]))
+    return [
+        f"{row['method']} at {row['budget']:,}: {row['num_envs']} levels at a time, not to hold more particles"
+        for row in block["rows"]
+        if row["num_envs"] < played
+    ]
+
+
+def _over_runs(members: list[Block], tell: Tell) -> list[Block]:
+    """The mean over runs of one setting; nothing where there is one, or where a seed comes twice: that is no sample."""
+    from stoix_like.runtime import compare_tables
+
+    if len(members) < 2 or len({block["seed"] for block in members}) < len(members):
+        return []
+    first, named = members[0], [f"{block['run']} seed {block['seed']}" for block in members]
+    rows = compare_tables.rows_over_runs([block["rows"] for block in members])
+    tell(f"mean over {len(members)} runs of {first['algorithm'].upper()} on {first['task_id']}, intervals over runs")
+    tell("\n".join([compare_tables.HEAD, *map(compare_tables.line, rows), ""]))
+    facts = {name: first[name] for name in ("algorithm", "task_id", "kwargs", "checkpoint", "levels", "level_hash")}
+    return [{"members": named, **facts, "rows": rows}]
+
+
+def draw(result: dict[str, Any], out: Path) -> Path:
+    """The figure of what `compare` gave: a panel for each mean over runs, and for each run that is in none.
+
+    Raises:
+        ConfigError, RunError: see `media.plot_panels`.
+    """
+    from stoix_like.runtime import compare_tables
+
+    pooled = {member for block in result["over_runs"] for member in block["members"]}
+    panels = []
+    for block in result["over_runs"]:
+        title = f"{block['algorithm'].upper()} on {block['levels']}, {len(block['members'])} runs"
+        panels.append(compare_tables.panel(title, block["rows"]))
+    for block in result["runs"]:
+        if f"{block['run']} seed {block['seed']}" not in pooled:
+            title = f"{Path(block['run']).name} seed {block['seed']} on {block['levels']}"
+            panels.append(compare_tables.panel(title, block["rows"]))
+    return media.plot_panels(panels, out, "measured model steps per decision", "mean return, 95 % interval")

@@ -1,0 +1,405 @@
+"""Searches at equal budgets: that costs are counted, levels are paired, and the tables say what was played."""
+
+import functools
+import json
+import math
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+from scipy import stats
+
+import stoix_like as sl
+from stoix_like.algorithms import searching
+from stoix_like.config import EvaluationConfig, HardwareConfig, SPOSectionConfig
+from stoix_like.config_checks import replace_leaves
+from stoix_like.evaluation import episodes
+from stoix_like.runtime import compare_methods, compare_search, compare_tables, devices, run_folder, saved_run
+from stoix_like.runtime.build import build
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.compare_flags import METHODS, Settings
+from stoix_like.runtime.compare_methods import Played
+from stoix_like.runtime.compare_play import Program, counting_policy
+from stoix_like.runtime.load import config_to_dict, to_yaml
+from stoix_like.runtime.scoring import Evaluator
+from stoix_like.types import ActionSpec, role_key
+
+ITEMS = 5  # the horizon
+SMALL = {
+    "task_id": "BinPack-v2",
+    "kwargs": {"max_num_items": ITEMS, "max_num_ems": 8, "obs_num_ems": 8},
+    "num_envs": 4,
+    "rollout_length": 2,
+    "num_minibatches": 1,
+    "hidden_dim": 8,
+}
+PROBE = SMALL | {"task_id": "probe/action_observation_reward", "kwargs": {}}
+PROBE_LEVELS = "actionobservationreward"
+KEY = jax.random.key(3)
+
+
+def _untrained(path, **leaves):
+    """A run folder with the parameters it began with as its best checkpoint."""
+    config = replace_leaves(sl.ppo_config(**leaves), {"run_name": path.name})
+    run_folder.create(path, to_yaml(config), {}).lock.close()
+    num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
+    env, network, _ = build("ppo", config)
+    _, timestep = jax.vmap(env.reset)(KEY[None])
+    params = [jax.jit(network.init)(jax.random.key(seed + index), timestep.observation) for index in range(num_seeds)]
+    params = params[0] if num_seeds == 1 else jax.tree.map(lambda *leaves: np.stack(leaves), *params)
+    meta = Meta("ppo", leaves["task_id"], 1, config_to_dict(config), {"updates": [1] * num_seeds})
+    CheckpointStore(path / "checkpoints" / "best", create=True).save({"params": params}, meta)
+    return path
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _compile_cache(tmp_path_factory):
+    """Many runs here are one program, compiled once. JAX is put back as it was."""
+    from jax.experimental.compilation_cache import compilation_cache
+
+    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
+    before = {name: getattr(jax.config, name) for name in names}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        devices.select(HardwareConfig())
+        yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+    compilation_cache.reset_cache()
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    return saved_run.load_run(str(_untrained(tmp_path_factory.mktemp("runs") / "a", **SMALL)))
+
+
+@pytest.fixture(scope="module")
+def level_set():
+    return sl.level_set("binpack-6", "BinPack-v2")
+
+
+def _play(saved, level_set, *methods, budgets=(4,), **settings):
+    """{(method, budget): what was played}."""
+    players = compare_methods.players(saved, level_set, Settings(methods, budgets, **settings))
+    return {(row.method, row.budget): row for player in players for row in player(saved.params, KEY)}
+
+
+@pytest.fixture(scope="module")
+def greedy(saved, level_set):
+    return _play(saved, level_set, "greedy")["greedy", 0]
+
+
+# --- what is played
+
+
+def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, level_set):
+    rows = _play(saved, level_set, "sampled", "best_of", budgets=(2, 5), num_envs=3)
+    policy = saved.learner.network_policy
+    evaluate = functools.partial(episodes.evaluate_levels, saved.env, policy, num_envs=3, deterministic=False)
+    results = [jax.jit(evaluate)(saved.params, level_set.keys, jax.random.fold_in(KEY, k)) for k in range(5)]
+    returns, lengths = (np.stack([getattr(one, f"episode_{name}") for one in results]) for name in ("return", "length"))
+    assert len(np.unique(returns)) > 6
+    assert len(np.unique(lengths)) > 1
+    for budget in (2, 5):
+        played = rows["best_of", budget]
+        np.testing.assert_array_equal(played.returns, returns[:budget].max(axis=0))
+        np.testing.assert_array_equal(played.lengths, lengths[returns[:budget].argmax(axis=0), np.arange(6)])
+        np.testing.assert_array_equal(played.model_steps, lengths[:budget].sum(axis=0))
+    np.testing.assert_array_equal(rows["sampled", 0].returns, returns[0])
+    assert rows["sampled", 0].model_steps_per_decision == 0.0
+
+
+def test_greedy_thinks_nothing_and_is_the_deterministic_policy(saved, level_set, greedy):
+    evaluate = functools.partial(episodes.evaluate_levels, saved.env, saved.learner.policy, num_envs=6)
+    results = jax.jit(evaluate)(saved.params, level_set.keys, KEY)
+    np.testing.assert_array_equal(greedy.returns, results.episode_return)
+    assert (greedy.model_steps_per_decision, greedy.budget, greedy.particles) == (0.0, 0, 0)
+    filled_up = _play(saved, level_set, "greedy", num_envs=4)["greedy", 0]  # six levels as two rounds of four
+    np.testing.assert_array_equal(filled_up.returns, greedy.returns)
+
+
+def test_one_greedy_particle_to_the_end_is_the_greedy_policy_and_costs_every_step_that_is_left(
+    saved, level_set, greedy
+):
+    played = _play(saved, level_set, "distinct", budgets=(2, ITEMS))
+    for budget in (2, ITEMS):  # below the horizon there is still one particle
+        row = played["distinct", budget]
+        np.testing.assert_array_equal(row.returns, greedy.returns)
+        np.testing.assert_array_equal(row.model_steps, greedy.lengths * (greedy.lengths + 1) // 2)
+        assert row.particles == 1
+
+
+def _search(env, network, *, follows_plan=False, **changes):
+    """(the arguments of `searching`'s policies, the counting policy)."""
+    config = searching.search_config(env, SPOSectionConfig(), 1.0, 0.95)._replace(**changes)
+    arguments = searching.search_model(env, network), config, lambda params: params, lambda _: 0.01
+    return arguments, counting_policy(env, *arguments, follows_plan=follows_plan)
+
+
+def _env_and_network(task, **kwargs):
+    env, keys = sl.make_env(task, kwargs=kwargs), jax.random.split(KEY, 24)
+    network = sl.make_network(env, sl.ppo_config(hidden_dim=8, observation_adapter="dense"))
+    _, timestep = jax.vmap(env.reset)(keys)
+    return env, network, jax.jit(network.init)(KEY, timestep.observation), keys
+
+
+@pytest.mark.parametrize("depth", [1, 4, "full"])
+def test_model_steps_are_those_of_unfinished_particles_at_every_decision(depth):
+    """Episodes of 1 to 8 steps, whatever is done: what is left of them is all that a particle can walk."""
+    env, network, params, keys = _env_and_network("probe/tagged_levels")
+    _, policy = _search(env, network, num_particles=3, search_depth=depth)
+    played = Program(env, policy, keys, 24, deterministic=True)(params, KEY)
+    assert set(played.lengths.tolist()) >= {2, 5, 8}
+    deepest = 8 if depth == "full" else depth
+    expected = [3 * sum(min(deepest, left) for left in range(1, length + 1)) for length in played.lengths]
+    np.testing.assert_array_equal(played.memory.model_steps, expected)
+    row = Played("smc", 3, 3, 24, 0.0, played.returns, played.lengths, played.memory.model_steps)
+    if depth == 1:
+        assert row.model_steps_per_decision == 3.0
+
+
+@pytest.mark.parametrize("follows_plan", [False, True], ids=["search", "plan"])
+def test_counting_changes_no_decision(follows_plan):
+    """The policies that `evaluate.py` plays make the same decisions, from the same keys."""
+    env, network, params, keys = _env_and_network("Maze-v0", num_rows=4, num_cols=4)
+    changes = {"num_particles": 2, "search_depth": "full", "root": "gumbel_topk", "dirichlet_fraction": 0.3}
+    arguments, counting = _search(env, network, follows_plan=follows_plan, **changes)
+    plain = searching.planning_policy(env, *arguments) if follows_plan else searching.search_policy(*arguments)
+    counted, expected = (Program(env, policy, keys, 8, deterministic=True)(params, KEY) for policy in (counting, plain))
+    np.testing.assert_array_equal(counted.returns, expected.returns)
+    np.testing.assert_array_equal(counted.lengths, expected.lengths)
+    assert len(set(counted.lengths.tolist())) > 4
+    assert (counted.memory.model_steps > counted.lengths).any()
+
+
+def test_particles_are_what_a_budget_pays_for(saved):
+    at = functools.partial(compare_methods.particles_at, saved.env)
+    assert [at("smc", budget) for budget in (1, 16, 64, 1024)] == [1, 4, 16, 256]
+    assert [at("plan", budget) for budget in (1, ITEMS, 64)] == [1, 1, 64 // ITEMS]
+
+
+@pytest.mark.parametrize(
+    ("particles", "asked", "expected"),
+    [(1, None, 128), (1, 200, 200), (1, 900, 512), (256, None, 64), (256, 32, 32), (99_999, None, 1)],
+)
+def test_fewer_levels_are_played_at_a_time_where_particles_are_many(particles, asked, expected):
+    level_set = sl.level_set("binpack-512", "BinPack-v2")
+    assert compare_methods.envs_at_a_time(level_set, Settings(num_envs=asked), particles) == expected
+
+
+@pytest.mark.parametrize(
+    ("changes", "excluded"),
+    [
+        ({}, {}),
+        ({"time_limit": None}, {"distinct": "states no time limit", "plan": "states no time limit"}),
+        ({"deterministic": False}, {"best_of": "stochastic", "plan": "stochastic"}),
+        ({"action_spec": ActionSpec(4, 2)}, {"distinct": "several factors", "plan": "several factors"}),
+    ],
+)
+def test_what_cannot_be_played_is_left_out_with_the_reason(saved, changes, excluded):
+    found = compare_methods.left_out(saved.env._replace(**changes), METHODS)
+    assert found.keys() == excluded.keys()
+    assert all(text in found[method] for method, text in excluded.items())
+    described = compare_methods.descriptions(saved.env._replace(**changes), Settings())
+    assert described.keys() == {"smc", "distinct", "plan"} - excluded.keys()
+
+
+# --- what is told
+
+
+def _played(method, returns, *, budget=0, model_steps=0):
+    returns = np.asarray(returns, np.float32)
+    lengths = np.full(returns.shape, 4)
+    return Played(method, budget, budget, 8, 1.5, returns, lengths, np.full(returns.shape, model_steps))
+
+
+def test_gains_are_paired_by_level():
+    rng = np.random.default_rng(0)
+    levels = rng.normal(0.5, 1.0, 32)  # far wider than what is gained
+    first, second = _played("greedy", levels), _played("smc", levels + rng.normal(0.02, 0.01, 32), budget=16)
+    gain = compare_tables.row_of(second, first)["gain"]
+    differences = np.asarray(second.returns, np.float64) - np.asarray(first.returns, np.float64)
+    half = stats.t.ppf(0.975, 31) * np.std(differences, ddof=1) / np.sqrt(32)
+    expected = {"mean": differences.mean(), "low": differences.mean() - half, "high": differences.mean() + half}
+    assert gain == pytest.approx(expected, rel=1e-9)
+    assert compare_tables.row_of(first, first)["gain"] is None
+
+
+def test_a_line_by_hand():
+    row = compare_tables.row_of(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
+    words = compare_tables.line(row).split()
+    half = 12.7062 * math.sqrt(0.5) / math.sqrt(2)  # one degree of freedom
+    expected = [
+        "smc",
+        "1,024",
+        "1,024",
+        "1.5000",
+        f"[{1.5 - half:.4f},",
+        f"{1.5 + half:.4f}]",
+        "+0.5000",
+        "±",
+        "0.0000",
+    ]
+    assert words == [*expected, "12.5", "1.5"]
+
+
+def test_one_level_has_no_interval():
+    row = compare_tables.row_of(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
+    assert (row["mean"], row["low"], row["high"], row["gain"]) == (0.75, None, None, {"mean": 0.25} | _NOTHING)
+    assert compare_tables.line(row).split()[:6] == ["smc", "16", "16", "0.7500", "–", "+0.2500"]
+    line = compare_tables.panel("one", [row]).lines[0]
+    assert np.isnan([*line.low, *line.high]).all()
+
+
+_NOTHING = {"low": None, "high": None}
+
+
+def test_the_mean_over_runs_by_hand():
+    runs = [
+        [
+            compare_tables.row_of(_played("greedy", [mean] * 3), _played("greedy", [mean] * 3)),
+            compare_tables.row_of(
+                _played("smc", [mean + gain] * 3, budget=16, model_steps=steps), _played("greedy", [mean] * 3)
+            ),
+        ]
+        for mean, gain, steps in ((0.25, 0.5, 40), (0.5, 0.25, 48), (0.75, 0.0, 56))
+    ]
+    greedy, smc = compare_tables.rows_over_runs(runs)
+    half = 4.30265 * 0.25 / math.sqrt(3)  # two degrees of freedom
+    assert greedy["mean"] == 0.5
+    assert (greedy["low"], greedy["high"]) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-5)
+    assert greedy["gain"] is None
+    assert (smc["mean"], smc["low"], smc["high"]) == (0.75, 0.75, 0.75)
+    assert smc["gain"] == pytest.approx({"mean": 0.25, "low": 0.25 - half, "high": 0.25 + half}, rel=1e-5)
+    assert (smc["model_steps_per_decision"], smc["budget"]) == (12.0, 16)
+
+
+# --- the command
+
+
+@pytest.fixture
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.usefixtures("_inside")
+def test_the_command_prints_and_writes_what_it_compared(capfd):
+    _untrained(Path("runs/a"), **PROBE)
+    flags = ["--levels", f"{PROBE_LEVELS}-8", "--budgets", "8,2,8", "--json", "out.json", "--plot", "out.png"]
+    assert exit_code(compare_search.main, ["a", *flags]) == 0
+    captured = capfd.readouterr()
+    assert captured.err == ""
+    told = captured.out.splitlines()
+    result = json.loads(Path("out.json").read_text())
+    assert result["over_runs"] == []
+    (block,) = result["runs"]
+    order = [("greedy", 0), ("sampled", 0), *((m, b) for m in METHODS[2:] for b in (2, 8))]
+    assert [(row["method"], row["budget"]) for row in block["rows"]] == order
+    head = told.index(compare_tables.HEAD)
+    assert told[head + 1 : head + 11] == [compare_tables.line(row) for row in block["rows"]]
+    assert told[0].startswith("runs/a, seed 0: PPO on probe/action_observation_reward, checkpoint best of update 1")
+    assert told[1:4] == [f"{name}: {text}" for name, text in block["searches"].items()]
+    assert "temperature 0.005" in told[1]
+    assert told[-1] == "figure out.png"
+    with Image.open("out.png") as picture:
+        assert picture.format == "PNG"
+
+
+@pytest.mark.usefixtures("_inside")
+def test_a_result_is_plain_json_and_follows_the_seed():
+    """One-step episodes: the best of many samples gets the larger reward, one sample does not always."""
+    _untrained(Path("a"), **PROBE)
+    settings = Settings(("sampled", "best_of"), (32,))
+    compare = functools.partial(compare_search.compare, [Path("a")], "best", f"{PROBE_LEVELS}-64")
+    first, again, other = (compare(settings._replace(seed=seed)) for seed in (0, 0, 1))
+    assert json.loads(json.dumps(first)) == first
+    _, sampled, best = first["runs"][0]["rows"]
+    assert sampled["mean"] < best["mean"]
+    assert best["low"] == best["high"] == best["mean"]
+    assert _means(first) == _means(again) != _means(other)
+
+
+def _row_means(block):
+    return [row["mean"] for row in block["rows"]]
+
+
+def _means(result):
+    return [mean for block in result["runs"] for mean in _row_means(block)]
+
+
+@pytest.mark.usefixtures("_inside")
+def test_the_key_of_a_comparison_is_that_of_evaluations():
+    path = _untrained(Path("a"), **PROBE)
+    result = compare_search.compare([path], "best", f"{PROBE_LEVELS}-32", Settings(("sampled",), seed=5))
+    saved = saved_run.load_run("a")
+    level_set = sl.level_set(f"{PROBE_LEVELS}-32", PROBE["task_id"])
+    key = jax.random.fold_in(role_key(jax.random.key(5), "evaluation"), 0)
+    policy = saved.learner.network_policy
+    results = episodes.evaluate_levels(
+        saved.env, policy, saved.params, level_set.keys, key, num_envs=32, deterministic=False
+    )
+    assert result["runs"][0]["rows"][1]["mean"] == np.asarray(results.episode_return, np.float64).mean()
+
+
+@pytest.mark.usefixtures("_inside")
+def test_seeds_of_one_setting_are_averaged_and_others_are_not():
+    runs = [_untrained(Path(f"s{seed}"), **PROBE, seed=seed) for seed in (0, 1)]
+    both = _untrained(Path("both"), **PROBE, seed=2, num_seeds=2)
+    other = _untrained(Path("other"), **PROBE, seed=4, gamma=0.5)
+    lines = []
+    compare = functools.partial(compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=Settings(("greedy",)))
+    result = compare([*runs, both, other], tell=lines.append)
+    members = ["s0 seed 0", "s1 seed 1", "both seed 2", "both seed 3"]
+    assert [f"{block['run']} seed {block['seed']}" for block in result["runs"]] == [*members, "other seed 4"]
+    (pooled,) = result["over_runs"]
+    assert pooled["members"] == members
+    means = _means(result)
+    assert len(set(means[:4])) > 1
+    assert _row_means(pooled) == pytest.approx([np.mean(means[:4])], rel=1e-12)
+    assert sum("mean over 4 runs of PPO" in line for line in lines) == 1
+    again = _untrained(Path("again"), **PROBE, seed=0)  # a seed that is there already is no second sample
+    assert compare([runs[0], again])["over_runs"] == []
+
+
+@pytest.mark.usefixtures("_inside")
+def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(monkeypatch):
+    path = _untrained(Path("a"), **PROBE)
+    monkeypatch.setattr(compare_methods, "MOST_PARTICLES", 8)
+    compare = functools.partial(compare_search.compare, [path], "best", f"{PROBE_LEVELS}-8")
+    for num_envs, notes in ((None, []), (8, ["plan at 4: 2 levels at a time, not to hold more particles"])):
+        (block,) = compare(Settings(("plan",), (1, 4), num_envs=num_envs))["runs"]
+        assert block["notes"] == notes
+        assert [row["num_envs"] for row in block["rows"]] == [8, 8, 2]
+
+
+@pytest.mark.usefixtures("_inside")
+def test_the_default_levels_are_the_256_of_the_task():
+    (block,) = compare_search.compare([_untrained(Path("a"), **PROBE)], settings=Settings(("greedy",)))["runs"]
+    assert block["levels"] == f"{PROBE_LEVELS}-256"
+    saved = saved_run.load_run("a")
+    evaluator = Evaluator(saved.env, saved.learner.policy, EvaluationConfig(level_set=f"{PROBE_LEVELS}-256"), 1)
+    assert block["level_hash"] == evaluator.level_hash  # as `evaluate.py` tells it
+    assert [row["method"] for row in block["rows"]] == ["greedy"]
+
+
+@pytest.mark.usefixtures("_inside")
+def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(monkeypatch):
+    drawn = []
+    monkeypatch.setattr(compare_search.media, "plot_panels", lambda panels, out, *labels: drawn.extend(panels))
+    facts = {"algorithm": "ppo", "levels": "maze-8", "rows": []}
+    runs = [{"run": f"runs/{name}", "seed": 0} | facts for name in "abc"]
+    compare_search.draw(
+        {"runs": runs, "over_runs": [{"members": ["runs/a seed 0", "runs/c seed 0"]} | facts]}, Path("x.png")
+    )
+    assert [panel.title for panel in drawn] == ["PPO on maze-8, 2 runs", "b seed 0 on maze-8"]
+
+
+@pytest.mark.usefixtures("_inside")
+def test_a_figure_without_lines_can_be_drawn():
+    rows = [compare_tables.row_of(_played("greedy", [0.5]), _played("greedy", [0.5]))]
+    block = {"run": "a", "seed": 0, "levels": "maze-1", "rows": rows}
+    assert compare_search.draw({"runs": [block], "over_runs": []}, Path("x.svg")).stat().st_size > 1000
