@@ -30,7 +30,7 @@ FIXED_ON_RESUME = frozenset(
     | {"hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype", "observation_adapter"}
     | {"seed", "num_seeds", "load_path", "run_name", "save_dir"}
     | {"replay_buffer_size", "batch_size", "num_particles", "search_depth", "root", "root_noise_correction"}
-    | {"resampling", "resampling_period"}
+    | {"resampling", "resampling_period", "init_temperature", "init_alpha"}
 )
 
 

@@ -11,24 +11,60 @@ import numpy as np
 import pytest
 
 import stoix_like as sl
+from stoix_like.config_checks import replace_leaves, resolve
 from stoix_like.ops import trees
 from stoix_like.runtime import loop
+from stoix_like.runtime.build import ALGORITHMS
 
 SMALL = {"num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 2, "hidden_dim": 16, "num_updates": 8}
+SEARCH = SMALL | {
+    "num_layers": 1,
+    "num_particles": 4,
+    "search_depth": 4,
+    "replay_buffer_size": 8 * 12,
+    "sample_sequence_length": 4,
+    "batch_size": 8,
+}
+DISTINCT = {"root": "gumbel_topk", "search_depth": "full", "continuation": "greedy", "resampling": "none"}
+KWARGS = {
+    "Maze-v0": {"num_rows": 5, "num_cols": 5},
+    "JobShop-v0": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2},
+    "BinPack-v2": {"max_num_items": 4, "max_num_ems": 8, "obs_num_ems": 8},
+}
+
+
+class Entry(NamedTuple):
+    """One learner on one task, and what is particular to it."""
+
+    algorithm: str
+    task: str
+    leaves: dict[str, Any]
+    draws_when_deterministic: bool = False  # the particles of a search may go on at random
+
+
+ENTRIES = {
+    "ppo": Entry("ppo", "Maze-v0", SMALL | {"observation_adapter": "dense"}),
+    "ppo_truncating": Entry("ppo", "probe/truncated_constant", SMALL),
+    "ppo_factored": Entry("ppo", "JobShop-v0", SMALL | {"observation_adapter": "dense"}),
+    "spo": Entry("spo", "Maze-v0", SEARCH | {"observation_adapter": "dense"}, True),
+    "spo_truncating": Entry("spo", "probe/truncated_constant", SEARCH),
+    "spo_factored_resampled": Entry(
+        "spo", "JobShop-v0", SEARCH | {"observation_adapter": "dense", "resampling": "ess"}, True
+    ),
+    "spo_distinct": Entry(
+        "spo", "BinPack-v2", SEARCH | DISTINCT | {"observation_adapter": "dense", "temperature_mode": "solve"}
+    ),
+}
+LEARNERS = list(ENTRIES)
 
 
 @functools.cache
 def make_learner(name):
-    task = {"ppo": "Maze-v0", "ppo_truncating": "probe/truncated_constant", "ppo_factored": "JobShop-v0"}[name]
-    kwargs = {"num_rows": 5, "num_cols": 5} if task == "Maze-v0" else {}
-    if task == "JobShop-v0":
-        kwargs = {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2}
-    env = sl.make_env(task, kwargs=kwargs)
-    config = sl.ppo_config(**SMALL, observation_adapter="dense")
-    return sl.ppo.make(env, sl.make_network(env, config), config)
-
-
-LEARNERS = ["ppo", "ppo_truncating", "ppo_factored"]
+    entry = ENTRIES[name]
+    env = sl.make_env(entry.task, kwargs=KWARGS.get(entry.task, {}))
+    algorithm = ALGORITHMS[entry.algorithm]
+    config = resolve(replace_leaves(algorithm.config_type(), entry.leaves))
+    return algorithm.make(env, sl.make_network(env, config), config)
 
 
 def words(tree):
@@ -44,6 +80,7 @@ def assert_equal(a, b):
 class Compiled(NamedTuple):
     """One learner and its two programs, compiled once for the whole battery. Nothing is donated."""
 
+    name: str
     learner: sl.Learner
     init: Callable[[Any], Any]
     chunk: Callable[[Any, Any], Any]
@@ -52,7 +89,7 @@ class Compiled(NamedTuple):
 @functools.cache
 def compiled(name):
     learner = make_learner(name)
-    return Compiled(learner, jax.jit(learner.init), jax.jit(loop.chunk_function(learner, 1)))
+    return Compiled(name, learner, jax.jit(learner.init), jax.jit(loop.chunk_function(learner, 1)))
 
 
 @pytest.fixture(params=LEARNERS)
@@ -86,8 +123,17 @@ def test_metrics_are_flat_scalars_with_a_prefix(jitted):
 def test_the_critic_learns(jitted):
     state = jitted.init(jax.random.key(0))
     after, _ = jitted.chunk(state, 3)
-    moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), state.params.critic, after.params.critic)
+    network_params = ALGORITHMS[ENTRIES[jitted.name].algorithm].network_params
+    critics = (network_params(s.params).critic for s in (state, after))
+    moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), *critics)
     assert max(jax.tree.leaves(moved)) > 1e-4
+
+
+def test_everything_learned_and_told_of_learning_is_finite(jitted):
+    state, metrics = jitted.chunk(jitted.init(jax.random.key(1)), 6)
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(words((state.params, state.hyper))))
+    told = {name: float(value) for name, value in metrics.items() if name.startswith("trainer/")}
+    assert {name: value for name, value in told.items() if not np.isfinite(value)} == {}
 
 
 def test_chunks_of_any_length_give_the_same_bits_and_the_sum_of_their_metrics(jitted):
@@ -101,9 +147,9 @@ def test_chunks_of_any_length_give_the_same_bits_and_the_sum_of_their_metrics(ji
         np.testing.assert_allclose(total[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("name", ["ppo", "ppo_truncating"])
+@pytest.mark.parametrize("name", ["ppo", "ppo_truncating", "spo_truncating"])
 def test_one_compilation_no_transfer_inside_and_donation(name):
-    learner, init, _ = compiled(name)
+    _, learner, init, _ = compiled(name)
     chunk_function, num_traces = loop.chunk_function(learner, 1), 0
 
     def counted(state, length):
@@ -124,9 +170,9 @@ def test_one_compilation_no_transfer_inside_and_donation(name):
         np.asarray(jax.tree.leaves(first.params)[0])
 
 
-@pytest.mark.parametrize("name", ["ppo", "ppo_truncating"])
+@pytest.mark.parametrize("name", ["ppo", "ppo_truncating"])  # SPO's are lanes of tests/algorithms/test_spo.py
 def test_seeds_side_by_side_equal_separate_runs(name):
-    learner, init, chunk = compiled(name)
+    _, learner, init, chunk = compiled(name)
     together = jax.jit(jax.vmap(learner.init))(jax.vmap(jax.random.key)(jnp.arange(3)))
     together, metrics = jax.jit(loop.chunk_function(learner, 3))(together, 2)
     for seed in range(3):
@@ -140,12 +186,38 @@ def test_seeds_side_by_side_equal_separate_runs(name):
         np.testing.assert_allclose(metrics["actor/episodes_count"][seed], own["actor/episodes_count"])
 
 
+def act_with(policy, state, is_deterministic, seed):
+    return policy(
+        state.params, state.rollout.env_state, state.rollout.observation, jax.random.key(seed), is_deterministic
+    )
+
+
+def assert_legal(action, mask):
+    assert action.shape == mask.shape[:-1]
+    assert bool(jnp.take_along_axis(mask, action[..., None], axis=-1).all())
+
+
 def test_the_policy_acts_in_batches_and_follows_its_flag(jitted):
+    """Deterministic means that no noise is wanted: the same key gives the same actions, and where nothing is drawn any
+    key does. The actions are legal in either case."""
     state = jitted.init(jax.random.key(0))
-    observation = state.rollout.observation
     act = jax.jit(jitted.learner.policy, static_argnums=4)
-    greedy = [act(state.params, state.rollout.env_state, observation, jax.random.key(i), True) for i in range(2)]
+    keys = (0, 0) if ENTRIES[jitted.name].draws_when_deterministic else (0, 1)
+    greedy = [act_with(act, state, True, seed) for seed in keys]
     np.testing.assert_array_equal(*greedy)
     assert greedy[0].shape[0] == SMALL["num_envs"]
-    legal = jnp.take_along_axis(observation.action_mask, greedy[0][..., None], axis=-1)
-    assert bool(legal.all())
+    assert_legal(greedy[0], state.rollout.observation.action_mask)
+
+
+def test_the_network_alone_is_a_policy_that_draws_nothing_unless_asked(jitted):
+    state, policy = jitted.init(jax.random.key(0)), jitted.learner.network_policy
+    assert (policy is jitted.learner.policy) == (ENTRIES[jitted.name].algorithm == "ppo")
+    act = jax.jit(policy, static_argnums=4)
+    greedy = [act_with(act, state, True, seed) for seed in range(2)]
+    np.testing.assert_array_equal(*greedy)
+    assert_legal(greedy[0], state.rollout.observation.action_mask)
+    sampled = [act_with(act, state, False, seed) for seed in range(8)]
+    for action in sampled:
+        assert_legal(action, state.rollout.observation.action_mask)
+    has_choice = bool((state.rollout.observation.action_mask.sum(-1) > 1).any())
+    assert len({action.tobytes() for action in map(np.asarray, sampled)}) > 1 or not has_choice

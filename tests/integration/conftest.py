@@ -39,11 +39,12 @@ def reference(tmp_path_factory, compile_cache):
 @pytest.fixture(scope="session")
 def train_here(compile_cache):
     """Trains in this process, for variations that need no new one: (leaves) -> exit code."""
-    spec = importlib.util.spec_from_file_location("train_ppo_script", ROOT / "scripts" / "train_ppo.py")
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
 
-    def train(*argv, **leaves):
+    def train(*argv, algorithm="ppo", **leaves):
+        path = ROOT / "scripts" / f"train_{algorithm}.py"
+        spec = importlib.util.spec_from_file_location(f"train_{algorithm}_script", path)
+        script = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(script)
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
             patch.setenv("XDG_CACHE_HOME", str(compile_cache))

@@ -33,8 +33,27 @@ BASE = {
     "keep_last_n": 3,
     "save_dir": ".",
 }
+#: The same for SPO: the ring is full after four updates, and a search resamples.
+SPO_BASE = BASE | {
+    "task_id": "Maze-v0",
+    "kwargs": "{num_rows: 4, num_cols: 4}",
+    "observation_adapter": "dense",
+    "num_updates": 12,
+    "num_particles": 4,
+    "search_depth": 3,
+    "root": "iid",
+    "continuation": "sampled",
+    "resampling": "ess",
+    "resampling_ess_threshold": 0.9,
+    "temperature_mode": "dual",
+    "init_temperature": 0.05,
+    "replay_buffer_size": 8 * 16,
+    "sample_sequence_length": 6,
+    "batch_size": 8,
+    "gamma": 0.9,
+}
 #: What may differ between two runs of the same numbers.
-TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms"}
+TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms", "evaluator_network/duration_ms"}
 
 
 def flags(**leaves):

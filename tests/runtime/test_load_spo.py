@@ -1,0 +1,225 @@
+"""Reading an SPO configuration: its section, rust_rl's spellings, sizes that cannot work, and the way back to YAML."""
+
+import dataclasses
+
+import pytest
+
+from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config, spo_config
+from stoix_like.config_checks import leaf_types
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.flags import help_text
+from stoix_like.runtime.load import config_from_dict, config_to_dict, load, preset_paths, to_yaml
+
+
+def loaded(*argv):
+    return load(SPOConfig, "spo", argv, default_config="spo/quick")
+
+
+def problems(*argv):
+    with pytest.raises(ConfigError) as caught:
+        loaded(*argv)
+    return caught.value.problems
+
+
+@pytest.fixture
+def file(tmp_path, monkeypatch):
+    """Writes run.yaml into the current folder, so that messages begin `run.yaml:`."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text):
+        (tmp_path / "run.yaml").write_text(text)
+        return "run.yaml"
+
+    return write
+
+
+@pytest.mark.parametrize(("word", "mode"), [("true", "dual"), ("false", "fixed")])
+def test_adaptive_temperature_is_read_as_a_mode(file, word, mode):
+    path = file(f"spo:\n  adaptive_temperature: {word}\n  fixed_temperature: 0.25\n")
+    config = loaded("--config", path).config
+    assert (config.spo.temperature_mode, config.spo.fixed_temperature) == (mode, 0.25)
+    assert "adaptive" not in to_yaml(config)
+    flagged = loaded("--config", path, "--temperature-mode", "solve")  # flags win over files, by whichever name
+    assert flagged.config.spo.temperature_mode == "solve"
+
+
+def test_adaptive_temperature_is_true_or_false(file):
+    for word, shown in (
+        ("auto", "'auto' (str)"),
+        ("1", "1 (int)"),
+        ("'true'", "'true' (str)"),
+        ("null", "None (NoneType)"),
+    ):
+        path = file(f"spo:\n  adaptive_temperature: {word}\n")
+        assert problems("--config", path) == [f"run.yaml:2: spo.adaptive_temperature: expected bool, got {shown}"]
+
+
+@pytest.mark.parametrize("first_is_ours", [True, False])
+def test_both_names_of_the_mode_are_one_key(file, first_is_ours):
+    keys = ["temperature_mode: solve", "adaptive_temperature: true"]
+    one, other = keys if first_is_ours else reversed(keys)
+    (problem,) = problems("--config", file(f"spo:\n  {one}\n  epsilon: 0.1\n  {other}\n"))
+    names = [key.partition(":")[0] for key in (other, one)]
+    assert problem == f"run.yaml:4: 'spo.{names[0]}' and '{names[1]}' (line 2) are one key; keep one of them"
+
+
+def test_adaptive_temperature_belongs_to_its_section_and_is_no_flag(file):
+    path = file("optimization:\n  adaptive_temperature: true\n")
+    assert problems("--config", path) == ["run.yaml:2: unknown key 'optimization.adaptive_temperature'"]
+    assert problems("--adaptive-temperature", "true") == [
+        "unknown flag '--adaptive-temperature'; use --temperature-mode dual or fixed"
+    ]
+    with pytest.raises(ConfigError) as caught:
+        load(PPOConfig, "ppo", ["--adaptive-temperature", "true"], default_config="ppo/quick")
+    assert caught.value.problems == [
+        "unknown flag '--adaptive-temperature'; it belongs to section 'spo', which this command does not use"
+    ]
+
+
+def test_other_words_of_rust_rl_say_what_to_write_instead(file):
+    path = file("spo:\n  init_log_temperature: 3.0\n  init_log_alpha: 3.0\n")
+    assert problems("--config", path) == [
+        "run.yaml:2: 'spo.init_log_temperature' is not read; use init_temperature: the temperature itself, in reward"
+        " units",
+        "run.yaml:3: 'spo.init_log_alpha' is not read; use init_alpha: the weight itself",
+    ]
+
+
+def test_unknown_keys_of_the_section_name_file_line_and_neighbour(file):
+    path = file("spo:\n  num_particle: 3\n  search_dept: 4\n  gamma: 0.5\n  root: gumbel_top\n  search_depth: ful\n")
+    assert problems("--config", path) == [
+        "run.yaml:2: unknown key 'spo.num_particle'; did you mean 'num_particles'?",
+        "run.yaml:3: unknown key 'spo.search_dept'; did you mean 'search_depth'?",
+        "run.yaml:4: unknown key 'spo.gamma'; it belongs to section 'training_core'",
+        "run.yaml:5: spo.root: expected iid, gumbel_topk, got 'gumbel_top' (str); did you mean 'gumbel_topk'?",
+        "run.yaml:6: spo.search_depth: expected int or full, got 'ful' (str); did you mean 'full'?",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (["--search-depth", "0"], "--search-depth: must be at least 1, got 0"),
+        (["--num-particles", "0"], "--num-particles: must be at least 1, got 0"),
+        (["--epsilon", "0"], "--epsilon: must be greater than 0, got 0.0"),
+        (["--init-temperature", "-1"], "--init-temperature: must be greater than 0, got -1.0"),
+        (["--search-gamma", "1.5"], "--search-gamma: must lie in [0, 1], got 1.5"),
+        (["--tau", "2"], "--tau: must lie in [0, 1], got 2.0"),
+        (
+            ["--root-exploration-dirichlet-fraction", "1.1"],
+            "--root-exploration-dirichlet-fraction: must lie in [0, 1], got 1.1",
+        ),
+        (["--rekey-particles", "sometimes"], "--rekey-particles: expected bool or auto, got 'sometimes' (str)"),
+        (["--num-particle", "3"], "unknown flag '--num-particle'; did you mean '--num-particles'?"),
+    ],
+)
+def test_flag_problems_word_for_word(argv, expected):
+    assert problems(*argv) == [expected]
+
+
+def test_replay_sizes_are_told_at_once_by_the_names_and_places_of_their_leaves(file):
+    path = file(
+        "environment:\n  num_envs: 8\ntraining_core:\n  rollout_length: 40\n"
+        "spo:\n  replay_buffer_size: 160\n  sample_sequence_length: 20\n  batch_size: 12\n"
+    )
+    found = problems("--config", path, "--sample-period", "30")
+    assert found == [
+        "run.yaml:6: spo.replay_buffer_size: 160 steps of num_envs = 8 environments are 20 of each, and"
+        " training_core.rollout_length = 40 are added at once; use at least 320, or a rollout_length of at most 20",
+        "run.yaml:6: spo.replay_buffer_size: 160 steps of num_envs = 8 environments are 20 of each, and"
+        " spo.sample_sequence_length = 20 are sampled with 1 more at once; use at least 168, or a"
+        " sample_sequence_length of at most 19",
+        "--sample-period: 30 is above spo.sample_sequence_length = 20, so 10 of every 30 steps would never be sampled;"
+        " use at most 20",
+    ]
+
+
+def test_values_named_in_a_replay_problem_work():
+    sizes = {"num_envs": 8, "rollout_length": 4, "batch_size": 8, "num_minibatches": 1}
+    for length, size in ((20, 168), (19, 160)):
+        assert spo_config(**sizes, sample_sequence_length=length, replay_buffer_size=size)
+    with pytest.raises(ConfigError):
+        spo_config(**sizes, sample_sequence_length=20, replay_buffer_size=160)
+
+
+def test_gradient_steps_need_not_divide_a_rollout():
+    """SPO learns from replayed sequences, PPO from shares of the rollout."""
+    odd = {"num_envs": 8, "rollout_length": 5, "num_minibatches": 7}
+    assert spo_config(**odd, replay_buffer_size=8 * 64).training_core.num_minibatches == 7
+    with pytest.raises(ConfigError, match="not divisible by 7"):
+        ppo_config(**odd)
+
+
+def test_one_file_serves_both_algorithms(file):
+    path = file("ppo_core: {rollout_length: 20}\nspo:\n  num_particles: 5\n  search_depth: full\n")
+    ours = loaded("--config", path).config
+    assert (ours.spo.num_particles, ours.spo.search_depth, ours.training_core.rollout_length) == (5, "full", 20)
+    theirs = load(PPOConfig, "ppo", ["--config", path], default_config="ppo/quick").config
+    assert theirs.training_core.rollout_length == 20
+    assert loaded("--config", "ppo/maze").config.environment.task_id == "Maze-v0"
+
+
+def test_spellings_of_the_section():
+    config = loaded(
+        "--search-depth", "full", "--rekey-particles", "--search-gamma", "null", "--num-particles", "1e1"
+    ).config
+    assert (config.spo.search_depth, config.spo.rekey_particles, config.spo.search_gamma) == ("full", True, None)
+    assert config.spo.num_particles == 10
+    assert loaded("--search-depth", "8", "--no-rekey-particles").config.spo.search_depth == 8
+    assert loaded("--no-rekey-particles").config.spo.rekey_particles is False
+    assert loaded("--rekey-particles", "auto").config.spo.rekey_particles == "auto"
+    assert loaded("--no-save-replay").config.checkpointing.save_replay is False
+
+
+def test_help_lists_the_section_and_says_what_is_ppos():
+    text = " ".join(help_text(SPOConfig, "spo", "spo/quick").split())
+    assert "usage: python scripts/train_spo.py" in text
+    for leaf in leaf_types(SPOSectionConfig):
+        assert f"--{leaf.replace('_', '-')} " in text
+    for leaf in ("clip-eps", "value-clip-eps", "standardize-advantages"):
+        assert "PPO: " in text.partition(f"--{leaf} ")[2].partition("[default")[0]
+
+
+@pytest.mark.parametrize("name", [name for name in preset_paths() if name.startswith("spo/")])
+def test_a_printed_configuration_is_read_back(name, file):
+    config = loaded("--config", name, "--num-envs", "8", "--batch-size", "8").config
+    assert loaded("--config", file(to_yaml(config))).config == config
+    assert config_from_dict(SPOConfig, config_to_dict(config)) == config
+
+
+def test_every_leaf_of_the_section_survives_being_written_and_read(file):
+    other = {
+        "search_depth": "full",
+        "root": "gumbel_topk",
+        "continuation": "greedy",
+        "kl_constraint": "root",
+        "search_gamma": 0.5,
+        "search_gae_lambda": None,
+        "root_noise_correction": True,
+        "resampling": "ess",
+        "resampler": "multinomial",
+        "temperature_mode": "std",
+        "rekey_particles": False,
+        "replay_buffer_size": 64 * 500,
+        "sample_period": 3,
+    }
+    default = SPOSectionConfig()
+    numbers = {f.name: getattr(default, f.name) for f in dataclasses.fields(default) if f.name not in other}
+    other |= {name: value + 1 if isinstance(value, int) else 0.75 for name, value in numbers.items()}
+    config = spo_config(**other | {"batch_size": 16})
+    assert all(getattr(config.spo, name) != getattr(default, name) for name in other)
+    assert loaded("--config", file(to_yaml(config))).config == config
+
+
+def test_leaves_unknown_to_the_keywords_are_named():
+    with pytest.raises(ConfigError) as caught:
+        spo_config(num_particle=3, temperature_mode="duall")
+    assert caught.value.problems == ["unknown leaf 'num_particle'; did you mean 'num_particles'?"]
+    with pytest.raises(ConfigError) as caught:
+        spo_config(temperature_mode="duall", epsilon=-1)
+    assert caught.value.problems == [
+        "spo.epsilon: must be greater than 0, got -1.0",
+        "spo.temperature_mode: expected dual, solve, fixed, std, got 'duall' (str); did you mean 'dual'?",
+    ]
+    with pytest.raises(ConfigError, match="unknown leaf 'num_particles'"):
+        ppo_config(num_particles=3)
