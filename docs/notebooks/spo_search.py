@@ -308,7 +308,7 @@ def train(key):
 state, trained, metrics = train(jax.random.key(0))
 print("state:", ", ".join(state._fields))
 print("bytes in the replay:", f"{sum(x.nbytes for x in jax.tree.leaves(state.replay)):,}")
-for name in ("temperature", "root_kl", "distinct_root_actions", "entropy", "explained_variance"):
+for name in ("temperature", "search_root_kl", "distinct_root_actions", "entropy", "explained_variance"):
     values = metrics[f"trainer/{name}"]
     print(f"trainer/{name:<24} first {values[0]:8.4f}   last {values[-1]:8.4f}")
 assert int(trained.step) == NUM_UPDATES
