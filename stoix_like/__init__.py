@@ -97,7 +97,7 @@ if TYPE_CHECKING:
     from stoix_like.runtime.build import make_network
     from stoix_like.runtime.saved_run import load_run
     from stoix_like.search import smc
-    from stoix_like.search.smc import Root, SearchConfig, SearchModel
+    from stoix_like.search.model import Root, SearchConfig, SearchModel
     from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep
 
 

@@ -16,8 +16,10 @@ from stoix_like.config import SPOSectionConfig
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.search import smc
+from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
+from stoix_like.search.particles import Paths
 from stoix_like.search.plan import Plan, after_step, better_plan, no_plan
-from stoix_like.search.smc import Paths, Root, SearchConfig, SearchModel, SearchOutput, Temperature
+from stoix_like.search.smc import SearchOutput
 from stoix_like.types import (
     Array,
     Environment,
@@ -152,7 +154,7 @@ def planning_policy(
     recording = config._replace(record_paths=True)
 
     def init(num_envs: int) -> Plan:
-        return no_plan(num_envs, smc.depth_of(config), env.action_spec.shape)
+        return no_plan(num_envs, depth_of(config), env.action_spec.shape)
 
     def act(
         params: Params, plan: Plan, env_state: EnvState, observation: Observation, key: Key, is_deterministic: bool

@@ -37,7 +37,7 @@ from stoix_like.ops.phases import phase
 from stoix_like.replay import Buffer
 from stoix_like.search import smc
 from stoix_like.search.diagnostics import SearchDiagnostics
-from stoix_like.search.smc import Root, SearchConfig, SearchModel, Temperature
+from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of, may_resample
 from stoix_like.types import (
     Array,
     Environment,
@@ -62,7 +62,7 @@ def make(env: Environment, network: Network, config: SPOConfig) -> Learner:
         ConfigError: sizes of the replay that cannot work together, or a search that does not fit the environment.
     """
     settings = settings_of(env, config)
-    smc.depth_of(settings.search)
+    depth_of(settings.search)
     environment, core = config.environment, config.training_core
     auto_reset = auto_reset_for(env, environment.num_envs, core.rollout_length, environment.reset_pool_size)
     buffer = make_buffer(env, config)
@@ -173,7 +173,7 @@ def example_step(env: Environment, settings: SPOSettings, observation: Observati
     targets = SearchTargets(
         root_actions=actions,
         root_weights=numbers,
-        initial_root_actions=actions if smc.may_resample(config) else None,
+        initial_root_actions=actions if may_resample(config) else None,
         advantages=numbers,
         log_prior_ratio=numbers if is_weighted(config) else None,
     )
@@ -278,17 +278,21 @@ def _replay_steps(transitions: Transition, targets: SearchTargets) -> ReplayStep
 
 def search_metrics(diagnostics: SearchDiagnostics) -> Metrics:
     """Means over a rollout's searches; effective sample sizes at every depth, of a deep search at 1, 2, 4, ... and the
-    last one."""
+    last one, over the searches that got there (0 if none did)."""
     sizes = diagnostics.effective_sample_size  # [T, N, H]
     horizon = sizes.shape[-1]
     depths = range(1, horizon + 1) if horizon <= 8 else sorted({1, 2, 4, 8, 16, horizon} & set(range(horizon + 1)))
-    metrics = {f"trainer/effective_sample_size_depth_{d}": jnp.mean(sizes[..., d - 1]) for d in depths}
+    metrics = {f"trainer/effective_sample_size_depth_{d}": _mean_where_reached(sizes[..., d - 1]) for d in depths}
     for name in ("distinct_root_actions", "surviving_root_actions"):
         metrics[f"trainer/{name}"] = jnp.mean(getattr(diagnostics, name).astype(jnp.float32))
     for name in ("trajectory_kl", "root_kl"):
         metrics[f"trainer/search_{name}"] = jnp.mean(getattr(diagnostics, name))
     metrics["trainer/model_steps_sum"] = jnp.sum(diagnostics.model_steps.astype(jnp.float32))
     return metrics
+
+
+def _mean_where_reached(sizes: Array) -> Array:
+    return jnp.sum(sizes) / jnp.maximum(jnp.sum(sizes > 0.0), 1)
 
 
 def _network_policy(

@@ -27,6 +27,7 @@ from stoix_like.algorithms.spo_state import (
     SPOState,
 )
 from stoix_like.ops import distributions, losses, mpo, returns, trees
+from stoix_like.ops.groups import action_groups
 from stoix_like.ops.phases import phase
 from stoix_like.replay import Buffer
 from stoix_like.types import Array, Metrics, Network, NetworkParams, role_key
@@ -42,7 +43,7 @@ class SPOBatch(NamedTuple):
     target_logits: Array  # [M, A] or [M, F, A], of the target network
     root_actions: Array  # [M, P] or [M, P, F] int32
     root_weights: Array  # [M, P]
-    drawn: Array  # [M, P] or [M, P, F] int32, the roots beside the advantages
+    drawn: Array  # [M, P] int32, equal numbers for equal roots beside the advantages
     advantages: Array  # [M, P]
     log_prior_ratio: Array  # [M, P]
     is_valid: Array  # [M] bool: at least two different actions were drawn
@@ -91,6 +92,7 @@ def make_batch(
     targets = rows.targets
     root_actions = targets.root_actions.astype(jnp.int32)
     drawn = root_actions if targets.initial_root_actions is None else targets.initial_root_actions.astype(jnp.int32)
+    drawn = action_groups(drawn)
     log_prior = targets.log_prior_ratio
     return SPOBatch(
         observation=rows.observation,
@@ -101,7 +103,7 @@ def make_batch(
         drawn=drawn,
         advantages=targets.advantages,
         log_prior_ratio=jnp.zeros_like(targets.advantages) if log_prior is None else log_prior,
-        is_valid=mpo.num_distinct(drawn) > 1,
+        is_valid=jnp.any(drawn > 0, axis=-1),
     )
 
 

@@ -8,7 +8,8 @@ import jax.numpy as jnp
 
 from stoix_like.algorithms.optimizer import OptimizerState
 from stoix_like.algorithms.rollout import RolloutState
-from stoix_like.search.smc import SearchConfig, SearchOutput, may_resample
+from stoix_like.search.model import SearchConfig, may_resample
+from stoix_like.search.smc import SearchOutput
 from stoix_like.types import Array, Key, NetworkParams, Observation
 
 LEAST_LOG = -18.0  # of a dual: below, exp would leave what float32 can divide by

@@ -19,6 +19,7 @@ import chex
 import jax
 import jax.numpy as jnp
 
+from stoix_like.ops.groups import summed
 from stoix_like.types import Array
 
 
@@ -67,8 +68,8 @@ def mean_kl(
 ) -> Array:
     """KL of the weights from their base at this temperature, nats, mean over valid states, []; 0 if none is valid.
 
-    Arguments as of `weights_and_temperature_loss`. With `groups` [B, P] or [B, P, F] it is the KL of the marginals over
-    groups (see `root_kl`). Without, it never rises with the temperature; with groups it may.
+    Arguments as of `weights_and_temperature_loss`. With `groups` [B, P] it is the KL of the marginals over groups (see
+    `root_kl`). Without, it never rises with the temperature; with groups it may.
     """
     _assert_shapes(advantage, log_prior_ratio, is_valid)
     advantage, log_prior_ratio = _without_invalid(advantage, log_prior_ratio, is_valid)
@@ -96,30 +97,20 @@ def advantage_spread(advantage: Array, log_prior_ratio: Array, is_valid: Array) 
 
 
 def root_kl(weights: Array, base: Array, groups: Array) -> Array:
-    """KL of the marginals over equal root actions, nats [B]: sum_p w_p (log W_p - log B_p), W_p = sum_{q like p} w_q.
+    """KL of the marginals over equal root actions, nats [B]: sum_a W_a (log W_a - log B_a), W_a = sum_{p does a} w_p.
 
     At most the KL of the particles themselves. A base that underflows to 0 counts as the smallest normal float32, so
     that the KL stays below 88 nats instead of becoming infinite.
 
     Args:
         weights, base: probabilities that sum to 1 over P [B, P].
-        groups: the particles' root actions; factored ones are equal where all factors are [B, P] or [B, P, F].
+        groups: equal numbers in [0, P) for particles with equal root actions (`groups.action_groups`) [B, P].
     """
-    chex.assert_equal_shape([weights, base])
-    is_same = _is_same(groups)
-    # Masked sums rather than a matrix product, which accelerators round to fewer digits.
-    weight_of_root = jnp.sum(jnp.where(is_same, weights[:, None, :], 0.0), axis=-1)  # [B, P]
-    base_of_root = jnp.sum(jnp.where(is_same, base[:, None, :], 0.0), axis=-1)
+    chex.assert_equal_shape([weights, base, groups])
+    weight_of_root, base_of_root = (summed(x, groups, groups.shape[1]) for x in (weights, base))  # [B, P], by action
     tiny = jnp.finfo(jnp.float32).tiny
     log_ratio = jnp.log(jnp.maximum(weight_of_root, tiny)) - jnp.log(jnp.maximum(base_of_root, tiny))
-    return jnp.sum(weights * log_ratio, axis=-1)
-
-
-def num_distinct(groups: Array) -> Array:
-    """The number of different root actions, int32 [B], of groups [B, P] or [B, P, F]."""
-    is_same = _is_same(groups)
-    has_earlier = jnp.any(jnp.tril(is_same, k=-1), axis=-1)  # [B, P]
-    return jnp.sum(~has_earlier, axis=-1, dtype=jnp.int32)
+    return jnp.sum(weight_of_root * log_ratio, axis=-1)
 
 
 def temperature_loss_of_kl(temperature: Array, kl: Array, epsilon: Array | float) -> Array:
@@ -216,10 +207,3 @@ def _without_invalid(advantage: Array, log_prior_ratio: Array, is_valid: Array) 
 def _mean_over_valid(x: Array, is_valid: Array) -> Array:
     """Mean of x [B] over valid states, []; 0 if there is none."""
     return jnp.sum(jnp.where(is_valid, x, 0.0)) / jnp.maximum(jnp.sum(is_valid), 1)
-
-
-def _is_same(groups: Array) -> Array:
-    """Whether two particles of one state have the same root action [B, P, P], of groups [B, P] or [B, P, F]."""
-    chex.assert_rank(groups, {2, 3})
-    is_equal = groups[:, :, None] == groups[:, None, :]  # [B, P, P] or [B, P, P, F]
-    return is_equal if groups.ndim == 2 else jnp.all(is_equal, axis=-1)

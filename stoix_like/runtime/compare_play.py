@@ -13,9 +13,8 @@ import numpy as np
 from stoix_like.algorithms import searching
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.devices import plain_errors
-from stoix_like.search import smc
+from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan
-from stoix_like.search.smc import Root, SearchConfig, SearchModel, Temperature
 from stoix_like.types import (
     Array,
     Environment,
@@ -51,7 +50,7 @@ def counting_policy(
     config = config._replace(record_paths=follows_plan)
 
     def init(num_envs: int) -> Counted:
-        plan = no_plan(num_envs, smc.depth_of(config), env.action_spec.shape) if follows_plan else None
+        plan = no_plan(num_envs, depth_of(config), env.action_spec.shape) if follows_plan else None
         return Counted(plan, jnp.zeros((num_envs,), jnp.int32))
 
     def act(

@@ -14,7 +14,7 @@ from stoix_like.runtime.arguments import ArgumentParser, positive
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
-    from stoix_like.search.smc import SearchConfig, SearchModel
+    from stoix_like.search.model import SearchConfig, SearchModel
     from stoix_like.types import MemoryPolicy, Policy
 
 DEFAULT_PARTICLES = 4
@@ -123,7 +123,7 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
     """
     from stoix_like.algorithms import searching, spo
     from stoix_like.config import SPOSectionConfig
-    from stoix_like.search import smc
+    from stoix_like.search.model import depth_of
 
     core, is_spo = saved.config.training_core, saved.meta.algorithm == "spo"
     section = saved.config.spo if is_spo else SPOSectionConfig()
@@ -136,7 +136,7 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
     names = {"particles": "num_particles", "depth": "search_depth", "period": "resampling_period"}
     given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent")}
     config = config._replace(**{name: value for name, value in given.items() if value is not None})
-    smc.depth_of(config)
+    depth_of(config)
     if choice.temperature is None and is_spo:
         settings = spo.settings_of(saved.env, saved.config)
         return config, lambda params: spo.temperature_of(settings, params)

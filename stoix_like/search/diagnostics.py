@@ -1,8 +1,4 @@
-"""What decides whether a search helps: how many particles count, how many root actions are compared, how far it moves.
-
-Particles whose root actions are equal are brought together by sorting, so that the cost grows with P log P and tens of
-thousands of particles can be looked at.
-"""
+"""What decides whether a search helps: particles that count, root actions compared, how far the weights moved."""
 
 from __future__ import annotations
 
@@ -10,13 +6,14 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
+from stoix_like.ops.groups import action_groups, summed
 from stoix_like.types import Array
 
 
 class SearchDiagnostics(NamedTuple):
     """Per environment."""
 
-    effective_sample_size: Array  # [H, N] particles, after each depth; P at depths that were not reached
+    effective_sample_size: Array  # [H, N] particles, after each depth; 0 where no particle was left to move
     distinct_root_actions: Array  # [N] int32, drawn at the root
     surviving_root_actions: Array  # [N] int32, among the particles as they ended
     trajectory_kl: Array  # [N] nats, of the final weights from what they were after the last resampling, or at first
@@ -42,39 +39,21 @@ def diagnose(
         effective_sample_size, model_steps: passed on.
     """
     both = action_groups(jnp.concatenate([initial_root_actions, root_actions], axis=1))  # [N, 2 P]
+    most = both.shape[1]
     drawn, groups = jnp.split(both, 2, axis=1)
     return SearchDiagnostics(
         effective_sample_size=effective_sample_size,
-        distinct_root_actions=_num_present(drawn),
-        surviving_root_actions=_num_present(groups),
+        distinct_root_actions=_num_present(drawn, most),
+        surviving_root_actions=_num_present(groups, most),
         trajectory_kl=_divergence(weights, base_weights),
-        root_kl=_divergence(summed(weights, groups), summed(initial_weights, drawn)),
+        root_kl=_divergence(summed(weights, groups, most), summed(initial_weights, drawn, most)),
         model_steps=model_steps,
     )
 
 
-def action_groups(actions: Array) -> Array:
-    """[N, P] int32 in [0, P): equal numbers for equal actions [N, P] or [N, P, F], without gaps."""
-    columns = actions[..., None] if actions.ndim == 2 else actions
-    order = jnp.lexsort(tuple(jnp.moveaxis(columns, -1, 0)), axis=-1)  # [N, P]
-    ordered = jnp.take_along_axis(columns, order[..., None], axis=1)
-    differs = jnp.any(ordered[:, 1:] != ordered[:, :-1], axis=-1)
-    numbers = jnp.cumsum(differs, axis=-1, dtype=jnp.int32)
-    numbers = jnp.pad(numbers, ((0, 0), (1, 0)))  # [N, P], of the ordered particles
-    rows = jnp.arange(actions.shape[0])[:, None]
-    return jnp.zeros(order.shape, jnp.int32).at[rows, order].set(numbers)
-
-
-def _num_present(groups: Array) -> Array:
-    """How many of the numbers in [0, 2 P) there are among [N, P], [N] int32."""
-    return jnp.sum(summed(jnp.ones_like(groups), groups) > 0, axis=-1, dtype=jnp.int32)
-
-
-def summed(weights: Array, groups: Array) -> Array:
-    """Weights [N, P] summed by group in [0, 2 P), [N, 2 P]."""
-    num_envs, num_particles = weights.shape
-    rows = jnp.arange(num_envs)[:, None]
-    return jnp.zeros((num_envs, 2 * num_particles), weights.dtype).at[rows, groups].add(weights)
+def _num_present(groups: Array, most: int) -> Array:
+    """How many of the numbers in [0, most) there are among [N, P], [N] int32."""
+    return jnp.sum(summed(jnp.ones_like(groups), groups, most) > 0, axis=-1, dtype=jnp.int32)
 
 
 def _divergence(p: Array, q: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from stoix_like.search.smc import Paths
+from stoix_like.search.particles import Paths
 from stoix_like.types import Array
 
 

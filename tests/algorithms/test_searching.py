@@ -13,10 +13,11 @@ from stoix_like.algorithms import searching
 from stoix_like.envs.probes import make_action_reward
 from stoix_like.errors import ConfigError
 from stoix_like.search import smc
+from stoix_like.search.model import SearchConfig
 
 NUM_LEVELS, MOST_ITEMS = 48, 6
 SIZES = {"max_num_items": MOST_ITEMS, "max_num_ems": 12, "obs_num_ems": 12}
-SEARCH = smc.SearchConfig(num_particles=4, search_depth="full", max_depth=MOST_ITEMS, gamma=1.0, resampling="none")
+SEARCH = SearchConfig(num_particles=4, search_depth="full", max_depth=MOST_ITEMS, gamma=1.0, resampling="none")
 
 
 @functools.cache
@@ -97,7 +98,7 @@ def test_particles_get_new_keys_where_steps_are_random_or_where_it_is_said(rekey
 def test_a_sampled_policy_draws_by_the_weights_and_a_deterministic_one_takes_the_most():
     """One step, two actions worth -1 and 1, every search with both: the weights are known."""
     env = make_action_reward()
-    config = smc.SearchConfig(num_particles=2, search_depth=1, root="gumbel_topk", gamma=1.0)
+    config = SearchConfig(num_particles=2, search_depth=1, root="gumbel_topk", gamma=1.0)
     model = searching.search_model(env, indifferent_network())
     policy = searching.search_policy(model, config, lambda p: p, lambda temperature: temperature)
     state, timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 4000))

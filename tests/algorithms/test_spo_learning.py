@@ -13,7 +13,7 @@ from stoix_like.algorithms.optimizer import init_dual_optimizer, init_optimizer
 from stoix_like.algorithms.spo_state import Duals, ReplayStep, SearchTargets, SPOParams, SPOSettings, SPOState
 from stoix_like.config import spo_config
 from stoix_like.replay import Buffer
-from stoix_like.search.smc import SearchConfig
+from stoix_like.search.model import SearchConfig
 from stoix_like.types import NetworkParams
 
 BATCH, LENGTH, PARTICLES, ACTIONS, PLACES = 4, 5, 8, 3, 7

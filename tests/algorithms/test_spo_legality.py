@@ -12,7 +12,7 @@ import stoix_like as sl
 from stoix_like.algorithms import searching, spo
 from stoix_like.config import spo_config
 from stoix_like.envs.auto_reset import auto_reset_for
-from stoix_like.search import smc
+from stoix_like.search import particles
 
 NUM_ENVS, LENGTH, ROUNDS = 32, 10, 6
 SEARCH = {
@@ -73,8 +73,10 @@ def test_no_illegal_action_in_100_000_steps_of_binpack():
 
 def test_the_guard_sees_particles_that_act_for_another_state(monkeypatch):
     """A resampling that leaves the next action's logits behind, as in Stoix (docs/spo-training-loop.md)."""
-    right = smc.gather_particles
-    monkeypatch.setattr(smc, "gather_particles", lambda p, ancestors: right(p, ancestors)._replace(logits=p.logits))
+    right = particles.gather_particles
+    monkeypatch.setattr(
+        particles, "gather_particles", lambda p, ancestors: right(p, ancestors)._replace(logits=p.logits)
+    )
     init, rollout = make_rollout(walk(), spo_config(**SIZES | {"resampling_period": 1, "init_temperature": 0.1}))
     _, rows = jax.jit(lambda key: rollout(init(key)))(jax.random.key(0))
     assert not is_finite(rows)

@@ -15,6 +15,7 @@ from tabular import GARBAGE_REWARD, GARBAGE_VALUE, softmax, split_config
 
 from stoix_like.ops import distributions
 from stoix_like.search import smc
+from stoix_like.search.model import Root, SearchConfig, SearchModel
 from stoix_like.types import LAST, MID, Observation, TimeStep
 
 NUM_STATES = 6  # the last one is terminal
@@ -115,7 +116,7 @@ def make_model(tables, write, rekeyed):
     def rekey(env_state, keys):
         return env_state._replace(key=keys)
 
-    return smc.SearchModel(step=step, logits=logits, value=value, rekey=rekey if rekeyed else None)
+    return SearchModel(step=step, logits=logits, value=value, rekey=rekey if rekeyed else None)
 
 
 _written = []
@@ -127,7 +128,7 @@ def _compiled(config, rekeyed):
     def run(tables, roots, key, temperature, floats, fault):
         idents = jnp.arange(roots.shape[0], dtype=jnp.uint32)
         keys = jax.vmap(jax.random.key)(idents)
-        root = smc.Root(with_ident(roots, idents, keys, jnp.full_like(roots, fault)), observe(tables, roots))
+        root = Root(with_ident(roots, idents, keys, jnp.full_like(roots, fault)), observe(tables, roots))
         model = make_model(tables, _written.append, rekeyed)
         return smc.search(model, tables, key, root, temperature, config._replace(**floats))
 
@@ -180,7 +181,7 @@ def replay(output, steps, tables, *, temperature, **leaves):
     Only `initial_root_actions` and `log_prior_ratio` are believed; the tests of the root proposals see to them.
     `temperature` is [N].
     """
-    config = smc.SearchConfig(**leaves)
+    config = SearchConfig(**leaves)
     horizon = config.max_depth if config.search_depth == "full" else config.search_depth
     actions = output.initial_root_actions
     zeros = np.zeros(actions.shape)
@@ -188,12 +189,12 @@ def replay(output, steps, tables, *, temperature, **leaves):
     trail = np.zeros((*actions.shape, horizon, 2))
     cloud = Cloud(steps[0].before, actions, zeros, prior, zeros + 1, zeros == 0, zeros, trail)
     advantage, resampled = zeros, np.zeros(len(actions), bool)
-    model_steps, sizes = np.zeros(len(actions), int), np.full((horizon, len(actions)), float(config.num_particles))
+    model_steps, sizes = np.zeros(len(actions), int), np.zeros((horizon, len(actions)))
     counts = dict.fromkeys(Replayed._fields, 0)
     np.testing.assert_array_equal(steps[0].action, actions)
     for depth, step in enumerate(steps):
         if depth > 0:
-            due = _due(config, depth, _weights(cloud, temperature))
+            due = _due(config, depth, _weights(cloud, temperature)) & cloud.alive.any(axis=1)
             cloud = _resample(cloud, step.before, due, config, temperature)
             resampled = resampled | due
             counts["num_resampled"] += due.sum()
@@ -201,11 +202,12 @@ def replay(output, steps, tables, *, temperature, **leaves):
         jax.tree.map(np.testing.assert_array_equal, step.before, cloud.at)
         _assert_greedy(cloud, step, tables, config, depth)
         counts["num_illegal"] += (cloud.alive & ~tables.mask[cloud.at.state, step.action]).sum()
-        model_steps += cloud.alive.sum(axis=1)
+        moved = cloud.alive.sum(axis=1)
+        model_steps += moved
         gain = _gain(cloud, step, tables, config)
         advantage = advantage + np.where(resampled[:, None], 0.0, gain)
         cloud = _advance(cloud, step, gain, config, depth)
-        sizes[depth] = 1 / np.square(_weights(cloud, temperature)).sum(axis=1)
+        sizes[depth] = np.where(moved > 0, 1 / np.square(_weights(cloud, temperature)).sum(axis=1), 0.0)
     assert len(steps) == horizon or (config.search_depth == "full" and not cloud.alive.any())
     _assert_output(output, cloud, advantage, temperature)
     _assert_diagnostics(output, cloud, temperature, sizes, model_steps)
@@ -283,7 +285,7 @@ def _assert_diagnostics(output, cloud, temperature, sizes, model_steps):
 
 
 def _due(config, depth, weights):
-    """[N] bool: whether the particles of an environment are resampled before this depth."""
+    """[N] bool: whether the particles of an environment, if any can move, are resampled before this depth."""
     if config.resampling == "period":
         return np.full(len(weights), depth % config.resampling_period == 0)
     if config.resampling == "none":

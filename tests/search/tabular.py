@@ -13,6 +13,7 @@ import numpy as np
 
 from stoix_like.ops import distributions
 from stoix_like.search import smc
+from stoix_like.search.model import Root, SearchConfig, SearchModel
 from stoix_like.types import FIRST, LAST, MID, Observation, TimeStep
 
 #: What leaving a terminal or an illegal action pays: enough to be seen whenever one of them counts.
@@ -127,7 +128,7 @@ def make_model(tree):
     def value(params, observation):
         return params.value[observation.agent_view["state"]]
 
-    return smc.SearchModel(step=step, logits=logits, value=value, rekey=None)
+    return SearchModel(step=step, logits=logits, value=value, rekey=None)
 
 
 def joint_index(action, tree):
@@ -143,7 +144,7 @@ def observe(tree, state):
 
 
 def make_root(tree, roots):
-    return smc.Root(TreeState(roots, jnp.full(roots.shape, FIRST, jnp.int8)), observe(tree, roots))
+    return Root(TreeState(roots, jnp.full(roots.shape, FIRST, jnp.int8)), observe(tree, roots))
 
 
 def on_device(tree):
@@ -166,7 +167,7 @@ def compiled_search(config, temperature_function=None):
 
 def split_config(**leaves):
     """(config without its floats, the floats): gamma is 1 unless given."""
-    config = smc.SearchConfig(**({"gamma": 1.0} | leaves))
+    config = SearchConfig(**({"gamma": 1.0} | leaves))
     names = TRACED + (TRACED_NOISE if config.dirichlet_fraction > 0 else ())
     floats = {name: jnp.float32(getattr(config, name)) for name in names}
     return config._replace(**dict.fromkeys(names, 0.0)), floats

@@ -4,8 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from stoix_like.search.particles import Paths
 from stoix_like.search.plan import Plan, after_step, better_plan, no_plan, returns_to_go
-from stoix_like.search.smc import Paths
 
 #: Two environments, three particles, four steps. Finished: (0, 0) after two steps, (0, 2) after three, (1, 1) at last.
 ACTIONS = jnp.array(

@@ -17,7 +17,7 @@ from tabular import (
     total_variation,
 )
 
-from stoix_like.search import smc
+from stoix_like.search import particles
 
 NUM_PARTICLES = 2**15
 #: Searches per root, averaged. Probabilities near 1/2 have a standard error of about 0.004 each, so their mean 0.003.
@@ -97,7 +97,8 @@ def test_the_target_equals_enumeration(trees, depth, mode, resampler):
     if depth == 4:
         assert_exact(trees, depth, gamma=0.9, gae_lambda=0.8, **leaves)
     if mode == "ess" and depth == 4:  # else the threshold tests nothing
-        due = output.diagnostics.effective_sample_size[:-1] < 0.9 * NUM_PARTICLES
+        sizes = output.diagnostics.effective_sample_size[:-1]
+        due = (sizes > 0) & (sizes < 0.9 * NUM_PARTICLES)
         assert due.any()
         assert not due.all()
 
@@ -139,13 +140,13 @@ def test_factored_actions_equal_enumeration():
 @pytest.fixture
 def plant(monkeypatch):
     """Plants a gather that leaves a field where it was; JAX keeps what it traced, before and after."""
-    gather = smc.gather_particles
+    gather = particles.gather_particles
 
     def plant_ungathered(field):
         def faulty(particles, ancestors):
             return gather(particles, ancestors)._replace(**{field: getattr(particles, field)})
 
-        monkeypatch.setattr(smc, "gather_particles", faulty)
+        monkeypatch.setattr(particles, "gather_particles", faulty)
 
     jax.clear_caches()
     yield plant_ungathered

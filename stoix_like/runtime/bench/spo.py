@@ -17,6 +17,7 @@ from stoix_like.runtime.bench.measure import Row, in_turns, matrix_product_peak,
 from stoix_like.runtime.bench.updates import Updates
 from stoix_like.runtime.load import load
 from stoix_like.search import smc
+from stoix_like.search.model import Root
 
 PARTICLES = (4, 16, 64)
 DEPTHS = (2, 4, 8)
@@ -111,7 +112,7 @@ def _one_search(config: SPOConfig, num_particles: int, depth: int) -> Callable[[
     chosen = section._replace(num_particles=num_particles, search_depth=depth)
     states, timestep = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), SEARCHED_ENVS))
     params = jax.jit(network.init)(jax.random.key(1), timestep.observation)
-    root = smc.Root(states, timestep.observation)
+    root = Root(states, timestep.observation)
     search = jax.jit(lambda params, key, root: smc.search(model, params, key, root, 0.1, chosen).root_weights)
     return lambda: search(params, jax.random.key(2), root)
 

@@ -1,0 +1,85 @@
+"""What is searched, from where and how: the types a search is called with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+from stoix_like.errors import ConfigError
+from stoix_like.search import roots
+from stoix_like.types import Array, EnvState, Key, Observation, Params, TimeStep
+
+StepFunction = Callable[[EnvState, Array], tuple[EnvState, TimeStep]]
+#: The temperature, or how it follows from the advantages [N, P] accumulated so far: -> [N].
+Temperature = Array | float | Callable[[Array], Array]
+
+
+class SearchModel(NamedTuple):
+    """What is searched, as functions over M = N * P rows.
+
+    Attributes:
+        step: (states [M, ...], actions [M] or [M, F]) -> (states, TimeStep). Raw: it never resets.
+        logits: (params, observations) -> masked logits [M, A] or [M, F, A].
+        value: (params, observations) -> [M].
+        rekey: (states, keys [M]) -> states with their own randomness replaced, at every depth: clones would share
+            their future otherwise, and all particles the future that will come true. None if `step` is deterministic.
+        logits_and_value: (params, observations) -> both, for networks that share a torso. Default: one after the other.
+    """
+
+    step: StepFunction
+    logits: Callable[[Params, Observation], Array]
+    value: Callable[[Params, Observation], Array]
+    rekey: Callable[[EnvState, Key], EnvState] | None = None
+    logits_and_value: Callable[[Params, Observation], tuple[Array, Array]] | None = None
+
+
+class Root(NamedTuple):
+    """Where N searches begin. Whether the step that led there ended an episode does not matter."""
+
+    env_state: EnvState  # [N, ...]
+    observation: Observation  # [N, ...]
+
+
+class SearchConfig(NamedTuple):
+    """How is searched. The numbers with a point may be traced scalars; the rest shapes the program."""
+
+    num_particles: int = 16
+    search_depth: int | Literal["full"] = 4  # model steps; full: until all particles are finished
+    max_depth: int | None = None  # steps after which `full` gives up; needed by it
+    gamma: Array | float = 0.99
+    gae_lambda: Array | float = 1.0
+    root: roots.RootKind = "iid"
+    continuation: Literal["sampled", "greedy"] = "sampled"
+    dirichlet_alpha: Array | float = 1.0
+    dirichlet_fraction: Array | float = 0.0  # the number 0.0 leaves the noise out of the program
+    root_noise_correction: bool = False
+    resampling: Literal["period", "ess", "none"] = "period"
+    resampling_period: int = 4  # depths
+    resampling_ess_threshold: Array | float = 0.5  # share of P
+    resampler: Literal["systematic", "multinomial"] = "systematic"
+    record_paths: bool = False
+
+
+def depth_of(config: SearchConfig) -> int:
+    """The most model steps a particle takes.
+
+    Raises:
+        ConfigError: as `search`.
+    """
+    horizon = config.max_depth if config.search_depth == "full" else config.search_depth
+    if horizon is None:
+        raise ConfigError(
+            "search_depth: full needs an end, and this environment states no time limit",
+            "give a number of model steps, or max_episode_steps",
+        )
+    if min(horizon, config.num_particles, config.resampling_period) < 1:
+        sizes = f"search_depth {horizon}, num_particles {config.num_particles}, period {config.resampling_period}"
+        raise ConfigError(f"search: {sizes} must be at least 1", "raise what is below 1")
+    return horizon
+
+
+def may_resample(config: SearchConfig) -> bool:
+    """Whether particles can be resampled within the search, so that their root actions may differ from those drawn."""
+    if config.resampling == "none" or depth_of(config) < 2:
+        return False
+    return config.resampling == "ess" or config.resampling_period < depth_of(config)
