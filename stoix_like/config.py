@@ -216,10 +216,10 @@ class SPOConfig:
 
 
 SECTION_ALIASES = {"ppo_core": "training_core"}
-#: Leaves of rust_rl that mean something else here, with what to write instead.
+#: Leaves of rust_rl that mean something else here: {leaf: (ours, what ours means)}.
 RENAMED_LEAVES = {
-    "init_log_temperature": "use init_temperature: the temperature itself, in reward units",
-    "init_log_alpha": "use init_alpha: the weight itself",
+    "init_log_temperature": ("init_temperature", "the temperature itself, in reward units"),
+    "init_log_alpha": ("init_alpha", "the weight itself"),
 }
 #: Leaves of rust_rl that are read as one of ours: {leaf of a file: (our leaf, {value of the file: our value})}.
 ACCEPTED_LEAVES: dict[str, tuple[str, dict[bool, str]]] = {

@@ -242,10 +242,10 @@ def with_network(params: SPOParams, network_params: NetworkParams) -> SPOParams:
     return params._replace(online=network_params, target=jax.tree.map(jnp.copy, network_params))
 
 
-def params_template(network_params: NetworkParams) -> SPOParams:
-    """The shapes of the parameters around a network's, placed as they are."""
+def params_template(network_params: NetworkParams, num_seeds: int) -> SPOParams:
+    """The shapes of the parameters around a network's, placed as they are; of several seeds everything is stacked."""
     placed = jax.tree.leaves(network_params)[0].sharding
-    scalar: Any = jax.ShapeDtypeStruct((), jnp.float32, sharding=placed)
+    scalar: Any = jax.ShapeDtypeStruct(() if num_seeds == 1 else (num_seeds,), jnp.float32, sharding=placed)
     return SPOParams(network_params, network_params, Duals(scalar, scalar))
 
 

@@ -22,7 +22,7 @@ class Algorithm(NamedTuple):
     make_hyper: Callable[[Any], Any]  # configuration -> the `hyper` of a state, float32 on the host
     network_params: Callable[[Params], NetworkParams]  # the network's own among the learner's parameters
     with_network: Callable[[Params, NetworkParams], Params]  # the learner's parameters with another network in them
-    template: Callable[[NetworkParams], Params]  # shapes of the learner's parameters, from those of the network
+    template: Callable[[NetworkParams, int], Params]  # (shapes of the network, number of seeds) -> of the parameters
 
 
 ALGORITHMS = {
@@ -32,7 +32,7 @@ ALGORITHMS = {
         ppo.make_hyper,
         network_params=lambda params: params,
         with_network=lambda _, network: network,
-        template=lambda network: network,
+        template=lambda network, _: network,
     ),
     "spo": Algorithm(
         SPOConfig,

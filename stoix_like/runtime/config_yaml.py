@@ -245,7 +245,8 @@ def _as_ours(name: str, value: Any) -> tuple[Any, str | None]:
 def _unknown_key(file: _File, section: str, kind: type, name: str, line: int) -> None:
     homes = _all_homes(file.config_type)
     if name in RENAMED_LEAVES:
-        file.problem(line, f"'{section}.{name}' is not read; {RENAMED_LEAVES[name]}")
+        ours, meaning = RENAMED_LEAVES[name]
+        file.problem(line, f"'{section}.{name}' is not read; use {ours}: {meaning}")
     elif name in homes:
         file.problem(line, f"unknown key '{section}.{name}'; it belongs to section '{homes[name]}'")
     else:

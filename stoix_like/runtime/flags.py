@@ -145,7 +145,8 @@ def _unknown_word(word: str, flag: str, config_type: type) -> str:
         known = equals and flag_name(name) in flag_table(config_type)
         return f"unexpected argument '{word}'" + (f"; write {flag_name(name)} {text}" if known else "")
     if leaf in RENAMED_LEAVES:
-        return f"unknown flag '{flag}'; {RENAMED_LEAVES[leaf]}"
+        ours, meaning = RENAMED_LEAVES[leaf]
+        return f"unknown flag '{flag}'; use {flag_name(ours)}: {meaning}"
     ours, meanings = ACCEPTED_LEAVES.get(leaf, (leaf, {}))
     if meanings and ours in leaf_sections(config_type):
         return f"unknown flag '{flag}'; use {flag_name(ours)} {' or '.join(meanings.values())}"

@@ -111,7 +111,7 @@ def _version() -> str:
 
 def _source(options: Options, default_config: str) -> Path:
     if options.resume is None:
-        return find_config(options.config or default_config)
+        return find_config(options.config or default_config, default_config.partition("/")[0])
     if options.config is not None:
         raise ConfigError("--resume: the run has its own configuration", "leave out --config")
     from stoix_like.runtime.run_folder import find_run  # only here: --help needs none of its imports
@@ -127,8 +127,12 @@ def preset_paths() -> dict[str, Path]:
     return {path.relative_to(folder or package).with_suffix("").as_posix(): path for path in paths}
 
 
-def find_config(name: str) -> Path:
+def find_config(name: str, algorithm: str = "ppo") -> Path:
     """The file of that name, or the shipped preset: `runs/mine.yaml`, `ppo/maze`, `ppo/maze.yaml`.
+
+    Args:
+        name: of either.
+        algorithm: whose preset to propose where half a name is given.
 
     Raises:
         ConfigError: there is neither.
@@ -141,6 +145,7 @@ def find_config(name: str) -> Path:
     if Path(name).is_dir():
         raise ConfigError(f"--config: '{name}' is a folder, not a file", "name a YAML file in it")
     ending = [preset for preset in presets if preset.endswith(f"/{name.removesuffix('.yaml')}")]
+    ending.sort(key=lambda preset: not preset.startswith(f"{algorithm}/"))
     near = f"; did you mean '{ending[0]}'?" if ending else nearest(name, presets)
     raise ConfigError(f"--config: no file or preset '{name}'{near}", f"presets: {', '.join(presets)}")
 

@@ -156,7 +156,9 @@ def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any
     load_path = plan.config.checkpointing.load_path
     if load_path is None:
         return state
-    return state._replace(params=load_params(plan.algorithm, Path(load_path), template.params, state.params))
+    num_seeds = plan.config.training_core.num_seeds
+    params = load_params(plan.algorithm, Path(load_path), template.params, state.params, num_seeds)
+    return state._replace(params=params)
 
 
 def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
@@ -173,7 +175,7 @@ def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> 
     return state._replace(hyper=jax.tree.map(jnp.full_like, state.hyper, given))
 
 
-def load_params(algorithm: str, path: Path, template: Params, fresh: Params) -> Params:
+def load_params(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:
     """Parameters from a run (its best ones if it has any) or from one checkpoint folder.
 
     Those of another algorithm give their network, so that SPO can go on from what PPO has learned, and PPO from SPO;
@@ -190,7 +192,7 @@ def load_params(algorithm: str, path: Path, template: Params, fresh: Params) -> 
     if source == algorithm or source not in ALGORITHMS:
         return store.load_part("params", template, update)
     ours, theirs = ALGORITHMS[algorithm], ALGORITHMS[source]
-    found = store.load_part("params", theirs.template(ours.network_params(template)), update)
+    found = store.load_part("params", theirs.template(ours.network_params(template), num_seeds), update)
     return ours.with_network(fresh, theirs.network_params(found))
 
 

@@ -249,7 +249,7 @@ def test_broken_yaml_names_its_line(file):
             ["--num-particles", "3"],
             "unknown flag '--num-particles'; it belongs to section 'spo', which this command does not use",
         ),
-        (["--init-log-alpha", "3"], "unknown flag '--init-log-alpha'; use init_alpha: the weight itself"),
+        (["--init-log-alpha", "3"], "unknown flag '--init-log-alpha'; use --init-alpha: the weight itself"),
         (["num_envs=64"], "unexpected argument 'num_envs=64'; write --num-envs 64"),
         (["Maze-v0"], "unexpected argument 'Maze-v0'"),
         (["--seed", "1", "--seed=2"], "--seed: given twice"),
@@ -400,6 +400,9 @@ def test_the_benchmark_preset_is_the_setting_peers_were_timed_in():
 def test_find_config_prefers_files_and_refuses_folders(file):
     assert find_config(file("")) == Path("run.yaml")
     assert find_config("ppo/maze.yaml") == find_config("ppo/maze")
+    for algorithm in ("ppo", "spo"):
+        with pytest.raises(ConfigError, match=f"did you mean '{algorithm}/maze'"):
+            find_config("maze", algorithm)
     with pytest.raises(ConfigError, match="'\\.' is a folder"):
         find_config(".")
     with pytest.raises(ConfigError) as caught:

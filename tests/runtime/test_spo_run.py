@@ -349,6 +349,15 @@ def test_networks_go_from_ppo_to_spo_and_back(ppo_run, finished):
     assert_same_bits(saved_run.load_run("back", "0").params, saved_run.load_run(str(finished), "best").params.online)
 
 
+@pytest.mark.integration
+def test_networks_of_several_seeds_go_from_spo_to_ppo():
+    assert run("train_spo", **SPO | {"num_seeds": 2, "num_updates": 2, "save_dir": ".", "run_name": "two"}) == 0
+    assert run("train_ppo", **PPO | still(load_path="two") | {"num_seeds": 2, "run_name": "back"}) == 0
+    given = saved_run.load_run("two", "best").params.online
+    assert_same_bits(saved_run.load_run("back", "0").params, given)
+    assert {x.shape[0] for x in jax.tree.leaves(given)} == {2}
+
+
 # --- evaluate.py
 
 

@@ -79,9 +79,40 @@ CLAIMS = (
 )
 
 
+def _ablated(mode: str, resampling: str, root: str) -> Training:
+    """`spo/maze` for some four minutes on a core, its rates constant: a schedule cut short would settle too early."""
+    flags = ["--temperature-mode", mode, "--resampling", resampling, "--root", root]
+    flags += ["--fixed-temperature", "0.03", "--num-updates", "30", "--no-decay-learning-rates", "--no-save-replay"]
+    flags += ["--eval-interval", "0", "--level-set", "maze-256"]
+    return Training(f"spo-maze-{mode}-{resampling}-{root}", "spo/maze", tuple(flags))
+
+
+ABLATION = tuple(
+    _ablated(mode, resampling, root)
+    for root in ("gumbel_topk", "iid")
+    for resampling in ("period", "none")
+    for mode in ("solve", "dual", "fixed", "std")
+)
+
+
 def learning_suite() -> list[Row]:
     """The policy after the last update, deterministic: means of seeds, and a 95 % interval over them as spread."""
     return [_row(claim) for claim in CLAIMS]
+
+
+def ablation_suite() -> list[Row]:
+    """The network SPO learns on Maze by temperature mode, resampling and root, one seed; spread: interval over levels."""
+    return [_ablation_row(training) for training in ABLATION]
+
+
+def _ablation_row(training: Training) -> Row:
+    run = _trained(training, 0)
+    network = _score(run, Claim(training, *SOLVED, network=True))
+    search = _score(run, Claim(training, "maze-256", "solve_rate"))
+    spread = (network["high"] - network["low"]) / 2 / max(network["mean"], 1e-9)
+    note = f"network on maze-2048; with its search {search['mean']:.3f} of maze-256; {network['timesteps']:,} steps"
+    name = training.name.removeprefix("spo-maze-").replace("-", "/")
+    return Row(f"ablation/{name}", network["mean"], "solve_rate", spread, note=note)
 
 
 def _row(claim: Claim) -> Row:

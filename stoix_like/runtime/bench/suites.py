@@ -130,6 +130,7 @@ SUITES: dict[str, Callable[[], list[Row]]] = {
     "parity": binpack.parity_suite,
     "scale": environments.scale_suite,
     "learning": learning.learning_suite,
+    "ablation": learning.ablation_suite,
 }
 #: Trainings of hours, unless their run folders are there: only by name.
-NOT_IN_ALL = ("learning",)
+NOT_IN_ALL = ("learning", "ablation")
