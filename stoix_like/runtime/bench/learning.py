@@ -101,7 +101,7 @@ def learning_suite() -> list[Row]:
 
 
 def ablation_suite() -> list[Row]:
-    """The network SPO learns on Maze by temperature mode, resampling and root, one seed; spread: interval over levels."""
+    """SPO's network on Maze by temperature mode, resampling and root; one seed; its spread is over levels."""
     return [_ablation_row(training) for training in ABLATION]
 
 
