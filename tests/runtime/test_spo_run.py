@@ -11,18 +11,21 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.algorithms import spo
-from stoix_like.config import SPOSectionConfig, spo_config
+from stoix_like.algorithms import searching, spo
+from stoix_like.config import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.config_checks import leaf_types
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import saved_run
 from stoix_like.runtime.build import make_env, make_network
 from stoix_like.runtime.checkpoint import CheckpointStore
 from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.load import load
 from stoix_like.runtime.opening import FIXED_ON_RESUME
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.search_choice import SearchChoice, chosen_policy
 from stoix_like.runtime.telemetry import read_rows
+from stoix_like.search import smc
+from stoix_like.search.model import Root, may_resample
 
 ROOT = Path(__file__).parents[2]
 PPO = {
@@ -320,6 +323,33 @@ def test_a_run_of_the_other_algorithm_is_not_continued(ppo_run, finished, capsys
     for script, path, words_of in (("train_spo", ppo_run, ("PPO", "SPO")), ("train_ppo", finished, ("SPO", "PPO"))):
         assert run(script, "--resume", path) in (2, 4)
         assert f"is a run of {words_of[0]}, not of {words_of[1]}" in capsys.readouterr().err
+
+
+# --- presets
+
+
+def test_the_maze_preset_resamples_within_its_search():
+    """Period 4 of depth 4, the paper's, never does: one preset has to show it."""
+    config = load(SPOConfig, "spo", ["--config", "spo/maze", "--hidden-dim", "8", "--num-layers", "1"], "").config
+    env = make_env(config.environment)
+    network = make_network(env, config)
+    model = searching.search_model(env, network)
+    search = searching.search_config(env, config.spo, config.training_core.gamma, config.training_core.gae_lambda)
+    assert may_resample(search)
+
+    @jax.jit
+    def found(key):
+        states, timestep = jax.vmap(env.reset)(jax.random.split(key, 8))
+        params = network.init(key, timestep.observation)
+        output = smc.search(model, params, key, Root(states, timestep.observation), 1e-4, search)
+        return output, timestep.observation.action_mask
+
+    output, mask = found(jax.random.key(0))
+    assert output.root_actions.shape == (8, 8)
+    drawn, left = np.asarray(output.initial_root_actions), np.asarray(output.root_actions)
+    assert (drawn != left).any()
+    assert np.take_along_axis(np.asarray(mask), left, axis=1).all()
+    assert (np.asarray(output.diagnostics.surviving_root_actions) == 1).any()
 
 
 # --- parameters of another run

@@ -82,7 +82,7 @@ CLAIMS = (
 def _ablated(mode: str, resampling: str, root: str) -> Training:
     """`spo/maze` for some four minutes on a core, its rates constant: a schedule cut short would settle too early."""
     flags = ["--temperature-mode", mode, "--resampling", resampling, "--root", root]
-    flags += ["--fixed-temperature", "0.03", "--num-updates", "30", "--no-decay-learning-rates", "--no-save-replay"]
+    flags += ["--fixed-temperature", "0.03", "--num-updates", "25", "--no-decay-learning-rates", "--no-save-replay"]
     flags += ["--eval-interval", "0", "--level-set", "maze-256"]
     return Training(f"spo-maze-{mode}-{resampling}-{root}", "spo/maze", tuple(flags))
 
