@@ -18,8 +18,21 @@ from stoix_like.runtime.bench.measure import ROOT, Row
 def main(argv: list[str]) -> int:
     """Measures and prints; returns the exit code."""
     parser = ArgumentParser("bench.py", "Measures what docs/benchmarks.md claims, in this process and on this machine.")
-    suites = ("env", "scale", "ppo", "spo", "compile", "memory", "baselines", "parity", "learning", "ablation", "all")
-    told = "what is measured; all is everything but learning and ablation, which train for hours (default: all)"
+    suites = (
+        "env",
+        "scale",
+        "ppo",
+        "spo",
+        "compile",
+        "memory",
+        "baselines",
+        "parity",
+        "learning",
+        "ablation",
+        "search",
+        "all",
+    )
+    told = "what is measured; all is everything but learning, ablation and search, which train for hours (default: all)"
     parser.add_argument("--suite", choices=suites, default="all", help=told)
     parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
     add_device_flag(parser)

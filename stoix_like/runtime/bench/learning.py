@@ -45,7 +45,8 @@ def _preset(name: str, *flags: str, called: str | None = None) -> Training:
 
 #: Distinct first actions, each followed greedily: 64 model steps per decision on BinPack at most.
 DISTINCT = SearchChoice(particles=4)
-DISTINCT_SHORT = SearchChoice(particles=8, depth=4)
+#: A few steps ahead, valued by the critic: as SPO trains on Maze, but for what is drawn at the root.
+SHORT = SearchChoice(particles=8, depth=4, root="topk", continuation="sampled", temperature=0.01, resampling="none")
 PACKED = ("binpack-2048", "utilisation")
 SOLVED = ("maze-2048", "solve_rate")
 #: The same networks and environment steps for both algorithms.
@@ -73,7 +74,7 @@ CLAIMS = (
         for training in EQUAL_MAZE
         for suffix, search, network in (
             ("/network", None, True),
-            ("/search", SearchChoice(particles=8, depth=4), False),
+            ("/search", SHORT, False),
         )
     ),
 )
@@ -106,7 +107,7 @@ def ablation_suite() -> list[Row]:
 
 
 def _ablation_row(training: Training) -> Row:
-    run = _trained(training, 0)
+    run = trained(training, 0)
     network = _score(run, Claim(training, *SOLVED, network=True))
     search = _score(run, Claim(training, "maze-256", "solve_rate"))
     spread = (network["high"] - network["low"]) / 2 / max(network["mean"], 1e-9)
@@ -116,7 +117,7 @@ def _ablation_row(training: Training) -> Row:
 
 
 def _row(claim: Claim) -> Row:
-    scored = [_score(_trained(claim.training, seed), claim) for seed in SEEDS]
+    scored = [_score(trained(claim.training, seed), claim) for seed in SEEDS]
     interval = mean_interval(np.array([found["mean"] for found in scored]))
     of_seeds = "; ".join(f"{found['mean']:.4f} [{found['low']:.4f}, {found['high']:.4f}]" for found in scored)
     steps, seconds = scored[0]["timesteps"], [found["seconds"] for found in scored]
@@ -128,7 +129,7 @@ def _row(claim: Claim) -> Row:
     return Row(f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note)
 
 
-def _trained(training: Training, seed: int) -> Path:
+def trained(training: Training, seed: int) -> Path:
     """The finished run of that training and seed, trained or continued if need be."""
     path = RUNS / f"{training.name}-s{seed}"
     if (path / "config.yaml").is_file():

@@ -16,7 +16,7 @@ from stoix_like.config import EvaluationConfig, PPOConfig
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
-from stoix_like.runtime.bench import binpack, environments, learning, spo
+from stoix_like.runtime.bench import binpack, environments, learning, searches, spo
 from stoix_like.runtime.bench.flops import network_flops
 from stoix_like.runtime.bench.measure import (
     ROOT,
@@ -131,6 +131,7 @@ SUITES: dict[str, Callable[[], list[Row]]] = {
     "scale": environments.scale_suite,
     "learning": learning.learning_suite,
     "ablation": learning.ablation_suite,
+    "search": searches.search_suite,
 }
 #: Trainings of hours, unless their run folders are there: only by name.
-NOT_IN_ALL = ("learning", "ablation")
+NOT_IN_ALL = ("learning", "ablation", "search")

@@ -1,0 +1,57 @@
+"""What searches add to trained policies at equal model steps: rows of `compare_search` on the runs of the bench."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stoix_like.runtime.bench import learning
+from stoix_like.runtime.bench.learning import EQUAL_MAZE, EQUAL_PACKING, SEEDS, Training
+from stoix_like.runtime.bench.measure import Row
+from stoix_like.runtime.compare_flags import Settings
+from stoix_like.runtime.compare_search import Block, compare
+
+
+class Comparison(NamedTuple):
+    """Trainings, the seeds of each that are compared, and how."""
+
+    trainings: tuple[Training, ...]
+    seeds: tuple[int, ...]
+    level_set: str
+    settings: Settings
+
+
+QUICK = tuple(claim.training for claim in learning.CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search"))
+COMPARISONS = (
+    Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64, 256))),
+    Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(1024,))),
+    Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
+    Comparison(EQUAL_MAZE, SEEDS, "maze-256", Settings(methods=("best_of", "smc"), budgets=(16, 64))),
+)
+
+
+def search_suite() -> list[Row]:
+    """Every method at every budget; of several seeds the mean over them. The spread is half a 95 % interval."""
+    return [
+        row for comparison in COMPARISONS for training in comparison.trainings for row in _rows(training, comparison)
+    ]
+
+
+def _rows(training: Training, comparison: Comparison) -> list[Row]:
+    runs = [learning.trained(training, seed) for seed in comparison.seeds]
+    found = compare(runs, "latest", comparison.level_set, comparison.settings)
+    (block,) = found["over_runs"] if len(runs) > 1 else found["runs"]
+    return [_row(training, comparison, block, row) for row in block["rows"]]
+
+
+def _row(training: Training, comparison: Comparison, block: Block, row: dict[str, Any]) -> Row:
+    name = "/".join(["search", training.name, comparison.level_set, row["method"], *_budget(row)])
+    of = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
+    gain = row["gain"]
+    told = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
+    thought = f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
+    spread = (row["high"] - row["low"]) / 2 / row["mean"]
+    return Row(name, row["mean"], "return", spread, note=f"{told}{thought}{of}, levels {block['level_hash']}")
+
+
+def _budget(row: dict[str, Any]) -> list[str]:
+    return [str(row["budget"])] if row["budget"] else []
