@@ -46,6 +46,7 @@ class SPOBatch(NamedTuple):
     drawn: Array  # [M, P] int32, equal numbers for equal roots beside the advantages
     advantages: Array  # [M, P]
     log_prior_ratio: Array  # [M, P]
+    target_mass: Array  # [M], see `target_mass`
     is_valid: Array  # [M] bool: at least two different actions were drawn
 
 
@@ -103,8 +104,22 @@ def make_batch(
         drawn=drawn,
         advantages=targets.advantages,
         log_prior_ratio=jnp.zeros_like(targets.advantages) if log_prior is None else log_prior,
+        target_mass=target_mass(settings, targets.advantages, log_prior),
         is_valid=jnp.any(drawn > 0, axis=-1),
     )
+
+
+def target_mass(settings: SPOSettings, advantages: Array, log_prior_ratio: Array | None) -> Array:
+    """What the particles' first weights add up to [M], 1 on average: the factor of a state in the policy's loss.
+
+    These weights estimate the policy without bias. Divided by their own sum they do not: they are too sharp, and a
+    policy that learns from its own samples collapses without any evidence. Times their sum, targets without evidence
+    are the policy on average. It is 1 where particles are drawn from the policy, and where all legal actions are drawn.
+    """
+    if log_prior_ratio is None:
+        return jnp.ones(advantages.shape[:1], jnp.float32)
+    mass = jnp.sum(jnp.exp(log_prior_ratio), axis=-1)
+    return mass / advantages.shape[-1] if settings.search.root == "iid" else mass
 
 
 def value_targets(
@@ -155,9 +170,10 @@ def loss(
     """(the scalar to minimise by the online network and the duals, its parts as metrics) of M rows."""
     duals = trained.duals
     logits, value = network.actor_critic(trained.online, batch.observation)
-    policy_loss = jnp.mean(
-        mpo.weighted_cross_entropy(logits, batch.root_actions, batch.root_weights, factored=settings.factored)
+    cross_entropy = mpo.weighted_cross_entropy(
+        logits, batch.root_actions, batch.root_weights, factored=settings.factored
     )
+    policy_loss = jnp.mean(batch.target_mass * cross_entropy)
     policy_kl = distributions.kl_divergence(batch.target_logits, logits, factored=settings.factored)
     penalty, alpha_loss = mpo.alpha_loss(policy_kl, duals.alpha, hyper.epsilon_policy)
     value_loss = jnp.mean(losses.squared_error(value, batch.value_target))

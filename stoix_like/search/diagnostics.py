@@ -13,7 +13,9 @@ from stoix_like.types import Array
 class SearchDiagnostics(NamedTuple):
     """Per environment."""
 
-    effective_sample_size: Array  # [H, N] particles, after each depth; 0 where no particle was left to move
+    effective_sample_size: (
+        Array  # [H, N] particles, after each depth, by evidence alone; 0 where no particle was left to move
+    )
     distinct_root_actions: Array  # [N] int32, drawn at the root
     surviving_root_actions: Array  # [N] int32, among the particles as they ended
     trajectory_kl: Array  # [N] nats, of the final weights from what they were after the last resampling, or at first

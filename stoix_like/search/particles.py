@@ -1,7 +1,10 @@
 """The particles of a search: how they are weighed by their advantages, drawn anew, and what they remember.
 
-A resampling makes each particle a copy of its ancestor in all but three things, which belong to the first draw of the
-search and not to what became of it: the advantage, the log prior ratio and the initial root action.
+A resampling draws by what the search has found, the score. What the particles began with, their prior, they keep: drawn
+by it as well, the first actions of a sharp policy would all become its favourite before anything is known of them.
+
+It makes each particle a copy of its ancestor in all but three things, which belong to the first draw of the search and
+not to what became of it: the advantage, and in the output the log prior ratio and the initial root action.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ class Particles(NamedTuple):
     value: Array
     root_action: Array
     score: Array  # advantages accumulated since the last resampling
-    log_prior: Array  # what the weights began with; 0 after a resampling
+    log_prior: Array  # what the weights began with
     scale: Array  # product of gamma * lambda * discount so far
     alive: Array  # bool: the episode goes on
     resampled: Array  # bool: a resampling happened
@@ -83,19 +86,24 @@ def _empty_paths(actions: Array, horizon: int) -> Paths:
 
 
 def log_weights(particles: Particles, temperature: Temperature) -> Array:
-    """Log-weights [N, P], not normalised."""
+    """Log-weights [N, P], not normalised: the prior and the evidence."""
+    return particles.log_prior + log_evidence(particles, temperature)
+
+
+def log_evidence(particles: Particles, temperature: Temperature) -> Array:
+    """Score over temperature [N, P], which is what particles are resampled by and how many of them count."""
     given = temperature(particles.score) if callable(temperature) else temperature
     given = jnp.asarray(given, jnp.float32)
-    return particles.log_prior + particles.score / (given[:, None] if given.ndim else given)
+    return particles.score / (given[:, None] if given.ndim else given)
 
 
 def resample_if_due(
     key: Key, depth: Array, particles: Particles, temperature: Temperature, config: SearchConfig
 ) -> Particles:
-    """The particles drawn anew by weight in the searches where it is time before this depth; never before the first."""
+    """The particles drawn anew by evidence, in the searches where it is time; never before the first depth."""
     if not may_resample(config):
         return particles
-    current = log_weights(particles, temperature)
+    current = log_evidence(particles, temperature)
     if config.resampling == "period":
         due = jnp.broadcast_to(depth % config.resampling_period == 0, current.shape[:1])
     else:
@@ -110,7 +118,6 @@ def resample_if_due(
         gathered = gather_particles(particles, ancestors)
         return gathered._replace(
             score=jnp.where(due[:, None], 0.0, gathered.score),
-            log_prior=jnp.where(due[:, None], 0.0, gathered.log_prior),
             resampled=gathered.resampled | due[:, None],
         )
 

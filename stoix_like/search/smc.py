@@ -127,7 +127,7 @@ def _advance(
     )
     particles = cloud.remember(particles, depth, action, reward, alive_before)
     num_moved = jnp.sum(alive_before, axis=1, dtype=jnp.int32)
-    sizes = resampling.effective_sample_size(cloud.log_weights(particles, temperature))
+    sizes = resampling.effective_sample_size(cloud.log_evidence(particles, temperature))
     sizes = jnp.where(num_moved > 0, sizes, 0.0)
     return _Carry(depth + 1, particles, carry.effective_sample_size.at[depth].set(sizes), carry.model_steps + num_moved)
 

@@ -194,7 +194,7 @@ def replay(output, steps, tables, *, temperature, **leaves):
     np.testing.assert_array_equal(steps[0].action, actions)
     for depth, step in enumerate(steps):
         if depth > 0:
-            due = _due(config, depth, _weights(cloud, temperature)) & cloud.alive.any(axis=1)
+            due = _due(config, depth, _evidence(cloud, temperature)) & cloud.alive.any(axis=1)
             cloud = _resample(cloud, step.before, due, config, temperature)
             resampled = resampled | due
             counts["num_resampled"] += due.sum()
@@ -207,7 +207,7 @@ def replay(output, steps, tables, *, temperature, **leaves):
         gain = _gain(cloud, step, tables, config)
         advantage = advantage + np.where(resampled[:, None], 0.0, gain)
         cloud = _advance(cloud, step, gain, config, depth)
-        sizes[depth] = np.where(moved > 0, 1 / np.square(_weights(cloud, temperature)).sum(axis=1), 0.0)
+        sizes[depth] = np.where(moved > 0, 1 / np.square(_evidence(cloud, temperature)).sum(axis=1), 0.0)
     assert len(steps) == horizon or (config.search_depth == "full" and not cloud.alive.any())
     _assert_output(output, cloud, advantage, temperature)
     _assert_diagnostics(output, cloud, temperature, sizes, model_steps)
@@ -218,16 +218,19 @@ def _weights(cloud, temperature):
     return softmax(cloud.log_prior + cloud.score / temperature[:, None])
 
 
+def _evidence(cloud, temperature):
+    return softmax(cloud.score / temperature[:, None])
+
+
 def _resample(cloud, found, due, config, temperature):
     """The particles as copies of the ancestors that are read off the states in which they are found."""
     reached = cloud.at.ident
     ancestors = _ancestors(reached, found.ident, due)
     if config.resampler == "systematic":
-        _assert_systematic(reached, found.ident, _weights(cloud, temperature), due)
+        _assert_systematic(reached, found.ident, _evidence(cloud, temperature), due)
     rows = np.arange(len(due))[:, None]
     cloud = jax.tree.map(lambda x: x[rows, ancestors], cloud)
-    score, log_prior = (np.where(due[:, None], 0.0, x) for x in (cloud.score, cloud.log_prior))
-    return cloud._replace(score=score, log_prior=log_prior)
+    return cloud._replace(score=np.where(due[:, None], 0.0, cloud.score))
 
 
 def _gain(cloud, step, tables, config):

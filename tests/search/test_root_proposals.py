@@ -1,6 +1,7 @@
 """First actions: how they are drawn, what they weigh, and what a search of one step makes of them, exactly."""
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 from tabular import GARBAGE_REWARD, make_tree, policy, root_marginal, search_tree, softmax
 
+from stoix_like.algorithms.spo_learning import target_mass
 from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions
 from stoix_like.search import smc
@@ -133,6 +135,42 @@ def test_sums_over_distinct_roots_are_unbiased(name):
         improved = (weights * np.exp(out.sampled_advantages / TEMPERATURE)).sum(axis=1)
         legal = TREE.mask[state]
         assert_mean(improved, (PRIOR[state, legal] * np.exp(ADVANTAGE[state, legal] / TEMPERATURE)).sum())
+
+
+def test_targets_without_evidence_are_the_policy_only_times_their_mass():
+    """Normalised weights of 4 of 20 actions are too sharp, and what they teach they would teach again."""
+    settings = SimpleNamespace(search=SimpleNamespace(root="gumbel_topk"))
+    prior = 1 / np.arange(1, 21) / np.sum(1 / np.arange(1, 21))
+    tree = make_tree(np.log(prior)[None], True, [0.0], np.zeros((1, 20), int), 0.0)
+    leaves = {"search_depth": 1, "root": "gumbel_topk", "temperature": 1.0}
+    out = search_tree(tree, np.zeros(NUM_REPEATS, int), num_particles=4, **leaves)
+    marginal, mass = root_marginal(out, tree), np.asarray(mass_of(settings, out))
+    assert_mean(mass, 1.0)
+    assert_mean(mass[:, None] * marginal, prior)
+    drift = marginal[:, 0].mean() - prior[0]
+    assert drift > 4 * marginal[:, 0].std() / np.sqrt(NUM_REPEATS)
+    for state in WITH_LEGAL:  # nothing left out, nothing to mend
+        np.testing.assert_allclose(mass_of(settings, searched(8)[state]), 1.0, rtol=1e-5)
+
+
+def mass_of(settings, out):
+    return target_mass(settings, out.sampled_advantages, out.log_prior_ratio)
+
+
+@pytest.mark.parametrize(
+    ("resampling", "resampler"), [("period", "systematic"), ("ess", "systematic"), ("ess", "multinomial")]
+)
+def test_resampling_without_evidence_keeps_the_roots_and_their_prior(resampling, resampler):
+    """Not by the prior: of first actions with 0.97, 0.01, 0.01, 0.01 one would be left with nothing known of them."""
+    prior = np.array([0.97, 0.01, 0.01, 0.01])
+    tree = make_tree(np.log(prior)[None], True, [0.0], np.zeros((1, 4), int), 0.0)
+    leaves = {"num_particles": 4, "search_depth": 4, "root": "gumbel_topk", "resampling": resampling}
+    leaves |= {"resampling_period": 1, "resampling_ess_threshold": 0.9, "resampler": resampler}
+    out = search_tree(tree, np.zeros(256, int), temperature=1.0, **leaves)
+    np.testing.assert_allclose(out.diagnostics.effective_sample_size, 4.0, rtol=1e-5)
+    np.testing.assert_array_equal(out.diagnostics.surviving_root_actions, 4)
+    np.testing.assert_allclose(root_marginal(out, tree), np.tile(prior, (256, 1)), rtol=1e-4)
+    np.testing.assert_allclose(out.diagnostics.root_kl, 0.0, atol=1e-5)
 
 
 @pytest.mark.parametrize(("name", "fraction"), [("three", 0.0), ("three of a noisy proposal", 0.3)])
