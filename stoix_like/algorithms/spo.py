@@ -37,7 +37,7 @@ from stoix_like.ops.phases import phase
 from stoix_like.replay import Buffer
 from stoix_like.search import smc
 from stoix_like.search.diagnostics import SearchDiagnostics
-from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of, may_resample
+from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, check, may_resample
 from stoix_like.types import (
     Array,
     Environment,
@@ -62,7 +62,7 @@ def make(env: Environment, network: Network, config: SPOConfig) -> Learner:
         ConfigError: sizes of the replay that cannot work together, or a search that does not fit the environment.
     """
     settings = settings_of(env, config)
-    depth_of(settings.search)
+    check(settings.search, factored=settings.factored)
     environment, core = config.environment, config.training_core
     auto_reset = auto_reset_for(env, environment.num_envs, core.rollout_length, environment.reset_pool_size)
     buffer = make_buffer(env, config)

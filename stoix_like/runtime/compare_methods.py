@@ -32,12 +32,13 @@ class Search(NamedTuple):
     continuation: str
     depth: int | str
     follows_plan: bool
+    period: int | None  # depths between resamplings; None: none
 
 
 SEARCHES = {
-    "smc": Search("iid", "sampled", 4, False),
-    "distinct": Search("topk", "greedy", "full", False),
-    "plan": Search("topk", "sampled", "full", True),
+    "smc": Search("iid", "sampled", 4, False, 2),
+    "distinct": Search("topk", "greedy", "full", False, None),
+    "plan": Search("topk", "sampled", "full", True, None),
 }
 
 
@@ -71,6 +72,7 @@ def descriptions(env: Environment, settings: Settings) -> dict[str, str]:
             temperature = _temperature(method, settings)
             parts = [f"root {search.root}", search.continuation]
             parts.append(f"depth {env.time_limit if search.depth == 'full' else search.depth}")
+            parts.append("no resampling" if search.period is None else f"resampled every {search.period}")
             parts.append("the learned temperature" if temperature is None else f"temperature {temperature:g}")
             found[method] = ", ".join([*parts, "incumbent plan"] if search.follows_plan else parts)
     return found
@@ -163,7 +165,8 @@ def _searching(
         root=search.root,
         continuation=search.continuation,
         temperature=_temperature(method, settings),
-        resampling="none",
+        resampling="none" if search.period is None else "period",
+        period=search.period,
     )
     config, temperature = search_choice.search_of(saved, choice)
     model = search_choice.model_of(saved)

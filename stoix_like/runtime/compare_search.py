@@ -126,7 +126,7 @@ def _play(contest: Contest, settings: Settings, tell: Tell) -> list[Block]:
             greedy = greedy or played
             block["rows"].append(compare_tables.row_of(played, greedy))
             tell(compare_tables.line(block["rows"][-1]))
-        block["notes"] += _lowered(block, settings)
+        block["notes"] += _lowered(block, settings) + _overspent(block)
         tell("".join(f"note: {note}\n" for note in block["notes"]))
         blocks.append(block)
     return blocks
@@ -172,6 +172,15 @@ def _lowered(block: Block, settings: Settings) -> list[str]:
         f"{row['method']} at {row['budget']:,}: {row['num_envs']} levels at a time, not to hold more particles"
         for row in block["rows"]
         if row["num_envs"] < played
+    ]
+
+
+def _overspent(block: Block) -> list[str]:
+    """Where a single particle, or a whole episode, takes more than the budget."""
+    return [
+        f"{row['method']} at {row['budget']:,} took {row['model_steps_per_decision']:.1f} model steps per decision"
+        for row in block["rows"]
+        if row["model_steps_per_decision"] > row["budget"] * (1 + 1e-6) > 0
     ]
 
 

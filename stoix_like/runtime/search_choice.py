@@ -15,6 +15,7 @@ from stoix_like.runtime.arguments import ArgumentParser, positive
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
     from stoix_like.search.model import SearchConfig, SearchModel
+    from stoix_like.search.roots import RootKind
     from stoix_like.types import MemoryPolicy, Policy
 
 DEFAULT_PARTICLES = 4
@@ -47,7 +48,11 @@ def add_search_flags(parser: ArgumentParser) -> None:
     parser.add_argument("--search", action="store_true", help="search for every action, also with a PPO run")
     parser.add_argument("--search-particles", type=positive, metavar="P", help="particles (PPO runs: 4)")
     parser.add_argument("--search-depth", type=_depth, metavar="D|full", help="model steps each (PPO runs: full)")
-    parser.add_argument("--search-root", choices=["iid", "gumbel_topk", "topk"], help="first actions (PPO runs: topk)")
+    parser.add_argument(
+        "--search-root",
+        choices=["iid", "gumbel_topk", "topk"],
+        help="first actions (PPO runs: topk; iid for factored ones)",
+    )
     parser.add_argument("--search-continuation", choices=["sampled", "greedy"], help="then (PPO runs: greedy)")
     parser.add_argument("--search-temperature", type=_above_zero, metavar="T", help="reward units (PPO runs: 0.001)")
     parser.add_argument("--search-resampling", choices=["period", "ess", "none"], help="(PPO runs: none)")
@@ -119,24 +124,26 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
     """(the search, what gives its temperature from the run's parameters).
 
     Raises:
-        ConfigError: `full` without a time limit.
+        ConfigError: see `model.check`.
     """
     from stoix_like.algorithms import searching, spo
     from stoix_like.config import SPOSectionConfig
-    from stoix_like.search.model import depth_of
+    from stoix_like.search.model import check
 
+    factored = saved.env.action_spec.num_factors is not None
     core, is_spo = saved.config.training_core, saved.meta.algorithm == "spo"
     section = saved.config.spo if is_spo else SPOSectionConfig()
     config = searching.search_config(saved.env, section, core.gamma, core.gae_lambda)
     if not is_spo:
         depth = "full" if saved.env.time_limit is not None else config.search_depth
+        root: RootKind = "iid" if factored else "topk"
         config = config._replace(
-            num_particles=DEFAULT_PARTICLES, search_depth=depth, root="topk", continuation="greedy", resampling="none"
+            num_particles=DEFAULT_PARTICLES, search_depth=depth, root=root, continuation="greedy", resampling="none"
         )
     names = {"particles": "num_particles", "depth": "search_depth", "period": "resampling_period"}
     given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent")}
     config = config._replace(**{name: value for name, value in given.items() if value is not None})
-    depth_of(config)
+    check(config, factored=factored)
     if choice.temperature is None and is_spo:
         settings = spo.settings_of(saved.env, saved.config)
         return config, lambda params: spo.temperature_of(settings, params)

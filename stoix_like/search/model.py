@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 from stoix_like.errors import ConfigError
 from stoix_like.search import roots
@@ -12,6 +12,9 @@ from stoix_like.types import Array, EnvState, Key, Observation, Params, TimeStep
 StepFunction = Callable[[EnvState, Array], tuple[EnvState, TimeStep]]
 #: The temperature, or how it follows from the advantages [N, P] accumulated so far: -> [N].
 Temperature = Array | float | Callable[[Array], Array]
+Continuation = Literal["sampled", "greedy"]
+Resampling = Literal["period", "ess", "none"]
+Resampler = Literal["systematic", "multinomial"]
 
 
 class SearchModel(NamedTuple):
@@ -49,22 +52,58 @@ class SearchConfig(NamedTuple):
     gamma: Array | float = 0.99
     gae_lambda: Array | float = 1.0
     root: roots.RootKind = "iid"
-    continuation: Literal["sampled", "greedy"] = "sampled"
+    continuation: Continuation = "sampled"
     dirichlet_alpha: Array | float = 1.0
     dirichlet_fraction: Array | float = 0.0  # the number 0.0 leaves the noise out of the program
     root_noise_correction: bool = False
-    resampling: Literal["period", "ess", "none"] = "period"
+    resampling: Resampling = "period"
     resampling_period: int = 4  # depths
     resampling_ess_threshold: Array | float = 0.5  # share of P
-    resampler: Literal["systematic", "multinomial"] = "systematic"
+    resampler: Resampler = "systematic"
     record_paths: bool = False
+
+
+_WORDS = {"root": roots.RootKind, "continuation": Continuation, "resampling": Resampling, "resampler": Resampler}
+
+
+def check(config: SearchConfig, *, factored: bool) -> None:
+    """Refuses a configuration that no search can follow.
+
+    Args:
+        config: of the search.
+        factored: whether actions have several factors.
+
+    Raises:
+        ConfigError: a word that is none of the choices, a size below 1, `full` without an end, or distinct roots for a
+            factored action.
+    """
+    for name, choices in _WORDS.items():
+        word, known = getattr(config, name), get_args(choices)
+        if word not in known:
+            raise ConfigError(f"search.{name}: no choice {word!r}", f"choices: {', '.join(known)}")
+    depth_of(config)
+    if factored and config.root != "iid":
+        raise ConfigError(
+            f"search.root: {config.root} takes distinct actions, and this environment's action has several factors",
+            "use root: iid",
+        )
+
+
+def check_temperature(temperature: Temperature) -> None:
+    """Refuses a number, as far as it is one already, that nothing can be divided by.
+
+    Raises:
+        ConfigError: not above 0.
+    """
+    if isinstance(temperature, (int, float)) and not temperature > 0.0:
+        raise ConfigError(f"search: a temperature of {temperature} divides nothing", "give a number above 0")
 
 
 def depth_of(config: SearchConfig) -> int:
     """The most model steps a particle takes.
 
     Raises:
-        ConfigError: as `search`.
+        ConfigError: a size below 1, or `full` without an end.
     """
     horizon = config.max_depth if config.search_depth == "full" else config.search_depth
     if horizon is None:

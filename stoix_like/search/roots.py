@@ -13,7 +13,6 @@ from typing import Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions
 from stoix_like.types import Array, Key
 
@@ -44,24 +43,15 @@ def propose(
         logits: of the policy, masked.
         mask: True where legal, of the same shape.
         num_particles: P.
-        kind: how they are drawn.
+        kind: how they are drawn; `iid` where actions have factors.
         noise: mixed into what is drawn from. `topk` takes none.
         corrected: `iid` weighs the noise out again: log p - log of what was drawn from.
-
-    Raises:
-        ConfigError: distinct roots for an action of several factors.
     """
     noise_key, draw_key = jax.random.split(key)
-    factored = logits.ndim == 3
     log_policy = jax.nn.log_softmax(logits, axis=-1)
     log_proposal = log_policy if kind == "topk" else _mixed(noise_key, log_policy, mask, noise)
     if kind == "iid":
         return _independent(draw_key, log_policy, log_proposal, num_particles, corrected)
-    if factored:
-        raise ConfigError(
-            f"search.root: {kind} takes distinct actions, and this environment's action has several factors",
-            "use root: iid",
-        )
     return _distinct(draw_key, log_policy, log_proposal, mask, num_particles, kind)
 
 

@@ -10,9 +10,11 @@ from walks import SIZES, guarded, indifferent_network, walk
 
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
+from stoix_like.algorithms.rollout import collect
 from stoix_like.config import spo_config
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.search import particles
+from stoix_like.search.model import Root
 
 NUM_ENVS, LENGTH, ROUNDS = 32, 10, 6
 SEARCH = {
@@ -69,6 +71,39 @@ def test_no_illegal_action_in_100_000_steps_of_binpack():
         num_ended += int(rows.is_last.sum())
     assert model_steps >= 100_000
     assert num_ended >= 2 * NUM_ENVS  # full boxes, where little is legal, among them
+
+
+def test_no_illegal_action_in_100_000_steps_of_evaluation():
+    """Deterministic, with the most probable first actions followed greedily to the end: what `evaluate.py` plays."""
+    env = guarded(sl.make_env("BinPack-v2"))
+    sizes = {"num_envs": NUM_ENVS, "rollout_length": LENGTH, "replay_buffer_size": NUM_ENVS * LENGTH}
+    whole = {"search_depth": "full", "root": "gumbel_topk", "continuation": "greedy", "resampling": "none"}
+    config = spo_config(**SEARCH | sizes | whole)
+    network, auto_reset = indifferent_network(), auto_reset_for(env, NUM_ENVS, LENGTH)
+    settings, model = spo.settings_of(env, config), searching.search_model(env, network)
+
+    def rollout(state, key):
+        def act(env_state, observation, key):
+            asked = model, settings.search, state.params.online, 0.001, key, Root(env_state, observation), True
+            action, output = searching.decide(*asked)
+            return action, output._replace(diagnostics=output.diagnostics.model_steps)
+
+        playing, rows, _ = collect(auto_reset, act, state.rollout, *jax.random.split(key), LENGTH)
+        return state._replace(rollout=playing), rows
+
+    state = jax.jit(spo.make(env, network, config).init)(jax.random.key(0))
+    play = jax.jit(rollout).lower(state, jax.random.key(1)).compile(compiler_options=OPTIMISED)
+    model_steps = 0
+    for number in range(ROUNDS):
+        state, rows = play(state, jax.random.key(number))
+        assert all(
+            np.isfinite(x).all() for x in (rows.reward, rows.record.root_weights, rows.record.sampled_advantages)
+        )
+        mask = np.asarray(rows.observation.action_mask)
+        for actions in (rows.record.root_actions, rows.action[..., None]):
+            assert np.take_along_axis(mask, np.asarray(actions, int), axis=-1).all()
+        model_steps += int(rows.record.diagnostics.sum())
+    assert model_steps >= 100_000
 
 
 def test_the_guard_sees_particles_that_act_for_another_state(monkeypatch):

@@ -325,6 +325,13 @@ def test_a_run_of_the_other_algorithm_is_not_continued(ppo_run, finished, capsys
         assert f"is a run of {words_of[0]}, not of {words_of[1]}" in capsys.readouterr().err
 
 
+def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_written(capsys):
+    leaves = SPO | {"task_id": "JobShop-v0", "root": "gumbel_topk", "save_dir": "runs"}
+    assert run("train_spo", **leaves) == 2
+    assert "distinct actions, and this environment's action has several factors" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
 # --- presets
 
 

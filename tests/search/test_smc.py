@@ -206,6 +206,24 @@ def _all_end(root, depth):
     return np.allclose([a for *_, a in paths(RANDOM, root, depth, greedy=True)], [a for *_, a in deeper])
 
 
+@pytest.mark.parametrize(
+    ("leaf", "word"),
+    [("root", "gumbel_top_k"), ("continuation", "greedyy"), ("resampling", "no"), ("resampler", "residual")],
+)
+def test_words_that_are_no_choice_are_refused_with_the_choices(leaf, word):
+    with pytest.raises(ConfigError, match=f"search.{leaf}: no choice '{word}'") as caught:
+        search_tree(RANDOM, [0], search_depth=1, num_particles=4, **{leaf: word})
+    assert caught.value.hint.startswith("choices: ")
+
+
+@pytest.mark.parametrize("temperature", [0.0, -0.5, float("nan"), 0])
+def test_a_temperature_that_divides_nothing_is_refused(temperature):
+    config = SearchConfig(num_particles=2, search_depth=1)
+    root = make_root(RANDOM, jnp.zeros(1, jnp.int32))
+    with pytest.raises(ConfigError, match="temperature"):
+        smc.search(make_model(RANDOM), RANDOM, jax.random.key(0), root, temperature, config)
+
+
 def test_a_search_to_the_end_needs_an_end():
     with pytest.raises(ConfigError, match="search_depth"):
         search_tree(RANDOM, [0], search_depth="full", num_particles=4)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from stoix_like.config import PPOConfig, SPOConfig
+from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.runtime.bench.measure import ROOT, Row
+from stoix_like.runtime.curves import config_leaves
+from stoix_like.runtime.load import load, to_yaml
 from stoix_like.runtime.search_choice import SearchChoice
 
 RUNS = Path("runs") / "bench"
@@ -43,8 +48,10 @@ def _preset(name: str, *flags: str, called: str | None = None) -> Training:
     return Training(called or name.replace("/", "-"), name, flags)
 
 
-#: Distinct first actions, each followed greedily: 64 model steps per decision on BinPack at most.
-DISTINCT = SearchChoice(particles=4)
+#: Distinct first actions, each followed greedily to the end: 80 model steps per decision on BinPack at most.
+DISTINCT = SearchChoice(
+    particles=4, depth="full", root="topk", continuation="greedy", temperature=0.001, resampling="none"
+)
 #: A few steps ahead, valued by the critic: as SPO trains on Maze, but for what is drawn at the root.
 SHORT = SearchChoice(particles=8, depth=4, root="topk", continuation="sampled", temperature=0.01, resampling="none")
 PACKED = ("binpack-2048", "utilisation")
@@ -83,7 +90,16 @@ CLAIMS = (
 def _ablated(mode: str, resampling: str, root: str) -> Training:
     """`spo/maze` for some four minutes on a core, its rates constant: a schedule cut short would settle too early."""
     flags = ["--temperature-mode", mode, "--resampling", resampling, "--root", root]
-    flags += ["--fixed-temperature", "0.03", "--num-updates", "25", "--no-decay-learning-rates", "--no-save-replay"]
+    flags += [
+        "--fixed-temperature",
+        "0.03",
+        "--dual-lr",
+        "0.02",
+        "--num-updates",
+        "25",
+        "--no-decay-learning-rates",
+        "--no-save-replay",
+    ]
     flags += ["--eval-interval", "0", "--level-set", "maze-256"]
     return Training(f"spo-maze-{mode}-{resampling}-{root}", "spo/maze", tuple(flags))
 
@@ -91,7 +107,7 @@ def _ablated(mode: str, resampling: str, root: str) -> Training:
 ABLATION = tuple(
     _ablated(mode, resampling, root)
     for root in ("gumbel_topk", "iid")
-    for resampling in ("period", "none")
+    for resampling in ("period", "ess", "none")
     for mode in ("solve", "dual", "fixed", "std")
 )
 
@@ -133,6 +149,7 @@ def trained(training: Training, seed: int) -> Path:
     """The finished run of that training and seed, trained or continued if need be."""
     path = RUNS / f"{training.name}-s{seed}"
     if (path / "config.yaml").is_file():
+        _check_settings(training, path)
         flags = ["--resume", str(path)]
     else:
         flags = ["--config", training.preset, *training.flags, "--seed", str(seed)]
@@ -140,6 +157,25 @@ def trained(training: Training, seed: int) -> Path:
     script = ROOT / "scripts" / f"train_{training.preset.partition('/')[0]}.py"
     subprocess.run([sys.executable, str(script), *flags, "--no-progress"], check=True)
     return path
+
+
+def _check_settings(training: Training, path: Path) -> None:
+    """Refuses a run that was trained with other settings than are told: presets change.
+
+    Raises:
+        ConfigError: a leaf that matters differs.
+    """
+    kind, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
+    meant = load(kind, algorithm, ["--config", training.preset, *training.flags], "").config
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.yaml").write_text(to_yaml(meant), encoding="utf-8")
+        wanted, found = config_leaves(Path(folder)), config_leaves(path)
+    differing = [name for name in wanted if wanted[name] != found.get(name, wanted[name])]
+    if differing:
+        raise ConfigError(
+            f"{path} was trained with another {', '.join(differing)} than {training.name} is now",
+            "move it away, and it is trained anew",
+        )
 
 
 def _score(run: Path, claim: Claim) -> dict[str, Any]:
