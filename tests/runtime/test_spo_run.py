@@ -335,28 +335,30 @@ def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_writt
 # --- presets
 
 
-def test_the_maze_preset_resamples_within_its_search():
-    """Period 4 of depth 4, the paper's, never does: one preset has to show it."""
-    config = load(SPOConfig, "spo", ["--config", "spo/maze", "--hidden-dim", "8", "--num-layers", "1"], "").config
+@pytest.mark.parametrize(("name", "kind"), [("spo/maze", "period"), ("spo/maze_mlp", "ess")])
+def test_two_presets_resample_within_their_search(name, kind):
+    """Period 4 of depth 4, the paper's, never does: by period and by sample size one preset each has to show it."""
+    config = load(SPOConfig, "spo", ["--config", name, "--hidden-dim", "8", "--num-layers", "1"], "").config
     env = make_env(config.environment)
     network = make_network(env, config)
     model = searching.search_model(env, network)
     search = searching.search_config(env, config.spo, config.training_core.gamma, config.training_core.gae_lambda)
-    assert may_resample(search)
+    assert (search.resampling, may_resample(search)) == (kind, True)
 
     @jax.jit
-    def found(key):
+    def found(key, temperature):
         states, timestep = jax.vmap(env.reset)(jax.random.split(key, 8))
         params = network.init(key, timestep.observation)
-        output = smc.search(model, params, key, Root(states, timestep.observation), 1e-4, search)
+        output = smc.search(model, params, key, Root(states, timestep.observation), temperature, search)
         return output, timestep.observation.action_mask
 
-    output, mask = found(jax.random.key(0))
-    assert output.root_actions.shape == (8, 8)
-    drawn, left = np.asarray(output.initial_root_actions), np.asarray(output.root_actions)
+    cold, mask = found(jax.random.key(0), 1e-4)
+    drawn, left = np.asarray(cold.initial_root_actions), np.asarray(cold.root_actions)
     assert (drawn != left).any()
     assert np.take_along_axis(np.asarray(mask), left, axis=1).all()
-    assert (np.asarray(output.diagnostics.surviving_root_actions) == 1).any()
+    assert (np.asarray(cold.diagnostics.surviving_root_actions) == 1).any()
+    hot, _ = found(jax.random.key(0), 1e3)  # nothing to tell the particles apart: all of them stay
+    np.testing.assert_array_equal(hot.diagnostics.surviving_root_actions, hot.diagnostics.distinct_root_actions)
 
 
 # --- parameters of another run
