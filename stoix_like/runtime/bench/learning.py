@@ -76,7 +76,7 @@ CLAIMS = (
     Claim(_preset("ppo/binpack"), *PACKED, "ppo/binpack+search", DISTINCT),
     *(
         Claim(training, *PACKED, f"{training.name}{suffix}", search, network)
-        for training in (_preset("spo/quick"), _preset("spo/binpack"), *EQUAL_PACKING)
+        for training in (_preset("spo/quick"), *EQUAL_PACKING)
         for suffix, search, network in (("/network", None, True), ("/search", DISTINCT, False))
     ),
     *(
