@@ -217,6 +217,20 @@ def _played(method, returns, *, budget=0, model_steps=0):
     return Played(method, budget, budget, 8, 1.5, returns, lengths, np.full(returns.shape, model_steps))
 
 
+def test_rows_that_took_more_than_their_budget_are_named():
+    """A single particle walks to the end of the episode, whatever the budget; policies that think nothing have none."""
+    rows = [
+        {"method": method, "budget": budget, "model_steps_per_decision": steps}
+        for method, budget, steps in [
+            ("greedy", 0, 0.0),
+            ("best_of", 16, 16.0),
+            ("plan", 16, 41.26),
+            ("plan", 64, 41.3),
+        ]
+    ]
+    assert compare_search._overspent({"rows": rows}) == ["plan at 16 took 41.3 model steps per decision"]
+
+
 def test_gains_are_paired_by_level():
     rng = np.random.default_rng(0)
     levels = rng.normal(0.5, 1.0, 32)  # far wider than what is gained
