@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import jax
@@ -120,7 +120,7 @@ def baselines_suite() -> list[Row]:
     return rows
 
 
-SUITES: dict[str, Callable[[], list[Row]]] = {
+SUITES: dict[str, Callable[[], Iterable[Row]]] = {
     "env": environments.env_suite,
     "ppo": ppo_suite,
     "spo": spo.spo_suite,
