@@ -236,18 +236,31 @@ def test_the_policy_kl_is_zero_while_online_equals_target_and_counts_from_target
     assert metrics["trainer/kl_policy"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_the_policy_goes_to_the_weights_of_the_search_unless_alpha_holds_it():
-    """Without a penalty its probabilities become the mean weight of each action at each place; with one, they stay."""
-    steps = sequences()
+@pytest.mark.parametrize(("root", "log_prior"), [("iid", 0.0), ("iid", 1.0), ("gumbel_topk", 1.0)])
+def test_the_policy_goes_to_the_weights_of_the_search_unless_alpha_holds_it(root, log_prior):
+    """Without a penalty its probabilities become the mean weight of each action at each place; with one, they stay.
+
+    A state counts as much as its first weights add up to, of independent draws on average.
+    """
+    steps, chosen = sequences(log_prior=log_prior), settings()
+    chosen = chosen._replace(search=chosen.search._replace(root=root))
+    first = np.exp(steps.targets.log_prior_ratio[:, :LENGTH, :])
+    mass = (first.mean(-1) if root == "iid" else first.sum(-1))[..., None]
     rates = {"tau": 0.0, "epsilon_policy": 1e3, "dual_lr": 0.0, "actor_lr": 0.05, "max_grad_norm": 1e3}
     place = places_of(steps.observation)[:, :LENGTH, None]
     expected = np.zeros((PLACES, ACTIONS))
-    np.add.at(expected, (place, steps.targets.root_actions[:, :LENGTH]), steps.targets.root_weights[:, :LENGTH])
+    targets = mass * steps.targets.root_weights[:, :LENGTH]
+    np.add.at(expected, (place, steps.targets.root_actions[:, :LENGTH]), targets)
     seen = np.unique(place)
     assert len(seen) >= 5
     expected = expected[seen] / expected[seen].sum(axis=-1, keepdims=True)
     for alpha, wanted in ((1e-6, expected), (1e3, jax.nn.softmax(tables(1).actor)[seen])):
-        state, _ = learn(settings(), first_state(alpha=alpha, **rates), steps, num_rounds=600)
+        start = first_state(alpha=alpha, **rates)
+        _, metrics = learn(chosen, start, steps)
+        log_policy = np.asarray(jax.nn.log_softmax(tables(1).actor))
+        each = targets * log_policy[place, steps.targets.root_actions[:, :LENGTH]]
+        assert metrics["trainer/policy_loss"] == pytest.approx(-each.sum(-1).mean(), rel=1e-5)
+        state, _ = learn(chosen, start, steps, num_rounds=600)
         np.testing.assert_allclose(jax.nn.softmax(state.params.online.actor)[seen], wanted, atol=0.02)
     assert np.abs(expected - wanted).max() > 0.2
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from stoix_like.runtime.bench import learning
@@ -29,11 +30,11 @@ COMPARISONS = (
 )
 
 
-def search_suite() -> list[Row]:
+def search_suite() -> Iterator[Row]:
     """Every method at every budget; of several seeds the mean over them. The spread is half a 95 % interval."""
-    return [
-        row for comparison in COMPARISONS for training in comparison.trainings for row in _rows(training, comparison)
-    ]
+    for comparison in COMPARISONS:
+        for training in comparison.trainings:
+            yield from _rows(training, comparison)
 
 
 def _rows(training: Training, comparison: Comparison) -> list[Row]:
