@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from stoix_like.runtime.bench import learning
-from stoix_like.runtime.bench.learning import EQUAL_MAZE, EQUAL_PACKING, SEEDS, Training
+from stoix_like.runtime.bench.learning import EARLY_MAZE, EQUAL_PACKING, SEEDS, Training
 from stoix_like.runtime.bench.measure import Row
 from stoix_like.runtime.compare_flags import Settings
 from stoix_like.runtime.compare_search import Block, compare
@@ -26,7 +26,7 @@ COMPARISONS = (
     Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64, 256))),
     Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(1024,))),
     Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
-    Comparison(EQUAL_MAZE, SEEDS, "maze-256", Settings(methods=("best_of", "smc"), budgets=(16, 64))),
+    Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(methods=("best_of", "smc"), budgets=(16, 64))),
 )
 
 
