@@ -58,6 +58,19 @@ def test_rows_are_written_as_a_list_of_objects(monkeypatch, tmp_path, capsys):
     assert "50% of the ceiling 400" in capsys.readouterr().out
 
 
+def test_a_suite_that_is_cut_off_leaves_the_rows_it_had(monkeypatch, tmp_path):
+    from stoix_like.runtime.bench import suites
+
+    def cut_off():
+        yield ROW
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(suites.SUITES, "env", cut_off)
+    with pytest.raises(KeyboardInterrupt):
+        command.main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"])
+    assert Row(**json.loads((tmp_path / "b.json").read_text())[-1]) == ROW
+
+
 def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
     from stoix_like.runtime.bench import suites
 

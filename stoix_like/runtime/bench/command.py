@@ -48,8 +48,10 @@ def main(argv: list[str]) -> int:
         for row in SUITES[name]():
             print(line(row), flush=True)
             rows.append(row)
-    if arguments.json:
-        run_folder.write_atomically(arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+            if arguments.json:  # after every row: a suite takes hours, and may be cut off
+                run_folder.write_atomically(
+                    arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n"
+                )
     return 0
 
 
