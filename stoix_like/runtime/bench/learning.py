@@ -70,9 +70,10 @@ EQUAL_PACKING = (
     _preset("spo/quick", "--search-depth", "4", called="spo-quick-4x4"),
 )
 EQUAL_MAZE = (_preset("ppo/maze", "--num-updates", "100", called="ppo-maze-102k"), _preset("spo/maze"))
+#: At rates that stay, and with twice as many gradient steps: both learn faster so.
 EARLY_MAZE = (
-    _preset("ppo/maze", "--num-updates", "50", "--epochs", "8", called="ppo-maze-51k"),
-    _preset("spo/maze", "--num-updates", "25", called="spo-maze-51k"),
+    _preset("ppo/maze", "--num-updates", "50", "--epochs", "8", "--no-decay-learning-rates", called="ppo-maze-51k"),
+    _preset("spo/maze", "--num-updates", "25", "--epochs", "128", "--no-decay-learning-rates", called="spo-maze-51k"),
 )
 CLAIMS = (
     Claim(_preset("ppo/quick"), *PACKED),
