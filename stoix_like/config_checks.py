@@ -190,22 +190,28 @@ def combination_problems(config: Any) -> list[str]:
 
 
 def _replay_problems(config: Any) -> list[str]:
-    section, num_envs = config.spo, config.environment.num_envs
-    size = section.replay_buffer_size
-    uneven = []
-    if size % num_envs and size > num_envs:
-        near = f"{size // num_envs * num_envs:,} or {(size // num_envs + 1) * num_envs:,}"
-        uneven = [f"spo.replay_buffer_size: {size:,} is not a multiple of num_envs = {num_envs}; use {near}"]
-    return uneven + size_problems(
+    section, core, num_envs = config.spo, config.training_core, config.environment.num_envs
+    name, size = "spo.replay_buffer_size", section.replay_buffer_size
+    problems = size_problems(
         num_envs=num_envs,
-        capacity_steps=section.replay_buffer_size,
-        rollout_length=config.training_core.rollout_length,
+        capacity_steps=size,
+        rollout_length=core.rollout_length,
         sequence_length=section.sample_sequence_length,
         batch_size=section.batch_size,
         sample_period=section.sample_period,
         num_shards=num_logical_shards(num_envs, section.batch_size),
         bootstrap_steps=1,  # what followed the last step; stored with it where episodes are truncated
     )
+    if size % num_envs and not any(problem.startswith(name) for problem in problems):
+        near = f"{size // num_envs * num_envs:,} or {(size // num_envs + 1) * num_envs:,}"
+        problems.append(f"{name}: {size:,} is not a multiple of num_envs = {num_envs}; use {near}")
+    played = core.num_updates * core.rollout_length
+    if played < section.sample_sequence_length:
+        problems.append(
+            f"spo.sample_sequence_length: {section.sample_sequence_length} is more than num_updates * rollout_length ="
+            f" {played} steps, which each environment plays, so nothing would be learned; use at most {played}"
+        )
+    return problems
 
 
 def _size_problems(config: Any) -> list[str]:

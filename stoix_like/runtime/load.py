@@ -86,15 +86,18 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
 
 
 def preset_note(loaded: Loaded) -> str | None:
-    """What to say when a flag names another task than the file was written for, or None."""
-    task = loaded.config.environment.task_id
-    if loaded.task_read in (None, task) or loaded.options.resume is not None:
-        return None
+    """What to say when the file was written for another task than a flag names, or for another algorithm; or None."""
+    task, named = loaded.config.environment.task_id, loaded.options.config
     algorithm = "spo" if "spo" in section_types(loaded.config.__class__) else "ppo"
+    theirs = str(named).partition("/")[0] if named in preset_paths() else algorithm
+    if loaded.options.resume is not None or (loaded.task_read in (None, task) and theirs == algorithm):
+        return None
     ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
     made = [name for name, path in ours.items() if _task_of(path) == task]
     other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
-    return f"the values of {loaded.options.config} were chosen for {loaded.task_read}; {other}"
+    chosen_for = loaded.task_read if theirs == algorithm else f"{theirs.upper()} on {loaded.task_read}"
+    other += "" if theirs == algorithm else f" and {algorithm.upper()}"
+    return f"the values of {named} were chosen for {chosen_for}; {other}"
 
 
 def _task_of(path: Path) -> str | None:

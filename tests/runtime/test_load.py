@@ -555,6 +555,10 @@ def test_choices_of_unions_are_found():
             ["--config", "ppo/maze", "--task-id", "TSP-v1"],
             "the values of ppo/maze were chosen for Maze-v0; no preset is for TSP-v1",
         ),
+        (
+            ["--config", "spo/maze"],
+            "the values of spo/maze were chosen for SPO on Maze-v0; --config ppo/maze is for Maze-v0 and PPO",
+        ),
     ],
 )
 def test_values_of_another_task_are_told(flags, note):

@@ -134,6 +134,23 @@ def test_replay_sizes_are_told_at_once_by_the_names_and_places_of_their_leaves(f
     ]
 
 
+def test_a_replay_too_small_and_uneven_is_told_the_size_that_serves_both():
+    found = problems("--config", "spo/maze", "--replay-buffer-size", "100")
+    assert len(found) == 2
+    assert not any("multiple" in problem for problem in found)
+    uneven = "--replay-buffer-size: 8,200 is not a multiple of num_envs = 64; use 8,192 or 8,256"
+    assert problems("--config", "spo/maze", "--replay-buffer-size", "8200") == [uneven]
+
+
+def test_a_run_too_short_to_fill_one_sequence_is_refused():
+    (found,) = problems("--config", "spo/maze", "--num-updates", "1", "--rollout-length", "16")
+    assert found.endswith(
+        "spo.sample_sequence_length: 31 is more than num_updates * rollout_length = 16 steps,"
+        " which each environment plays, so nothing would be learned; use at most 16"
+    )
+    assert loaded("--config", "spo/maze", "--num-updates", "2", "--rollout-length", "16")
+
+
 def test_values_named_in_a_replay_problem_work():
     sizes = {"num_envs": 8, "rollout_length": 4, "batch_size": 8, "num_minibatches": 1}
     for length, size in ((20, 168), (19, 160)):
