@@ -26,13 +26,15 @@ class EpisodeResults(NamedTuple):
     own: dict[str, Array]  # [E] each, the environment's own metrics at the final step
 
 
-class _Playing(NamedTuple):
+class Playing(NamedTuple):
+    """A round of N episodes on its way."""
+
     state: EnvState
     timestep: TimeStep
     done: Array  # [N] bool
     memory: Any  # [N, ...], of the policy
     results: EpisodeResults  # [N]
-    step: Array  # []
+    step: Array  # [], so far
 
 
 def evaluate(
@@ -91,36 +93,59 @@ def evaluate_levels_with_memory(
     num_rounds = num_episodes // num_envs
 
     def play_round(keys: tuple[Key, Key]) -> tuple[EpisodeResults, Any]:
-        return _play(env, policy, params, *keys, deterministic)
+        round_levels, round_key = keys
+        start = begin(env, policy, round_levels)
+        played = advance(env, policy, params, start, round_key, MOST_STEPS, deterministic=deterministic)
+        return played.results, played.memory
 
     rounds = (level_keys.reshape(num_rounds, num_envs), jax.random.split(key, num_rounds))
     played: tuple[EpisodeResults, Any] = trees.merge_leading(jax.lax.map(play_round, rounds))
     return played
 
 
-def _play(
-    env: Environment, policy: Policy | MemoryPolicy, params: Params, level_keys: Key, key: Key, deterministic: bool
-) -> tuple[EpisodeResults, Any]:
-    remembering = policy if isinstance(policy, MemoryPolicy) else _without_memory(policy)
+def begin(env: Environment, policy: Policy | MemoryPolicy, level_keys: Key) -> Playing:
+    """A round of N episodes before its first step, on the levels of `level_keys` [N]."""
     state, timestep = jax.vmap(env.reset)(level_keys)
     zeros = jnp.zeros(level_keys.shape, jnp.float32)
     own = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
     results = EpisodeResults(zeros, zeros.astype(jnp.int32), own)
-    memory = remembering.init(level_keys.shape[0])
-    start = _Playing(state, timestep, zeros.astype(bool), memory, results, jnp.int32(0))
+    memory = remembering(policy).init(level_keys.shape[0])
+    return Playing(state, timestep, zeros.astype(bool), memory, results, jnp.int32(0))
 
-    def unfinished(playing: _Playing) -> Array:
-        return jnp.any(~playing.done) & (playing.step < MOST_STEPS)
 
-    def step(playing: _Playing) -> _Playing:
+def advance(
+    env: Environment,
+    policy: Policy | MemoryPolicy,
+    params: Params,
+    playing: Playing,
+    key: Key,
+    most_steps: Array | int,
+    *,
+    deterministic: bool = True,
+) -> Playing:
+    """The round when all have finished, or `most_steps` steps later. Pure; jit it.
+
+    Each step has a key of its own, so with the same `key` it is the same whether it is played at once or in pieces.
+    """
+    act, end = remembering(policy).act, playing.step + most_steps
+
+    def goes_on(playing: Playing) -> Array:
+        return jnp.any(~playing.done) & (playing.step < end)
+
+    def step(playing: Playing) -> Playing:
         step_key = jax.random.fold_in(key, playing.step)
         observation = playing.timestep.observation
-        action, memory = remembering.act(params, playing.memory, playing.state, observation, step_key, deterministic)
+        action, memory = act(params, playing.memory, playing.state, observation, step_key, deterministic)
         memory = trees.where(~playing.done, memory, playing.memory)
         return _advance(env, playing._replace(memory=memory), action)
 
-    played = jax.lax.while_loop(unfinished, step, start)
-    return played.results, played.memory
+    played: Playing = jax.lax.while_loop(goes_on, step, playing)
+    return played
+
+
+def remembering(policy: Policy | MemoryPolicy) -> MemoryPolicy:
+    """The policy as one that remembers, if only nothing."""
+    return policy if isinstance(policy, MemoryPolicy) else _without_memory(policy)
 
 
 def _without_memory(policy: Policy) -> MemoryPolicy:
@@ -132,7 +157,7 @@ def _without_memory(policy: Policy) -> MemoryPolicy:
     return MemoryPolicy(lambda _num_envs: (), act)
 
 
-def _advance(env: Environment, playing: _Playing, action: Array) -> _Playing:
+def _advance(env: Environment, playing: Playing, action: Array) -> Playing:
     state, timestep = jax.vmap(env.step)(playing.state, action)
     alive = ~playing.done
     before = playing.results
@@ -145,4 +170,4 @@ def _advance(env: Environment, playing: _Playing, action: Array) -> _Playing:
     # Finished environments are frozen: their states may not be valid to step again.
     state, timestep = trees.where(alive, (state, timestep), (playing.state, playing.timestep))
     done = playing.done | timestep.last()
-    return _Playing(state, timestep, done, playing.memory, results, playing.step + 1)
+    return Playing(state, timestep, done, playing.memory, results, playing.step + 1)

@@ -1,8 +1,8 @@
-"""The command `animate.py`: one greedy episode of a saved run as a GIF. Needs no display."""
+"""The command `animate.py`: one episode of a saved run as a GIF. Needs no display."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stoix_like.config import HardwareConfig
 from stoix_like.errors import ConfigError
@@ -15,7 +15,8 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
-from stoix_like.types import Environment, EnvState, Key, Params, Policy
+from stoix_like.runtime.search_choice import add_search_flags, choice_of, chosen_policy
+from stoix_like.types import Environment, EnvState, Key, MemoryPolicy, Params, Policy
 
 MOST_STEPS = 500
 
@@ -40,8 +41,10 @@ def main(argv: list[str]) -> int:
     )
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the run folder)")
+    add_search_flags(parser)
     add_device_flag(parser)
     arguments = parser.parse_args(argv)
+    choice = choice_of(arguments)
     devices.select(HardwareConfig(device_type=arguments.device_type))
     import jax
 
@@ -51,39 +54,47 @@ def main(argv: list[str]) -> int:
     if not 0 <= arguments.index < saved.num_seeds:
         raise ConfigError(f"--index: the run has {saved.num_seeds} seed(s)", f"use 0 to {saved.num_seeds - 1}")
     params, key = saved.seed_params(arguments.index), jax.random.key(arguments.seed)
+    is_deterministic = not arguments.sampled
+    chosen = chosen_policy(saved, choice, arguments.network, is_deterministic)
     episode = record(
-        saved.env,
-        saved.learner.policy,
-        params,
-        key,
-        deterministic=not arguments.sampled,
-        most_steps=arguments.max_steps,
+        saved.env, chosen.policy, params, key, deterministic=is_deterministic, most_steps=arguments.max_steps
     )
     path = media.save_gif(saved.env, episode.states, arguments.out or saved.path / "episode.gif")
     num_steps = len(episode.states) - 1
     what = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
-    print(f"{what}, return {episode.episode_return:.4f}")
+    print(f"{what}, {chosen.name}, return {episode.episode_return:.4f}")
     print(f"animation {path}")
     return 0
 
 
 def record(
-    env: Environment, policy: Policy, params: Params, key: Key, *, deterministic: bool, most_steps: int = MOST_STEPS
+    env: Environment,
+    policy: Policy | MemoryPolicy,
+    params: Params,
+    key: Key,
+    *,
+    deterministic: bool,
+    most_steps: int = MOST_STEPS,
 ) -> Episode:
     """One episode, or its first `most_steps` steps."""
     import jax
 
-    def act_and_step(state: EnvState, timestep: object, step_key: Key) -> tuple[EnvState, object]:
+    from stoix_like.evaluation.episodes import remembering
+
+    player = remembering(policy)
+
+    def act_and_step(state: EnvState, timestep: Any, memory: Any, step_key: Key) -> tuple[EnvState, Any, Any]:
         batched_state, batched = jax.tree.map(lambda x: x[None], (state, timestep))
-        action = policy(params, batched_state, batched.observation, step_key, deterministic)
-        return env.step(state, action[0])
+        action, memory = player.act(params, memory, batched_state, batched.observation, step_key, deterministic)
+        return *env.step(state, action[0]), memory
 
     step = jax.jit(act_and_step)
     level_key, play_key = jax.random.split(key)
     state, timestep = jax.jit(env.reset)(level_key)
+    memory = player.init(1)
     states, total = [state], 0.0
     for index in range(most_steps):
-        state, timestep = step(state, timestep, jax.random.fold_in(play_key, index))
+        state, timestep, memory = step(state, timestep, memory, jax.random.fold_in(play_key, index))
         states.append(state)
         total += float(timestep.reward)
         if bool(timestep.last()):

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import NoReturn
 
-from stoix_like.config_values import LARGEST_WHOLE
+from stoix_like.config_values import LARGEST_WHOLE, nearest
 from stoix_like.errors import ConfigError
 
 LARGEST_SEED = LARGEST_WHOLE
@@ -20,7 +20,16 @@ class ArgumentParser(argparse.ArgumentParser):
         self.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message, f"{self.prog} --help lists what it takes")
+        raise ConfigError(message + self._nearest(message), f"{self.prog} --help lists what it takes")
+
+    def _nearest(self, message: str) -> str:
+        """`; did you mean '--seed'?` where argparse names an argument that it does not know."""
+        _, told, unknown = message.partition("unrecognized arguments: ")
+        flags = [flag for flag in unknown.split() if flag.startswith("--")]
+        if not (told and flags):
+            return ""
+        known = [flag.removeprefix("--") for flag in self._option_string_actions if flag.startswith("--")]
+        return nearest(flags[0].partition("=")[0].removeprefix("--"), known).replace("mean '", "mean '--")
 
 
 def positive(text: str) -> int:

@@ -11,6 +11,7 @@ from stoix_like.algorithms import ppo, spo
 from stoix_like.config import ArchitectureConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.envs import registry
 from stoix_like.networks import build as networks
+from stoix_like.search.model import SearchConfig
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
 
@@ -96,3 +97,8 @@ def build(algorithm: str, config: Any) -> Built:
     env = make_env(config.environment)
     network = make_network(env, config)
     return Built(env, network, ALGORITHMS[algorithm].make(env, network, config))
+
+
+def search_of(algorithm: str, env: Environment, config: Any) -> SearchConfig | None:
+    """How the learner searches, or None if it does not."""
+    return spo.settings_of(env, config).search if algorithm == "spo" else None

@@ -16,7 +16,16 @@ from stoix_like.runtime.arguments import (
     seed_number,
 )
 
-METHODS = ("greedy", "sampled", "best_of", "smc", "distinct", "plan")  # see `compare_methods`
+#: {method: what it is}; more in `compare_methods`.
+METHODS = {
+    "greedy": "the most probable actions",
+    "sampled": "sampled actions",
+    "best_of": "the best of as many whole sampled episodes as the budget",
+    "smc": "4 steps deep, independent first actions, resampled every second step, valued by the critic",
+    "distinct": "the most probable first actions, each followed greedily to the end of the episode",
+    "plan": "the same followed by sampled actions, keeping to the best path found so far",
+    "own": "the run's own search, of an SPO run, at its own size",
+}
 DEFAULT_LEVELS = 256
 DEFAULT_NUM_ENVS = 128
 LEARNED = "dual"
@@ -25,7 +34,7 @@ LEARNED = "dual"
 class Settings(NamedTuple):
     """What is compared and how it is played."""
 
-    methods: tuple[str, ...] = METHODS
+    methods: tuple[str, ...] = tuple(METHODS)
     budgets: tuple[int, ...] = (16, 64, 256, 1024)  # model steps per decision, ascending
     temperature: float | None = 0.005  # of smc, reward units; None: the one an SPO run has learned
     num_envs: int | None = None  # levels played at a time; None: 128, and fewer where there are many particles
@@ -49,9 +58,11 @@ def _parser() -> ArgumentParser:
     add_checkpoint_flag(parser)
     parser.add_argument("--levels", help=f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)")
     named = ",".join(METHODS)
-    told = f"some of {named}; greedy is played in any case, for gains are over it (default: all)"
+    described = "; ".join(f"{name}: {what}" for name, what in METHODS.items())
+    told = f"some of {named}; greedy is played in any case, for gains are over it (default: all). {described}"
     parser.add_argument("--methods", type=_methods, default=defaults.methods, help=told)
-    told = f"model steps per decision (default: {','.join(map(str, defaults.budgets))})"
+    budgets = ",".join(map(str, defaults.budgets))
+    told = f"model steps per decision; a search has the particles that they pay for, at least 1 (default: {budgets})"
     parser.add_argument("--budgets", type=_budgets, default=defaults.budgets, help=told)
     told = f"of smc, reward units; {LEARNED}: the one an SPO run has learned (default: {defaults.temperature})"
     parser.add_argument(

@@ -20,6 +20,7 @@ from stoix_like.runtime import search_choice
 from stoix_like.runtime.compare_flags import DEFAULT_NUM_ENVS, Settings
 from stoix_like.runtime.compare_play import Program, counting_policy
 from stoix_like.runtime.saved_run import SavedRun
+from stoix_like.search.model import depth_of
 from stoix_like.types import Environment, Key, Params
 
 MOST_PARTICLES = 16_384  # in play at a time, over all environments
@@ -109,7 +110,12 @@ def players(saved: SavedRun, level_set: LevelSet, settings: Settings) -> list[Pl
     for method in (method for method in SEARCHES if method in chosen):
         by_size = itertools.groupby(settings.budgets, functools.partial(particles_at, saved.env, method))
         found += [_searching(saved, level_set, settings, method, size, tuple(budgets)) for size, budgets in by_size]
-    return found
+    return [*found, _own(saved, level_set, settings)] if has_own(saved, settings.methods) else found
+
+
+def has_own(saved: SavedRun, methods: tuple[str, ...]) -> bool:
+    """Whether the run has a search of its own and it is to be played."""
+    return "own" in methods and saved.meta.algorithm == "spo"
 
 
 def particles_at(env: Environment, method: str, budget: int) -> int:
@@ -168,13 +174,7 @@ def _searching(
         resampling="none" if search.period is None else "period",
         period=search.period,
     )
-    config, temperature = search_choice.search_of(saved, choice)
-    model = search_choice.model_of(saved)
-    policy = counting_policy(
-        saved.env, model, config, saved.network_params, temperature, follows_plan=search.follows_plan
-    )
-    num_envs = envs_at_a_time(level_set, settings, particles)
-    program = Program(saved.env, policy, level_set.keys, num_envs, deterministic=True)
+    program, num_envs = _program(saved, level_set, settings, choice, search.follows_plan)
 
     def play(params: Params, key: Key) -> Iterator[Played]:
         returns, lengths, memory, seconds = program(params, key)
@@ -182,6 +182,30 @@ def _searching(
             yield Played(method, budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
 
     return play
+
+
+def _own(saved: SavedRun, level_set: LevelSet, settings: Settings) -> Player:
+    """The search that an SPO run was trained with; its budget is what its particles may take."""
+    config, _ = search_choice.search_of(saved, search_choice.SearchChoice())
+    particles, budget = config.num_particles, config.num_particles * depth_of(config)
+    program, num_envs = _program(saved, level_set, settings, search_choice.SearchChoice(), follows_plan=False)
+
+    def play(params: Params, key: Key) -> Iterator[Played]:
+        returns, lengths, memory, seconds = program(params, key)
+        yield Played("own", budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
+
+    return play
+
+
+def _program(
+    saved: SavedRun, level_set: LevelSet, settings: Settings, choice: search_choice.SearchChoice, follows_plan: bool
+) -> tuple[Program, int]:
+    """(a search that counts its model steps on the levels, how many are played at a time)."""
+    config, temperature = search_choice.search_of(saved, choice)
+    model = search_choice.model_of(saved)
+    policy = counting_policy(saved.env, model, config, saved.network_params, temperature, follows_plan=follows_plan)
+    num_envs = envs_at_a_time(level_set, settings, config.num_particles)
+    return Program(saved.env, policy, level_set.keys, num_envs, deterministic=True), num_envs
 
 
 def level_hash(env: Environment, level_set: LevelSet) -> str:

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import searching
-from stoix_like.evaluation import episodes
 from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.playing import EpisodePlayer, frozen_levels
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan
 from stoix_like.types import (
@@ -81,18 +81,16 @@ class Program:
     def __init__(
         self, env: Environment, policy: Policy | MemoryPolicy, level_keys: Key, num_envs: int, *, deterministic: bool
     ) -> None:
-        num_levels = level_keys.shape[0]
-        padded = jnp.arange(-(-num_levels // num_envs) * num_envs) % num_levels  # the last round is filled up
-
-        def play(params: Params, key: Key) -> tuple[episodes.EpisodeResults, Any]:
-            keys = level_keys[padded]
-            played = episodes.evaluate_levels_with_memory(
-                env, policy, params, keys, key, num_envs=num_envs, deterministic=deterministic
-            )
-            return jax.tree.map(lambda x: x[:num_levels], played)
-
-        self._jitted = jax.jit(play)
-        self._compiled: Callable[[Params, Key], Any] | None = None
+        self._num_levels = level_keys.shape[0]
+        self._player = EpisodePlayer(
+            env,
+            policy,
+            frozen_levels(level_keys, num_envs),
+            num_rounds=-(-self._num_levels // num_envs),
+            num_envs=num_envs,
+            deterministic=deterministic,
+            less_memory=_LESS_MEMORY,
+        )
 
     def __call__(self, params: Params, key: Key) -> Outcome:
         """What became of it. The key is consumed.
@@ -101,9 +99,9 @@ class Program:
             RunError: out of memory, or too large to be compiled.
         """
         with plain_errors("the levels cannot be played", _LESS_MEMORY):
-            if self._compiled is None:
-                self._compiled = self._jitted.lower(params, key).compile()
+            self._player.compile(params, key)
             began = time.monotonic()
-            results, memory = jax.device_get(self._compiled(params, key))
+            played = self._player(params, key)
             seconds = time.monotonic() - began
+        results, memory = jax.tree.map(lambda x: x[: self._num_levels], played)
         return Outcome(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

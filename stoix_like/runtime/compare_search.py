@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoix_like.config import HardwareConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import compare_flags, curves, devices, media, run_folder
+from stoix_like.runtime import compare_flags, curves, devices, media, run_folder, search_choice
 from stoix_like.runtime.compare_flags import Settings
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def _play(contest: Contest, settings: Settings, tell: Tell) -> list[Block]:
             greedy = greedy or played
             block["rows"].append(compare_tables.row_of(played, greedy))
             tell(compare_tables.line(block["rows"][-1]))
-        block["notes"] += _lowered(block, settings) + _overspent(block)
+        block["notes"] += _repeated(block) + _lowered(block, settings) + _overspent(block)
         tell("".join(f"note: {note}\n" for note in block["notes"]))
         blocks.append(block)
     return blocks
@@ -138,6 +138,11 @@ def _facts(contest: Contest, settings: Settings, index: int) -> Block:
 
     saved = contest.saved
     excluded = compare_methods.left_out(saved.env, settings.methods)
+    searches = compare_methods.descriptions(saved.env, settings)
+    if compare_methods.has_own(saved, settings.methods):
+        searches["own"] = search_choice.own_search(saved, deterministic=True)
+    elif "own" in settings.methods and settings.methods != tuple(compare_flags.METHODS):  # asked for
+        excluded["own"] = f"a run of {saved.meta.algorithm.upper()} has no search of its own"
     return {
         "run": str(contest.path),
         "seed": saved.config.architecture.seed + index,
@@ -148,7 +153,7 @@ def _facts(contest: Contest, settings: Settings, index: int) -> Block:
         "update": saved.meta.host["updates"][index] if contest.checkpoint == "best" else saved.meta.update,
         "levels": contest.levels.name,
         "level_hash": contest.level_hash,
-        "searches": compare_methods.descriptions(saved.env, settings),
+        "searches": searches,
         "notes": [f"{method} is left out: {reason}" for method, reason in excluded.items()],
         "rows": [],
     }
@@ -161,6 +166,18 @@ def _title(block: Block) -> str:
         f" {block['checkpoint']} of update {block['update']}, levels: {block['levels']} ({block['level_hash']})"
     )
     return "\n".join([first, *(f"{name}: {description}" for name, description in block["searches"].items())])
+
+
+def _repeated(block: Block) -> list[str]:
+    """Where several budgets pay for the same search."""
+    sizes = {(row["method"], row["particles"]) for row in block["rows"]}
+    notes = []
+    for method, particles in sorted(sizes):
+        budgets = [r["budget"] for r in block["rows"] if (r["method"], r["particles"]) == (method, particles)]
+        if len(budgets) > 1:
+            listed = ", ".join(f"{budget:,}" for budget in budgets)
+            notes.append(f"{method} at {listed} is the same search, of {particles:,} particle(s)")
+    return notes
 
 
 def _lowered(block: Block, settings: Settings) -> list[str]:

@@ -145,7 +145,10 @@ def make_curves(runs: Sequence[Run], metric: str) -> Curves:
         known = sorted({key for run in runs for key in run.series})
         bare = sorted({key.split("/", maxsplit=1)[1] for key in known})
         guess = nearest(metric, known if "/" in metric else bare)
-        raise ConfigError(f"unknown metric '{metric}'{guess}", f"metrics with values there: {', '.join(bare)}")
+        hint = f"metrics with values there: {', '.join(bare)}"
+        if metric == "mean_return":
+            raise ConfigError("no evaluation and no finished episode yet, so there is no mean_return to draw", hint)
+        raise ConfigError(f"unknown metric '{metric}'{guess}", hint)
     curves = Curves([], [], [])
     for name, members in _experiments(runs):
         keys = [key for key in wanted if any(key in run.series for run in members)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from pathlib import Path
@@ -23,6 +24,7 @@ from stoix_like.runtime.telemetry import Row, Telemetry
 from stoix_like.runtime.telemetry.sink import Value
 
 _LOG = logging.getLogger(__name__)
+SECONDS_PER_SIGN = 10.0  # of life, in a long evaluation
 LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
 #: Metrics whose NaN or infinity stops the run: what is learned from, not what only describes it.
 MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
@@ -32,6 +34,25 @@ def next_stop(update: int, last: int, *intervals: int) -> int:
     """The next update after `update` at which something is due: a multiple of an interval (0 = never), or the last."""
     due = [update - update % interval + interval for interval in intervals if interval > 0]
     return min([last, *due])
+
+
+class _StoppedEvaluation(Exception):
+    """The run shall stop before an evaluation is through."""
+
+
+class _Watch:
+    """Says now and then how far a long evaluation is, and ends it when the run shall stop."""
+
+    def __init__(self, stop: StopRequest) -> None:
+        self._stop = stop
+        self._told = time.monotonic()
+
+    def __call__(self, finished: int, episodes: int) -> None:
+        if self._stop.is_set and finished < episodes:
+            raise _StoppedEvaluation
+        if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
+            _LOG.info("evaluating: %s of %s episodes have finished", f"{finished:,}", f"{episodes:,}")
+            self._told = time.monotonic()
 
 
 class Outputs(NamedTuple):
@@ -164,20 +185,22 @@ class Driver:
             )
 
     def _evaluate_if_due(self, last: int, stop: StopRequest) -> None:
-        """A run that shall stop is saved first; the continued one evaluates then."""
+        """A run that shall stop is saved instead; the continued one evaluates then."""
         is_due = self.update == last or _is_due(self.update, self._config.evaluation.eval_interval)
         if is_due and self._evaluated_at != self.update and not stop.is_set:
             self._report()
-            self._evaluate()
-            self._evaluated_at = self.update
+            with contextlib.suppress(_StoppedEvaluation):
+                self._evaluate(_Watch(stop))
+                self._evaluated_at = self.update
 
-    def _evaluate(self) -> None:
+    def _evaluate(self, watch: _Watch) -> None:
         evaluator, best = self._outputs.evaluator, self._outputs.best
+        asked = self.state.params, self.state.key, self.update
         try:
-            scores = evaluator(self.state.params, self.state.key, self.update)
+            scores = evaluator(*asked, watch=watch)
             rows = self._evaluation_rows(scores, evaluator)
             if (beside := self._outputs.network_evaluator) is not None:
-                rows += self._evaluation_rows(beside(self.state.params, self.state.key, self.update), beside)
+                rows += self._evaluation_rows(beside(*asked, watch=watch), beside)
         except RunError as error:  # the state is as it was: nothing that was learned need be lost
             self.save()
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
@@ -188,11 +211,15 @@ class Driver:
     def _last_checkpoint(self) -> Path:
         return self._outputs.store.folder / str(self._last_saved)
 
-    def _how_to_continue(self) -> str:
-        """The end of a hint: the checkpoint that the run can be continued from, if there is one."""
+    def how_to_continue(self) -> str:
+        """The checkpoint that the run can be continued from, or nothing if there is none."""
         if self._last_saved < 0:
             return ""
-        return f"; --resume {self._outputs.store.folder.parent} goes on from checkpoint {self._last_checkpoint()}"
+        return f"--resume {self._outputs.store.folder.parent} goes on from checkpoint {self._last_checkpoint()}"
+
+    def _how_to_continue(self) -> str:
+        """The same as the end of a hint."""
+        return f"; {self.how_to_continue()}" if self._last_saved >= 0 else ""
 
     def _evaluation_rows(self, scores: Scores, evaluator: Evaluator) -> list[Row]:
         rows = []

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import sys
+import time
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,6 +24,8 @@ from stoix_like.runtime.arguments import (
     seed_number,
 )
 from stoix_like.runtime.search_choice import SearchChoice, add_search_flags, choice_of, chosen_policy
+
+SECONDS_PER_SIGN = 10.0  # of life
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
@@ -53,11 +58,55 @@ def main(argv: list[str]) -> int:
         seed=arguments.seed,
         search=choice_of(arguments),
         network=arguments.network,
+        show=_Show(),
     )
-    print(table(result))
+    print(rows_text(result))
     if arguments.json:
         run_folder.write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
     return 0
+
+
+class Show:
+    """What is shown while a run is scored: nothing."""
+
+    def heading(self, text: str) -> None:
+        """What is scored."""
+
+    def note(self, text: str) -> None:
+        """Something the user may not have meant."""
+
+    def compiling(self) -> None:
+        """The programs are being made."""
+
+    def compiled(self, seconds: float) -> None:
+        """They are made."""
+
+    def played(self, seed: str, finished: int, episodes: int) -> None:
+        """So many episodes of that seed have finished."""
+
+
+class _Show(Show):
+    """The heading at once, and signs of life on standard error, so that a pipe gets the table alone."""
+
+    def __init__(self) -> None:
+        self._told = time.monotonic()
+
+    def heading(self, text: str) -> None:
+        print(text, flush=True)
+
+    def note(self, text: str) -> None:
+        print(f"note: {text}", file=sys.stderr, flush=True)
+
+    def compiling(self) -> None:
+        print("compiling … ", end="", file=sys.stderr, flush=True)
+
+    def compiled(self, seconds: float) -> None:
+        print(f"{seconds:.1f} s", file=sys.stderr, flush=True)
+
+    def played(self, seed: str, finished: int, episodes: int) -> None:
+        if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
+            self._told = time.monotonic()
+            print(f"seed {seed}: {finished:,} of {episodes:,} episodes have finished", file=sys.stderr, flush=True)
 
 
 def score(
@@ -71,6 +120,7 @@ def score(
     seed: int = LARGEST_SEED,
     search: SearchChoice | None = None,
     network: bool = False,
+    show: Show | None = None,
 ) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
@@ -83,6 +133,7 @@ def score(
         seed: root of the fresh levels; the default is no training seed of ours.
         search: another search than the run's own, or one for a run without.
         network: the network alone, of a run that was trained to search.
+        show: is told what is scored before it is, and how far it is.
 
     Raises:
         ConfigError, CheckpointError: see `saved_run.load_run` and `levels.level_set`.
@@ -101,13 +152,23 @@ def score(
     chosen = chosen_policy(saved, search, network, deterministic)
     mode: report.EvaluationMode = "deterministic" if deterministic else "sampled"
     evaluator = scoring.Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
+    levels = {"levels": level_set or f"fresh, seed {seed}", "level_hash": evaluator.level_hash}
+    scored = _what_was_scored(saved, checkpoint) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
+    show = show or Show()
+    show.heading(heading(scored))
+    for note in chosen.notes:
+        show.note(note)
+    show.compiling()
+    began = time.monotonic()
+    evaluator.compile(saved.seed_params(0), jax.random.key(seed))
+    show.compiled(time.monotonic() - began)
     seeds: dict[str, dict[str, Any]] = {}
     for index, name in enumerate(_seed_names(saved)):
-        scores = evaluator(saved.seed_params(index), jax.random.key(seed), 0)
+        scores = evaluator(
+            saved.seed_params(index), jax.random.key(seed), 0, watch=functools.partial(show.played, name)
+        )
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
-    levels = {"levels": level_set or f"fresh, seed {seed}", "level_hash": evaluator.level_hash}
-    how = {"mode": evaluator.mode, "policy": chosen.name, **levels}
-    return _what_was_scored(saved, checkpoint) | how | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
+    return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
 def _seed_names(saved: SavedRun) -> list[str]:
@@ -156,12 +217,23 @@ def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]
 
 
 def table(result: dict[str, Any]) -> str:
-    """The result as aligned text."""
-    levels = result["levels"] + (f" ({result['level_hash']})" if result["level_hash"] else "")
-    task = result["task_id"] + (f" {result['kwargs']}" if result["kwargs"] else "")
+    """The result as aligned text under its heading."""
+    return f"{heading(result)}\n{rows_text(result)}"
+
+
+def heading(scored: dict[str, Any]) -> str:
+    """One line: what was scored, and how."""
+    levels = scored["levels"] + (f" ({scored['level_hash']})" if scored["level_hash"] else "")
+    task = scored["task_id"] + (f" {scored['kwargs']}" if scored["kwargs"] else "")
+    return (
+        f"{scored['run']}: {scored['algorithm'].upper()} on {task}, checkpoint {scored['checkpoint']}"
+        f", {scored['policy']}, {scored['mode']}, levels: {levels}"
+    )
+
+
+def rows_text(result: dict[str, Any]) -> str:
+    """The table without its heading."""
     lines = [
-        f"{result['run']}: {result['algorithm'].upper()} on {task}, checkpoint {result['checkpoint']}"
-        f", {result['policy']}, {result['mode']}, levels: {levels}",
         f"{'seed':>6}{'update':>8}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}"
         f"{'min':>10}{'max':>10}{'episodes':>10}",
     ]

@@ -56,7 +56,7 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
 
     Raises:
         ConfigError: everything wrong with the file and the flags, at once.
-        CheckpointError: `--resume` names a folder that is not a run.
+        CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
     """
     scan = flags.scan(argv, config_type)
     if scan.shows is not None:
@@ -69,7 +69,7 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
     hint = HINT
     file_layer: Layer = {}
     try:
-        source = str(_source(scan.options, default_config))
+        source = str(_source(scan.options, algorithm, default_config))
         file_layer, problems = read_yaml(Path(source), config_type)
     except ConfigError as error:
         problems, hint = error.problems, error.hint
@@ -89,7 +89,9 @@ def preset_note(loaded: Loaded) -> str | None:
     """What to say when the file was written for another task than a flag names, or for another algorithm; or None."""
     task, named = loaded.config.environment.task_id, loaded.options.config
     algorithm = "spo" if "spo" in section_types(loaded.config.__class__) else "ppo"
-    theirs = str(named).partition("/")[0] if named in preset_paths() else algorithm
+    theirs = next(
+        (name.partition("/")[0] for name in preset_paths() if name == str(named).removesuffix(".yaml")), algorithm
+    )
     if loaded.options.resume is not None or (loaded.task_read in (None, task) and theirs == algorithm):
         return None
     ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
@@ -112,14 +114,17 @@ def _version() -> str:
         return "stoix_like (not installed)"
 
 
-def _source(options: Options, default_config: str) -> Path:
+def _source(options: Options, algorithm: str, default_config: str) -> Path:
     if options.resume is None:
         return find_config(options.config or default_config, default_config.partition("/")[0])
     if options.config is not None:
         raise ConfigError("--resume: the run has its own configuration", "leave out --config")
-    from stoix_like.runtime.run_folder import find_run  # only here: --help needs none of its imports
+    from stoix_like.runtime import run_folder  # only here: --help needs none of its imports
 
-    return find_run(options.resume) / "config.yaml"
+    run = run_folder.find_run(options.resume)
+    # Said before its values are checked as those of this algorithm, which they need not be.
+    run_folder.check_algorithm(run, run_folder.algorithm_noted(run, algorithm), algorithm)
+    return run / "config.yaml"
 
 
 def preset_paths() -> dict[str, Path]:

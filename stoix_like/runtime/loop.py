@@ -72,10 +72,14 @@ class Pending:
 
 
 class Pace:
-    """How many updates make a chunk of about two seconds, learned from the last chunks."""
+    """How many updates make a chunk of about two seconds, learned from the last chunk.
+
+    A chunk has at most twice as many as the last one: what follows may be slower, as once a replay is full.
+    """
 
     def __init__(self) -> None:
         self._seconds_per_update: float | None = None
+        self._last_length = 1
 
     @property
     def is_known(self) -> bool:
@@ -86,8 +90,9 @@ class Pace:
         """Updates of the next chunk, between 1 and `most`."""
         if self._seconds_per_update is None:
             return 1
-        return int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, most))
+        return int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, min(most, 2 * self._last_length)))
 
     def learn(self, updates: int, seconds: float) -> None:
         """Takes in how long a chunk took."""
         self._seconds_per_update = max(seconds, 1e-6) / updates
+        self._last_length = updates

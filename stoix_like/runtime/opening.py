@@ -18,7 +18,7 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from stoix_like.config_checks import get_leaf, leaf_sections
-from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta, stored_template
 from stoix_like.runtime.load import Loaded, config_from_dict
@@ -61,16 +61,20 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
     Raises:
         ConfigError: the name is taken, or a fixed leaf would change.
         CheckpointError: no run to continue, or one of another algorithm.
-        RunError: another process is writing the run.
+        RunError: another process is writing the run, or a file stands where its folder would be made.
     """
     if loaded.options.resume is not None:
         return _plan_resume(algorithm, loaded, run_folder.find_run(loaded.options.resume))
     config = loaded.config
+    if config.checkpointing.load_path is not None:  # said before anything is built
+        checkpoint_at(loaded_from(config))
     name = config.checkpointing.run_name
     if name is None:
         path = run_folder.new_path(config.checkpointing.save_dir, algorithm, config)
     else:
         path = run_folder.run_path(config.checkpointing.save_dir, name)
+    if any(parent.exists() and not parent.is_dir() for parent in path.parents):
+        raise RunError(f"cannot make {path}: Not a directory", "choose another folder with --save-dir")
     return Plan(algorithm, config, path, None, {}, None)
 
 
@@ -78,11 +82,7 @@ def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
     lock = run_folder.RunLock(path)
     try:
         meta = _last_meta(path)
-        if meta.algorithm != algorithm:
-            raise CheckpointError(
-                f"{path} is a run of {meta.algorithm.upper()}, not of {algorithm.upper()}",
-                f"continue it with scripts/train_{meta.algorithm}.py",
-            )
+        run_folder.check_algorithm(path, meta.algorithm, algorithm)
         changes = _changes(config_from_dict(type(loaded.config), meta.config), loaded)
         fixed = sorted(changes.keys() & FIXED_ON_RESUME)
         if fixed:
@@ -153,11 +153,10 @@ def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any
         "the first state cannot be made", "lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds"
     ):
         state = jax.block_until_ready(make_state())
-    load_path = plan.config.checkpointing.load_path
-    if load_path is None:
+    if plan.config.checkpointing.load_path is None:
         return state
     num_seeds = plan.config.training_core.num_seeds
-    params = load_params(plan.algorithm, Path(load_path), template.params, state.params, num_seeds)
+    params = load_params(plan.algorithm, loaded_from(plan.config), template.params, state.params, num_seeds)
     return state._replace(params=params)
 
 
@@ -173,6 +172,16 @@ def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> 
 
     given = build.ALGORITHMS[plan.algorithm].make_hyper(plan.config)
     return state._replace(hyper=jax.tree.map(jnp.full_like, state.hyper, given))
+
+
+def loaded_from(config: Any) -> Path:
+    """The folder that `load_path` means: a run or checkpoint by its path, or a run by its name.
+
+    Raises:
+        CheckpointError: there is none; the hint names the runs there are.
+    """
+    path = Path(config.checkpointing.load_path)
+    return path if path.is_dir() else run_folder.find_run(str(path), config.checkpointing.save_dir)
 
 
 def load_params(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:

@@ -85,6 +85,27 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     raise CheckpointError(f"no run at {text}{near}", known_runs(runs) or "train one first: make train")
 
 
+def check_algorithm(path: Path, theirs: str, ours: str) -> None:
+    """Refuses to continue a run of one algorithm with the script of another.
+
+    Raises:
+        CheckpointError: they differ.
+    """
+    if theirs != ours:
+        raise CheckpointError(
+            f"{path} is a run of {theirs.upper()}, not of {ours.upper()}",
+            f"continue it with scripts/train_{theirs}.py",
+        )
+
+
+def algorithm_noted(path: Path, otherwise: str) -> str:
+    """The algorithm in the run's versions.json; `otherwise` where that cannot be read."""
+    try:
+        return str(json.loads((path / "versions.json").read_text(encoding="utf-8"))["algorithm"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return otherwise
+
+
 def known_runs(runs: Sequence[Path], most: int = 5) -> str:
     """`runs there are: ...`, those first that were written last, or an empty string."""
     newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)

@@ -1,18 +1,17 @@
-"""Evaluation as the runtime does it: compiled once, for one or several seeds, on fresh levels or a frozen set."""
+"""Evaluation as the runtime does it: for one or several seeds, on fresh levels or a frozen set."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.config import EvaluationConfig
 from stoix_like.evaluation import episodes, levels
 from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.playing import EpisodePlayer, Schedule, Watch, fresh_levels, frozen_levels
 from stoix_like.runtime.report import EvaluationMode
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
@@ -32,7 +31,7 @@ class Scores(NamedTuple):
 
 
 class Evaluator:
-    """Scores parameters by one compiled program, made by `compile` or at the first call."""
+    """Scores parameters by programs that are compiled once, by `compile` or at the first call."""
 
     def __init__(
         self,
@@ -44,42 +43,62 @@ class Evaluator:
         mode: EvaluationMode = "deterministic",
     ) -> None:
         self.mode = mode
-        deterministic = mode != "sampled"
         with plain_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
             self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
             self.level_hash = _fingerprint(env, self._level_set)
         #: What scores are means over, as plain JSON values: only scores on the same levels can be compared.
         self.scored_on = {"levels": config.level_set or "fresh", "level_hash": self.level_hash}
-        one = _one_seed(env, policy, config, self._level_set, deterministic)
-        self._jitted = jax.jit(one if num_seeds == 1 else jax.vmap(one, in_axes=(0, 0, None)))
-        self._play: Callable[..., episodes.EpisodeResults] = self._jitted
-        self._num_seeds = num_seeds
+        num_episodes, num_envs = config.num_eval_episodes, config.num_eval_envs
+        if self._level_set is not None:
+            num_episodes = self._level_set.keys.shape[0]
+            num_envs = min(num_episodes, num_envs)
+        self._player = EpisodePlayer(
+            env,
+            policy,
+            _schedule(config, self._level_set, num_envs),
+            num_rounds=-(-num_episodes // num_envs),
+            num_envs=num_envs,
+            num_seeds=num_seeds,
+            deterministic=mode != "sampled",
+            less_memory=_LESS_MEMORY,
+        )
+        self._num_episodes, self._num_seeds = num_episodes, num_seeds
 
     def compile(self, params: Params, root: Key) -> None:
-        """Makes the program now, so that the first evaluation's duration is its own.
+        """Makes the programs now, so that the first evaluation's duration is its own.
 
         Raises:
-            RunError: it is too large to be compiled.
+            RunError: they are too large to be compiled.
         """
-        with plain_errors("the evaluation cannot be compiled", _LESS_MEMORY):
-            self._play = self._jitted.lower(params, root, np.int32(0)).compile()
+        self._player.compile(params, root, self._updates(0))
 
-    def __call__(self, params: Params, root: Key, update: int) -> Scores:
+    def __call__(self, params: Params, root: Key, update: int, *, watch: Watch | None = None) -> Scores:
         """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S].
+
+        Args:
+            params: of the policy, [S, ...] for several seeds.
+            root: root key of the run.
+            update: the update they are scored at.
+            watch: is told about every two seconds how many episodes have finished, and of how many; it may raise.
 
         Raises:
             RunError: out of memory.
         """
         began = time.monotonic()
         with plain_errors("the evaluation cannot be played", _LESS_MEMORY):
-            played = jax.device_get(self._play(params, root, np.int32(update)))
-        arrays = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
-        unfinished = played.episode_length >= episodes.MOST_STEPS
-        if unfinished.any():
-            arrays["unfinished"] = unfinished.astype(np.float32)
+            played, _ = self._player(params, root, self._updates(update), watch=watch)
+        named = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
+        arrays = {name: np.asarray(value) for name, value in named.items()}
         if self._num_seeds == 1:
             arrays = {name: value[None] for name, value in arrays.items()}
+        arrays = {name: value[:, : self._num_episodes] for name, value in arrays.items()}
+        unfinished = arrays["episode_length"] >= episodes.MOST_STEPS
+        if unfinished.any():
+            arrays["unfinished"] = unfinished.astype(np.float32)
         return Scores(arrays, time.monotonic() - began, self.level_hash)
+
+    def _updates(self, update: int) -> Any:
+        return np.int32(update) if self._num_seeds == 1 else np.full(self._num_seeds, update, np.int32)
 
 
 def _fingerprint(env: Environment, level_set: levels.LevelSet | None) -> str | None:
@@ -89,38 +108,10 @@ def _fingerprint(env: Environment, level_set: levels.LevelSet | None) -> str | N
     return levels.fingerprint((jax.random.key_data(level_set.keys), states))
 
 
-def _one_seed(
-    env: Environment,
-    policy: Policy | MemoryPolicy,
-    config: EvaluationConfig,
-    level_set: levels.LevelSet | None,
-    deterministic: bool,
-) -> Callable[[Params, Key, Any], episodes.EpisodeResults]:
-    def fresh(params: Params, root: Key, update: Any) -> episodes.EpisodeResults:
-        return episodes.evaluate(
-            env,
-            policy,
-            params,
-            role_key(root, "evaluation", update),
-            num_episodes=config.num_eval_episodes,
-            num_envs=config.num_eval_envs,
-            deterministic=deterministic,
-        )
-
-    def frozen(params: Params, root: Key, update: Any) -> episodes.EpisodeResults:
-        assert level_set is not None  # narrows the type: `frozen` is chosen only with a set
-        num_levels = level_set.keys.shape[0]
-        num_envs = min(num_levels, config.num_eval_envs)
-        padded = jnp.arange(-(-num_levels // num_envs) * num_envs) % num_levels  # the last round is filled up
-        results = episodes.evaluate_levels(
-            env,
-            policy,
-            params,
-            level_set.keys[padded],
-            role_key(root, "evaluation", update),
-            num_envs=num_envs,
-            deterministic=deterministic,
-        )
-        return jax.tree.map(lambda x: x[:num_levels], results)
-
-    return fresh if level_set is None else frozen
+def _schedule(config: EvaluationConfig, level_set: levels.LevelSet | None, num_envs: int) -> Schedule:
+    keys_of = (
+        fresh_levels(config.num_eval_episodes, num_envs)
+        if level_set is None
+        else frozen_levels(level_set.keys, num_envs)
+    )
+    return lambda root, update: keys_of(role_key(root, "evaluation", update))

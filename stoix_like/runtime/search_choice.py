@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from stoix_like.types import MemoryPolicy, Policy
 
 DEFAULT_PARTICLES = 4
+LONG_EPISODE = 200  # steps; beyond, a search to the end is told to be long
 DEFAULT_TEMPERATURE = 0.001  # reward units: the best path decides
 
 
@@ -40,6 +41,7 @@ class Chosen(NamedTuple):
 
     policy: Policy | MemoryPolicy
     name: str
+    notes: tuple[str, ...] = ()  # see `search_notes`
 
 
 def add_search_flags(parser: ArgumentParser) -> None:
@@ -54,7 +56,10 @@ def add_search_flags(parser: ArgumentParser) -> None:
         help="first actions (PPO runs: topk; iid for factored ones)",
     )
     parser.add_argument("--search-continuation", choices=["sampled", "greedy"], help="then (PPO runs: greedy)")
-    parser.add_argument("--search-temperature", type=_above_zero, metavar="T", help="reward units (PPO runs: 0.001)")
+    told = (
+        "reward units (PPO runs: 0.001, for the end of the episode decides; what a critic values wants about its error)"
+    )
+    parser.add_argument("--search-temperature", type=_above_zero, metavar="T", help=told)
     parser.add_argument("--search-resampling", choices=["period", "ess", "none"], help="(PPO runs: none)")
     parser.add_argument("--search-period", type=positive, metavar="N", help="depths between resamplings")
     what = "follow the best finished path found so far (deterministic tasks)"
@@ -99,7 +104,7 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
         searches = learner.policy is not learner.network_policy
         if network or not searches:
             return Chosen(learner.network_policy, "network")
-        return Chosen(learner.policy, "search as trained")
+        return Chosen(learner.policy, f"search as trained: {own_search(saved, deterministic)}")
     from stoix_like.algorithms import searching
 
     config, temperature = search_of(saved, choice)
@@ -108,7 +113,26 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     policy: Any = (
         searching.planning_policy(env, *arguments) if choice.incumbent else searching.search_policy(*arguments)
     )
-    return Chosen(policy, describe(searching.deterministic(config) if deterministic else config, choice))
+    played = searching.deterministic(config) if deterministic else config
+    words = describe(played, _temperature_words(saved, choice.temperature))
+    name = f"search {words}, incumbent plan" if choice.incumbent else f"search {words}"
+    return Chosen(policy, name, tuple(search_notes(config, env.task_id)))
+
+
+def own_search(saved: SavedRun, deterministic: bool) -> str:
+    """How an SPO run searches by itself, as `describe` says it."""
+    from stoix_like.algorithms import searching, spo
+
+    config = spo.settings_of(saved.env, saved.config).search
+    return describe(searching.deterministic(config) if deterministic else config, _temperature_words(saved, None))
+
+
+def _temperature_words(saved: SavedRun, given: float | None) -> str:
+    if given is None and saved.meta.algorithm == "spo":
+        section = saved.config.spo
+        fixed, std = f"temperature {section.fixed_temperature:g}", "temperature by deviation"
+        return {"fixed": fixed, "std": std}.get(section.temperature_mode, "learned temperature")
+    return f"temperature {given or DEFAULT_TEMPERATURE:g}"
 
 
 def model_of(saved: SavedRun) -> SearchModel:
@@ -140,6 +164,11 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
         config = config._replace(
             num_particles=DEFAULT_PARTICLES, search_depth=depth, root=root, continuation="greedy", resampling="none"
         )
+    if choice.period is not None and (choice.resampling or config.resampling) != "period":
+        raise ConfigError(
+            f"--search-period: resampling is {choice.resampling or config.resampling}, which has no period",
+            "add --search-resampling period, or leave --search-period out",
+        )
     names = {"particles": "num_particles", "depth": "search_depth", "period": "resampling_period"}
     given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent")}
     config = config._replace(**{name: value for name, value in given.items() if value is not None})
@@ -151,9 +180,36 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
     return config, lambda _params: temperature
 
 
-def describe(config: SearchConfig, choice: SearchChoice) -> str:
-    """`search 4 x full, root topk, greedy, resampling none`."""
-    parts = [f"search {config.num_particles} x {config.search_depth}", f"root {config.root}", config.continuation]
-    parts.append(f"resampling {config.resampling}")
-    parts += [f"temperature {choice.temperature:g}"] if choice.temperature is not None else []
-    return ", ".join([*parts, "incumbent plan"] if choice.incumbent else parts)
+def describe(config: SearchConfig, temperature: str) -> str:
+    """`4 x full, root topk, greedy, resampling none, temperature 0.001`."""
+    from stoix_like.search.model import may_resample
+
+    resampling = f"every {config.resampling_period}" if config.resampling == "period" else config.resampling
+    resampling = resampling if may_resample(config) else "none"
+    parts = [f"{config.num_particles} x {config.search_depth}", f"root {config.root}", config.continuation]
+    return ", ".join([*parts, f"resampling {resampling}", temperature])
+
+
+def plan_line(config: SearchConfig) -> str:
+    """What a decision costs: `search 16 particles × 4 steps = 64 model steps per decision`."""
+    from stoix_like.search.model import depth_of
+
+    particles, depth = config.num_particles, depth_of(config)
+    most = "at most " if config.search_depth == "full" else ""
+    cost = f"{most}{particles * depth:,} model steps per decision"
+    return f"search {particles:,} particles × {most}{depth:,} steps = {cost}"
+
+
+def search_notes(config: SearchConfig, task_id: str) -> list[str]:
+    """What a user may not have meant: a search without a choice, or one to the end of a very long episode."""
+    from stoix_like.search.model import depth_of
+
+    notes = []
+    if config.num_particles == 1:
+        notes.append("a search of one particle has nothing to choose from: the policy plays alone")
+    if config.search_depth == "full" and depth_of(config) > LONG_EPISODE:
+        notes.append(
+            f"searches to the end of an episode may take {depth_of(config):,} steps on {task_id}: a decision may take"
+            " minutes; a search_depth such as 16 values what follows by the critic"
+        )
+    return notes

@@ -14,6 +14,8 @@ from types import FrameType
 
 from stoix_like.errors import INTERRUPTED
 
+STOPPING = "stopping after what is being computed, and saving; a second Ctrl-C ends at once, unsaved"
+
 
 def interrupt(_number: int, frame: FrameType | None) -> None:
     """Ctrl-C as usual, except where Python cannot pass it on: there the program ends at once.
@@ -42,7 +44,8 @@ class StopRequest:
         is_first, self.is_set = not self.is_set, True
         if number == signal.SIGINT and is_first:
             with contextlib.suppress(OSError, RuntimeError, ValueError):  # closed, or in the middle of writing
-                print("stopping after this chunk; a second Ctrl-C ends at once", file=sys.stderr, flush=True)
+                begin = "\n" if sys.stderr.isatty() else ""  # below what is on the line: ^C, or `compiling …`
+                print(f"{begin}{STOPPING}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ from jax.stages import Compiled
 
 from stoix_like.config_checks import get_leaf, steps_per_update
 from stoix_like.errors import INTERRUPTED
-from stoix_like.runtime import devices, loop, opening, run_folder
+from stoix_like.runtime import devices, loop, opening, run_folder, search_choice
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
@@ -25,10 +25,11 @@ from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.profile import Profile
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
-from stoix_like.runtime.stopping import stopping_on_signals
+from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
 from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry, open_telemetry
 from stoix_like.runtime.telemetry.sink import Value
 from stoix_like.runtime.telemetry.terminal import TerminalView
+from stoix_like.search.model import SearchConfig
 from stoix_like.types import Learner
 
 
@@ -43,6 +44,7 @@ class _Ready(NamedTuple):
     template: Any
     state: Any
     loaded: Loaded
+    search: SearchConfig | None  # of an algorithm that searches
 
 
 class _Started(NamedTuple):
@@ -73,9 +75,19 @@ def train(algorithm: str, loaded: Loaded) -> int:
         ready = _prepare(plan, loaded)
         stop = closing.enter_context(stopping_on_signals())
         started = _start(ready, closing) if plan.lock else _start_new(ready, closing)
-        code = started.driver.run(started.program, stop)
+        code = _run(started, stop)
         _conclude(started, code)
         return code
+
+
+def _run(started: _Started, stop: StopRequest) -> int:
+    try:
+        return started.driver.run(started.program, stop)
+    except KeyboardInterrupt:  # the second one
+        started.view.close()
+        if how := started.driver.how_to_continue():
+            started.view.note(how)
+        raise
 
 
 def _is_finished(plan: Plan) -> bool:
@@ -101,7 +113,8 @@ def _prepare(plan: Plan, loaded: Loaded) -> _Ready:
     if built.learner.network_policy is not built.learner.policy:
         beside = Evaluator(built.env, built.learner.network_policy, config.evaluation, num_seeds, mode="network")
     state = opening.first_state(plan, make_state, template)
-    return _Ready(plan, found, built.learner, evaluator, beside, template, state, loaded)
+    search = build.search_of(plan.algorithm, built.env, config)
+    return _Ready(plan, found, built.learner, evaluator, beside, template, state, loaded, search)
 
 
 def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
@@ -129,7 +142,7 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     view = TerminalView(config.logging.progress)
     telemetry = open_telemetry(plan.path, meta, [view])
     closing.callback(telemetry.close)
-    _introduce(ready.loaded, plan, view, telemetry, meta)
+    _introduce(ready, view, telemetry, meta)
     if not compared:
         view.note("the best so far was scored on other levels: the next evaluation replaces it")
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
@@ -180,14 +193,16 @@ def _run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
     )
 
 
-def _introduce(loaded: Loaded, plan: Plan, view: TerminalView, telemetry: Telemetry, meta: RunMeta) -> None:
+def _introduce(ready: _Ready, view: TerminalView, telemetry: Telemetry, meta: RunMeta) -> None:
     from stoix_like.envs.registry import task_note
 
+    plan, task_id = ready.plan, ready.plan.config.environment.task_id
     view.banner(plan.path, meta)
-    note = task_note(plan.config.environment.task_id)
-    if note:
-        view.note(note)
-    if note := preset_note(loaded):
+    notes = [task_note(task_id), preset_note(ready.loaded)]
+    if ready.search is not None:
+        view.lines([search_choice.plan_line(ready.search)])
+        notes += search_choice.search_notes(ready.search, task_id)
+    for note in filter(None, notes):
         view.note(note)
     before = _elapsed_before(plan)
     telemetry.write([start_row(meta, before)])

@@ -63,10 +63,13 @@ def run():
     [
         (
             ["--methods", "greedy,bestof"],
-            "argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan, got 'bestof'; did you mean"
-            " 'best_of'?",
+            "argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan,own, got 'bestof';"
+            " did you mean 'best_of'?",
         ),
-        (["--methods", ""], "argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan, got ''"),
+        (
+            ["--methods", ""],
+            "argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan,own, got ''",
+        ),
         (["--budgets", "16,0"], "argument --budgets: expected a positive whole number, got '0'"),
         (["--budgets", "16,"], "argument --budgets: expected a positive whole number, got ''"),
         (["--budgets", "1e10"], "argument --budgets: expected at most 2147483647, got '1e10'"),

@@ -483,13 +483,19 @@ def test_load_path_with_another_network(refused, run):
     assert hint == "hint: it was trained with another network; use the run's own config.yaml"
 
 
-@pytest.mark.parametrize("folder", ["nowhere", "empty"])
-def test_load_path_without_checkpoint(refused, folder):
+def test_load_path_without_checkpoint(refused):
     Path("empty").mkdir()
-    assert refused(4, "train_ppo", *_train_flags(load_path=folder)) == [
-        f"error: no checkpoint in {folder}",
+    assert refused(4, "train_ppo", *_train_flags(load_path="empty")) == [
+        "error: no checkpoint in empty",
         "hint: give a run folder, for example runs/<name>",
     ]
+
+
+def test_load_path_takes_the_name_of_a_run(refused, run):
+    error, hint = refused(4, "train_ppo", *_train_flags(load_path="aa"))
+    assert error == "error: no run at aa; did you mean 'a'?"
+    assert hint == "hint: runs there are: runs/a"
+    assert exit_code(_main("train_ppo"), _train_flags(load_path="a")) == 0
 
 
 # --- the small commands
@@ -518,6 +524,12 @@ def test_unknown_flag(refused, run, script):
         "error: unrecognized arguments: --bogus",
         f"hint: {script}.py --help lists what it takes",
     ]
+
+
+def test_a_flag_nearly_known(refused, run):
+    assert refused(2, "evaluate", "runs/a", "--num-episode=4")[0] == (
+        "error: unrecognized arguments: --num-episode=4; did you mean '--num-episodes'?"
+    )
 
 
 @pytest.mark.parametrize("script", ["evaluate", "plot", "animate"])

@@ -1,6 +1,7 @@
 """The commands after training, starts, and what a long run leaves in memory."""
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -50,7 +51,7 @@ def evaluate(scripts, maze):
 
     def run(*argv):
         out, err = scripts.run("evaluate", maze, *argv, "--json", "result.json")
-        assert err == ""
+        assert re.fullmatch(r"compiling … [\d.]+ s\n", err)
         result = json.loads(Path("result.json").read_text())
         for metrics in result["seeds"].values():
             for name, row in metrics.items():
@@ -114,6 +115,13 @@ def test_animate_draws_an_episode(scripts, maze):
     with Image.open(maze / "episode.gif") as image:
         assert image.n_frames >= 1
     assert f"animation {maze / 'episode.gif'}" in out
+
+
+def test_animate_draws_what_a_search_plays(scripts, maze):
+    flags = ["--search", "--search-depth", "3", "--search-incumbent", "--max-steps", "2", "--out", "searched.gif"]
+    out, _ = scripts.run("animate", maze, *flags)
+    assert "search 4 x 3, root topk, greedy, resampling none, temperature 0.001, incumbent plan, return" in out
+    assert Path("searched.gif").stat().st_size > 1000
 
 
 def test_importing_the_package_starts_nothing(scripts):

@@ -32,7 +32,11 @@ def _stop(scripts, run, number, after, *argv):
 def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number, not_under_nohup):
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
-    told = "stopping after this chunk; a second Ctrl-C ends at once\n" if number == signal.SIGINT else ""
+    told = (
+        "stopping after what is being computed, and saving; a second Ctrl-C ends at once, unsaved\n"
+        if number == signal.SIGINT
+        else ""
+    )
     assert (code, err) == (130, told)
     assert "interrupted after update" in out
     assert re.fullmatch(r"next: \S*python\S* scripts/train_ppo.py --resume stopped", out.splitlines()[-1])
@@ -52,7 +56,10 @@ def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_h
     leaves = BASE | {"num_updates": 4000, "save_interval": 0, "eval_interval": 500}
     run = scripts.cwd / "stopped"
     code, _, err = _stop(scripts, run, signal.SIGINT, 37, *flags(**leaves, run_name="stopped"))
-    assert (code, err) == (130, "stopping after this chunk; a second Ctrl-C ends at once\n")
+    assert (code, err) == (
+        130,
+        "stopping after what is being computed, and saving; a second Ctrl-C ends at once, unsaved\n",
+    )
     reached = last_update(run)
     assert 37 <= reached < 4000
     assert _checkpoints(run) == [0, reached]

@@ -19,6 +19,7 @@ from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.driver import Driver, next_stop
+from stoix_like.runtime.playing import EpisodePlayer
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import read_rows
 
@@ -242,7 +243,7 @@ def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, ca
     if fails == "update":
         monkeypatch.setattr(loop, "compile_chunk", lambda *_: _out_of_memory)
     elif fails == "evaluation":
-        monkeypatch.setattr(Evaluator, "compile", lambda self, *_: setattr(self, "_play", _out_of_memory))
+        monkeypatch.setattr(EpisodePlayer, "_round", _out_of_memory)
     else:
         monkeypatch.setattr(BestKeeper, "offer", _out_of_memory)
     leaves = SMALL | {"save_interval": 0 if fails == "evaluation" else 1}
@@ -265,7 +266,7 @@ def test_an_evaluation_that_failed_is_made_up_for(last, finished, monkeypatch):
     """Continued, the run evaluates first where it had only been saved, and ends as one that never failed."""
     leaves = SMALL | {"eval_interval": 0} if last else SMALL
     with monkeypatch.context() as patch:
-        patch.setattr(Evaluator, "compile", lambda self, *_: setattr(self, "_play", _out_of_memory))
+        patch.setattr(EpisodePlayer, "_round", _out_of_memory)
         assert _train(*_flags(**leaves, save_dir=".", run_name="late")) == 1
     stopped = CheckpointStore(Path("late/checkpoints")).updates()[-1]
     assert (stopped, _rows(Path("late"), "EVALUATOR")) == (8 if last else 2, [])
@@ -294,6 +295,27 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(finished, monkeyp
     assert _rows(Path("stopped"), "EVALUATOR") == []
     assert _train("--resume", "stopped") == 0
     assert _rows(Path("stopped"), "EVALUATOR") == _rows(finished, "EVALUATOR")
+
+
+@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, monkeypatch):
+    """Everything learned is saved, and the continued run evaluates; a policy that searches may take minutes for it."""
+    played = EpisodePlayer._round
+
+    def interrupted_round(self, *arguments):
+        os.kill(os.getpid(), signal_number)
+        return played(self, *arguments)
+
+    leaves = SMALL | {"num_eval_episodes": 16, "eval_interval": 0, "save_interval": 0, "save_dir": "."}
+    with monkeypatch.context() as patch:
+        patch.setattr(EpisodePlayer, "_round", interrupted_round)
+        assert _train(*_flags(**leaves, run_name="cut")) == 130
+    assert CheckpointStore(Path("cut/checkpoints")).updates()[-1] == 8
+    assert _rows(Path("cut"), "EVALUATOR") == []
+    assert _train("--resume", "cut") == 0
+    assert _train(*_flags(**leaves, run_name="whole")) == 0
+    assert len(_rows(Path("cut"), "EVALUATOR")) == 1
+    assert _rows(Path("cut"), "EVALUATOR") == _rows(Path("whole"), "EVALUATOR")
 
 
 def test_a_run_tells_its_time_in_order(finished):

@@ -8,7 +8,7 @@ from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
 from stoix_like.config_checks import leaf_types
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.flags import help_text
-from stoix_like.runtime.load import config_from_dict, config_to_dict, load, preset_paths, to_yaml
+from stoix_like.runtime.load import config_from_dict, config_to_dict, load, preset_note, preset_paths, to_yaml
 
 
 def loaded(*argv):
@@ -149,6 +149,12 @@ def test_a_run_too_short_to_fill_one_sequence_is_refused():
         " which each environment plays, so nothing would be learned; use at most 16"
     )
     assert loaded("--config", "spo/maze", "--num-updates", "2", "--rollout-length", "16")
+
+
+@pytest.mark.parametrize("name", ["ppo/maze", "ppo/maze.yaml"])
+def test_a_preset_of_ppo_is_told(name):
+    told = f"the values of {name} were chosen for PPO on Maze-v0; --config spo/maze is for Maze-v0 and SPO"
+    assert preset_note(loaded("--config", name)) == told
 
 
 def test_values_named_in_a_replay_problem_work():

@@ -19,6 +19,8 @@ from stoix_like.runtime import saved_run
 from stoix_like.runtime.build import make_env, make_network
 from stoix_like.runtime.checkpoint import CheckpointStore
 from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.compare_flags import Settings
+from stoix_like.runtime.compare_search import compare
 from stoix_like.runtime.load import load
 from stoix_like.runtime.opening import FIXED_ON_RESUME
 from stoix_like.runtime.scoring import Evaluator
@@ -424,13 +426,13 @@ def test_an_spo_run_is_evaluated_by_its_search_its_network_or_another_search(eva
     """After one update, when the network knows nothing yet."""
     own, network = (evaluate(finished, *flags, "--checkpoint", "1") for flags in ((), ("--network",)))
     assert [(r["policy"], r["mode"]) for r in (own, network)] == [
-        ("search as trained", "deterministic"),
+        ("search as trained: 3 x 2, root iid, sampled, resampling none, learned temperature", "deterministic"),
         ("network", "deterministic"),
     ]
     assert own["seeds"] != network["seeds"]
     flags = ("--search-particles", "2", "--search-root", "gumbel_topk", "--search-temperature", "0.01", "--sampled")
     distinct = evaluate(finished, *flags, "--checkpoint", "1")
-    assert distinct["policy"] == "search 2 x 2, root gumbel_topk, sampled, resampling period, temperature 0.01"
+    assert distinct["policy"] == "search 2 x 2, root gumbel_topk, sampled, resampling none, temperature 0.01"
     assert (
         mean_return(distinct) == 1.0
     )  # both actions are tried; at the run's own temperature, 2, the worse is drawn, too
@@ -439,9 +441,10 @@ def test_an_spo_run_is_evaluated_by_its_search_its_network_or_another_search(eva
 @pytest.mark.integration
 def test_sampling_and_a_search_that_changes_nothing(evaluate, finished):
     own, search = (evaluate(finished, *flags, "--checkpoint", "1") for flags in ((), ("--search",)))
-    assert search["policy"] == "search 3 x 2, root iid, sampled, resampling period"
+    words = "3 x 2, root iid, sampled, resampling none, learned temperature"  # period 4: never within two steps
+    assert search["policy"] == f"search {words}"
     assert search["seeds"] == own["seeds"]
-    for flags, name in (((), "search as trained"), (("--network",), "network")):
+    for flags, name in (((), f"search as trained: {words}"), (("--network",), "network")):
         sampled = evaluate(finished, *flags, "--sampled", "--checkpoint", "1")
         assert (sampled["policy"], sampled["mode"]) == (name, "sampled")
         assert mean_return(sampled) < 1.0  # both draw: the temperature is 2
@@ -452,10 +455,10 @@ def test_sampling_and_a_search_that_changes_nothing(evaluate, finished):
 def test_a_ppo_run_can_be_searched_as_well(evaluate, ppo_run):
     assert evaluate(ppo_run)["policy"] == "network"
     searched = evaluate(ppo_run, "--search")
-    assert searched["policy"] == "search 4 x full, root topk, greedy, resampling none"
+    assert searched["policy"] == "search 4 x full, root topk, greedy, resampling none, temperature 0.001"
     assert mean_return(searched) == 1.0
     planned = evaluate(ppo_run, "--search-incumbent", "--search-depth", "1")
-    assert planned["policy"] == "search 4 x 1, root topk, greedy, resampling none, incumbent plan"
+    assert planned["policy"] == "search 4 x 1, root topk, greedy, resampling none, temperature 0.001, incumbent plan"
     assert mean_return(planned) == 1.0
 
 
@@ -475,11 +478,34 @@ def test_the_network_alone_and_a_search_are_two_things(finished, flags, capsys):
         (("--search-depth", "ful"), "argument --search-depth: expected a positive whole number, got 'ful'"),
         (("--search-temperature", "0"), "argument --search-temperature: expected a number above 0, got '0'"),
         (("--search-temperature", "nan"), "argument --search-temperature: expected a number above 0, got 'nan'"),
+        (
+            ("--search-resampling", "none", "--search-period", "3"),
+            "--search-period: resampling is none, which has no period",
+        ),
     ],
 )
 def test_flags_of_a_search_are_checked(finished, flags, error, capsys):
     assert run("evaluate", finished, *flags) == 2
     assert capsys.readouterr().err.splitlines()[0] == f"error: {error}"
+
+
+@pytest.mark.integration
+def test_an_spo_run_is_compared_by_its_own_search_too(finished, capsys):
+    """Its row is what `evaluate.py` plays; a PPO run has none, and that is said where it was asked for."""
+    settings = Settings(("own",), (4,))
+    (block,) = compare([finished], "1", "actionobservationreward-64", settings)["runs"]
+    own = block["rows"][-1]
+    assert [row["method"] for row in block["rows"]] == ["greedy", "own"]
+    assert (own["budget"], own["particles"]) == (6, 3)
+    assert own["model_steps_per_decision"] == 3.0  # episodes of one step: the second of a search finds all finished
+    assert block["searches"]["own"] == "3 x 2, root iid, sampled, resampling none, learned temperature"
+    assert (
+        run("evaluate", finished, "--checkpoint", "1", "--level-set", "actionobservationreward-64", "--json", "r.json")
+        == 0
+    )
+    told = json.loads(Path("r.json").read_text())
+    assert told["level_hash"] == block["level_hash"]
+    assert mean_return(told) == pytest.approx(own["mean"])
 
 
 @pytest.mark.integration

@@ -8,6 +8,7 @@ import pty
 import resource
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -392,6 +393,30 @@ def test_the_best_evaluation_of_a_resumed_run_is_not_forgotten():
     assert summary.best == (0.9, 80)
     summary.add([_row(160, "EVALUATOR", mean_return=0.95)])
     assert summary.best == (0.95, 160)
+
+
+def test_while_a_replay_is_filled_no_time_left_is_told():
+    """Updates that learn nothing are fast: their pace says nothing, and what they report of losses is 0."""
+    summary, stream = RunSummary(META), io.StringIO()
+    view = TerminalView(stream=stream, environ={})
+    view.open(Path("r"), META)
+    for update, steps in ((10, 0.0), (20, 0.0), (30, 64.0), (40, 64.0)):
+        rows = [
+            _row(update, "TRAINER", gradient_steps_sum=steps, policy_loss=steps),
+            _row(update, "ACTOR", steps_per_second=64.0),
+        ]
+        rows = [
+            row._replace(elapsed_seconds=float(update) if update <= 20 else 20.0 + 5 * (update - 20)) for row in rows
+        ]
+        summary.add(rows)
+        view.write(rows)
+        assert summary.is_filling == (steps == 0)
+        assert (summary.seconds_left is None) == (steps == 0)
+    assert summary.seconds_left == 5.0 * (META.num_updates - 40)
+    lines = stream.getvalue().splitlines()
+    assert ["filling the replay" in line for line in lines] == [True, True, False, False]
+    assert ["policy_loss" in line for line in lines] == [False, False, True, True]
+    assert [" left" in line for line in lines] == [False, False, True, True]
 
 
 def test_numbers_and_durations_for_reading():

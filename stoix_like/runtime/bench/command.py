@@ -28,11 +28,14 @@ def main(argv: list[str]) -> int:
         "baselines",
         "parity",
         "learning",
+        "learning_maze",
         "ablation",
         "search",
         "all",
     )
-    told = "what is measured; all is everything but learning, ablation and search, which train for hours (default: all)"
+    told = (
+        "what is measured; all is everything but learning*, ablation and search, which train for hours (default: all)"
+    )
     parser.add_argument("--suite", choices=suites, default="all", help=told)
     parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
     add_device_flag(parser)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from stoix_like.runtime.bench import learning
-from stoix_like.runtime.bench.learning import EARLY_MAZE, EQUAL_PACKING, SEEDS, Training
+from stoix_like.runtime.bench.learning import EARLY_MAZE, EQUAL_PACKING, SEEDS, SHORT, Training
 from stoix_like.runtime.bench.measure import Row
 from stoix_like.runtime.compare_flags import Settings
 from stoix_like.runtime.compare_search import Block, compare
@@ -21,12 +21,14 @@ class Comparison(NamedTuple):
     settings: Settings
 
 
-QUICK = tuple(claim.training for claim in learning.CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search"))
+QUICK = tuple(
+    claim.training for claim in learning.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
+)
 COMPARISONS = (
     Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64, 256))),
     Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(1024,))),
     Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
-    Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(methods=("best_of", "smc"), budgets=(16, 64))),
+    Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(("best_of", "smc"), (16, 64), SHORT.temperature)),
 )
 
 

@@ -130,8 +130,9 @@ SUITES: dict[str, Callable[[], Iterable[Row]]] = {
     "parity": binpack.parity_suite,
     "scale": environments.scale_suite,
     "learning": learning.learning_suite,
+    "learning_maze": learning.learning_maze_suite,
     "ablation": learning.ablation_suite,
     "search": searches.search_suite,
 }
 #: Trainings of hours, unless their run folders are there: only by name.
-NOT_IN_ALL = ("learning", "ablation", "search")
+NOT_IN_ALL = ("learning", "learning_maze", "ablation", "search")

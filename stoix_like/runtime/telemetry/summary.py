@@ -19,7 +19,8 @@ class RunSummary:
             sum for rates and counts. Only the deterministic evaluation is kept.
         best: (mean return, update) of the best evaluation, or None.
         steps_per_second: of all seeds together; NaN before the first report.
-        seconds_left: expected seconds to the last update, evaluations and saving included; None if unknown or done.
+        seconds_left: expected seconds to the last update, evaluations and saving included; None if unknown or done,
+            or while a replay is being filled.
     """
 
     def __init__(self, meta: RunMeta) -> None:
@@ -52,9 +53,14 @@ class RunSummary:
                 self.best = score, last.update
         self.seconds_left = self._seconds_left(last)
 
+    @property
+    def is_filling(self) -> bool:
+        """Whether nothing is learned yet, because a replay is being filled: what is fast now will not stay so."""
+        return self.trainer.get("gradient_steps_sum") == 0
+
     def _seconds_left(self, last: Row) -> float | None:
         left = self.meta.num_updates - last.update
-        if left <= 0:
+        if left <= 0 or self.is_filling:
             return None
         if self._first is None:
             self._first = last.update, last.elapsed_seconds

@@ -25,6 +25,7 @@ from stoix_like.runtime.telemetry.summary import RunSummary, duration_text, labe
 
 LABELS_VARIABLE = "STOIX_LIKE_METRIC_LABELS"
 _PLAIN_TRAINER = ("policy_loss", "entropy")  # what a plain line shows of TRAINER; all of it is in metrics.jsonl
+FILLING = "filling the replay"  # in place of losses
 _GAP = " · "
 
 
@@ -72,7 +73,8 @@ class TerminalView:
         self._print(f"run  {run_dir}")
         plan = f"{meta.num_envs:,} envs × {meta.rollout_length:,} steps × {meta.num_updates:,} updates"
         each = f" for each of {meta.num_seeds} seeds" if meta.num_seeds > 1 else ""
-        when = f"every {meta.eval_interval:,} updates" if meta.eval_interval else "at the end"
+        often = 0 < meta.eval_interval < meta.num_updates
+        when = f"every {meta.eval_interval:,} updates" if often else "at the end"
         resumed = "" if meta.resumed_update is None else f"{_GAP}continued after update {meta.resumed_update:,}"
         self._print(f"plan {plan} = {meta.timesteps:,} steps{each}{_GAP}evaluation {when}{resumed}")
 
@@ -174,7 +176,7 @@ class TerminalView:
             if math.isfinite(summary.steps_per_second):
                 parts.append(f"{summary.steps_per_second:,.0f} {self._label('steps_per_second')}")
             parts += self._named(summary.actor, ("mean_return",))
-            parts += self._named(summary.trainer, _PLAIN_TRAINER)
+            parts += [FILLING] if summary.is_filling else self._named(summary.trainer, _PLAIN_TRAINER)
         if score := self._score_text(summary):
             parts.append(f"eval {score}")
         if (left := summary.seconds_left) is not None:
@@ -196,7 +198,8 @@ class TerminalView:
         title = f"{summary.meta.algorithm}{_GAP}{summary.meta.task_id}"
         bar.add_task(title, total=summary.meta.num_updates, completed=summary.update)
         table = Table.grid(padding=(0, 2))
-        table.add_row(Text(" trainer", style="dim"), "  ".join(self._named(summary.trainer, summary.trainer)))
+        learned = [FILLING] if summary.is_filling else self._named(summary.trainer, summary.trainer)
+        table.add_row(Text(" trainer", style="dim"), "  ".join(learned))
         table.add_row(Text(" actor", style="dim"), "  ".join(self._named(summary.actor, _telling(summary.actor))))
         if summary.evaluation:
             names = [name for name in _telling(summary.evaluation) if name not in ("mean_return", "episodes")]

@@ -1,0 +1,36 @@
+"""What is said of a search before it is played: how, at what cost, and what may not have been meant."""
+
+import pytest
+
+from stoix_like.runtime.search_choice import describe, plan_line, search_notes
+from stoix_like.search.model import SearchConfig
+
+DEEP = SearchConfig(num_particles=16, search_depth="full", max_depth=4000, resampling="none")
+
+
+@pytest.mark.parametrize(
+    ("config", "words"),
+    [
+        (SearchConfig(), "16 x 4, root iid, sampled, resampling none"),  # its period is 4: never before the end
+        (SearchConfig(resampling_period=2), "16 x 4, root iid, sampled, resampling every 2"),
+        (SearchConfig(resampling="ess", root="topk"), "16 x 4, root topk, sampled, resampling ess"),
+        (DEEP._replace(continuation="greedy"), "16 x full, root iid, greedy, resampling none"),
+    ],
+)
+def test_a_search_is_described_as_it_is_played(config, words):
+    assert describe(config, "learned temperature") == f"{words}, learned temperature"
+
+
+def test_the_cost_of_a_decision():
+    assert plan_line(SearchConfig()) == "search 16 particles × 4 steps = 64 model steps per decision"
+    cost = "search 16 particles × at most 4,000 steps = at most 64,000 model steps per decision"
+    assert plan_line(DEEP) == cost
+
+
+def test_searches_that_may_not_have_been_meant():
+    assert search_notes(SearchConfig(), "Maze-v0") == []
+    assert search_notes(DEEP._replace(max_depth=20), "BinPack-v2") == []
+    (long,) = search_notes(DEEP, "Snake-v1")
+    assert "may take 4,000 steps on Snake-v1" in long
+    (alone,) = search_notes(SearchConfig(num_particles=1), "Maze-v0")
+    assert "nothing to choose from" in alone
