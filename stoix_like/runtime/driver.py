@@ -17,6 +17,7 @@ from stoix_like.runtime import loop, report
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta, without_replay
 from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.messages import SECONDS_PER_SIGN, how_far
 from stoix_like.runtime.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
@@ -24,7 +25,6 @@ from stoix_like.runtime.telemetry import Row, Telemetry
 from stoix_like.runtime.telemetry.sink import Value
 
 _LOG = logging.getLogger(__name__)
-SECONDS_PER_SIGN = 10.0  # of life, in a long evaluation
 LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
 #: Metrics whose NaN or infinity stops the run: what is learned from, not what only describes it.
 MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
@@ -47,11 +47,11 @@ class _Watch:
         self._stop = stop
         self._told = time.monotonic()
 
-    def __call__(self, finished: int, episodes: int) -> None:
+    def __call__(self, finished: int, episodes: int, step: int) -> None:
         if self._stop.is_set and finished < episodes:
             raise _StoppedEvaluation
         if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
-            _LOG.info("evaluating: %s of %s episodes have finished", f"{finished:,}", f"{episodes:,}")
+            _LOG.info("evaluating: %s", how_far(finished, episodes, step))
             self._told = time.monotonic()
 
 

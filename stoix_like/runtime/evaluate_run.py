@@ -23,9 +23,8 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
+from stoix_like.runtime.messages import SECONDS_PER_SIGN, how_far
 from stoix_like.runtime.search_choice import SearchChoice, add_search_flags, choice_of, chosen_policy
-
-SECONDS_PER_SIGN = 10.0  # of life
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
@@ -81,7 +80,7 @@ class Show:
     def compiled(self, seconds: float) -> None:
         """They are made."""
 
-    def played(self, seed: str, finished: int, episodes: int) -> None:
+    def played(self, seed: str, finished: int, episodes: int, step: int) -> None:
         """So many episodes of that seed have finished."""
 
 
@@ -103,10 +102,10 @@ class _Show(Show):
     def compiled(self, seconds: float) -> None:
         print(f"{seconds:.1f} s", file=sys.stderr, flush=True)
 
-    def played(self, seed: str, finished: int, episodes: int) -> None:
+    def played(self, seed: str, finished: int, episodes: int, step: int) -> None:
         if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
             self._told = time.monotonic()
-            print(f"seed {seed}: {finished:,} of {episodes:,} episodes have finished", file=sys.stderr, flush=True)
+            print(f"seed {seed}: {how_far(finished, episodes, step)}", file=sys.stderr, flush=True)
 
 
 def score(

@@ -15,6 +15,9 @@ _OURS = "stoix_like"
 _CHATTY = ("absl", "jax._src.xla_bridge")  # they warn of what no user can change
 
 
+SECONDS_PER_SIGN = 10.0  # of life, in what takes long
+
+
 class _Ownership:
     is_ours = False
 
@@ -62,3 +65,8 @@ def configure(config: LoggingConfig) -> None:
         logging.getLogger(name).setLevel(quiet)
     if not config.backend_logs_visible:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def how_far(finished: int, episodes: int, step: int) -> str:
+    """A sign of life while episodes are played: how many have finished, and where the others are."""
+    return f"{finished:,} of {episodes:,} episodes have finished; step {step:,} of those being played"

@@ -20,8 +20,9 @@ from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.loop import Pace
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
 
-#: Is told after each piece how many episodes have finished, and of how many, all seeds counted. It may raise.
-Watch = Callable[[int, int], None]
+#: Is told after each piece how many episodes have finished, of how many, all seeds counted, and at which step the
+#: present round is. It may raise.
+Watch = Callable[[int, int, int], None]
 #: What decides the episodes, any arrays, to ([R, N] keys of levels, [R] keys of rounds). Traced.
 Schedule = Callable[..., tuple[Key, Key]]
 
@@ -116,7 +117,7 @@ class EpisodePlayer:
             self._pace.learn(now - step, time.monotonic() - began)
             step = now
             if watch is not None:
-                watch(index * per_round + finished, self._num_rounds * per_round)
+                watch(index * per_round + finished, self._num_rounds * per_round, step)
         results, memory = jax.device_get((playing.results, playing.memory))
         return results, memory
 

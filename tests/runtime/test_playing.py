@@ -80,13 +80,13 @@ def test_who_watches_is_told_after_every_piece_and_can_end_it(monkeypatch):
     rounds = results.episode_length.reshape(2, 8)
     assert len(told) == rounds.max(axis=1).sum()
     by_hand = [
-        (8 * r + (lengths <= step).sum(), 16)
+        (8 * r + (lengths <= step).sum(), 16, step)
         for r, lengths in enumerate(rounds)
         for step in range(1, lengths.max() + 1)
     ]
     assert told == by_hand
 
-    def leave(finished, _):
+    def leave(finished, *_):
         raise InterruptedError(finished)
 
     with pytest.raises(InterruptedError, match=str(told[0][0])):

@@ -25,10 +25,10 @@ QUICK = tuple(
     claim.training for claim in learning.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
 )
 COMPARISONS = (
-    Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64, 256))),
-    Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(1024,))),
+    Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64))),
     Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
     Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(("best_of", "smc"), (16, 64), SHORT.temperature)),
+    Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(256, 1024))),
 )
 
 
