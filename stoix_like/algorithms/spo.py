@@ -33,6 +33,7 @@ from stoix_like.algorithms.spo_state import (
 from stoix_like.config import SPOConfig
 from stoix_like.config_checks import get_leaf
 from stoix_like.envs.auto_reset import AutoReset, auto_reset_for
+from stoix_like.errors import ConfigError
 from stoix_like.ops.phases import phase
 from stoix_like.replay import Buffer
 from stoix_like.search import smc
@@ -59,8 +60,11 @@ def make(env: Environment, network: Network, config: SPOConfig) -> Learner:
     The state's leaves over environments have leading axis N = num_envs. Both functions are pure.
 
     Raises:
-        ConfigError: sizes of the replay that cannot work together, or a search that does not fit the environment.
+        ConfigError: sizes of the replay that cannot work together, a search that does not fit the environment, or a
+            configuration of another algorithm.
     """
+    if not isinstance(config, SPOConfig):
+        raise ConfigError(f"spo.make: a {type(config).__name__} has no section spo", "make it with spo_config(...)")
     settings = settings_of(env, config)
     check(settings.search, factored=settings.factored)
     environment, core = config.environment, config.training_core

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, NamedTuple, get_args
 
+import jax
+import jax.numpy as jnp
+
 from stoix_like.errors import ConfigError
 from stoix_like.search import roots
 from stoix_like.types import Array, EnvState, Key, Observation, Params, TimeStep
@@ -74,14 +77,18 @@ def check(config: SearchConfig, *, factored: bool) -> None:
         factored: whether actions have several factors.
 
     Raises:
-        ConfigError: a word that is none of the choices, a size below 1, `full` without an end, or distinct roots for a
-            factored action.
+        ConfigError: a word that is none of the choices, a size below 1, `full` without an end, a share or discount
+            outside [0, 1], or distinct roots for a factored action.
     """
     for name, choices in _WORDS.items():
         word, known = getattr(config, name), get_args(choices)
         if word not in known:
             raise ConfigError(f"search.{name}: no choice {word!r}", f"choices: {', '.join(known)}")
     depth_of(config)
+    for name in ("gamma", "gae_lambda", "dirichlet_fraction", "resampling_ess_threshold"):
+        number = getattr(config, name)  # traced ones were checked as leaves of a configuration
+        if isinstance(number, (int, float)) and not 0.0 <= number <= 1.0:
+            raise ConfigError(f"search.{name}: {number} is not in [0, 1]", "give a number from 0 to 1")
     if factored and config.root != "iid":
         raise ConfigError(
             f"search.root: {config.root} takes distinct actions, and this environment's action has several factors",
@@ -89,14 +96,26 @@ def check(config: SearchConfig, *, factored: bool) -> None:
         )
 
 
-def check_temperature(temperature: Temperature) -> None:
-    """Refuses a number, as far as it is one already, that nothing can be divided by.
+def check_call(root: Root, temperature: Temperature) -> None:
+    """Refuses what a search cannot begin from, as far as shapes and plain numbers tell.
 
     Raises:
-        ConfigError: not above 0.
+        ConfigError: a leaf of the root without the leading axis N, or a temperature that is not above 0, or neither a
+            scalar nor [N].
     """
+    num_envs = root.observation.action_mask.shape[:1]
+    if any(leaf.shape[:1] != num_envs or leaf.ndim == 0 for leaf in jax.tree.leaves(root)):
+        raise ConfigError(
+            "search: leaves of the root differ in their first axis, which is that of the environments searched from",
+            "for a single one, add it: jax.tree.map(lambda x: x[None], root)",
+        )
     if isinstance(temperature, (int, float)) and not temperature > 0.0:
-        raise ConfigError(f"search: a temperature of {temperature} divides nothing", "give a number above 0")
+        raise ConfigError(f"search: weights cannot have a temperature of {temperature}", "give a number above 0")
+    if not callable(temperature) and jnp.shape(temperature) not in ((), num_envs):
+        raise ConfigError(
+            f"search: a temperature of shape {jnp.shape(temperature)} for {num_envs[0]} environments",
+            "give one number, or one for each",
+        )
 
 
 def depth_of(config: SearchConfig) -> int:

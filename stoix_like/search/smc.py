@@ -20,7 +20,7 @@ from stoix_like.ops.phases import phase
 from stoix_like.search import particles as cloud
 from stoix_like.search import resampling, roots
 from stoix_like.search.diagnostics import SearchDiagnostics, diagnose
-from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, check, check_temperature, depth_of
+from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, check, check_call, depth_of
 from stoix_like.search.particles import Particles, Paths
 from stoix_like.types import Array, Key, Observation, Params
 
@@ -64,10 +64,10 @@ def search(
         config: how.
 
     Raises:
-        ConfigError: see `model.check`; or a temperature that is a number and not above 0.
+        ConfigError: see `model.check` and `model.check_call`.
     """
     check(config, factored=root.observation.action_mask.ndim == 3)
-    check_temperature(temperature)
+    check_call(root, temperature)
     horizon = depth_of(config)
     root_key, walk_key, action_key = jax.random.split(key, 3)
     particles, drawn, value = _start(model, params, root_key, root, config)

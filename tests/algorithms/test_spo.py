@@ -11,7 +11,7 @@ from walks import LEGAL, SIZES, played
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
 from stoix_like.algorithms.spo_state import Duals, SPOHyper, SPOParams
-from stoix_like.config import spo_config
+from stoix_like.config import ppo_config, spo_config
 from stoix_like.config_checks import get_leaf
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.envs.probes import PROBES
@@ -529,6 +529,11 @@ def test_a_search_or_a_replay_that_cannot_work_is_refused_when_the_learner_is_ma
     assert spo.make(played().env, played().network, full)
     with pytest.raises(ConfigError, match="6 are sampled with 1 more at once"):
         spo_config(**SIZES | {"replay_buffer_size": 8 * 6})
+
+
+def test_a_configuration_of_ppo_is_refused():
+    with pytest.raises(ConfigError, match="a PPOConfig has no section spo"):
+        spo.make(played().env, played().network, ppo_config())
 
 
 def test_roles_never_share_a_key():

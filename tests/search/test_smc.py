@@ -1,5 +1,7 @@
 """Searches whose every number is known: by hand, by the one path a tree leaves, or by a second way to run them."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -23,7 +25,7 @@ from tabular import (
 
 from stoix_like.errors import ConfigError
 from stoix_like.search import smc
-from stoix_like.search.model import SearchConfig
+from stoix_like.search.model import SearchConfig, check
 
 #: Two legal actions at state 0, three at state 1; terminals, truncations and fractional discounts below them.
 RANDOM = random_tree(361)
@@ -216,12 +218,35 @@ def test_words_that_are_no_choice_are_refused_with_the_choices(leaf, word):
     assert caught.value.hint.startswith("choices: ")
 
 
+@pytest.mark.parametrize("leaf", ["gamma", "gae_lambda", "dirichlet_fraction", "resampling_ess_threshold"])
+@pytest.mark.parametrize("number", [-0.1, 1.5, float("nan")])
+def test_shares_outside_their_range_are_refused(leaf, number):
+    with pytest.raises(ConfigError, match=rf"search.{leaf}: {number} is not in \[0, 1\]"):
+        check(SearchConfig(**{leaf: number}), factored=False)
+
+
 @pytest.mark.parametrize("temperature", [0.0, -0.5, float("nan"), 0])
 def test_a_temperature_that_divides_nothing_is_refused(temperature):
     config = SearchConfig(num_particles=2, search_depth=1)
     root = make_root(RANDOM, jnp.zeros(1, jnp.int32))
     with pytest.raises(ConfigError, match="temperature"):
         smc.search(make_model(RANDOM), RANDOM, jax.random.key(0), root, temperature, config)
+
+
+def test_shapes_that_do_not_belong_together_are_refused():
+    config = SearchConfig(num_particles=2, search_depth=1)
+    tree = on_device(RANDOM)
+    root = make_root(tree, jnp.zeros(2, jnp.int32))
+    begin = functools.partial(smc.search, make_model(tree), tree, jax.random.key(0))
+    single = jax.tree.map(lambda x: x[0], root)
+    other = root._replace(env_state=jax.tree.map(lambda x: x[:1], root.env_state))
+    for wrong in (single, other):
+        with pytest.raises(ConfigError, match="leaves of the root differ in their first axis"):
+            begin(wrong, 1.0, config)
+    for temperature in (jnp.ones(3), np.ones((2, 2))):
+        with pytest.raises(ConfigError, match="a temperature of shape"):
+            begin(root, temperature, config)
+    assert begin(root, np.ones(2), config).action.shape == (2,)
 
 
 def test_a_search_to_the_end_needs_an_end():
