@@ -29,8 +29,8 @@ class EpisodeResults(NamedTuple):
 class Playing(NamedTuple):
     """A round of N episodes on its way."""
 
-    state: EnvState
-    timestep: TimeStep
+    state: EnvState  # [N, ...]
+    timestep: TimeStep  # [N, ...]
     done: Array  # [N] bool
     memory: Any  # [N, ...], of the policy
     results: EpisodeResults  # [N]
@@ -69,37 +69,23 @@ def evaluate_levels(
     num_envs: int,
     deterministic: bool = True,
 ) -> EpisodeResults:
-    """Results [E] on the levels that `env.reset` makes of `level_keys` [E], `num_envs` at a time. Pure; jit it."""
-    results, _ = evaluate_levels_with_memory(
-        env, policy, params, level_keys, key, num_envs=num_envs, deterministic=deterministic
-    )
-    return results
+    """Results [E] on the levels that `env.reset` makes of `level_keys` [E], `num_envs` at a time. Pure; jit it.
 
-
-def evaluate_levels_with_memory(
-    env: Environment,
-    policy: Policy | MemoryPolicy,
-    params: Params,
-    level_keys: Key,
-    key: Key,
-    *,
-    num_envs: int,
-    deterministic: bool = True,
-) -> tuple[EpisodeResults, Any]:
-    """`evaluate_levels`, and the policy's memory [E, ...] as the last decision of each episode left it."""
+    Raises:
+        ValueError: E is not a multiple of num_envs.
+    """
     num_episodes = level_keys.shape[0]
     if num_episodes % num_envs:
         raise ValueError(f"{num_episodes} episodes are not a multiple of {num_envs} environments")
     num_rounds = num_episodes // num_envs
 
-    def play_round(keys: tuple[Key, Key]) -> tuple[EpisodeResults, Any]:
+    def play_round(keys: tuple[Key, Key]) -> EpisodeResults:
         round_levels, round_key = keys
         start = begin(env, policy, round_levels)
-        played = advance(env, policy, params, start, round_key, MOST_STEPS, deterministic=deterministic)
-        return played.results, played.memory
+        return advance(env, policy, params, start, round_key, MOST_STEPS, deterministic=deterministic).results
 
     rounds = (level_keys.reshape(num_rounds, num_envs), jax.random.split(key, num_rounds))
-    played: tuple[EpisodeResults, Any] = trees.merge_leading(jax.lax.map(play_round, rounds))
+    played: EpisodeResults = trees.merge_leading(jax.lax.map(play_round, rounds))
     return played
 
 
@@ -126,6 +112,13 @@ def advance(
     """The round when all have finished, or `most_steps` steps later. Pure; jit it.
 
     Each step has a key of its own, so with the same `key` it is the same whether it is played at once or in pieces.
+
+    Args:
+        env, policy, params: raw; what plays, and with which parameters.
+        playing: N episodes from `begin`, or from the call before.
+        key: of the round, the same in every call.
+        most_steps: of each episode in this call; episodes need not end, so the caller decides when to give up.
+        deterministic: most probable actions, or sampled ones.
     """
     act, end = remembering(policy).act, playing.step + most_steps
 

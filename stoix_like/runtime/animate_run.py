@@ -62,6 +62,8 @@ def main(argv: list[str]) -> int:
     path = media.save_gif(saved.env, episode.states, arguments.out or saved.path / "episode.gif")
     num_steps = len(episode.states) - 1
     what = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
+    for note in chosen.notes:
+        print(f"note: {note}")
     print(f"{what}, {chosen.name}, return {episode.episode_return:.4f}")
     print(f"animation {path}")
     return 0

@@ -25,6 +25,7 @@ import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.run_folder import write_atomically
 
 SCHEMA = 1
 _LOG = logging.getLogger(__name__)
@@ -89,6 +90,20 @@ class CheckpointStore:
             self.remove(old)
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
+
+    def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
+        """Replaces what the host notes beside the arrays of one checkpoint, which stay.
+
+        Raises:
+            RunError: it cannot be written.
+            CheckpointError: missing or damaged.
+        """
+        path = self.folder / str(self._existing(update))
+        body = _read_meta(path) | {"host": host}
+        try:
+            write_atomically(path / "meta.json", _body_text(body))
+        except OSError as error:
+            raise RunError(f"cannot write {path}: {error.strerror or error}", "free some space") from error
 
     def remove(self, update: int) -> None:
         """Removes one checkpoint; a kill half-way leaves nothing that looks like one.
@@ -181,7 +196,10 @@ class CheckpointStore:
 
 
 def _meta_text(meta: Meta, files: dict[str, str]) -> str:
-    body = {"schema": SCHEMA, **meta._asdict(), "files": files}
+    return _body_text({"schema": SCHEMA, **meta._asdict(), "files": files})
+
+
+def _body_text(body: dict[str, Any]) -> str:
     return json.dumps({"sha256": _text_digest(body), "body": body}, indent=1) + "\n"
 
 

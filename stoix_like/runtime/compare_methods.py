@@ -73,8 +73,8 @@ def descriptions(env: Environment, settings: Settings) -> dict[str, str]:
             temperature = _temperature(method, settings)
             parts = [f"root {search.root}", search.continuation]
             parts.append(f"depth {env.time_limit if search.depth == 'full' else search.depth}")
-            parts.append("no resampling" if search.period is None else f"resampled every {search.period}")
-            parts.append("the learned temperature" if temperature is None else f"temperature {temperature:g}")
+            parts.append(f"resampling {'none' if search.period is None else f'every {search.period}'}")
+            parts.append("learned temperature" if temperature is None else f"temperature {temperature:g}")
             found[method] = ", ".join([*parts, "incumbent plan"] if search.follows_plan else parts)
     return found
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import searching
 from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.messages import SignOfLife
 from stoix_like.runtime.playing import EpisodePlayer, frozen_levels
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan
@@ -26,6 +27,11 @@ from stoix_like.types import (
     Params,
     Policy,
 )
+
+
+def _on_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
 
 _LESS_MEMORY = "let fewer levels be played at a time: --num-envs"
 
@@ -81,12 +87,11 @@ class Program:
     def __init__(
         self, env: Environment, policy: Policy | MemoryPolicy, level_keys: Key, num_envs: int, *, deterministic: bool
     ) -> None:
-        self._num_levels = level_keys.shape[0]
         self._player = EpisodePlayer(
             env,
             policy,
             frozen_levels(level_keys, num_envs),
-            num_rounds=-(-self._num_levels // num_envs),
+            num_episodes=level_keys.shape[0],
             num_envs=num_envs,
             deterministic=deterministic,
             less_memory=_LESS_MEMORY,
@@ -101,7 +106,6 @@ class Program:
         with plain_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
             began = time.monotonic()
-            played = self._player(params, key)
+            results, memory = self._player(params, key, watch=SignOfLife(_on_stderr))
             seconds = time.monotonic() - began
-        results, memory = jax.tree.map(lambda x: x[: self._num_levels], played)
         return Outcome(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

@@ -17,7 +17,7 @@ from stoix_like.runtime import loop, report
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta, without_replay
 from stoix_like.runtime.devices import plain_errors
-from stoix_like.runtime.messages import SECONDS_PER_SIGN, how_far
+from stoix_like.runtime.messages import SignOfLife
 from stoix_like.runtime.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
@@ -45,14 +45,12 @@ class _Watch:
 
     def __init__(self, stop: StopRequest) -> None:
         self._stop = stop
-        self._told = time.monotonic()
+        self._sign = SignOfLife(lambda text: _LOG.info("evaluating: %s", text))
 
     def __call__(self, finished: int, episodes: int, step: int) -> None:
         if self._stop.is_set and finished < episodes:
             raise _StoppedEvaluation
-        if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
-            _LOG.info("evaluating: %s", how_far(finished, episodes, step))
-            self._told = time.monotonic()
+        self._sign(finished, episodes, step)
 
 
 class Outputs(NamedTuple):
@@ -87,7 +85,7 @@ class Driver:
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
         self._last_saved = self.update if outputs.store.updates() else -1
-        self._evaluated_at = int(meta.host.get("evaluated_at", self.update))
+        self._evaluated_at = self._noted_evaluation = int(meta.host.get("evaluated_at", self.update))
         core = config.training_core
         self._seeds = [config.architecture.seed + i for i in range(core.num_seeds)]
         self._steps_per_update = steps_per_update(config)
@@ -128,13 +126,16 @@ class Driver:
     def save(self) -> None:
         """A checkpoint of the state as it is, unless there is one; what was played before it is reported first."""
         self._report()
-        if self._last_saved == self.update:
-            return
         host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
+        if self._last_saved == self.update:
+            if self._noted_evaluation != self._evaluated_at:  # it was made up for after a stop
+                self._outputs.store.rewrite_host(self.update, host)
+                self._noted_evaluation = self._evaluated_at
+            return
         keeps_replay = self._config.checkpointing.save_replay
         stored = self.state if keeps_replay else without_replay(self.state)
         path = self._outputs.store.save(stored, self._meta._replace(update=self.update, host=host))
-        self._last_saved = self.update
+        self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
         self._outputs.best.prune()
         values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
         self._write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, values)])

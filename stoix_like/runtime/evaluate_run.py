@@ -6,7 +6,8 @@ import functools
 import json
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -23,7 +24,7 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
-from stoix_like.runtime.messages import SECONDS_PER_SIGN, how_far
+from stoix_like.runtime.messages import SignOfLife
 from stoix_like.runtime.search_choice import SearchChoice, add_search_flags, choice_of, chosen_policy
 
 if TYPE_CHECKING:
@@ -57,7 +58,7 @@ def main(argv: list[str]) -> int:
         seed=arguments.seed,
         search=choice_of(arguments),
         network=arguments.network,
-        show=_Show(),
+        show=Show(functools.partial(print, flush=True), _on_stderr),  # a pipe gets the table alone
     )
     print(rows_text(result))
     if arguments.json:
@@ -65,47 +66,15 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-class Show:
-    """What is shown while a run is scored: nothing."""
+class Show(NamedTuple):
+    """Where it is told what is scored, and how far that is; a line each."""
 
-    def heading(self, text: str) -> None:
-        """What is scored."""
-
-    def note(self, text: str) -> None:
-        """Something the user may not have meant."""
-
-    def compiling(self) -> None:
-        """The programs are being made."""
-
-    def compiled(self, seconds: float) -> None:
-        """They are made."""
-
-    def played(self, seed: str, finished: int, episodes: int, step: int) -> None:
-        """So many episodes of that seed have finished."""
+    heading: Callable[[str], None]
+    status: Callable[[str], None]
 
 
-class _Show(Show):
-    """The heading at once, and signs of life on standard error, so that a pipe gets the table alone."""
-
-    def __init__(self) -> None:
-        self._told = time.monotonic()
-
-    def heading(self, text: str) -> None:
-        print(text, flush=True)
-
-    def note(self, text: str) -> None:
-        print(f"note: {text}", file=sys.stderr, flush=True)
-
-    def compiling(self) -> None:
-        print("compiling … ", end="", file=sys.stderr, flush=True)
-
-    def compiled(self, seconds: float) -> None:
-        print(f"{seconds:.1f} s", file=sys.stderr, flush=True)
-
-    def played(self, seed: str, finished: int, episodes: int, step: int) -> None:
-        if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
-            self._told = time.monotonic()
-            print(f"seed {seed}: {how_far(finished, episodes, step)}", file=sys.stderr, flush=True)
+def _on_stderr(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
 
 
 def score(
@@ -153,19 +122,17 @@ def score(
     evaluator = scoring.Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
     levels = {"levels": level_set or f"fresh, seed {seed}", "level_hash": evaluator.level_hash}
     scored = _what_was_scored(saved, checkpoint) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
-    show = show or Show()
+    show = show or Show(lambda _: None, lambda _: None)
     show.heading(heading(scored))
     for note in chosen.notes:
-        show.note(note)
-    show.compiling()
+        show.status(f"note: {note}")
+    show.status("compiling …")
     began = time.monotonic()
     evaluator.compile(saved.seed_params(0), jax.random.key(seed))
-    show.compiled(time.monotonic() - began)
+    show.status(f"compiled in {time.monotonic() - began:.1f} s")
     seeds: dict[str, dict[str, Any]] = {}
     for index, name in enumerate(_seed_names(saved)):
-        scores = evaluator(
-            saved.seed_params(index), jax.random.key(seed), 0, watch=functools.partial(show.played, name)
-        )
+        scores = evaluator(saved.seed_params(index), jax.random.key(seed), 0, watch=SignOfLife(show.status))
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 

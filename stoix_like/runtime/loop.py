@@ -74,12 +74,12 @@ class Pending:
 class Pace:
     """How many updates make a chunk of about two seconds, learned from the last chunk.
 
-    A chunk has at most twice as many as the last one: what follows may be slower, as once a replay is full.
+    It grows at most twofold from one chunk to the next: what follows may be slower, as once a replay is full.
     """
 
     def __init__(self) -> None:
         self._seconds_per_update: float | None = None
-        self._last_length = 1
+        self._wanted = 1  # of the last chunk, which may have been cut short by what was due
 
     @property
     def is_known(self) -> bool:
@@ -90,9 +90,9 @@ class Pace:
         """Updates of the next chunk, between 1 and `most`."""
         if self._seconds_per_update is None:
             return 1
-        return int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, min(most, 2 * self._last_length)))
+        self._wanted = int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, 2 * self._wanted))
+        return min(most, self._wanted)
 
     def learn(self, updates: int, seconds: float) -> None:
         """Takes in how long a chunk took."""
         self._seconds_per_update = max(seconds, 1e-6) / updates
-        self._last_length = updates

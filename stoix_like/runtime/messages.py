@@ -8,6 +8,8 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import time
+from collections.abc import Callable
 
 from stoix_like.config import LoggingConfig
 
@@ -67,6 +69,20 @@ def configure(config: LoggingConfig) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
-def how_far(finished: int, episodes: int, step: int) -> str:
-    """A sign of life while episodes are played: how many have finished, and where the others are."""
-    return f"{finished:,} of {episodes:,} episodes have finished; step {step:,} of those being played"
+class SignOfLife:
+    """Tells now and then how far a playing of episodes is: call it after every piece of it.
+
+    Args:
+        tell: is given the line.
+    """
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._told = time.monotonic()
+
+    def __call__(self, finished: int, episodes: int, step: int) -> None:
+        """So many of the episodes have finished, and the others are at that step."""
+        if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
+            self._told = time.monotonic()
+            told = f"{finished:,} of {episodes:,} episodes have finished; step {step:,} of those being played"
+            self._tell(told)

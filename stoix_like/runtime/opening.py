@@ -45,6 +45,7 @@ class Plan(NamedTuple):
         changes: leaves that differ from that checkpoint, with their new values.
         lock: the right to write a folder that exists; a new run gets its own with the folder. A new run without a name
             may get another path then, too: see `run_folder.create`.
+        load_from: the run or checkpoint whose parameters a new run starts with.
     """
 
     algorithm: str
@@ -53,6 +54,7 @@ class Plan(NamedTuple):
     resumed: Meta | None
     changes: dict[str, Any]
     lock: run_folder.RunLock | None
+    load_from: Path | None = None
 
 
 def plan_run(algorithm: str, loaded: Loaded) -> Plan:
@@ -60,14 +62,13 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
 
     Raises:
         ConfigError: the name is taken, or a fixed leaf would change.
-        CheckpointError: no run to continue, or one of another algorithm.
+        CheckpointError: no run to continue, one of another algorithm, or nothing to load parameters from.
         RunError: another process is writing the run, or a file stands where its folder would be made.
     """
     if loaded.options.resume is not None:
         return _plan_resume(algorithm, loaded, run_folder.find_run(loaded.options.resume))
     config = loaded.config
-    if config.checkpointing.load_path is not None:  # said before anything is built
-        checkpoint_at(loaded_from(config))
+    load_from = _folder_to_load(config)  # whatever is wrong with it is said before anything is built
     name = config.checkpointing.run_name
     if name is None:
         path = run_folder.new_path(config.checkpointing.save_dir, algorithm, config)
@@ -75,7 +76,7 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
         path = run_folder.run_path(config.checkpointing.save_dir, name)
     if any(parent.exists() and not parent.is_dir() for parent in path.parents):
         raise RunError(f"cannot make {path}: Not a directory", "choose another folder with --save-dir")
-    return Plan(algorithm, config, path, None, {}, None)
+    return Plan(algorithm, config, path, None, {}, None, load_from)
 
 
 def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
@@ -153,10 +154,10 @@ def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any
         "the first state cannot be made", "lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds"
     ):
         state = jax.block_until_ready(make_state())
-    if plan.config.checkpointing.load_path is None:
+    if plan.load_from is None:
         return state
     num_seeds = plan.config.training_core.num_seeds
-    params = load_params(plan.algorithm, loaded_from(plan.config), template.params, state.params, num_seeds)
+    params = load_params(plan.algorithm, plan.load_from, template.params, state.params, num_seeds)
     return state._replace(params=params)
 
 
@@ -174,14 +175,21 @@ def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> 
     return state._replace(hyper=jax.tree.map(jnp.full_like, state.hyper, given))
 
 
-def loaded_from(config: Any) -> Path:
-    """The folder that `load_path` means: a run or checkpoint by its path, or a run by its name.
+def _folder_to_load(config: Any) -> Path | None:
+    """What `load_path` means: a run or checkpoint by its path, or a run by its name; None if there is no such leaf.
 
     Raises:
-        CheckpointError: there is none; the hint names the runs there are.
+        CheckpointError: there is none, or it holds no checkpoint; the hint names the runs there are.
     """
-    path = Path(config.checkpointing.load_path)
-    return path if path.is_dir() else run_folder.find_run(str(path), config.checkpointing.save_dir)
+    text = config.checkpointing.load_path
+    if text is None:
+        return None
+    found = run_folder.run_named(text, config.checkpointing.save_dir)
+    if found is None and not Path(text).is_dir():
+        return run_folder.find_run(text, config.checkpointing.save_dir)  # says what there is
+    found = found or Path(text)
+    checkpoint_at(found)
+    return found
 
 
 def load_params(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:

@@ -33,13 +33,13 @@ class _Programs(NamedTuple):
 
 
 class EpisodePlayer:
-    """Plays R rounds of N episodes, compiled by `compile` or at the first call.
+    """Plays E episodes in R rounds of N, compiled by `compile` or at the first call.
 
     Args:
         env: raw.
         policy: plays.
         schedule: the keys of levels and rounds.
-        num_rounds, num_envs: R and N.
+        num_episodes, num_envs: E and N; R is E / N rounded up, and what fills the last round up is not told.
         num_seeds: S; with several, params and what decides the episodes have a leading axis [S].
         deterministic: most probable actions, or sampled ones.
         less_memory: the hint where it does not fit into memory.
@@ -51,7 +51,7 @@ class EpisodePlayer:
         policy: Policy | MemoryPolicy,
         schedule: Schedule,
         *,
-        num_rounds: int,
+        num_episodes: int,
         num_envs: int,
         num_seeds: int = 1,
         deterministic: bool = True,
@@ -65,7 +65,7 @@ class EpisodePlayer:
             return episodes.advance(env, policy, params, playing, key, steps, deterministic=deterministic)
 
         self._begin, self._advance = begin, advance
-        self._num_rounds, self._num_envs, self._num_seeds = num_rounds, num_envs, num_seeds
+        self._num_episodes, self._num_envs, self._num_seeds = num_episodes, num_envs, num_seeds
         self._less_memory = less_memory
         self._programs: _Programs | None = None
         self._pace = Pace()
@@ -89,7 +89,7 @@ class EpisodePlayer:
                 playing = advancing(params, playing, key, steps)
                 return playing, playing.done.sum()
 
-            jitted = jax.jit(advance, out_shardings=(placed[0], None))
+            jitted = jax.jit(advance, donate_argnums=1, out_shardings=(placed[0], None))
             self._programs = _Programs(begin, jitted.lower(params, start, key, np.int32(0)).compile())
 
     def _of_seeds(self, function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
@@ -97,11 +97,20 @@ class EpisodePlayer:
         return function if self._num_seeds == 1 else jax.vmap(function, in_axes=axes)
 
     def __call__(self, params: Params, *deciding: Any, watch: Watch | None = None) -> tuple[EpisodeResults, Any]:
-        """(results, the policy's memory as the last decision of each episode left it) on the host, [E] or [S, E]."""
+        """(results, the policy's memory as the last decision of each episode left it) on the host, [E] or [S, E].
+
+        Raises:
+            JaxRuntimeError: out of memory. Whatever `watch` raises comes through.
+        """
         self.compile(params, *deciding)
-        rounds = [self._round(index, params, deciding, watch) for index in range(self._num_rounds)]
+        num_rounds = -(-self._num_episodes // self._num_envs)
+        rounds = [self._round(index, params, deciding, watch) for index in range(num_rounds)]
         axis = 0 if self._num_seeds == 1 else 1
-        joined: tuple[EpisodeResults, Any] = jax.tree.map(lambda *parts: np.concatenate(parts, axis), *rounds)
+
+        def join(*parts: np.ndarray) -> np.ndarray:
+            return np.concatenate(parts, axis).take(np.arange(self._num_episodes), axis)
+
+        joined: tuple[EpisodeResults, Any] = jax.tree.map(join, *rounds)
         return joined
 
     def _round(self, index: int, params: Params, deciding: Any, watch: Watch | None) -> tuple[EpisodeResults, Any]:
@@ -113,11 +122,13 @@ class EpisodePlayer:
             steps = self._pace.length(episodes.MOST_STEPS - step)
             began = time.monotonic()
             playing, count = self._programs.advance(params, playing, key, np.int32(steps))
+            jax.block_until_ready(count)  # a signal comes through here, and not through int(count)
             finished, now = int(count), int(np.max(jax.device_get(playing.step)))
             self._pace.learn(now - step, time.monotonic() - began)
             step = now
             if watch is not None:
-                watch(index * per_round + finished, self._num_rounds * per_round, step)
+                total = self._num_episodes * self._num_seeds
+                watch(min(index * per_round + finished, total), total, step)
         results, memory = jax.device_get((playing.results, playing.memory))
         return results, memory
 

@@ -19,7 +19,7 @@ import jax
 from stoix_like.ops.phases import PHASES, PREFIX
 from stoix_like.runtime.telemetry.sink import Value
 
-MOST_UPDATES = 3
+MOST_UPDATES = 2
 OTHER = "other"
 _TRACES = "*.xplane.pb"
 _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")

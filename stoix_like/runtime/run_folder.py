@@ -69,16 +69,22 @@ def run_path(save_dir: str, name: str) -> Path:
     return path
 
 
+def run_named(text: str, save_dir: str = "runs") -> Path | None:
+    """`find_run`, or None if there is no such run."""
+    for path in (Path(text), Path(save_dir) / text):
+        if (path / "config.yaml").is_file():
+            return path.parent / path.readlink() if path.is_symlink() else path
+    return None
+
+
 def find_run(text: str, save_dir: str = "runs") -> Path:
     """The folder of an existing run: a path, a name under save_dir, or `latest`.
 
     Raises:
         CheckpointError: there is no such run; the hint names the runs there are.
     """
-    candidates = [Path(text), Path(save_dir) / text]
-    for path in candidates:
-        if (path / "config.yaml").is_file():
-            return path.parent / path.readlink() if path.is_symlink() else path
+    if (found := run_named(text, save_dir)) is not None:
+        return found
     folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
     runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
     near = nearest(Path(text).name, [p.name for p in runs])

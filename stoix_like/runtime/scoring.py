@@ -56,13 +56,13 @@ class Evaluator:
             env,
             policy,
             _schedule(config, self._level_set, num_envs),
-            num_rounds=-(-num_episodes // num_envs),
+            num_episodes=num_episodes,
             num_envs=num_envs,
             num_seeds=num_seeds,
             deterministic=mode != "sampled",
             less_memory=_LESS_MEMORY,
         )
-        self._num_episodes, self._num_seeds = num_episodes, num_seeds
+        self._num_seeds = num_seeds
 
     def compile(self, params: Params, root: Key) -> None:
         """Makes the programs now, so that the first evaluation's duration is its own.
@@ -91,7 +91,6 @@ class Evaluator:
         arrays = {name: np.asarray(value) for name, value in named.items()}
         if self._num_seeds == 1:
             arrays = {name: value[None] for name, value in arrays.items()}
-        arrays = {name: value[:, : self._num_episodes] for name, value in arrays.items()}
         unfinished = arrays["episode_length"] >= episodes.MOST_STEPS
         if unfinished.any():
             arrays["unfinished"] = unfinished.astype(np.float32)

@@ -104,7 +104,8 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
         searches = learner.policy is not learner.network_policy
         if network or not searches:
             return Chosen(learner.network_policy, "network")
-        return Chosen(learner.policy, f"search as trained: {own_search(saved, deterministic)}")
+        notes = search_notes(search_of(saved, SearchChoice())[0], saved.env.task_id)
+        return Chosen(learner.policy, f"search as trained: {own_search(saved, deterministic)}", tuple(notes))
     from stoix_like.algorithms import searching
 
     config, temperature = search_of(saved, choice)
@@ -116,7 +117,7 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     played = searching.deterministic(config) if deterministic else config
     words = describe(played, _temperature_words(saved, choice.temperature))
     name = f"search {words}, incumbent plan" if choice.incumbent else f"search {words}"
-    return Chosen(policy, name, tuple(search_notes(config, env.task_id)))
+    return Chosen(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
 
 
 def own_search(saved: SavedRun, deterministic: bool) -> str:
@@ -197,15 +198,19 @@ def plan_line(config: SearchConfig) -> str:
     particles, depth = config.num_particles, depth_of(config)
     most = "at most " if config.search_depth == "full" else ""
     cost = f"{most}{particles * depth:,} model steps per decision"
-    return f"search {particles:,} particles × {most}{depth:,} steps = {cost}"
+    return f"search {particles:,} {_plural('particle', particles)} × {most}{depth:,} {_plural('step', depth)} = {cost}"
 
 
-def search_notes(config: SearchConfig, task_id: str) -> list[str]:
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"
+
+
+def search_notes(config: SearchConfig, task_id: str, follows_plan: bool = False) -> list[str]:
     """What a user may not have meant: a search without a choice, or one to the end of a very long episode."""
     from stoix_like.search.model import depth_of
 
     notes = []
-    if config.num_particles == 1:
+    if config.num_particles == 1 and not follows_plan:
         notes.append("a search of one particle has nothing to choose from: the policy plays alone")
     if config.search_depth == "full" and depth_of(config) > LONG_EPISODE:
         notes.append(

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP ask the run to end at the next chunk; a second Ctrl-C or SIGTERM ends it at once.
+"""Ctrl-C, SIGTERM and SIGHUP ask the run to end when the device is done next; a second one ends it at once.
 
 SIGHUP is what a lost connection sends, often twice. Where it is ignored, as under nohup, the run goes on.
 """

@@ -215,8 +215,8 @@ def _introduce(ready: _Ready, view: TerminalView, telemetry: Telemetry, meta: Ru
         view.note("the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one")
     if plan.resumed:
         telemetry.write([_event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
-    elif plan.config.checkpointing.load_path:
-        telemetry.write([_event("checkpoint_loaded", plan, before, path=plan.config.checkpointing.load_path)])
+    elif plan.load_from is not None:
+        telemetry.write([_event("checkpoint_loaded", plan, before, path=str(plan.load_from))])
 
 
 def _replay_is_lost(plan: Plan) -> bool:

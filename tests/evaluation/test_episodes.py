@@ -10,7 +10,6 @@ import pytest
 import stoix_like as sl
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.episodes import EpisodeResults
-from stoix_like.types import MemoryPolicy
 
 NUM_LEVELS = 512
 
@@ -107,21 +106,6 @@ def test_fresh_levels_follow_the_key():
     assert isinstance(first, EpisodeResults)
     jax.tree.map(np.testing.assert_array_equal, first, again)
     assert (first.episode_return != other.episode_return).all()
-
-
-@pytest.mark.parametrize("num_envs", [NUM_LEVELS, 64])
-def test_memory_is_what_the_last_decision_of_each_episode_left(level_keys, num_envs):
-    """A policy that counts its decisions: others of the round going on add nothing to those of a finished episode."""
-
-    def act(params, memory, env_state, observation, key, deterministic):
-        return _anything(params, env_state, observation, key, deterministic), {"decisions": memory["decisions"] + 1}
-
-    counting = MemoryPolicy(lambda n: {"decisions": jnp.zeros((n,), jnp.int32)}, act)
-    play = functools.partial(episodes.evaluate_levels_with_memory, _tagged(), counting, num_envs=num_envs)
-    results, memory = jax.jit(play)(None, level_keys, jax.random.key(0))
-    np.testing.assert_array_equal(memory["decisions"], results.episode_length)
-    plain = _evaluate(_tagged(), _anything, level_keys, jax.random.key(0), num_envs=num_envs)
-    jax.tree.map(np.testing.assert_array_equal, results, plain)
 
 
 def test_own_metrics_are_those_of_the_final_step():

@@ -297,8 +297,24 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(finished, monkeyp
     assert _rows(Path("stopped"), "EVALUATOR") == _rows(finished, "EVALUATOR")
 
 
+def test_a_second_interrupt_names_the_checkpoint_that_is_left(finished, monkeypatch, capsys):
+    advance = Driver._advance
+
+    def interrupted_advance(self, program, length):
+        if self.update == 3:
+            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGINT)
+        advance(self, program, length)
+
+    monkeypatch.setattr(Driver, "_advance", interrupted_advance)
+    assert _train(*_flags(**SMALL, save_dir=".", run_name="twice")) == 130
+    run, (out, err) = Path("twice").absolute(), capsys.readouterr()
+    assert f"note: --resume {run} goes on from checkpoint {run}/checkpoints/3" in out
+    assert err.splitlines()[-1] == "interrupted"
+
+
 @pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
-def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, monkeypatch):
+def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, monkeypatch, capsys):
     """Everything learned is saved, and the continued run evaluates; a policy that searches may take minutes for it."""
     played = EpisodePlayer._round
 
@@ -316,6 +332,11 @@ def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, mo
     assert _train(*_flags(**leaves, run_name="whole")) == 0
     assert len(_rows(Path("cut"), "EVALUATOR")) == 1
     assert _rows(Path("cut"), "EVALUATOR") == _rows(Path("whole"), "EVALUATOR")
+    capsys.readouterr()
+    assert _train("--resume", "cut") == 0
+    assert "has done its 8 updates" in capsys.readouterr().out
+    assert len(_rows(Path("cut"), "EVALUATOR")) == 1
+    assert saved_run.load_run("cut", "latest").params is not None  # the checkpoint is whole
 
 
 def test_a_run_tells_its_time_in_order(finished):

@@ -9,6 +9,7 @@ import pytest
 
 import stoix_like as sl
 from stoix_like.evaluation import episodes
+from stoix_like.runtime import messages
 from stoix_like.runtime.loop import Pace
 from stoix_like.runtime.playing import EpisodePlayer, fresh_levels, frozen_levels
 from stoix_like.types import MemoryPolicy
@@ -39,8 +40,10 @@ def steps_per_piece(request, monkeypatch):
     monkeypatch.setattr(Pace, "length", lambda self, most: min(request.param, most))
 
 
-def _player(schedule, num_rounds, **options):
-    return EpisodePlayer(_maze(), _remembered(), schedule, num_rounds=num_rounds, num_envs=8, less_memory="", **options)
+def _player(schedule, num_episodes, **options):
+    return EpisodePlayer(
+        _maze(), _remembered(), schedule, num_episodes=num_episodes, num_envs=8, less_memory="", **options
+    )
 
 
 @pytest.mark.usefixtures("steps_per_piece")
@@ -50,7 +53,7 @@ def test_fresh_levels_in_pieces(deterministic):
         episodes.evaluate, _maze(), _uniform, num_episodes=16, num_envs=8, deterministic=deterministic
     )
     expected = jax.jit(play)(jnp.int32(1), KEYS[0])
-    player = _player(fresh_levels(16, 8), 2, deterministic=deterministic)
+    player = _player(fresh_levels(16, 8), 16, deterministic=deterministic)
     results, decisions = player(jnp.int32(1), KEYS[0])
     jax.tree.map(np.testing.assert_array_equal, results, expected)
     np.testing.assert_array_equal(decisions, results.episode_length)
@@ -62,20 +65,23 @@ def test_frozen_levels_of_several_seeds():
     """20 levels in rounds of 8: the last is filled up with the first four."""
     levels = jax.random.split(jax.random.key(5), 20)
     preferred = jnp.arange(3)
-    player = _player(frozen_levels(levels, 8), 3, num_seeds=3, deterministic=False)
-    results, _ = player(preferred, KEYS)
-    assert results.episode_return.shape == (3, 24)
+    player = _player(frozen_levels(levels, 8), 20, num_seeds=3, deterministic=False)
+    told = []
+    results, decisions = player(preferred, KEYS, watch=lambda *seen: told.append(seen))
+    assert results.episode_return.shape == decisions.shape == (3, 20)
+    assert {total for _, total, _ in told} == {60}
+    assert max(finished for finished, *_ in told) == told[-1][0] == 60
     play = functools.partial(episodes.evaluate_levels, _maze(), _uniform, num_envs=8, deterministic=False)
     for seed in range(3):
         expected = jax.jit(play)(preferred[seed], jnp.concatenate([levels, levels[:4]]), KEYS[seed])
-        jax.tree.map(lambda x, y, seed=seed: np.testing.assert_array_equal(x[seed], y), results, expected)
+        jax.tree.map(lambda x, y, seed=seed: np.testing.assert_array_equal(x[seed], y[:20]), results, expected)
     assert (results.episode_length[0] != results.episode_length[1]).any()
 
 
 def test_who_watches_is_told_after_every_piece_and_can_end_it(monkeypatch):
     monkeypatch.setattr(Pace, "length", lambda self, most: 1)
     told = []
-    player = _player(fresh_levels(16, 8), 2)
+    player = _player(fresh_levels(16, 8), 16)
     results, _ = player(jnp.int32(0), KEYS[0], watch=lambda *seen: told.append(seen))
     rounds = results.episode_length.reshape(2, 8)
     assert len(told) == rounds.max(axis=1).sum()
@@ -86,11 +92,15 @@ def test_who_watches_is_told_after_every_piece_and_can_end_it(monkeypatch):
     ]
     assert told == by_hand
 
-    def leave(finished, *_):
-        raise InterruptedError(finished)
+    seen = []
 
-    with pytest.raises(InterruptedError, match=str(told[0][0])):
+    def leave(*now):
+        seen.append(now)
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
         player(jnp.int32(0), KEYS[0], watch=leave)
+    assert seen == told[:1]
 
 
 def test_a_chunk_is_at_most_twice_the_last_one():
@@ -104,4 +114,19 @@ def test_a_chunk_is_at_most_twice_the_last_one():
     pace.learn(32, 64.0)
     assert pace.length(1000) == 1
     pace.learn(100, 10.0)
-    assert (pace.length(1000), pace.length(7)) == (20, 7)
+    assert [pace.length(1000) for _ in range(6)] == [2, 4, 8, 16, 20, 20]
+    assert pace.length(7) == 7
+    pace.learn(7, 0.7)
+    assert pace.length(1000) == 20  # that one was cut short by what was due does not count
+
+
+def test_a_sign_of_life_comes_now_and_then(monkeypatch):
+    told, now = [], [0.0]
+    monkeypatch.setattr(messages.time, "monotonic", lambda: now[0])
+    sign = messages.SignOfLife(told.append)
+    for now[0], finished in ((5.0, 1), (10.5, 2), (15.0, 3), (21.0, 3), (40.0, 1000)):
+        sign(finished, 1000, int(now[0]))
+    assert told == [
+        "2 of 1,000 episodes have finished; step 10 of those being played",
+        "3 of 1,000 episodes have finished; step 21 of those being played",
+    ]

@@ -25,6 +25,8 @@ def test_the_cost_of_a_decision():
     assert plan_line(SearchConfig()) == "search 16 particles × 4 steps = 64 model steps per decision"
     cost = "search 16 particles × at most 4,000 steps = at most 64,000 model steps per decision"
     assert plan_line(DEEP) == cost
+    one = SearchConfig(num_particles=1, search_depth=1)
+    assert plan_line(one) == "search 1 particle × 1 step = 1 model steps per decision"
 
 
 def test_searches_that_may_not_have_been_meant():
@@ -34,3 +36,4 @@ def test_searches_that_may_not_have_been_meant():
     assert "may take 4,000 steps on Snake-v1" in long
     (alone,) = search_notes(SearchConfig(num_particles=1), "Maze-v0")
     assert "nothing to choose from" in alone
+    assert search_notes(SearchConfig(num_particles=1), "Maze-v0", follows_plan=True) == []  # it keeps the best path

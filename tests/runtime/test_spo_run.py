@@ -490,7 +490,7 @@ def test_flags_of_a_search_are_checked(finished, flags, error, capsys):
 
 
 @pytest.mark.integration
-def test_an_spo_run_is_compared_by_its_own_search_too(finished, capsys):
+def test_an_spo_run_is_compared_by_its_own_search_too(finished, ppo_run):
     """Its row is what `evaluate.py` plays; a PPO run has none, and that is said where it was asked for."""
     settings = Settings(("own",), (4,))
     (block,) = compare([finished], "1", "actionobservationreward-64", settings)["runs"]
@@ -506,6 +506,8 @@ def test_an_spo_run_is_compared_by_its_own_search_too(finished, capsys):
     told = json.loads(Path("r.json").read_text())
     assert told["level_hash"] == block["level_hash"]
     assert mean_return(told) == pytest.approx(own["mean"])
+    (block,) = compare([ppo_run], "1", "actionobservationreward-64", settings)["runs"]
+    assert block["notes"] == ["own is left out: a run of PPO has no search of its own"]
 
 
 @pytest.mark.integration
