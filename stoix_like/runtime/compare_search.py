@@ -140,7 +140,7 @@ def _facts(contest: Contest, settings: Settings, index: int) -> Block:
     excluded = compare_methods.left_out(saved.env, settings.methods)
     searches = compare_methods.descriptions(saved.env, settings)
     if compare_methods.has_own(saved, settings.methods):
-        searches["own"] = search_choice.own_search(saved, deterministic=True)
+        searches["own"] = f"{search_choice.own_search(saved, deterministic=True)}; whatever the budgets"
     elif "own" in settings.methods and settings.methods != tuple(compare_flags.METHODS):  # asked for
         excluded["own"] = f"a run of {saved.meta.algorithm.upper()} has no search of its own"
     return {

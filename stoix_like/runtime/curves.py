@@ -86,7 +86,10 @@ def load_run(path: Path) -> Run:
         raise RunError(f"{path / FILE_NAME} has no start row", "plot run folders as the training scripts write them")
     series = _series(row for row in rows if row.get("category") != "MISC" and "timesteps" in row)
     if start is None or not series:
-        raise RunError(f"run {path} has no metrics yet", "wait for its first report (about two seconds of training)")
+        raise RunError(
+            f"run {path} has no metrics yet",
+            "wait for its first report, some seconds after compiling; if it has ended, leave it out",
+        )
     return Run(path, str(start["misc/algorithm"]), str(start["misc/task_id"]), config_leaves(path), series)
 
 

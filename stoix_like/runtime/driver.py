@@ -128,9 +128,10 @@ class Driver:
         self._report()
         host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
         if self._last_saved == self.update:
-            if self._noted_evaluation != self._evaluated_at:  # it was made up for after a stop
+            if self._noted_evaluation != self._evaluated_at:  # made after it, or made up for after a stop
                 self._outputs.store.rewrite_host(self.update, host)
                 self._noted_evaluation = self._evaluated_at
+                self._outputs.best.prune()
             return
         keeps_replay = self._config.checkpointing.save_replay
         stored = self.state if keeps_replay else without_replay(self.state)
@@ -189,6 +190,8 @@ class Driver:
         """A run that shall stop is saved instead; the continued one evaluates then."""
         is_due = self.update == last or _is_due(self.update, self._config.evaluation.eval_interval)
         if is_due and self._evaluated_at != self.update and not stop.is_set:
+            if self.update == last:  # the last one may take as long as a policy that searches likes, and be cut off
+                self.save()
             self._report()
             with contextlib.suppress(_StoppedEvaluation):
                 self._evaluate(_Watch(stop))
@@ -212,15 +215,16 @@ class Driver:
     def _last_checkpoint(self) -> Path:
         return self._outputs.store.folder / str(self._last_saved)
 
-    def how_to_continue(self) -> str:
-        """The checkpoint that the run can be continued from, or nothing if there is none."""
-        if self._last_saved < 0:
-            return ""
-        return f"--resume {self._outputs.store.folder.parent} goes on from checkpoint {self._last_checkpoint()}"
+    @property
+    def saved_update(self) -> int | None:
+        """The update of the last checkpoint, which the run can be continued from; None if there is none."""
+        return self._last_saved if self._last_saved >= 0 else None
 
     def _how_to_continue(self) -> str:
-        """The same as the end of a hint."""
-        return f"; {self.how_to_continue()}" if self._last_saved >= 0 else ""
+        """The end of a hint: the checkpoint that the run can be continued from, if there is one."""
+        if self._last_saved < 0:
+            return ""
+        return f"; --resume {self._outputs.store.folder.parent} goes on from checkpoint {self._last_checkpoint()}"
 
     def _evaluation_rows(self, scores: Scores, evaluator: Evaluator) -> list[Row]:
         rows = []

@@ -192,6 +192,15 @@ def _folder_to_load(config: Any) -> Path | None:
     return found
 
 
+def loaded_words(plan: Plan) -> str:
+    """What a new run starts with: `the parameters of runs/a/checkpoints/best/40`."""
+    assert plan.load_from is not None  # narrows the type
+    folder, update = checkpoint_at(plan.load_from)
+    meta = CheckpointStore(folder).load_meta(update)
+    what = "parameters" if meta.algorithm == plan.algorithm else f"network ({meta.algorithm.upper()})"
+    return f"the {what} of {folder / str(meta.update)}"
+
+
 def load_params(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:
     """Parameters from a run (its best ones if it has any) or from one checkpoint folder.
 

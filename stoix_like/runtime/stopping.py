@@ -14,7 +14,7 @@ from types import FrameType
 
 from stoix_like.errors import INTERRUPTED
 
-STOPPING = "stopping after what is being computed, and saving; a second Ctrl-C ends at once, unsaved"
+STOPPING = "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint"
 
 
 def interrupt(_number: int, frame: FrameType | None) -> None:

@@ -84,9 +84,10 @@ def _run(started: _Started, stop: StopRequest) -> int:
     try:
         return started.driver.run(started.program, stop)
     except KeyboardInterrupt:  # the second one
-        started.view.close()
-        if how := started.driver.how_to_continue():
-            started.view.note(how)
+        if (update := started.driver.saved_update) is not None:
+            started.view.lines(
+                [f"the last checkpoint is of update {update:,}", f"next: {_resume_command(started.plan)}"]
+            )
         raise
 
 
@@ -216,6 +217,7 @@ def _introduce(ready: _Ready, view: TerminalView, telemetry: Telemetry, meta: Ru
     if plan.resumed:
         telemetry.write([_event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.load_from is not None:
+        view.note(f"starts with {opening.loaded_words(plan)}")
         telemetry.write([_event("checkpoint_loaded", plan, before, path=str(plan.load_from))])
 
 
@@ -238,11 +240,10 @@ def _elapsed_before(plan: Plan) -> float:
 
 def _conclude(started: _Started, code: int) -> None:
     plan, driver = started.plan, started.driver
-    script = Path(sys.argv[0]).name or f"train_{plan.algorithm}.py"
     run = functools.partial(f"{_python()} scripts/{{}} {{}}".format)
     path = shlex.quote(str(plan.path))
     if code == INTERRUPTED:
-        commands = [run(script, f"--resume {path}")]
+        commands = [_resume_command(plan)]
     else:
         commands = [run(name, path) for name in ("evaluate.py", "plot.py", "animate.py")]
     stopped_at = driver.update if code == INTERRUPTED else None
@@ -253,6 +254,11 @@ def _conclude(started: _Started, code: int) -> None:
         started.view.warning(f"no profile was taken: {why}")
     timesteps = driver.timesteps * plan.config.training_core.num_seeds
     started.view.done(timesteps, driver.elapsed_seconds, commands, stopped_at)
+
+
+def _resume_command(plan: Plan) -> str:
+    script = Path(sys.argv[0]).name or f"train_{plan.algorithm}.py"
+    return f"{_python()} scripts/{script} --resume {shlex.quote(str(plan.path))}"
 
 
 def _python() -> str:

@@ -495,7 +495,7 @@ def test_load_path_takes_the_name_of_a_run(refused, run):
     error, hint = refused(4, "train_ppo", *_train_flags(load_path="aa"))
     assert error == "error: no run at aa; did you mean 'a'?"
     assert hint == "hint: runs there are: runs/a"
-    assert exit_code(_main("train_ppo"), _train_flags(load_path="a")) == 0
+    assert exit_code(_main("train_ppo"), _train_flags(load_path="a", num_layers=2)) == 0
 
 
 # --- the small commands

@@ -33,7 +33,7 @@ def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, n
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
     told = (
-        "stopping after what is being computed, and saving; a second Ctrl-C ends at once, unsaved\n"
+        "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint\n"
         if number == signal.SIGINT
         else ""
     )
@@ -58,7 +58,7 @@ def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_h
     code, _, err = _stop(scripts, run, signal.SIGINT, 37, *flags(**leaves, run_name="stopped"))
     assert (code, err) == (
         130,
-        "stopping after what is being computed, and saving; a second Ctrl-C ends at once, unsaved\n",
+        "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint\n",
     )
     reached = last_update(run)
     assert 37 <= reached < 4000

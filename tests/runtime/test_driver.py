@@ -4,6 +4,7 @@ import functools
 import importlib.util
 import json
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -308,8 +309,9 @@ def test_a_second_interrupt_names_the_checkpoint_that_is_left(finished, monkeypa
 
     monkeypatch.setattr(Driver, "_advance", interrupted_advance)
     assert _train(*_flags(**SMALL, save_dir=".", run_name="twice")) == 130
-    run, (out, err) = Path("twice").absolute(), capsys.readouterr()
-    assert f"note: --resume {run} goes on from checkpoint {run}/checkpoints/3" in out
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-2] == "the last checkpoint is of update 3"
+    assert re.fullmatch(r"next: \S+ scripts/\S+ --resume twice", out.splitlines()[-1])
     assert err.splitlines()[-1] == "interrupted"
 
 
@@ -317,8 +319,10 @@ def test_a_second_interrupt_names_the_checkpoint_that_is_left(finished, monkeypa
 def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, monkeypatch, capsys):
     """Everything learned is saved, and the continued run evaluates; a policy that searches may take minutes for it."""
     played = EpisodePlayer._round
+    saved_before = []
 
     def interrupted_round(self, *arguments):
+        saved_before.append(CheckpointStore(Path("cut/checkpoints")).updates()[-1])
         os.kill(os.getpid(), signal_number)
         return played(self, *arguments)
 
@@ -326,6 +330,7 @@ def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, mo
     with monkeypatch.context() as patch:
         patch.setattr(EpisodePlayer, "_round", interrupted_round)
         assert _train(*_flags(**leaves, run_name="cut")) == 130
+    assert saved_before == [8]  # a kill would have lost nothing either
     assert CheckpointStore(Path("cut/checkpoints")).updates()[-1] == 8
     assert _rows(Path("cut"), "EVALUATOR") == []
     assert _train("--resume", "cut") == 0
