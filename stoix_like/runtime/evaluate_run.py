@@ -40,7 +40,12 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
     parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
-    parser.add_argument("--seed", type=seed_number, default=LARGEST_SEED, help="of the fresh levels and of sampling")
+    parser.add_argument(
+        "--seed",
+        type=seed_number,
+        default=LARGEST_SEED,
+        help="of the fresh levels and of sampling (default: 2147483647, which no training of ours has)",
+    )
     parser.add_argument("--json", type=output_file, help="write the result to this file as well")
     add_search_flags(parser)
     add_device_flag(parser)

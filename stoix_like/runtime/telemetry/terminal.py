@@ -164,10 +164,10 @@ class TerminalView:
 
     def _score_text(self, summary: RunSummary) -> str:
         """`mean_return 0.83 (best 0.86 @ 110)`, or nothing before the first evaluation. A policy that searches adds
-        `network 0.81`, its network's score alone."""
+        `network alone 0.81`."""
         best = [f"(best {number_text(summary.best[0])} @ {summary.best[1]:,})"] if summary.best else []
         score = self._named(summary.evaluation, ("mean_return",))
-        alone = [f"network {number_text(value)}" for value in _mean_return(summary.network_evaluation)]
+        alone = [f"network alone {number_text(value)}" for value in _mean_return(summary.network_evaluation)]
         return _GAP.join([" ".join([*score, *best]), *alone]) if score else ""
 
     def _plain_line(self, summary: RunSummary, categories: set[str]) -> str:
