@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,7 +11,7 @@ import numpy as np
 
 from stoix_like.algorithms import searching
 from stoix_like.runtime.devices import plain_errors
-from stoix_like.runtime.messages import SignOfLife
+from stoix_like.runtime.messages import SignOfLife, on_stderr
 from stoix_like.runtime.playing import EpisodePlayer, frozen_levels
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan
@@ -27,11 +26,6 @@ from stoix_like.types import (
     Params,
     Policy,
 )
-
-
-def _on_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
 
 _LESS_MEMORY = "let fewer levels be played at a time: --num-envs"
 
@@ -106,6 +100,6 @@ class Program:
         with plain_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
             began = time.monotonic()
-            results, memory = self._player(params, key, watch=SignOfLife(_on_stderr))
+            results, memory = self._player(params, key, watch=SignOfLife(on_stderr))
             seconds = time.monotonic() - began
         return Outcome(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +23,7 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
-from stoix_like.runtime.messages import SignOfLife
+from stoix_like.runtime.messages import SignOfLife, on_stderr
 from stoix_like.runtime.search_choice import SearchChoice, add_search_flags, choice_of, chosen_policy
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def main(argv: list[str]) -> int:
         seed=arguments.seed,
         search=choice_of(arguments),
         network=arguments.network,
-        show=Show(functools.partial(print, flush=True), _on_stderr),  # a pipe gets the table alone
+        show=Show(functools.partial(print, flush=True), on_stderr),  # a pipe gets the table alone
     )
     print(rows_text(result))
     if arguments.json:
@@ -76,10 +75,6 @@ class Show(NamedTuple):
 
     heading: Callable[[str], None]
     status: Callable[[str], None]
-
-
-def _on_stderr(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
 
 
 def score(

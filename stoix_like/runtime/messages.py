@@ -69,6 +69,11 @@ def configure(config: LoggingConfig) -> None:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
+def on_stderr(text: str) -> None:
+    """A line beside what a command prints, so that a pipe gets that alone."""
+    print(text, file=sys.stderr, flush=True)
+
+
 class SignOfLife:
     """Tells now and then how far a playing of episodes is: call it after every piece of it.
 

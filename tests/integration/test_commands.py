@@ -51,7 +51,7 @@ def evaluate(scripts, maze):
 
     def run(*argv):
         out, err = scripts.run("evaluate", maze, *argv, "--json", "result.json")
-        assert re.fullmatch(r"compiling … [\d.]+ s\n", err)
+        assert re.fullmatch(r"compiling …\ncompiled in [\d.]+ s\n", err)
         result = json.loads(Path("result.json").read_text())
         for metrics in result["seeds"].values():
             for name, row in metrics.items():
