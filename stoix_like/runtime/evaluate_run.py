@@ -182,11 +182,6 @@ def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]
     return found
 
 
-def table(result: dict[str, Any]) -> str:
-    """The result as aligned text under its heading."""
-    return f"{heading(result)}\n{rows_text(result)}"
-
-
 def heading(scored: dict[str, Any]) -> str:
     """One line: what was scored, and how."""
     levels = scored["levels"] + (f" ({scored['level_hash']})" if scored["level_hash"] else "")
@@ -198,7 +193,7 @@ def heading(scored: dict[str, Any]) -> str:
 
 
 def rows_text(result: dict[str, Any]) -> str:
-    """The table without its heading."""
+    """The result as aligned text, without its heading."""
     lines = [
         f"{'seed':>6}{'update':>8}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}"
         f"{'min':>10}{'max':>10}{'episodes':>10}",

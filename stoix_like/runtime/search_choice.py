@@ -1,7 +1,8 @@
 """How a saved run is made to search when it is evaluated: flags, defaults, and the policy they mean.
 
-A PPO run has no search of its own; it gets the one that won on BinPack (docs/benchmarks.md): the most probable first
-actions, all different, each followed greedily to the end. An SPO run gets its own search, changed by what is given.
+A PPO run has no search of its own; it gets a cheap one that needs no critic (docs/benchmarks.md compares it): the most
+probable first actions, all different, each followed greedily to the end. An SPO run gets its own search,
+changed by what is given.
 """
 
 from __future__ import annotations
@@ -122,9 +123,9 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
 
 def own_search(saved: SavedRun, deterministic: bool) -> str:
     """How an SPO run searches by itself, as `describe` says it."""
-    from stoix_like.algorithms import searching, spo
+    from stoix_like.algorithms import searching
 
-    config = spo.settings_of(saved.env, saved.config).search
+    config, _ = search_of(saved, SearchChoice())
     return describe(searching.deterministic(config) if deterministic else config, _temperature_words(saved, None))
 
 

@@ -54,7 +54,7 @@ DISTINCT = SearchChoice(
     particles=4, depth="full", root="topk", continuation="greedy", temperature=0.001, resampling="none"
 )
 #: A few steps ahead, valued by the critic: as SPO trains on Maze, but for what is drawn at the root. Its temperature is
-#: about the critics' error; at a tenth of it these errors decide (docs/log.md).
+#: the best of five tried on the first 256 of these levels; at a tenth of it PPO's network does worse (docs/log.md).
 SHORT = SearchChoice(
     particles=4, depth=8, root="topk", continuation="sampled", temperature=0.1, resampling="period", period=2
 )
