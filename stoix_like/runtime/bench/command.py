@@ -31,10 +31,13 @@ def main(argv: list[str]) -> int:
         "learning_maze",
         "ablation",
         "search",
+        "search_large",
+        "search_equal",
+        "search_maze",
         "all",
     )
     told = (
-        "what is measured; all is everything but learning*, ablation and search, which train for hours (default: all)"
+        "what is measured; all is everything but learning*, ablation and search*, which train for hours (default: all)"
     )
     parser.add_argument("--suite", choices=suites, default="all", help=told)
     parser.add_argument("--json", type=output_file, help="write the rows to this file as well")

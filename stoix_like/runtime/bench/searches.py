@@ -24,19 +24,20 @@ class Comparison(NamedTuple):
 QUICK = tuple(
     claim.training for claim in learning.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
 )
-COMPARISONS = (
-    Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64))),
-    Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
-    Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(("best_of", "smc"), (16, 64), SHORT.temperature)),
-    Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(256, 1024))),
-)
+#: By suite.
+COMPARISONS = {
+    "search": Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64))),
+    "search_large": Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(256, 1024))),
+    "search_equal": Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
+    "search_maze": Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(("best_of", "smc"), (16, 64), SHORT.temperature)),
+}
 
 
-def search_suite() -> Iterator[Row]:
+def search_suite(name: str) -> Iterator[Row]:
     """Every method at every budget; of several seeds the mean over them. The spread is half a 95 % interval."""
-    for comparison in COMPARISONS:
-        for training in comparison.trainings:
-            yield from _rows(training, comparison)
+    comparison = COMPARISONS[name]
+    for training in comparison.trainings:
+        yield from _rows(training, comparison)
 
 
 def _rows(training: Training, comparison: Comparison) -> list[Row]:

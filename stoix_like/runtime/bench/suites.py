@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -132,7 +133,7 @@ SUITES: dict[str, Callable[[], Iterable[Row]]] = {
     "learning": learning.learning_suite,
     "learning_maze": learning.learning_maze_suite,
     "ablation": learning.ablation_suite,
-    "search": searches.search_suite,
+    **{name: functools.partial(searches.search_suite, name) for name in searches.COMPARISONS},
 }
 #: Trainings of hours, unless their run folders are there: only by name.
-NOT_IN_ALL = ("learning", "learning_maze", "ablation", "search")
+NOT_IN_ALL = ("learning", "learning_maze", "ablation", *searches.COMPARISONS)
