@@ -104,6 +104,7 @@ class EvaluationConfig:
         32, "episodes per evaluation, a multiple of num_eval_envs; a level_set is played whole", low=1
     )
     level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels")
+    evaluate_sampled: bool = leaf(False, "score sampled actions as well, on the same levels")
 
 
 @dataclass(frozen=True)

@@ -202,7 +202,12 @@ def _temperature_loss(
     sample = (batch.advantages, batch.log_prior_ratio, batch.is_valid)
     dual = mpo.weights_and_temperature_loss(*sample, temperature, hyper.epsilon)
     root_kl = mpo.mean_kl(*sample, jax.lax.stop_gradient(temperature), groups=batch.drawn)
-    metrics = {"trainer/kl_nonparametric": dual.kl, "trainer/kl_root": root_kl}
+    constrained = root_kl if settings.constrains_root else dual.kl
+    metrics = {
+        "trainer/kl_nonparametric": dual.kl,
+        "trainer/kl_root": root_kl,
+        "trainer/kl_over_epsilon": constrained / hyper.epsilon,
+    }
     if settings.temperature_mode != "dual":
         return jnp.float32(0.0), metrics
     is_any = jnp.any(batch.is_valid)

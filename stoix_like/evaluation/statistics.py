@@ -149,6 +149,22 @@ def paired_difference_interval(first: ArrayLike, second: ArrayLike, confidence: 
     return mean_interval(left - right, confidence)
 
 
+def difference_interval(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Interval:
+    """(difference of the means, low, high) of two independent samples, such as the seeds of two algorithms.
+
+    By Welch's t: the samples may differ in size and spread.
+
+    Raises:
+        ValueError: fewer than two values on a side, or what `mean_interval` refuses.
+    """
+    left, right = _finite(first), _finite(second)
+    if left.ndim != 1 or right.ndim != 1 or min(left.size, right.size) < 2:
+        raise ValueError(f"samples need two values or more each, got shapes {left.shape} and {right.shape}")
+    _tails(confidence)
+    found = stats.ttest_ind(left, right, equal_var=False).confidence_interval(confidence)
+    return Interval(float(left.mean() - right.mean()), float(found.low), float(found.high))
+
+
 def _finite(values: ArrayLike) -> NDArray[np.float64]:
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 0 or array.size == 0:

@@ -15,7 +15,8 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
-from stoix_like.runtime.search_choice import add_search_flags, choice_of, chosen_policy
+from stoix_like.runtime.search_choice import chosen_policy
+from stoix_like.runtime.search_flags import add_search_flags, choice_of
 from stoix_like.types import Environment, EnvState, Key, MemoryPolicy, Params, Policy
 
 MOST_STEPS = 500

@@ -20,6 +20,7 @@ from stoix_like.runtime import search_choice
 from stoix_like.runtime.compare_flags import DEFAULT_NUM_ENVS, Settings
 from stoix_like.runtime.compare_play import Program, counting_policy
 from stoix_like.runtime.saved_run import SavedRun
+from stoix_like.runtime.search_flags import SearchChoice
 from stoix_like.search.model import depth_of
 from stoix_like.types import Environment, Key, Params
 
@@ -165,7 +166,7 @@ def _searching(
 ) -> Player:
     """A search of so many particles, whatever the budgets it is the search of: its row is told for each."""
     search = SEARCHES[method]
-    choice = search_choice.SearchChoice(
+    choice = SearchChoice(
         particles=particles,
         depth=search.depth,
         root=search.root,
@@ -186,9 +187,9 @@ def _searching(
 
 def _own(saved: SavedRun, level_set: LevelSet, settings: Settings) -> Player:
     """The search that an SPO run was trained with; its budget is what its particles may take."""
-    config, _ = search_choice.search_of(saved, search_choice.SearchChoice())
+    config, _ = search_choice.search_of(saved, SearchChoice())
     particles, budget = config.num_particles, config.num_particles * depth_of(config)
-    program, num_envs = _program(saved, level_set, settings, search_choice.SearchChoice(), follows_plan=False)
+    program, num_envs = _program(saved, level_set, settings, SearchChoice(), follows_plan=False)
 
     def play(params: Params, key: Key) -> Iterator[Played]:
         returns, lengths, memory, seconds = program(params, key)
@@ -198,7 +199,7 @@ def _own(saved: SavedRun, level_set: LevelSet, settings: Settings) -> Player:
 
 
 def _program(
-    saved: SavedRun, level_set: LevelSet, settings: Settings, choice: search_choice.SearchChoice, follows_plan: bool
+    saved: SavedRun, level_set: LevelSet, settings: Settings, choice: SearchChoice, follows_plan: bool
 ) -> tuple[Program, int]:
     """(a search that counts its model steps on the levels, how many are played at a time)."""
     config, temperature = search_choice.search_of(saved, choice)

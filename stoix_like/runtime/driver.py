@@ -61,7 +61,7 @@ class Outputs(NamedTuple):
     store: CheckpointStore
     telemetry: Telemetry
     profile: Profile | None = None
-    network_evaluator: Evaluator | None = None  # where the policy searches: its network alone, on the same levels
+    beside: tuple[Evaluator, ...] = ()  # what else is scored, on the same levels
 
 
 class Driver:
@@ -203,7 +203,7 @@ class Driver:
         try:
             scores = evaluator(*asked, watch=watch)
             rows = self._evaluation_rows(scores, evaluator)
-            if (beside := self._outputs.network_evaluator) is not None:
+            for beside in self._outputs.beside:
                 rows += self._evaluation_rows(beside(*asked, watch=watch), beside)
         except RunError as error:  # the state is as it was: nothing that was learned need be lost
             self.save()

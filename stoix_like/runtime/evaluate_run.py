@@ -24,7 +24,8 @@ from stoix_like.runtime.arguments import (
     seed_number,
 )
 from stoix_like.runtime.messages import SignOfLife, on_stderr
-from stoix_like.runtime.search_choice import SearchChoice, add_search_flags, choice_of, chosen_policy
+from stoix_like.runtime.search_choice import chosen_policy
+from stoix_like.runtime.search_flags import SearchChoice, add_search_flags, choice_of
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun

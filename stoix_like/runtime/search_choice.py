@@ -1,4 +1,4 @@
-"""How a saved run is made to search when it is evaluated: flags, defaults, and the policy they mean.
+"""How a saved run is made to search when it is evaluated: defaults, and the policy that flags mean.
 
 A PPO run has no search of its own; it gets a cheap one that needs no critic (docs/benchmarks.md compares it): the most
 probable first actions, all different, each followed greedily to the end. An SPO run gets its own search,
@@ -7,13 +7,14 @@ changed by what is given.
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from stoix_like.config_checks import steps_per_update
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.arguments import ArgumentParser, positive
+from stoix_like.runtime.search_flags import SearchChoice
 
 if TYPE_CHECKING:
+    from stoix_like.config import SPOConfig
     from stoix_like.runtime.saved_run import SavedRun
     from stoix_like.search.model import SearchConfig, SearchModel
     from stoix_like.search.roots import RootKind
@@ -24,74 +25,12 @@ LONG_EPISODE = 200  # steps; beyond, a search to the end is told to be long
 DEFAULT_TEMPERATURE = 0.001  # reward units: the best path decides
 
 
-class SearchChoice(NamedTuple):
-    """What the flags `--search-...` said; None where they said nothing."""
-
-    particles: int | None = None
-    depth: int | str | None = None
-    root: str | None = None
-    continuation: str | None = None
-    temperature: float | None = None
-    resampling: str | None = None
-    period: int | None = None
-    incumbent: bool = False
-
-
 class Chosen(NamedTuple):
     """A policy, and how it is called in tables and files."""
 
     policy: Policy | MemoryPolicy
     name: str
     notes: tuple[str, ...] = ()  # see `search_notes`
-
-
-def add_search_flags(parser: ArgumentParser) -> None:
-    """`--network`, `--search` and the flags that change it."""
-    parser.add_argument("--network", action="store_true", help="the network alone, of a run that was trained to search")
-    parser.add_argument("--search", action="store_true", help="search for every action, also with a PPO run")
-    parser.add_argument("--search-particles", type=positive, metavar="P", help="particles (PPO runs: 4)")
-    parser.add_argument("--search-depth", type=_depth, metavar="D|full", help="model steps each (PPO runs: full)")
-    parser.add_argument(
-        "--search-root",
-        choices=["iid", "gumbel_topk", "topk"],
-        help="first actions (PPO runs: topk; iid for factored ones)",
-    )
-    parser.add_argument("--search-continuation", choices=["sampled", "greedy"], help="then (PPO runs: greedy)")
-    told = (
-        "reward units (PPO runs: 0.001, for the end of the episode decides; what a critic values wants about its error)"
-    )
-    parser.add_argument("--search-temperature", type=_above_zero, metavar="T", help=told)
-    parser.add_argument("--search-resampling", choices=["period", "ess", "none"], help="(PPO runs: none)")
-    parser.add_argument("--search-period", type=positive, metavar="N", help="depths between resamplings")
-    what = "follow the best finished path found so far (deterministic tasks)"
-    parser.add_argument("--search-incumbent", action="store_true", help=what)
-
-
-def _depth(text: str) -> int | str:
-    return text if text == "full" else positive(text)
-
-
-def _above_zero(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0.0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got '{text}'")
-    return number
-
-
-def choice_of(arguments: argparse.Namespace) -> SearchChoice | None:
-    """What the flags said; None if none was given.
-
-    Raises:
-        ConfigError: `--network` beside a search.
-    """
-    values = {name: getattr(arguments, f"search_{name}") for name in SearchChoice._fields}
-    is_given = arguments.search or any(value not in (None, False) for value in values.values())
-    if is_given and arguments.network:
-        raise ConfigError("--network: the network alone does not search", "leave out --network or the search")
-    return SearchChoice(**values) if is_given else None
 
 
 def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, deterministic: bool) -> Chosen:
@@ -166,12 +105,13 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
         config = config._replace(
             num_particles=DEFAULT_PARTICLES, search_depth=depth, root=root, continuation="greedy", resampling="none"
         )
-    if choice.period is not None and (choice.resampling or config.resampling) != "period":
-        raise ConfigError(
-            f"--search-period: resampling is {choice.resampling or config.resampling}, which has no period",
-            "add --search-resampling period, or leave --search-period out",
-        )
-    names = {"particles": "num_particles", "depth": "search_depth", "period": "resampling_period"}
+    _check_resampling(choice, config)
+    names = {
+        "particles": "num_particles",
+        "depth": "search_depth",
+        "period": "resampling_period",
+        "ess_threshold": "resampling_ess_threshold",
+    }
     given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent")}
     config = config._replace(**{name: value for name, value in given.items() if value is not None})
     check(config, factored=factored)
@@ -180,6 +120,20 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
         return config, lambda params: spo.temperature_of(settings, params)
     temperature = choice.temperature or DEFAULT_TEMPERATURE
     return config, lambda _params: temperature
+
+
+def _check_resampling(choice: SearchChoice, config: SearchConfig) -> None:
+    """Refuses numbers of a resampling that does not take place."""
+    resampling = choice.resampling or config.resampling
+    for flag, value, kind, what in (
+        ("--search-period", choice.period, "period", "period"),
+        ("--search-ess-threshold", choice.ess_threshold, "ess", "threshold"),
+    ):
+        if value is not None and resampling != kind:
+            raise ConfigError(
+                f"{flag}: resampling is {resampling}, which has no {what}",
+                f"add --search-resampling {kind}, or leave {flag} out",
+            )
 
 
 def describe(config: SearchConfig, temperature: str) -> str:
@@ -200,6 +154,15 @@ def plan_line(config: SearchConfig) -> str:
     most = "at most " if config.search_depth == "full" else ""
     cost = f"{most}{particles * depth:,} model steps per decision"
     return f"search {particles:,} {_plural('particle', particles)} × {most}{depth:,} {_plural('step', depth)} = {cost}"
+
+
+def replay_line(num_bytes: int, config: SPOConfig) -> str:
+    """What is kept and how often it is learned from: `replay 65,536 steps (141 MB), each learned from 9.5 times`."""
+    core, section = config.training_core, config.spo
+    learned = core.epochs * core.num_minibatches * section.batch_size * section.sample_sequence_length
+    times = learned / steps_per_update(config)
+    size = f"{num_bytes / 1e6:,.0f} MB" if num_bytes >= 10**6 else f"{num_bytes / 1e3:,.1f} kB"
+    return f"replay {section.replay_buffer_size:,} steps ({size}), each learned from {times:.3g} times on average"
 
 
 def _plural(noun: str, number: int) -> str:

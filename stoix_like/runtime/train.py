@@ -8,8 +8,9 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 from jax.stages import Compiled
@@ -32,6 +33,9 @@ from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Learner
 
+if TYPE_CHECKING:
+    from stoix_like.runtime.build import Built
+
 
 class _Ready(NamedTuple):
     """Everything that is known to be good before a run folder is touched."""
@@ -40,7 +44,7 @@ class _Ready(NamedTuple):
     found: list[jax.Device]
     learner: Learner
     evaluator: Evaluator
-    network_evaluator: Evaluator | None  # if the policy is more than its network
+    beside: tuple[Evaluator, ...]  # what else is scored: see `_evaluators`
     template: Any
     state: Any
     loaded: Loaded
@@ -109,13 +113,20 @@ def _prepare(plan: Plan, loaded: Loaded) -> _Ready:
     num_seeds = config.training_core.num_seeds
     make_state = opening.initial_state(built.learner, config, found)
     template = opening.state_template(make_state, found, num_seeds)
-    evaluator = Evaluator(built.env, built.learner.policy, config.evaluation, num_seeds)
-    beside = None
-    if built.learner.network_policy is not built.learner.policy:
-        beside = Evaluator(built.env, built.learner.network_policy, config.evaluation, num_seeds, mode="network")
+    evaluator, *beside = _evaluators(built, config)
     state = opening.first_state(plan, make_state, template)
     search = build.search_of(plan.algorithm, built.env, config)
-    return _Ready(plan, found, built.learner, evaluator, beside, template, state, loaded, search)
+    return _Ready(plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search)
+
+
+def _evaluators(built: Built, config: Any) -> Iterator[Evaluator]:
+    """What is scored: the policy, the network alone if the policy is more, and sampled actions if asked for."""
+    learner, env, num_seeds = built.learner, built.env, config.training_core.num_seeds
+    yield Evaluator(env, learner.policy, config.evaluation, num_seeds)
+    if learner.network_policy is not learner.policy:
+        yield Evaluator(env, learner.network_policy, config.evaluation, num_seeds, mode="network")
+    if config.evaluation.evaluate_sampled:
+        yield Evaluator(env, learner.policy, config.evaluation, num_seeds, mode="sampled")
 
 
 def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
@@ -148,7 +159,7 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
         view.note("the best so far was scored on other levels: the next evaluation replaces it")
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
     profile = Profile(plan.path / "profile") if ready.loaded.options.profile else None
-    outputs = Outputs(ready.evaluator, best, store, telemetry, profile, ready.network_evaluator)
+    outputs = Outputs(ready.evaluator, best, store, telemetry, profile, ready.beside)
     driver = Driver(ready.state, config, told._replace(config=config_to_dict(config)), outputs)
     if not plan.resumed:
         driver.save()  # from here on an interrupted run can be continued
@@ -168,9 +179,8 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
 def _compile(ready: _Ready) -> Compiled:
     with devices.plain_errors("the update cannot be compiled", LESS_MEMORY):
         program = loop.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
-    for evaluator in (ready.evaluator, ready.network_evaluator):
-        if evaluator is not None:
-            evaluator.compile(ready.state.params, ready.state.key)
+    for evaluator in (ready.evaluator, *ready.beside):
+        evaluator.compile(ready.state.params, ready.state.key)
     return program
 
 
@@ -201,7 +211,8 @@ def _introduce(ready: _Ready, view: TerminalView, telemetry: Telemetry, meta: Ru
     view.banner(plan.path, meta)
     notes = [task_note(task_id), preset_note(ready.loaded)]
     if ready.search is not None:
-        view.lines([search_choice.plan_line(ready.search)])
+        replay_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(ready.template.replay))
+        view.lines([search_choice.plan_line(ready.search), search_choice.replay_line(replay_bytes, plan.config)])
         notes += search_choice.search_notes(ready.search, task_id)
     for note in filter(None, notes):
         view.note(note)

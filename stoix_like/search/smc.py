@@ -150,7 +150,7 @@ def _step_model(
     """(particles in their next states, observations [N * P, ...], rewards and discounts [N, P]); ended ones stay."""
     shape = particles.alive.shape
     states, actions = trees.merge_leading((particles.env_state, action))
-    with phase("step"):
+    with phase("model"):
         if model.rekey is not None:
             states = model.rekey(states, jax.random.split(key, shape[0] * shape[1]))
         stepped, timestep = model.step(states, actions)

@@ -89,6 +89,14 @@ def test_mean_interval_by_hand_and_by_scipy():
     np.testing.assert_allclose(statistics.mean_interval(values, 0.8)[1:], theirs, rtol=1e-12)
 
 
+def test_difference_of_two_samples_by_hand():
+    """Means 2 and 1, variances of the means 1/3 and 4/3: by Welch and Satterthwaite 2.94 degrees of freedom."""
+    point, low, high = statistics.difference_interval([1.0, 2.0, 3.0], [-1.0, 1.0, 3.0])
+    freedom = (1 / 3 + 4 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
+    half = stats.t.ppf(0.975, freedom) * (1 / 3 + 4 / 3) ** 0.5
+    np.testing.assert_allclose((point, low, high), (1.0, 1.0 - half, 1.0 + half), rtol=1e-12)
+
+
 def test_paired_difference_sees_what_separate_means_cannot():
     levels = np.linspace(0.0, 10.0, 50)
     first, second = levels + 0.1 + 0.01 * np.sin(np.arange(50.0)), levels
@@ -110,6 +118,7 @@ def test_paired_difference_sees_what_separate_means_cannot():
         (lambda: statistics.bootstrap_curve([1.0, 2.0]), r"\[R, K\]"),
         (lambda: statistics.mean_interval([[1.0]]), r"\[E\]"),
         (lambda: statistics.paired_difference_interval([1.0, 2.0], [1.0]), "equal shapes"),
+        (lambda: statistics.difference_interval([1.0, 2.0], [1.0]), "two values or more"),
     ],
 )
 def test_refusals_say_why(call, reason):

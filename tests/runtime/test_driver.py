@@ -25,6 +25,7 @@ from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import read_rows
 
 ROOT = Path(__file__).parents[2]
+PREFIXES = ("evaluator", "evaluator_sampled")
 SMALL = {
     "task_id": "probe/action_observation_reward",
     "num_envs": 8,
@@ -85,6 +86,21 @@ def finished(tmp_path_factory):
     folder = tmp_path_factory.mktemp("finished")
     assert _train(*_flags(**SMALL, save_dir=folder, run_name="a")) == 0
     return folder / "a"
+
+
+def test_sampled_actions_are_scored_beside_the_deterministic_ones_if_asked_for():
+    """As an evaluator of its own would score the same parameters; `best` goes by the deterministic score."""
+    leaves = SMALL | {"num_updates": 2, "num_eval_envs": 64, "num_eval_episodes": 64}
+    assert _train("--evaluate-sampled", *_flags(**leaves, run_name="both")) == 0
+    rows = _rows(Path("runs/both"), "EVALUATOR")
+    deterministic, sampled = ([row for row in rows if f"{name}/mean_return" in row] for name in PREFIXES)
+    assert [row["update"] for row in deterministic] == [row["update"] for row in sampled] == [2]
+    run = saved_run.load_run("runs/both", "latest")
+    scored = Evaluator(run.env, run.learner.policy, run.config.evaluation, 1, mode="sampled")
+    scores = scored(run.params, jax.random.key(0), 2)
+    assert sampled[0]["evaluator_sampled/mean_return"] == pytest.approx(scores.mean_return()[0], rel=1e-6)
+    assert sampled[0]["evaluator_sampled/mean_return"] < deterministic[0]["evaluator/mean_return"]
+    assert saved_run.load_run("runs/both", "best").meta.host["scores"] == [deterministic[0]["evaluator/mean_return"]]
 
 
 def _words(tree):

@@ -2,7 +2,8 @@
 
 import pytest
 
-from stoix_like.runtime.search_choice import describe, plan_line, search_notes
+from stoix_like.config import spo_config
+from stoix_like.runtime.search_choice import describe, plan_line, replay_line, search_notes
 from stoix_like.search.model import SearchConfig
 
 DEEP = SearchConfig(num_particles=16, search_depth="full", max_depth=4000, resampling="none")
@@ -27,6 +28,14 @@ def test_the_cost_of_a_decision():
     assert plan_line(DEEP) == cost
     one = SearchConfig(num_particles=1, search_depth=1)
     assert plan_line(one) == "search 1 particle × 1 step = 1 model steps per decision"
+
+
+def test_the_size_of_a_replay_and_how_often_a_step_is_learned_from():
+    sizes = {"num_envs": 64, "rollout_length": 20, "epochs": 8, "num_minibatches": 2}
+    config = spo_config(**sizes, batch_size=64, sample_sequence_length=19, replay_buffer_size=8192)
+    line = "replay 8,192 steps (18 MB), each learned from 15.2 times on average"  # 16 * 64 * 19 / (64 * 20)
+    assert replay_line(17_600_000, config) == line
+    assert "(17.6 kB)" in replay_line(17_600, config)
 
 
 def test_searches_that_may_not_have_been_meant():

@@ -24,7 +24,8 @@ from stoix_like.runtime.compare_search import compare
 from stoix_like.runtime.load import load
 from stoix_like.runtime.opening import FIXED_ON_RESUME
 from stoix_like.runtime.scoring import Evaluator
-from stoix_like.runtime.search_choice import SearchChoice, chosen_policy
+from stoix_like.runtime.search_choice import chosen_policy
+from stoix_like.runtime.search_flags import SearchChoice
 from stoix_like.runtime.telemetry import read_rows
 from stoix_like.search import smc
 from stoix_like.search.model import Root, may_resample
@@ -482,6 +483,12 @@ def test_the_network_alone_and_a_search_are_two_things(finished, flags, capsys):
             ("--search-resampling", "none", "--search-period", "3"),
             "--search-period: resampling is none, which has no period",
         ),
+        (
+            ("--search-resampling", "none", "--search-ess-threshold", "0.5"),
+            "--search-ess-threshold: resampling is none, which has no threshold",
+        ),
+        (("--search-gamma", "1.1"), "argument --search-gamma: expected a number from 0 to 1, got '1.1'"),
+        (("--search-gae-lambda", "x"), "argument --search-gae-lambda: expected a number from 0 to 1, got 'x'"),
     ],
 )
 def test_flags_of_a_search_are_checked(finished, flags, error, capsys):

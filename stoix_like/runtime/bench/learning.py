@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,11 +13,11 @@ import numpy as np
 
 from stoix_like.config import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
-from stoix_like.evaluation.statistics import mean_interval
+from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.bench.measure import ROOT, Row
 from stoix_like.runtime.curves import config_leaves
 from stoix_like.runtime.load import load, to_yaml
-from stoix_like.runtime.search_choice import SearchChoice
+from stoix_like.runtime.search_flags import SearchChoice
 
 RUNS = Path("runs") / "bench"
 SEEDS = (0, 1, 2)
@@ -97,6 +97,19 @@ MAZE_CLAIMS = (
 )
 
 
+#: Rows of one suite whose means over seeds are compared: SPO's before PPO's.
+PACKING_PAIRS = tuple(
+    (f"{ours}/{what}", f"ppo-quick-51k/{what}")
+    for ours in ("spo-quick", "spo-quick-4x4")
+    for what in ("network", "search")
+)
+MAZE_PAIRS = (
+    ("spo-maze-51k/network", "ppo-maze-51k/network"),
+    ("spo-maze/network", "ppo-maze-102k/network"),
+    ("spo-maze-51k/search", "ppo-maze-51k/search"),
+)
+
+
 def _ablated(mode: str, resampling: str, root: str) -> Training:
     """`spo/maze` for some four minutes on a core, its rates constant: a schedule cut short would settle too early."""
     flags = ["--temperature-mode", mode, "--resampling", resampling, "--root", root]
@@ -116,12 +129,12 @@ ABLATION = tuple(
 
 def learning_suite() -> Iterator[Row]:
     """BinPack: the policy after the last update, deterministic: means of seeds, a 95 % interval over them as spread."""
-    yield from map(_row, PACKING_CLAIMS)
+    yield from _rows(PACKING_CLAIMS, PACKING_PAIRS)
 
 
 def learning_maze_suite() -> Iterator[Row]:
     """The same on Maze."""
-    yield from map(_row, MAZE_CLAIMS)
+    yield from _rows(MAZE_CLAIMS, MAZE_PAIRS)
 
 
 def ablation_suite() -> Iterator[Row]:
@@ -139,8 +152,26 @@ def _ablation_row(training: Training) -> Row:
     return Row(f"ablation/{name}", network["mean"], "solve_rate", spread, note=note)
 
 
-def _row(claim: Claim) -> Row:
-    scored = [_score(trained(claim.training, seed), claim) for seed in SEEDS]
+def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Row]:
+    """A row for each claim, and one for each pair of them."""
+    means = {}
+    for claim in claims:
+        scored = [_score(trained(claim.training, seed), claim) for seed in SEEDS]
+        means[claim.row] = [found["mean"] for found in scored]
+        yield _row(claim, scored)
+    metric = claims[0].metric
+    for ours, theirs in pairs:
+        yield difference_row(ours, theirs, means[ours], means[theirs], metric)
+
+
+def difference_row(ours: str, theirs: str, first: Sequence[float], second: Sequence[float], metric: str) -> Row:
+    """How far the mean over seeds of one claim lies above another's."""
+    found = difference_interval(first, second)
+    told = f"95 % [{found.low:+.4f}, {found.high:+.4f}] over seeds (Welch); above {theirs}"
+    return Row(f"learning/difference/{ours}", found.point, metric, note=told)
+
+
+def _row(claim: Claim, scored: list[dict[str, Any]]) -> Row:
     interval = mean_interval(np.array([found["mean"] for found in scored]))
     of_seeds = "; ".join(f"{found['mean']:.4f} [{found['low']:.4f}, {found['high']:.4f}]" for found in scored)
     steps, seconds = scored[0]["timesteps"], [found["seconds"] for found in scored]

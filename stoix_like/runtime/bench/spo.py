@@ -85,7 +85,7 @@ def _shares(updates: Updates) -> str:
     if profile.times is None:
         return f"no profile: {profile.problem}"
     found = sorted(profile.times.shares.items(), key=lambda share: -share[1])
-    return ", ".join(f"{share:.0%} {phase}" for phase, share in found if share >= 0.01)
+    return ", ".join(f"{share:.1%} {phase}" for phase, share in found if share > 0.0)
 
 
 def _searches(preset: str) -> list[Row]:
