@@ -3,9 +3,12 @@
 The environment is wrapped so that an illegal step pays NaN, which reaches everything that it could have counted in.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 from walks import SIZES, guarded, indifferent_network, walk
 
 import stoix_like as sl
@@ -18,6 +21,9 @@ from stoix_like.search.model import Root
 
 NUM_ENVS, LENGTH, ROUNDS = 32, 10, 6
 SEARCH = {
+    "num_envs": NUM_ENVS,
+    "rollout_length": LENGTH,
+    "replay_buffer_size": NUM_ENVS * LENGTH,
     "num_particles": 16,
     "search_depth": 4,
     "resampling_period": 2,
@@ -51,22 +57,34 @@ def is_finite(transitions):
     return all(np.isfinite(x).all() for x in numbers)
 
 
-def test_no_illegal_action_in_100_000_steps_of_binpack():
+def assert_legal(observation, actions):
+    """That all of [T, N, ...] are legal in observations [T, N]."""
+    mask = np.asarray(observation.action_mask)
+    assert np.take_along_axis(mask, np.asarray(actions, int).reshape(*mask.shape[:2], -1), axis=-1).all()
+
+
+@functools.cache
+def fresh_boxes():
+    """(BinPack, a learner's state before it plays, from which all the searches below may begin)."""
     env = guarded(sl.make_env("BinPack-v2"))
-    sizes = {"num_envs": NUM_ENVS, "rollout_length": LENGTH, "replay_buffer_size": NUM_ENVS * LENGTH}
-    init, rollout = make_rollout(env, spo_config(**SEARCH | sizes))
-    state = jax.jit(init)(jax.random.key(0))
+    init, _ = make_rollout(env, spo_config(**SEARCH))
+    return env, jax.jit(init)(jax.random.key(0))
+
+
+@pytest.mark.parametrize("root", ["iid", "gumbel_topk"])
+def test_no_illegal_action_in_100_000_steps_of_binpack(root):
+    env, state = fresh_boxes()
+    _, rollout = make_rollout(env, spo_config(**SEARCH | {"root": root}))
     play = jax.jit(rollout).lower(state).compile(compiler_options=OPTIMISED)
     model_steps = num_ended = 0
     for _ in range(ROUNDS):
         state, rows = play(state)
         assert is_finite(rows)
         targets, diagnostics = rows.record
-        mask = np.asarray(rows.observation.action_mask)
         for stored in (targets.root_actions, targets.initial_root_actions):
             assert stored.dtype == jnp.uint16  # 800 actions
-            assert np.take_along_axis(mask, np.asarray(stored, int), axis=-1).all()
-        assert np.take_along_axis(mask, np.asarray(rows.action)[..., None], axis=-1).all()
+            assert_legal(rows.observation, stored)
+        assert_legal(rows.observation, rows.action)
         model_steps += int(diagnostics.model_steps.sum())
         num_ended += int(rows.is_last.sum())
     assert model_steps >= 100_000
@@ -74,36 +92,38 @@ def test_no_illegal_action_in_100_000_steps_of_binpack():
 
 
 def test_no_illegal_action_in_100_000_steps_of_evaluation():
-    """Deterministic, with the most probable first actions followed greedily to the end: what `evaluate.py` plays."""
-    env = guarded(sl.make_env("BinPack-v2"))
-    sizes = {"num_envs": NUM_ENVS, "rollout_length": LENGTH, "replay_buffer_size": NUM_ENVS * LENGTH}
+    """To the end, greedily: as `evaluate.py` plays, and sampled. Both search everywhere, and play half of the boxes."""
+    env, state = fresh_boxes()
     whole = {"search_depth": "full", "root": "gumbel_topk", "continuation": "greedy", "resampling": "none"}
-    config = spo_config(**SEARCH | sizes | whole)
-    network, auto_reset = indifferent_network(), auto_reset_for(env, NUM_ENVS, LENGTH)
-    settings, model = spo.settings_of(env, config), searching.search_model(env, network)
+    settings = spo.settings_of(env, spo_config(**SEARCH | whole))
+    auto_reset, model = auto_reset_for(env, NUM_ENVS, LENGTH), searching.search_model(env, indifferent_network())
 
-    def rollout(state, key):
-        def act(env_state, observation, key):
-            asked = model, settings.search, state.params.online, 0.001, key, Root(env_state, observation), True
-            action, output = searching.decide(*asked)
-            return action, output._replace(diagnostics=output.diagnostics.model_steps)
+    def decide(env_state, observation, key, is_deterministic):
+        asked = model, settings.search, state.params.online, 0.001, key, Root(env_state, observation), is_deterministic
+        action, output = searching.decide(*asked)
+        return action, output._replace(diagnostics=output.diagnostics.model_steps)
 
-        playing, rows, _ = collect(auto_reset, act, state.rollout, *jax.random.split(key), LENGTH)
-        return state._replace(rollout=playing), rows
+    def act(env_state, observation, key):
+        keys = jax.random.split(key)
+        found = decide(env_state, observation, keys[0], True), decide(env_state, observation, keys[1], False)
+        return jnp.where(jnp.arange(NUM_ENVS) % 2 == 0, found[0][0], found[1][0]), found
 
-    state = jax.jit(spo.make(env, network, config).init)(jax.random.key(0))
-    play = jax.jit(rollout).lower(state, jax.random.key(1)).compile(compiler_options=OPTIMISED)
-    model_steps = 0
+    def rollout(playing, key):
+        return collect(auto_reset, act, playing, *jax.random.split(key), LENGTH)[:2]
+
+    playing = state.rollout
+    play = jax.jit(rollout).lower(playing, jax.random.key(1)).compile(compiler_options=OPTIMISED)
+    model_steps = np.zeros(2, int)
     for number in range(ROUNDS):
-        state, rows = play(state, jax.random.key(number))
-        assert all(
-            np.isfinite(x).all() for x in (rows.reward, rows.record.root_weights, rows.record.sampled_advantages)
-        )
-        mask = np.asarray(rows.observation.action_mask)
-        for actions in (rows.record.root_actions, rows.action[..., None]):
-            assert np.take_along_axis(mask, np.asarray(actions, int), axis=-1).all()
-        model_steps += int(rows.record.diagnostics.sum())
-    assert model_steps >= 100_000
+        playing, rows = play(playing, jax.random.key(number))
+        assert np.isfinite(rows.reward).all()
+        for mode, (action, found) in enumerate(rows.record):
+            assert np.isfinite(found.root_weights).all()
+            assert np.isfinite(found.sampled_advantages).all()
+            assert_legal(rows.observation, found.root_actions)
+            assert_legal(rows.observation, action)
+            model_steps[mode] += int(found.diagnostics.sum())
+    assert (model_steps >= 100_000).all()
 
 
 def test_the_guard_sees_particles_that_act_for_another_state(monkeypatch):

@@ -25,7 +25,9 @@ SEARCH = SMALL | {
     "sample_sequence_length": 4,
     "batch_size": 8,
 }
+#: The modes of the presets for BinPack and for Maze.
 DISTINCT = {"root": "gumbel_topk", "search_depth": "full", "continuation": "greedy", "resampling": "none"}
+RESAMPLED = {"root": "gumbel_topk", "resampling_period": 2, "kl_constraint": "root", "temperature_mode": "solve"}
 KWARGS = {
     "Maze-v0": {"num_rows": 5, "num_cols": 5},
     "JobShop-v0": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2},
@@ -54,17 +56,11 @@ ENTRIES = {
     "spo_distinct": Entry(
         "spo", "BinPack-v2", SEARCH | DISTINCT | {"observation_adapter": "dense", "temperature_mode": "solve"}
     ),
+    "spo_resampled": Entry("spo", "Maze-v0", SEARCH | RESAMPLED | {"observation_adapter": "dense"}, True),
+    "ppo_bfloat16": Entry("ppo", "probe/action_observation_reward", SMALL | {"compute_dtype": "bfloat16"}),
+    "spo_bfloat16": Entry("spo", "probe/action_observation_reward", SEARCH | DISTINCT | {"compute_dtype": "bfloat16"}),
 }
 LEARNERS = list(ENTRIES)
-
-
-@functools.cache
-def make_learner(name):
-    entry = ENTRIES[name]
-    env = sl.make_env(entry.task, kwargs=KWARGS.get(entry.task, {}))
-    algorithm = ALGORITHMS[entry.algorithm]
-    config = resolve(replace_leaves(algorithm.config_type(), entry.leaves))
-    return algorithm.make(env, sl.make_network(env, config), config)
 
 
 def words(tree):
@@ -78,18 +74,30 @@ def assert_equal(a, b):
 
 
 class Compiled(NamedTuple):
-    """One learner and its two programs, compiled once for the whole battery. Nothing is donated."""
+    """One learner and its programs, compiled once for the whole battery."""
 
     name: str
+    network: sl.Network
     learner: sl.Learner
     init: Callable[[Any], Any]
-    chunk: Callable[[Any, Any], Any]
+    donating: loop.Program  # takes the state away, and takes no other types than those it was compiled for
+    copy: Callable[[Any], Any]
+
+    def chunk(self, state, length):
+        """The same of a copy, so that the state can be used again."""
+        return self.donating(self.copy(state), jnp.int32(length))
 
 
 @functools.cache
 def compiled(name):
-    learner = make_learner(name)
-    return Compiled(name, learner, jax.jit(learner.init), jax.jit(loop.chunk_function(learner, 1)))
+    entry = ENTRIES[name]
+    env = sl.make_env(entry.task, kwargs=KWARGS.get(entry.task, {}))
+    algorithm = ALGORITHMS[entry.algorithm]
+    config = resolve(replace_leaves(algorithm.config_type(), entry.leaves))
+    network = sl.make_network(env, config)
+    learner = algorithm.make(env, network, config)
+    init, copy = jax.jit(learner.init), jax.jit(lambda state: jax.tree.map(jnp.copy, state))
+    return Compiled(name, network, learner, init, loop.compile_chunk(learner, 1, init(jax.random.key(0))), copy)
 
 
 @pytest.fixture(params=LEARNERS)
@@ -136,6 +144,51 @@ def test_everything_learned_and_told_of_learning_is_finite(jitted):
     assert {name: value for name, value in told.items() if not np.isfinite(value)} == {}
 
 
+def test_no_nan_comes_out_of_twenty_updates(jitted):
+    """Neither as a parameter, moment, dual, stored step, environment or metric; inside the program nothing is seen."""
+    state = jitted.init(jax.random.key(2))
+    state = state._replace(hyper=state.hyper._replace(num_updates=jnp.float32(20.0)))
+    with jax.debug_nans(True):
+        jax.block_until_ready(jitted.chunk(state, 20))
+
+
+@pytest.mark.parametrize("name", ["spo_factored_resampled", "spo_resampled"])
+def test_what_is_named_so_resamples(name):
+    jitted = compiled(name)
+    _, metrics = jitted.chunk(jitted.init(jax.random.key(0)), 6)
+    assert metrics["trainer/surviving_root_actions"] < metrics["trainer/distinct_root_actions"] - 0.1
+
+
+@pytest.mark.parametrize("name", ["ppo_bfloat16", "spo_bfloat16"])
+def test_bfloat16_stays_in_the_torsos(name):
+    """What is learned, stored or decided by is float32, and has digits that only float32 has."""
+    jitted = compiled(name)
+    state, _ = jitted.chunk(jitted.init(jax.random.key(0)), 4)
+    algorithm = ENTRIES[name].algorithm
+    asked = ALGORITHMS[algorithm].network_params(state.params), state.rollout.observation
+    assert "bf16" in str(jax.make_jaxpr(jitted.network.actor_critic)(*asked))
+    numbers = [x for x in jax.tree.leaves(state) if jnp.issubdtype(x.dtype, jnp.inexact)]
+    assert {x.dtype for x in numbers} == {jnp.dtype("float32")}
+    exact = [*jax.jit(jitted.network.actor_critic)(*asked), *jax.tree.leaves(state.params)]
+    if algorithm == "spo":
+        targets = state.replay.experience.targets
+        exact += [targets.root_weights, targets.advantages, targets.log_prior_ratio]
+    for x in exact:
+        assert x.dtype == jnp.float32
+        assert bool((x.astype(jnp.bfloat16) != x).any())
+
+
+def test_weights_of_a_search_with_bfloat16_torsos_are_as_exact_as_any():
+    """Logarithms of order one, rounded to 8 bits, would be a hundredth off."""
+    jitted = compiled("spo_bfloat16")
+    state = jitted.init(jax.random.key(0))
+    duals = state.params.duals._replace(log_temperature=jnp.float32(0.0))
+    state, _ = jitted.chunk(state._replace(params=state.params._replace(duals=duals)), 1)  # its 4 steps are too few
+    targets = jax.tree.map(lambda x: np.asarray(x[:, :, :4], np.float64), state.replay.experience.targets)
+    weights = np.exp(targets.log_prior_ratio + targets.advantages)
+    np.testing.assert_allclose(targets.root_weights, weights / weights.sum(-1, keepdims=True), atol=1e-6)
+
+
 def test_chunks_of_any_length_give_the_same_bits_and_the_sum_of_their_metrics(jitted):
     one, total = jitted.chunk(jitted.init(jax.random.key(0)), 6)
     parts, expected = jitted.init(jax.random.key(0)), None
@@ -147,36 +200,25 @@ def test_chunks_of_any_length_give_the_same_bits_and_the_sum_of_their_metrics(ji
         np.testing.assert_allclose(total[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
 
-@pytest.mark.parametrize("name", ["ppo", "ppo_truncating", "spo_truncating"])
-def test_one_compilation_no_transfer_inside_and_donation(name):
-    _, learner, init, _ = compiled(name)
-    chunk_function, num_traces = loop.chunk_function(learner, 1), 0
-
-    def counted(state, length):
-        nonlocal num_traces
-        num_traces += 1
-        return chunk_function(state, length)
-
-    chunk = jax.jit(counted, donate_argnums=0)
-    first = init(jax.random.key(0))
+def test_one_compilation_no_transfer_inside_and_donation(jitted):
+    first = jitted.init(jax.random.key(0))
     lengths = [jnp.int32(n) for n in (1, 2, 1)]
-    state, _ = chunk(first, lengths[0])
+    state = first
     with jax.transfer_guard("disallow"):
-        for length in lengths[1:]:
-            state, metrics = chunk(state, length)
+        for length in lengths:
+            state, metrics = jitted.donating(state, length)
     jax.block_until_ready(metrics)
-    assert num_traces == 1
     with pytest.raises(RuntimeError, match="deleted"):
         np.asarray(jax.tree.leaves(first.params)[0])
 
 
 @pytest.mark.parametrize("name", ["ppo", "ppo_truncating"])  # SPO's are lanes of tests/algorithms/test_spo.py
 def test_seeds_side_by_side_equal_separate_runs(name):
-    _, learner, init, chunk = compiled(name)
-    together = jax.jit(jax.vmap(learner.init))(jax.vmap(jax.random.key)(jnp.arange(3)))
-    together, metrics = jax.jit(loop.chunk_function(learner, 3))(together, 2)
+    single = compiled(name)
+    together = jax.jit(jax.vmap(single.learner.init))(jax.vmap(jax.random.key)(jnp.arange(3)))
+    together, metrics = jax.jit(loop.chunk_function(single.learner, 3))(together, 2)
     for seed in range(3):
-        alone, own = chunk(init(jax.random.key(seed)), 2)
+        alone, own = single.chunk(single.init(jax.random.key(seed)), 2)
         # Batched matrix products round differently, so the last bits differ; one other action would differ far more.
         jax.tree.map(
             lambda a, b, seed=seed: np.testing.assert_allclose(a[seed], b, rtol=1e-3, atol=1e-4),

@@ -302,25 +302,6 @@ def _row(tree, index):
     return jax.tree.map(lambda x: x[index], tree)
 
 
-def test_a_shared_torso_is_asked_once():
-    """With `logits_and_value` the separate logits are never asked, and the search is the same."""
-    tree = on_device(RANDOM)
-    plain = make_model(tree)
-
-    def refuse(*_):
-        raise AssertionError("the policy was asked by itself")
-
-    def both(params, observation):
-        return plain.logits(params, observation), plain.value(params, observation)
-
-    shared = plain._replace(logits=refuse, logits_and_value=both)
-    root, key = make_root(tree, jnp.array([0, 1], jnp.int32)), jax.random.key(0)
-    config = SearchConfig(**RESAMPLED)  # plain Python numbers this time
-    found = jax.jit(lambda: smc.search(shared, tree, key, root, 0.5, config))()
-    expected = search_tree(RANDOM, [0, 1], temperature=0.5, gamma=config.gamma, **RESAMPLED)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6), found, expected)
-
-
 @pytest.mark.parametrize("shape", [(3,), (2, 3)], ids=["plain", "factored"])
 def test_shapes_and_types(shape):
     num_joint = 3 ** len(shape)
