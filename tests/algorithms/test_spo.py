@@ -56,45 +56,88 @@ def assert_same_bits(one, other):
 # --- probes
 
 
+def make_two_choices():
+    """Two actions, two steps: x = 0, then 1 or -1 as the first action was 1 or 0; the end pays 1 if both were 1, else
+    -1. Here a choice is still open after the first step, so that resampling there decides something."""
+    first = PROBES["delayed_reward"]()
+
+    def seen(timestep, x):
+        return timestep._replace(observation=Observation({"features": jnp.atleast_1d(x)}, jnp.ones(2, bool)))
+
+    def reset(key):
+        state, timestep = first.reset(key)
+        return state, seen(timestep, 0.0)
+
+    def step(state, action):
+        wish = 2.0 * action - 1.0
+        stepped, timestep = first.step(state, action)
+        is_end = timestep.last()
+        reward = jnp.where(is_end, jnp.minimum(state.sign, wish), 0.0)
+        stepped = stepped._replace(sign=jnp.where(is_end, state.sign, wish))
+        return stepped, seen(timestep, stepped.sign)._replace(reward=reward)
+
+    return first._replace(reset=reset, step=step, action_spec=ActionSpec(2))
+
+
 def one_of_the_probes(names, which):
     """The probe of the index `which`, which may be traced, so that one compilation serves them all."""
-    made = [PROBES[name]() for name in names]
+    made = [(PROBES | {"two_choices": make_two_choices})[name]() for name in names]
     num_values = max(env.action_spec.num_values for env in made)
 
-    def chosen(timesteps):
+    def chosen(outcomes):
         def widened(env, timestep):
             mask = jnp.pad(timestep.observation.action_mask, (0, num_values - env.action_spec.num_values))
             return timestep._replace(observation=timestep.observation._replace(action_mask=mask))
 
-        wide = [widened(env, timestep) for env, timestep in zip(made, timesteps, strict=True)]
+        wide = [(state, widened(env, timestep)) for env, (state, timestep) in zip(made, outcomes, strict=True)]
         return jax.tree.map(lambda *x: jnp.stack(x)[which], *wide)
 
     def reset(key):
-        outcomes = [env.reset(key) for env in made]  # their states are the same
-        return outcomes[0][0], chosen([timestep for _, timestep in outcomes])
+        return chosen([env.reset(key) for env in made])
 
     def step(state, action):
-        outcomes = [env.step(state, jnp.minimum(action, env.action_spec.num_values - 1)) for env in made]
-        return outcomes[0][0], chosen([timestep for _, timestep in outcomes])
+        return chosen([env.step(state, jnp.minimum(action, env.action_spec.num_values - 1)) for env in made])
 
     first = made[0]
     return first._replace(reset=reset, step=step, action_spec=ActionSpec(num_values), time_limit=2)
 
 
+MODES = {  # the paper's, and those of the presets for BinPack and for Maze
+    "iid": {},
+    "distinct": {
+        "root": "gumbel_topk",
+        "search_depth": "full",
+        "continuation": "greedy",
+        "resampling": "none",
+        "temperature_mode": "solve",
+        "kl_constraint": "root",
+    },
+    "resampled": {
+        "root": "gumbel_topk",
+        "resampling_period": 1,
+        "temperature_mode": "solve",
+        "kl_constraint": "root",
+    },
+}
 KNOWN = {  # {probe: {what is shown: value}}
     "constant_reward": {0.0: 1.0},
     "observation_reward": {-1.0: -1.0, 1.0: 1.0},
     "delayed_reward": {0.0: 0.9, 1.0: 1.0},
     "action_reward": {0.0: 1.0},
     "action_observation_reward": {-1.0: 1.0, 1.0: 1.0},
+    "two_choices": {0.0: 0.9, 1.0: 1.0},
 }
-BEST = {"action_reward": {0.0: 1}, "action_observation_reward": {-1.0: 0, 1.0: 1}}
+BEST = {
+    "action_reward": {0.0: 1},
+    "action_observation_reward": {-1.0: 0, 1.0: 1},
+    "two_choices": {0.0: 1, 1.0: 1},
+}
 
 
 @functools.cache
-def probes_learned():
-    """(network, parameters [5, ...], mean returns [5]) of all probes side by side after 60 updates."""
-    config = spo_config(**PROBE)
+def probes_learned(mode):
+    """(network, parameters [6, ...], metrics [6, 60]) of all probes side by side after 60 updates."""
+    config = spo_config(**PROBE | MODES[mode])
     network = sl.make_network(one_of_the_probes(KNOWN, 0), config)
 
     def train(which):
@@ -102,24 +145,37 @@ def probes_learned():
         return jax.lax.scan(lambda s, _: learner.update(s), learner.init(jax.random.key(0)), None, 60)
 
     state, metrics = jax.jit(jax.vmap(train))(jnp.arange(len(KNOWN)))
-    returns = metrics["actor/episode_return_sum"][:, -10:].sum(1) / metrics["actor/episodes_count"][:, -10:].sum(1)
-    return network, state.params, np.asarray(returns)
+    return network, state.params, {name: np.asarray(value) for name, value in metrics.items()}
 
 
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("probe", KNOWN)
-def test_probes_reach_their_analytic_values_and_policies(probe):
-    network, params, returns = probes_learned()
+def test_probes_reach_their_analytic_values_and_policies(probe, mode):
+    network, params, metrics = probes_learned(mode)
     index = list(KNOWN).index(probe)
     shown = jnp.array(list(KNOWN[probe]), jnp.float32)
     observation = Observation({"features": shown[:, None]}, jnp.ones((len(shown), 2), bool))
     for kind in (params.online, params.target):
         values = network.critic(jax.tree.map(lambda x: x[index], kind), observation)
         np.testing.assert_allclose(values, list(KNOWN[probe].values()), atol=0.05)
-    if probe in BEST:  # found by the search, and taken over by the network; a random policy's return is 0
+    if probe in BEST:  # found by the search, and taken over by the network; a random policy's return is 0 at most
         logits = network.actor(jax.tree.map(lambda x: x[index], params.online), observation)
         best = jnp.array(list(BEST[probe].values()))
         assert float(jnp.take_along_axis(jax.nn.softmax(logits), best[:, None], axis=1).min()) > 0.9
-        assert returns[index] > 0.97
+        total, count = (
+            metrics[f"actor/{name}"][index, -10:].sum() for name in ("episode_return_sum", "episodes_count")
+        )
+        assert total / count > 0.97
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_particles_of_a_probe_are_drawn_anew_in_the_mode_that_says_so(mode):
+    """Nowhere but where a choice was made and another one is open: of two distinct roots often only one survives."""
+    _, _, metrics = probes_learned(mode)
+    lost = metrics["trainer/distinct_root_actions"] - metrics["trainer/surviving_root_actions"]
+    index = list(KNOWN).index("two_choices")
+    assert (lost[index].max() > 0.1) == (mode == "resampled")
+    assert np.delete(lost, index, axis=0).max() == 0.0
 
 
 def test_a_truncation_is_bootstrapped():
@@ -497,6 +553,27 @@ def test_runs_side_by_side_equal_separate_ones_and_every_number_counts(index):
     if index > 0:
         effect = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), alone[index][0], alone[0][0])
         assert max(jax.tree.leaves(effect)) > 2e-4
+
+
+@pytest.mark.parametrize("epochs", [1, 3])
+def test_rates_fall_to_0_by_update_whatever_the_epochs_and_the_duals_go_on(epochs):
+    """Seven updates of a run of five. No policy leaves a budget of 1,000 nats: alpha falls by its rate at each step."""
+    leaves = {"epochs": epochs, "decay_learning_rates": True, "num_updates": 5, "epsilon_policy": 1e3, "dual_lr": 1e-3}
+    env = sl.make_env("probe/action_observation_reward")
+    config = spo_config(**PROBE | leaves | {"search_depth": 1, "sample_sequence_length": 7})
+    learner = spo.make(env, sl.make_network(env, config), config)
+
+    def update(state, _):
+        after, metrics = learner.update(state)
+        moved = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)), after.params, state.params)
+        return after, (metrics["trainer/learning_rate"], moved)
+
+    _, (rates, moved) = jax.jit(lambda key: jax.lax.scan(update, learner.init(key), None, 7))(jax.random.key(0))
+    np.testing.assert_allclose(rates, 1e-2 * np.array([1.0, 0.8, 0.6, 0.4, 0.2, 0.0, 0.0]), atol=1e-8)
+    for network in (moved.online.actor, moved.online.critic):
+        most = np.max(jax.tree.leaves(network), axis=0)
+        assert ((most > 0) == (np.arange(7) < 5)).all()
+    np.testing.assert_allclose(moved.duals.log_alpha, epochs * 1e-3, rtol=0.02)  # Adam's mean lags behind a bit
 
 
 def test_null_numbers_of_the_search_are_those_of_the_learner():

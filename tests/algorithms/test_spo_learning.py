@@ -96,21 +96,22 @@ def first_state(*, online=1, target=1, temperature=0.1, alpha=0.5, **leaves):
 
 @functools.cache
 def learner_of(chosen):
-    """(state, sequences, number of rounds) -> (state, metrics of the last round); all rounds see the same sequences."""
+    """(state, sequences, number of rounds, factor of the rates) -> (state, metrics of the last round); all rounds see
+    the same sequences."""
 
     @jax.jit
-    def run(state, steps, num_rounds):
+    def run(state, steps, num_rounds, factor):
         buffer = Buffer(init=None, add=None, sample=lambda _state, _key: steps, can_sample=None)
-        one = jax.jit(lambda s: spo_learning.optimize(NETWORK, buffer, chosen, s, jnp.float32(1.0)))
+        one = jax.jit(lambda s: spo_learning.optimize(NETWORK, buffer, chosen, s, factor))
         metrics = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(one, state)[1])
         return jax.lax.fori_loop(0, num_rounds, lambda _, carry: one(carry[0]), (state, metrics))
 
     return run
 
 
-def learn(chosen, state, steps, num_rounds=1):
+def learn(chosen, state, steps, num_rounds=1, factor=1.0):
     """The state after learning, and the metrics of the last round as numbers."""
-    state, metrics = learner_of(chosen)(state, steps, num_rounds)
+    state, metrics = learner_of(chosen)(state, steps, num_rounds, jnp.float32(factor))
     return state, jax.tree.map(float, metrics)
 
 
@@ -388,3 +389,18 @@ def test_a_dual_rate_of_zero_holds_both_duals():
     after, _ = learn(settings(), first_state(dual_lr=0.0, target=2), sequences(), num_rounds=3)
     assert float(after.params.duals.temperature) == pytest.approx(0.1, rel=1e-6)
     assert float(after.params.duals.alpha) == pytest.approx(0.5, rel=1e-6)
+
+
+def test_rates_that_fall_are_those_of_the_networks_and_not_of_the_duals():
+    """Half the rate is half of Adam's first step, in policy and value; both duals take their whole step, and at 0."""
+    state, steps = first_state(target=2), sequences()
+    whole, half, none = (learn(settings(), state, steps, factor=f)[0].params for f in (1.0, 0.5, 0.0))
+    for name in ("actor", "critic"):
+        first, *reached = (np.asarray(getattr(p.online, name)) for p in (state.params, whole, half, none))
+        steps_taken = [x - first for x in reached]
+        np.testing.assert_allclose(steps_taken[1], 0.5 * steps_taken[0], atol=1e-6)
+        np.testing.assert_array_equal(steps_taken[2], 0.0)
+        assert np.abs(steps_taken[0]).max() == pytest.approx(RATES[f"{name}_lr"], rel=1e-2)
+    for params in (whole, half, none):
+        moved = jax.tree.map(lambda a, b: float(abs(a - b)), params.duals, state.params.duals)
+        np.testing.assert_allclose(moved, RATES["dual_lr"], rtol=1e-4)
