@@ -13,6 +13,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from stoix_like.networks.layers import MLP, Conv3x3, Dense
@@ -84,8 +85,11 @@ def _glimpse(values: Array, cells: Array, position: Any) -> tuple[Array, Array]:
     """[B, 5, CHANNELS] of values [R, C, B, ...] and [B, 5, D] of cells [B, R, C, D], at and around the position."""
     values = jnp.pad(values, ((1, 1), (1, 1), (0, 0), (0, 0)), constant_values=BLOCKED)
     cells = jnp.pad(cells, ((0, 0), (1, 1), (1, 1), (0, 0)))
-    batch = jnp.arange(cells.shape[0])
-    places = [(position.row + 1 + down, position.col + 1 + right) for down, right in GLIMPSE]
-    near_values = jnp.stack([values[row, column, batch] for row, column in places], axis=1)
-    near_cells = jnp.stack([cells[batch, row, column] for row, column in places], axis=1)
-    return near_values, near_cells
+    down, right = np.array(GLIMPSE).T + 1  # [5] each; 1 for the border
+
+    def look(values: Array, cells: Array, row: Array, column: Array) -> tuple[Array, Array]:
+        return values[row + down, column + right], cells[row + down, column + right]
+
+    # By vmap, so that environments spread over devices look at their own alone.
+    near: tuple[Array, Array] = jax.vmap(look, in_axes=(2, 0, 0, 0))(values, cells, position.row, position.col)
+    return near

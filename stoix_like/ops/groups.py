@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax
 import jax.numpy as jnp
 
 from stoix_like.types import Array
@@ -15,11 +16,12 @@ def action_groups(actions: Array) -> Array:
     differs = jnp.any(ordered[:, 1:] != ordered[:, :-1], axis=-1)
     numbers = jnp.cumsum(differs, axis=-1, dtype=jnp.int32)
     numbers = jnp.pad(numbers, ((0, 0), (1, 0)))  # [N, P], of the ordered particles
-    rows = jnp.arange(actions.shape[0])[:, None]
-    return jnp.zeros(order.shape, jnp.int32).at[rows, order].set(numbers)
+    # By vmap, as below: rows may be spread over devices, and each is scattered into itself alone.
+    return jax.vmap(lambda into, where, x: into.at[where].set(x))(jnp.zeros_like(numbers), order, numbers)
 
 
 def summed(weights: Array, groups: Array, num_groups: int) -> Array:
     """Weights [N, P] summed by group in [0, num_groups), [N, num_groups]."""
-    rows = jnp.arange(weights.shape[0])[:, None]
-    return jnp.zeros((weights.shape[0], num_groups), weights.dtype).at[rows, groups].add(weights)
+    empty = jnp.zeros((weights.shape[0], num_groups), weights.dtype)
+    total: Array = jax.vmap(lambda into, where, x: into.at[where].add(x))(empty, groups, weights)
+    return total

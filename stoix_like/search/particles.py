@@ -127,11 +127,12 @@ def resample_if_due(
 def gather_particles(particles: Particles, ancestors: Array) -> Particles:
     """Every particle as a copy of its ancestor [N, P], but for the advantage, which belongs to the first draw."""
 
-    def take(x: Array) -> Array:
-        rows = jnp.arange(ancestors.shape[0])[:, None]
-        return x.at[rows, ancestors].get(mode="promise_in_bounds")
+    def take(of_one: Particles, chosen: Array) -> Particles:
+        return jax.tree.map(lambda x: x.at[chosen].get(mode="promise_in_bounds"), of_one)
 
-    return jax.tree.map(take, particles)._replace(advantage=particles.advantage)
+    # By vmap: the environments may be spread over devices, and each takes of its own alone.
+    gathered: Particles = jax.vmap(take)(particles, ancestors)
+    return gathered._replace(advantage=particles.advantage)
 
 
 def advantage_of_step(
