@@ -113,10 +113,11 @@ class HardwareConfig:
 
     device_type: Literal["auto", "cpu", "cuda", "gpu", "tpu"] = leaf("auto", "cuda and gpu mean the same")
     cuda_device: int = leaf(0, "index of the GPU", low=0)
-    num_devices: int = leaf(1, "devices over which the environments are spread", low=1)
-    coordinator_address: str | None = leaf(None, "not in this version: host:port of process 0 of several hosts")
-    num_processes: int | None = leaf(None, "not in this version: processes in all", low=1)
-    process_id: int | None = leaf(None, "not in this version: index of this process", low=0)
+    num_devices: int = leaf(1, "devices that share the environments; several processes use all they have", low=1)
+    distributed: bool = leaf(False, "join the processes that Slurm, Open MPI, Kubernetes or a TPU pod has started")
+    coordinator_address: str | None = leaf(None, "host:port of process 0, where no cluster tells it")
+    num_processes: int | None = leaf(None, "processes in all, beside coordinator_address", low=1)
+    process_id: int | None = leaf(None, "index of this process, beside coordinator_address", low=0)
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,7 @@ from stoix_like.errors import ConfigError
 
 RUN_NAME_RULE = "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}")
+_ADDRESS = re.compile(r"\S+:\d{1,5}")
 
 
 @functools.cache
@@ -128,9 +129,6 @@ UNAVAILABLE_LEAVES = {
     "mlflow_tracking_uri": None,
     "tensorboard": False,
     "wandb": False,
-    "coordinator_address": None,
-    "num_processes": None,
-    "process_id": None,
 }
 
 
@@ -265,6 +263,8 @@ def _hardware_problems(config: Any) -> list[str]:
         problems.append("hardware: coordinator_address, num_processes and process_id go together; give all or none")
     elif hosts[1] is not None and hosts[2] >= hosts[1]:
         problems.append(f"hardware.process_id: {hosts[2]} is not below num_processes = {hosts[1]}")
+    if hosts[0] is not None and not _ADDRESS.fullmatch(hosts[0]):
+        problems.append(f"hardware.coordinator_address: expected HOST:PORT, got {hosts[0]!r}")
     return problems
 
 

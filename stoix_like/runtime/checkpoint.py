@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
@@ -76,9 +77,9 @@ class CheckpointStore:
             unfinished = self._unfinished(meta.update)
             with (
                 plain_errors(f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"),
-                ocp.Checkpointer(ocp.StandardCheckpointHandler()) as writer,
+                _standard() as writer,
             ):
-                writer.save(unfinished / "state", args=ocp.args.StandardSave(arrays))
+                writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(_words, arrays)))
             (unfinished / "meta.json").write_text(_meta_text(meta, _file_digests(unfinished)), encoding="utf-8")
             unfinished.rename(path)
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
@@ -155,8 +156,9 @@ class CheckpointStore:
                     f"checkpoint {path} does not fit: {differences[0]}",
                     "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
                 )
-            with _intact(path), ocp.Checkpointer(ocp.StandardCheckpointHandler()) as reader:
-                return jax.block_until_ready(reader.restore(path / "state", args=ocp.args.StandardRestore(template)))
+            with _intact(path), _standard() as reader:
+                found = reader.restore(path / "state", args=ocp.args.StandardRestore(jax.tree.map(_stored, template)))
+                return jax.block_until_ready(jax.tree.map(_as_in_run, found, template))
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
         """One top-level field of the stored state, such as `params`, in the template's structure.
@@ -174,7 +176,7 @@ class CheckpointStore:
                     f"checkpoint {path} does not fit: {name}/{differences[0]}",
                     "it was trained with another network; use the run's own config.yaml",
                 )
-            with _intact(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+            with _intact(path), _by_tree() as reader:
                 shardings = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, {name: template})
                 found = reader.restore(
                     path / "state",
@@ -193,6 +195,28 @@ class CheckpointStore:
                 f"no checkpoint of update {update} in {self.folder}", f"there are: {', '.join(map(str, there))}"
             )
         return update
+
+
+def _alone() -> ocp.options.MultiprocessingOptions:
+    """Orbax would wait for all processes of a run, and only this one has come."""
+    if jax.process_count() == 1:
+        return ocp.options.MultiprocessingOptions()
+    own = jax.process_index()
+    return ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
+
+
+def _standard() -> ocp.Checkpointer:
+    options = _alone()
+    return ocp.Checkpointer(
+        ocp.StandardCheckpointHandler(multiprocessing_options=options), multiprocessing_options=options
+    )
+
+
+def _by_tree() -> ocp.Checkpointer:
+    options = _alone()
+    return ocp.Checkpointer(
+        ocp.PyTreeCheckpointHandler(multiprocessing_options=options), multiprocessing_options=options
+    )
 
 
 def _meta_text(meta: Meta, files: dict[str, str]) -> str:
@@ -263,7 +287,7 @@ def _intact(path: Path) -> Iterator[None]:
 
 
 def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    with _intact(path), ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as reader:
+    with _intact(path), _by_tree() as reader:
         tree = reader.metadata(path / "state").item_metadata.tree
     return {_path_text(p): tuple(leaf.shape) for p, leaf in jax.tree_util.tree_leaves_with_path(tree)}
 
@@ -273,14 +297,28 @@ def _path_text(path: Any) -> str:
     return "/".join(str(n) for n in names)
 
 
-def _stored_shape(leaf: jax.ShapeDtypeStruct) -> tuple[int, ...]:
-    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):  # typed keys are stored as their words
-        leaf = jax.eval_shape(jax.random.key_data, leaf)
-    return tuple(leaf.shape)
+def _is_key(leaf: Any) -> bool:
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def _words(leaf: Any) -> np.ndarray:
+    """A leaf as it is stored: on the host, a typed key as its words. Orbax refuses arrays of one process among many."""
+    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+
+
+def _stored(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    if not _is_key(leaf):
+        return leaf
+    words = jax.eval_shape(jax.random.key_data, leaf)
+    return jax.ShapeDtypeStruct(words.shape, words.dtype, sharding=leaf.sharding)
+
+
+def _as_in_run(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
+    return jax.random.wrap_key_data(found) if _is_key(leaf) and not _is_key(found) else found
 
 
 def _differences(stored: dict[str, tuple[int, ...]], template: Any) -> list[str]:
-    wanted = {_path_text(p): _stored_shape(leaf) for p, leaf in jax.tree_util.tree_leaves_with_path(template)}
+    wanted = {_path_text(p): tuple(_stored(leaf).shape) for p, leaf in jax.tree_util.tree_leaves_with_path(template)}
     lines = [
         f"{name} is stored as {stored[name]}, this run has {shape}"
         for name, shape in wanted.items()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,24 +25,29 @@ _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
 _KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # what `device.platform` then says
 
 
-def select(
-    hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True
-) -> list[jax.Device]:
-    """The devices of this run, after setting the platform, the compile cache and what libraries may say.
-
-    Raises:
-        ConfigError: the requested device, or that many of them, is not there.
-    """
+def prepare(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True) -> None:
+    """Sets the platform, the compile cache and what libraries may say; starts nothing."""
     messages.configure(logs or LoggingConfig())
     jax.config.update("jax_enable_compilation_cache", compile_cache)  # off, even where the environment names one
     if compile_cache:
         _use_compile_cache()
-    platforms_before: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
     if hardware.device_type != "auto":
         jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
         with contextlib.suppress(RuntimeError):  # JAX has started: there are as many as there are
-            jax.config.update("jax_num_cpu_devices", hardware.num_devices)
+            jax.config.update("jax_num_cpu_devices", hardware.num_devices // (hardware.num_processes or 1))
+
+
+def select(
+    hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True
+) -> list[jax.Device]:
+    """The devices of this run, in all its processes, after `prepare`.
+
+    Raises:
+        ConfigError: the requested device, or that many of them, is not there.
+    """
+    platforms_before: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
+    prepare(hardware, logs, compile_cache=compile_cache)
     chosen = _chosen(_available(hardware.device_type, platforms_before), hardware)
     cache: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
     _LOG.debug("devices %s, compile cache %s", chosen, cache)
@@ -67,6 +72,8 @@ def _available(device_type: str, platforms_before: str | None) -> list[jax.Devic
 
 
 def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:
+    if jax.process_count() > 1:
+        return _all_of_processes(devices, hardware)
     if hardware.num_devices > len(devices):
         raise ConfigError(
             f"hardware.num_devices: {hardware.num_devices} devices asked for, JAX sees {len(devices)}",
@@ -90,17 +97,46 @@ def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Dev
     return [chosen]
 
 
+def _all_of_processes(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:
+    if hardware.num_devices not in (1, len(devices)):
+        raise ConfigError(
+            f"hardware.num_devices: {hardware.num_devices} devices asked for, {jax.process_count()} processes have"
+            f" {len(devices)} in all",
+            f"use --num-devices {len(devices)}, or leave it out: several processes use all they have",
+        )
+    if hardware.cuda_device:
+        raise ConfigError(
+            f"hardware.cuda_device: {hardware.cuda_device} chooses one GPU, and this run is of several processes",
+            "drop --cuda-device; CUDA_VISIBLE_DEVICES gives each process its own",
+        )
+    return devices
+
+
+def check_divides(num_envs: int, found: list[jax.Device]) -> None:
+    """Refuses environments that cannot be spread evenly.
+
+    Raises:
+        ConfigError: the devices do not divide them.
+    """
+    if num_envs % len(found):
+        raise ConfigError(
+            f"environment.num_envs: {num_envs} is not divisible by the {len(found)} devices of the run",
+            f"use --num-envs {num_envs // len(found) * len(found) or len(found)}",
+        )
+
+
 @contextlib.contextmanager
-def plain_errors(what: str, hint: str) -> Iterator[None]:
+def plain_errors(what: str, hint: str | Callable[[], str]) -> Iterator[None]:
     """Turns what XLA reports inside, nearly always that memory ran out, into `RunError(what: its first line, hint)`.
 
-    JAX computes asynchronously: a result that is not waited for inside fails outside.
+    JAX computes asynchronously: a result that is not waited for inside fails outside. A hint that is a function is
+    asked only then.
     """
     try:
         yield
     except (jax.errors.JaxRuntimeError, MemoryError) as error:
         reason = (str(error).strip() or "out of memory").splitlines()[0]
-        raise RunError(f"{what}: {reason}", hint) from error
+        raise RunError(f"{what}: {reason}", hint if isinstance(hint, str) else hint()) from error
 
 
 def _use_compile_cache() -> None:

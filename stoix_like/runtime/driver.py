@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
+import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,18 +17,20 @@ import numpy as np
 from stoix_like.config_checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime import loop, report
-from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta, without_replay
+from stoix_like.runtime.checkpoint import Meta, without_replay
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.messages import SignOfLife
+from stoix_like.runtime.processes import Team, local
 from stoix_like.runtime.profile import MOST_UPDATES, Profile
+from stoix_like.runtime.recorder import Recorder
 from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
-from stoix_like.runtime.telemetry import Row, Telemetry
+from stoix_like.runtime.telemetry import Row
 from stoix_like.runtime.telemetry.sink import Value
 
 _LOG = logging.getLogger(__name__)
 LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
+EVALUATION_SHARE = 0.1  # of the time; more is told
 #: Metrics whose NaN or infinity stops the run: what is learned from, not what only describes it.
 MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
 
@@ -54,12 +59,11 @@ class _Watch:
 
 
 class Outputs(NamedTuple):
-    """Where the results of a run go."""
+    """What scores a run, and where its results go."""
 
     evaluator: Evaluator
-    best: BestKeeper
-    store: CheckpointStore
-    telemetry: Telemetry
+    recorder: Recorder
+    note: Callable[[str], None]  # tells a person
     profile: Profile | None = None
     beside: tuple[Evaluator, ...] = ()  # what else is scored, on the same levels
 
@@ -71,20 +75,28 @@ class Driver:
         state: the learner's state, [S, ...] for several seeds; owned by the driver from now on.
         config: an algorithm's configuration.
         meta: what checkpoints say of the run; `update` is the update the state is at.
-        outputs: where results go.
+        outputs: what scores it, and where results go.
+        is_continued: whether there is a checkpoint of this state.
+        team: the processes that run it. All take the same branches: what one alone knows is agreed upon.
     """
 
-    def __init__(self, state: Any, config: Any, meta: Meta, outputs: Outputs) -> None:
+    def __init__(
+        self, state: Any, config: Any, meta: Meta, outputs: Outputs, *, is_continued: bool, team: Team
+    ) -> None:
         self.state = state
         self.update = meta.update
         self._config = config
         self._meta = meta
         self._outputs = outputs
+        self._recorder = outputs.recorder
+        self._team = team
         self._pending = loop.Pending()
         self._pace = loop.Pace()
+        self._seconds_since_evaluation = 0.0
+        self._told_share = False
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
-        self._last_saved = self.update if outputs.store.updates() else -1
+        self._last_saved = self.update if is_continued else -1
         self._evaluated_at = self._noted_evaluation = int(meta.host.get("evaluated_at", self.update))
         core = config.training_core
         self._seeds = [config.architecture.seed + i for i in range(core.num_seeds)]
@@ -100,18 +112,24 @@ class Driver:
         evaluation, checkpointing = self._config.evaluation, self._config.checkpointing
         log_interval = self._config.logging.log_interval or 0
         self._evaluate_if_due(last, stop)  # what an interruption left out
-        while self.update < last and not stop.is_set:
+        while self.update < last and not self._shall_stop(stop):
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
-            length = self._pace.length(due - self.update)
-            if self._wants_profile():
-                self._advance_profiled(program, min(length, MOST_UPDATES))
-            else:
-                self._advance(program, length)
+            self._advance(program, self._team.agree(self._wanted_length(due), False).number)
+            self._recorder.settle(wait=False)
             self._evaluate_if_due(last, stop)
             if _is_due(self.update, checkpointing.save_interval):
                 self.save()
         self.save()
+        self._recorder.settle()
         return 0 if self.update == last == self._evaluated_at else INTERRUPTED
+
+    def _shall_stop(self, stop: StopRequest) -> bool:
+        return self._team.agree(0, stop.is_set).flag
+
+    def _wanted_length(self, due: int) -> int:
+        """Updates of the next chunk, as far as this process can tell."""
+        length = self._pace.length(due - self.update)
+        return min(length, MOST_UPDATES) if self._wants_profile() else length
 
     @property
     def elapsed_seconds(self) -> float:
@@ -124,33 +142,48 @@ class Driver:
         return self.update * self._steps_per_update
 
     def save(self) -> None:
-        """A checkpoint of the state as it is, unless there is one; what was played before it is reported first."""
+        """A checkpoint of the state as it is, unless there is one; what was played before it is reported first.
+
+        Raises:
+            RunError: it, or the one before, cannot be written.
+        """
         self._report()
         host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
         if self._last_saved == self.update:
             if self._noted_evaluation != self._evaluated_at:  # made after it, or made up for after a stop
-                self._outputs.store.rewrite_host(self.update, host)
+                self._recorder.rewrite_host(self.update, host)
                 self._noted_evaluation = self._evaluated_at
-                self._outputs.best.prune()
             return
         keeps_replay = self._config.checkpointing.save_replay
         stored = self.state if keeps_replay else without_replay(self.state)
-        path = self._outputs.store.save(stored, self._meta._replace(update=self.update, host=host))
+        saved = functools.partial(self._saved_row, self.update, self.timesteps)
+        self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved)
         self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
-        self._outputs.best.prune()
-        values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
-        self._write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, values)])
 
-    def _write(self, rows: list[Row]) -> None:
-        self._outputs.telemetry.write(rows)
+    def _saved_row(self, update: int, timesteps: int, path: Path) -> Row:
+        values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
+        return Row("MISC", update, timesteps, self.elapsed_seconds, None, values)
 
     def _advance(self, program: loop.Program, length: int) -> None:
+        profile = self._outputs.profile
+        if profile is None or not self._wants_profile():
+            self._play(program, length)
+            return
+        with profile.recording(length):
+            self._play(program, length)
+        if profile.times is not None:
+            row = Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())
+            self._recorder.write([row])
+
+    def _play(self, program: loop.Program, length: int) -> None:
         began = time.monotonic()
-        with plain_errors(f"update {self.update + 1} cannot be computed", f"{LESS_MEMORY}{self._how_to_continue()}"):
+        what = f"update {self.update + 1} cannot be computed"
+        with plain_errors(what, lambda: f"{LESS_MEMORY}{self._how_to_continue()}"):
             self.state, metrics = jax.block_until_ready(program(self.state, np.int32(length)))
         seconds = time.monotonic() - began
         _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
         self._pace.learn(length, seconds)
+        self._seconds_since_evaluation += seconds
         self.update += length
         self._pending.add(metrics, length, seconds)
         interval = self._config.logging.log_interval
@@ -162,14 +195,6 @@ class Driver:
         profile = self._outputs.profile
         return profile is not None and not profile.is_over and self._pace.is_known
 
-    def _advance_profiled(self, program: loop.Program, length: int) -> None:
-        profile = self._outputs.profile
-        assert profile is not None  # narrows the type
-        with profile.recording(length):
-            self._advance(program, length)
-        if profile.times is not None:
-            self._write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())])
-
     def _report(self) -> None:
         if self._pending.updates == 0:
             return
@@ -177,54 +202,79 @@ class Driver:
         metrics = report.reduce_metrics(totals, updates)
         steps = updates * self._steps_per_update
         progress = report.Progress(self.update, self.timesteps, self.elapsed_seconds, steps, seconds)
-        self._write(report.training_rows(metrics, progress, self._seeds))
+        self._recorder.write(report.training_rows(metrics, progress, self._seeds))
         broken = [name for name in MUST_BE_FINITE if name in metrics and not np.isfinite(metrics[name]).all()]
         if broken:
             raise RunError(
                 f"{broken[0]} is not finite at update {self.update}; training stopped",
-                f"the last good checkpoint is {self._last_checkpoint()}; lower the learning rates and continue with"
+                f"the last good checkpoint is {self._checkpoint_path()}; lower the learning rates and continue with"
                 " --resume",
             )
 
     def _evaluate_if_due(self, last: int, stop: StopRequest) -> None:
         """A run that shall stop is saved instead; the continued one evaluates then."""
         is_due = self.update == last or _is_due(self.update, self._config.evaluation.eval_interval)
-        if is_due and self._evaluated_at != self.update and not stop.is_set:
-            if self.update == last:  # the last one may take as long as a policy that searches likes, and be cut off
-                self.save()
-            self._report()
-            with contextlib.suppress(_StoppedEvaluation):
-                self._evaluate(_Watch(stop))
-                self._evaluated_at = self.update
+        if not is_due or self._evaluated_at == self.update or self._shall_stop(stop):
+            return
+        if self.update == last:  # the last one may take as long as a policy that searches likes, and be cut off
+            self.save()
+            self._recorder.settle()
+        self._report()
+        scored, began = None, time.monotonic()
+        with contextlib.suppress(_StoppedEvaluation):
+            scored = self._scored(_Watch(stop))
+        self._tell_share(time.monotonic() - began, last)
+        if not self._team.agree(0, scored is None).flag and scored is not None:
+            self._keep(*scored)
+            self._evaluated_at = self.update
 
-    def _evaluate(self, watch: _Watch) -> None:
-        evaluator, best = self._outputs.evaluator, self._outputs.best
-        asked = self.state.params, self.state.key, self.update
+    def _scored(self, watch: _Watch) -> tuple[Scores, list[Row]]:
+        """(the scores that decide what is best, rows of all). In several processes each plays the same episodes."""
+        evaluator, rows = self._outputs.evaluator, []
+        asked = local(self.state.params), local(self.state.key), self.update
         try:
             scores = evaluator(*asked, watch=watch)
-            rows = self._evaluation_rows(scores, evaluator)
+            rows += self._evaluation_rows(scores, evaluator)
             for beside in self._outputs.beside:
                 rows += self._evaluation_rows(beside(*asked, watch=watch), beside)
         except RunError as error:  # the state is as it was: nothing that was learned need be lost
-            self.save()
+            if self._team.count == 1:
+                self.save()
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
-        self._write(rows)
-        with plain_errors("the best parameters cannot be kept", f"free some memory{self._how_to_continue()}"):
-            best.offer(self.state.params, scores.mean_return(), self._meta._replace(update=self.update))
+        return scores, rows
 
-    def _last_checkpoint(self) -> Path:
-        return self._outputs.store.folder / str(self._last_saved)
+    def _tell_share(self, seconds: float, last: int) -> None:
+        """A note after the first of several evaluations, if they are going to take much of the time."""
+        training, self._seconds_since_evaluation = self._seconds_since_evaluation, 0.0
+        share = seconds / max(seconds + training, 1e-9)
+        interval = self._config.evaluation.eval_interval
+        if self._told_share or self.update >= last or training <= 0.0:
+            return
+        self._told_share = True
+        if share > EVALUATION_SHARE and interval > 0:
+            enough = math.ceil(interval * seconds / training * (1.0 / EVALUATION_SHARE - 1.0))
+            self._outputs.note(
+                f"evaluation takes {share:.0%} of the time; --eval-interval {enough} makes it {EVALUATION_SHARE:.0%}"
+            )
+
+    def _keep(self, scores: Scores, rows: list[Row]) -> None:
+        self._recorder.write(rows)
+        meta = self._meta._replace(update=self.update)
+        self._recorder.offer(local(self.state.params), scores.mean_return(), meta, self._how_to_continue)
 
     @property
     def saved_update(self) -> int | None:
-        """The update of the last checkpoint, which the run can be continued from; None if there is none."""
-        return self._last_saved if self._last_saved >= 0 else None
+        """The update of the last whole checkpoint, which the run can be continued from; None if there is none."""
+        return self._recorder.complete()
+
+    def _checkpoint_path(self) -> Path | None:
+        update, folder = self.saved_update, self._recorder.folder
+        return None if update is None or folder is None else folder / str(update)
 
     def _how_to_continue(self) -> str:
         """The end of a hint: the checkpoint that the run can be continued from, if there is one."""
-        if self._last_saved < 0:
-            return ""
-        return f"; --resume {self._outputs.store.folder.parent} goes on from checkpoint {self._last_checkpoint()}"
+        path = self._checkpoint_path()
+        return "" if path is None else f"; --resume {path.parents[1]} goes on from checkpoint {path}"
 
     def _evaluation_rows(self, scores: Scores, evaluator: Evaluator) -> list[Row]:
         rows = []

@@ -19,9 +19,10 @@ from jax.sharding import SingleDeviceSharding
 
 from stoix_like.config_checks import get_leaf, leaf_sections
 from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime import devices, run_folder
+from stoix_like.runtime import devices, processes, run_folder
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta, stored_template
-from stoix_like.runtime.load import Loaded, config_from_dict
+from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict
+from stoix_like.runtime.processes import Team
 from stoix_like.types import Learner, Params
 
 #: Leaves that give the state its shapes or its meaning: a continued run keeps them.
@@ -77,6 +78,35 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
     if any(parent.exists() and not parent.is_dir() for parent in path.parents):
         raise RunError(f"cannot make {path}: Not a directory", "choose another folder with --save-dir")
     return Plan(algorithm, config, path, None, {}, None, load_from)
+
+
+def plan_together(team: Team, algorithm: str, loaded: Loaded) -> Plan:
+    """`plan_run` in the lead, which alone looks at files and holds the lock; the others are told.
+
+    Raises:
+        ConfigError: the processes were not given the same configuration.
+        StoixError: as `plan_run`; in the others, that process 0 ended the run.
+    """
+    if team.count == 1:
+        return plan_run(algorithm, loaded)
+    given = config_to_dict(loaded.config)
+    if team.agree(0, team.told(lambda: given) != given).flag:
+        raise ConfigError("the processes of this run differ in their configuration", "give all of them the same flags")
+    plans: list[Plan] = []
+
+    def plain() -> dict[str, Any]:
+        plan = plan_run(algorithm, loaded)
+        plans.append(plan)
+        resumed = plan.resumed._asdict() if plan.resumed else None
+        load_from = str(plan.load_from) if plan.load_from else None
+        return {"path": str(plan.path), "resumed": resumed, "changes": plan.changes, "load_from": load_from}
+
+    told = team.told(plain)
+    if team.is_lead:
+        return plans[0]
+    resumed = Meta(**told["resumed"]) if told["resumed"] else None
+    load_from = Path(told["load_from"]) if told["load_from"] else None
+    return Plan(algorithm, loaded.config, Path(told["path"]), resumed, told["changes"], None, load_from)
 
 
 def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
@@ -141,30 +171,42 @@ def state_template(make_state: Callable[[], Any], found: list[jax.Device], num_s
     return jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings)
 
 
-def first_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
+def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
     """The state a run begins with: fresh, with loaded parameters, or that of the checkpoint that is continued.
+
+    Files are read by the lead alone.
 
     Raises:
         CheckpointError: parameters or checkpoint are missing, damaged, or do not fit.
         RunError: it does not fit into memory.
     """
     if plan.resumed is not None:
-        return _resumed_state(plan, make_state, template)
+        return _resumed_state(team, plan, make_state, template)
     with devices.plain_errors(
         "the first state cannot be made", "lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds"
     ):
         state = jax.block_until_ready(make_state())
     if plan.load_from is None:
         return state
-    num_seeds = plan.config.training_core.num_seeds
-    params = load_params(plan.algorithm, plan.load_from, template.params, state.params, num_seeds)
-    return state._replace(params=params)
+    source, num_seeds, fresh = plan.load_from, plan.config.training_core.num_seeds, state.params
+    asked = here(template.params)
+    params = team.led(lambda: load_params(plan.algorithm, source, asked, processes.local(fresh), num_seeds))
+    return state._replace(params=team.spread(params, template.params))
 
 
-def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
+def here(template: Any) -> Any:
+    """The template for what this process reads for itself: on the first of its own devices that are used."""
+    used = jax.tree.leaves(template)[0].sharding.addressable_devices
+    place = SingleDeviceSharding(min(used, key=lambda device: device.id))
+    return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), template)
+
+
+def _resumed_state(team: Team, plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
     assert plan.resumed is not None  # narrows the type
+    store, update = plan.path / "checkpoints", plan.resumed.update
     stored = stored_template(template, plan.resumed)
-    state = CheckpointStore(plan.path / "checkpoints").load(stored, plan.resumed.update)
+    read_as = stored if team.count == 1 else here(stored)
+    state = team.spread(team.led(lambda: CheckpointStore(store).load(read_as, update)), stored)
     if stored is not template:
         state = state._replace(replay=make_state().replay)
     if not plan.changes:
@@ -172,7 +214,9 @@ def _resumed_state(plan: Plan, make_state: Callable[[], Any], template: Any) -> 
     from stoix_like.runtime import build  # starts the backend: only after the device is chosen
 
     given = build.ALGORITHMS[plan.algorithm].make_hyper(plan.config)
-    return state._replace(hyper=jax.tree.map(jnp.full_like, state.hyper, given))
+    placed = jax.tree.map(lambda x: x.sharding, state.hyper)
+    hyper = jax.jit(lambda old: jax.tree.map(jnp.full_like, old, given), out_shardings=placed)(state.hyper)
+    return state._replace(hyper=hyper)
 
 
 def _folder_to_load(config: Any) -> Path | None:

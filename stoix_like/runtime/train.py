@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import shlex
 import shutil
 import sys
@@ -15,15 +16,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.stages import Compiled
 
-from stoix_like.config_checks import get_leaf, steps_per_update
+from stoix_like.config_checks import get_leaf, replace_leaves, steps_per_update
 from stoix_like.errors import INTERRUPTED
-from stoix_like.runtime import devices, loop, opening, run_folder, search_choice
+from stoix_like.runtime import devices, loop, opening, processes, run_folder, search_choice
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
 from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict, preset_note, to_yaml
 from stoix_like.runtime.opening import Plan
+from stoix_like.runtime.processes import Team
 from stoix_like.runtime.profile import Profile
+from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
@@ -40,6 +43,7 @@ if TYPE_CHECKING:
 class _Ready(NamedTuple):
     """Everything that is known to be good before a run folder is touched."""
 
+    team: Team
     plan: Plan
     found: list[jax.Device]
     learner: Learner
@@ -68,20 +72,41 @@ def train(algorithm: str, loaded: Loaded) -> int:
         StoixError: see `errors`; nothing is written before configuration, device and environment are known to be good.
     """
     with contextlib.ExitStack() as closing:
-        plan = opening.plan_run(algorithm, loaded)
+        launched = loaded.config
+        team = processes.join(launched.hardware, launched.logging, compile_cache=_is_cached(loaded))
+        loaded = _of_the_run(loaded)
+        plan = opening.plan_together(team, algorithm, loaded)
         if plan.lock:
             closing.callback(plan.lock.close)
         if not plan.changes and _is_finished(plan):
             assert plan.resumed is not None  # narrows the type
             done = f"{plan.path} has done its {plan.resumed.update:,} updates"
-            TerminalView(False).note(f"{done}; --num-updates N goes on to more")
+            _view(team, closing, False).note(f"{done}; --num-updates N goes on to more")
             return 0
-        ready = _prepare(plan, loaded)
+        ready = _prepare(team, plan, loaded)
         stop = closing.enter_context(stopping_on_signals())
-        started = _start(ready, closing) if plan.lock else _start_new(ready, closing)
+        started = _start(ready, closing) if plan.resumed else _start_new(ready, closing)
         code = _run(started, stop)
         _conclude(started, code)
         return code
+
+
+def _of_the_run(loaded: Loaded) -> Loaded:
+    """Without what says how these processes were started: a run may be continued by others."""
+    alone = {"distributed": False, "coordinator_address": None, "num_processes": None, "process_id": None}
+    return loaded._replace(config=replace_leaves(loaded.config, alone))
+
+
+def _is_cached(loaded: Loaded) -> bool:
+    """Whether compiled programs are kept. They are compiled without regard to names, and a profile goes by them."""
+    return not (loaded.options.no_compile_cache or loaded.options.profile)
+
+
+def _view(team: Team, closing: contextlib.ExitStack, progress: bool) -> TerminalView:
+    """Standard output in the lead, nothing in the others."""
+    if team.is_lead:
+        return TerminalView(progress)
+    return TerminalView(False, stream=closing.enter_context(open(os.devnull, "w")))
 
 
 def _run(started: _Started, stop: StopRequest) -> int:
@@ -102,11 +127,10 @@ def _is_finished(plan: Plan) -> bool:
     return bool(plan.resumed.update == last == plan.resumed.host.get("evaluated_at", last))
 
 
-def _prepare(plan: Plan, loaded: Loaded) -> _Ready:
-    config, options = plan.config, loaded.options
-    # What is cached was compiled without regard to names, and a profile goes by them.
-    is_cached = not (options.no_compile_cache or options.profile)
-    found = devices.select(config.hardware, config.logging, compile_cache=is_cached)
+def _prepare(team: Team, plan: Plan, loaded: Loaded) -> _Ready:
+    config = plan.config
+    found = devices.select(config.hardware, config.logging, compile_cache=_is_cached(loaded))
+    devices.check_divides(config.environment.num_envs, found)
     from stoix_like.runtime import build  # starts the backend: only after the device is chosen
 
     built = build.build(plan.algorithm, config)
@@ -114,9 +138,9 @@ def _prepare(plan: Plan, loaded: Loaded) -> _Ready:
     make_state = opening.initial_state(built.learner, config, found)
     template = opening.state_template(make_state, found, num_seeds)
     evaluator, *beside = _evaluators(built, config)
-    state = opening.first_state(plan, make_state, template)
+    state = opening.first_state(team, plan, make_state, template)
     search = build.search_of(plan.algorithm, built.env, config)
-    return _Ready(plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search)
+    return _Ready(team, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search)
 
 
 def _evaluators(built: Built, config: Any) -> Iterator[Evaluator]:
@@ -131,10 +155,12 @@ def _evaluators(built: Built, config: Any) -> Iterator[Evaluator]:
 
 def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     """`_start` in a new folder, which is taken away again if the run cannot begin: what cannot be compiled, say."""
-    plan = ready.plan
+    plan, team = ready.plan, ready.team
     facts = {"devices": devices.describe(ready.found), "algorithm": plan.algorithm}
     is_numbered = plan.config.checkpointing.run_name is None
-    new = run_folder.create(plan.path, to_yaml(plan.config), facts, numbered=is_numbered)
+    new = team.led(lambda: run_folder.create(plan.path, to_yaml(plan.config), facts, numbered=is_numbered))
+    if new is None:
+        return _start(ready, closing)
     closing.callback(new.lock.close)
     try:
         return _start(ready._replace(plan=plan._replace(path=new.path)), closing)
@@ -146,41 +172,51 @@ def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
 
 
 def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
-    plan, config = ready.plan, ready.plan.config
-    best = BestKeeper(plan.path / "checkpoints" / "best", config.training_core.num_seeds, ready.evaluator.scored_on)
-    store = CheckpointStore(plan.path / "checkpoints", config.checkpointing.keep_last_n, create=True)
-    compared = best.restore(ready.template.params, plan.resumed.update) if plan.resumed else True
-    meta = _run_meta(plan, ready.found, best)
-    view = TerminalView(config.logging.progress)
-    telemetry = open_telemetry(plan.path, meta, [view])
-    closing.callback(telemetry.close)
-    _introduce(ready, view, telemetry, meta)
-    if not compared:
-        view.note("the best so far was scored on other levels: the next evaluation replaces it")
+    team, plan, config = ready.team, ready.plan, ready.plan.config
+    view = _view(team, closing, config.logging.progress)
+    recorder = Recorder(team, team.led(lambda: _open_files(ready, view, closing)))
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
-    profile = Profile(plan.path / "profile") if ready.loaded.options.profile else None
-    outputs = Outputs(ready.evaluator, best, store, telemetry, profile, ready.beside)
-    driver = Driver(ready.state, config, told._replace(config=config_to_dict(config)), outputs)
+    profile = Profile(plan.path / "profile") if ready.loaded.options.profile and team.is_lead else None
+    outputs = Outputs(ready.evaluator, recorder, view.note, profile, ready.beside)
+    meta = told._replace(config=config_to_dict(config))
+    driver = Driver(ready.state, config, meta, outputs, is_continued=plan.resumed is not None, team=team)
     if not plan.resumed:
-        driver.save()  # from here on an interrupted run can be continued
+        driver.save()
+        recorder.settle()  # from here on an interrupted run can be continued
     view.compiling()
     began = time.monotonic()
     program = _compile(ready)
     seconds = time.monotonic() - began
     view.compiled(seconds)
-    telemetry.write([_event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
-    if plan.changes:
+    recorder.write([_event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
+    if plan.changes and team.is_lead:
         run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config))
     if profile is not None:
         profile.learn(program.as_text() or "")
     return _Started(plan, view, driver, program, profile)
 
 
+def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack) -> Files:
+    """What the run writes to, and the lines before its first update."""
+    plan, config = ready.plan, ready.plan.config
+    best = BestKeeper(plan.path / "checkpoints" / "best", config.training_core.num_seeds, ready.evaluator.scored_on)
+    store = CheckpointStore(plan.path / "checkpoints", config.checkpointing.keep_last_n, create=True)
+    scored_by = opening.here(ready.template.params)
+    compared = best.restore(scored_by, plan.resumed.update) if plan.resumed else True
+    meta = _run_meta(plan, ready.found, best)
+    telemetry = open_telemetry(plan.path, meta, [view])
+    closing.callback(telemetry.close)
+    _introduce(ready, view, telemetry, meta)
+    if not compared:
+        view.note("the best so far was scored on other levels: the next evaluation replaces it")
+    return Files(store, best, telemetry)
+
+
 def _compile(ready: _Ready) -> Compiled:
     with devices.plain_errors("the update cannot be compiled", LESS_MEMORY):
         program = loop.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
     for evaluator in (ready.evaluator, *ready.beside):
-        evaluator.compile(ready.state.params, ready.state.key)
+        evaluator.compile(processes.local(ready.state.params), processes.local(ready.state.key))
     return program
 
 

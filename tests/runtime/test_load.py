@@ -322,6 +322,12 @@ def test_problems_of_file_and_flags_come_together_in_order(file):
     ]
 
 
+@pytest.mark.parametrize("address", ["localhost", "host:port", "a b:12", ":"])
+def test_an_address_has_a_host_and_a_port(address):
+    given = ("--coordinator-address", address, "--num-processes", "2", "--process-id", "0")
+    assert problems(*given) == [f"--coordinator-address: expected HOST:PORT, got {address!r}"]
+
+
 def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
     path = file("environment:\n  num_envs: 25\ntraining_core:\n  rollout_length: 40\n  num_minibatches: 16\n")
     assert problems("--config", path, "--num-eval-episodes", "33", "--num-devices", "2", "--process-id", "0") == [
@@ -330,7 +336,6 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
         "--num-eval-episodes: 33 is not a multiple of num_eval_envs = 32; use 32 or 64",
         "--num-devices: num_envs = 25 is not divisible by 2; use 1 or 5",
         "hardware: coordinator_address, num_processes and process_id go together; give all or none",
-        "--process-id: not available in this version; leave it null",
     ]
 
 
@@ -472,7 +477,9 @@ def configs(draw):
         "num_updates": draw(st.integers(1, 10**9)),
         "total_timesteps": None,
     }
-    return ppo_config(**(leaves | UNAVAILABLE_LEAVES | sizes))
+    others = draw(st.sampled_from([(None, None, None), ("host:1234", 2, 1), ("[::1]:80", 20, 0)]))
+    hosts = dict(zip(("coordinator_address", "num_processes", "process_id"), others, strict=True))
+    return ppo_config(**(leaves | UNAVAILABLE_LEAVES | sizes | hosts))
 
 
 @settings(max_examples=150, deadline=None)

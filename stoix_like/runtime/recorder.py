@@ -1,0 +1,124 @@
+"""What a run leaves behind: rows, checkpoints, the best parameters. The lead of its team writes; the others help.
+
+Checkpoints are written by a thread of their own from a copy of the state, while training goes on: one at a time, so a
+second one waits for the first. `settle` waits for what is being written: a run that ends has saved what it says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.runtime.best import BestKeeper
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.processes import Team
+from stoix_like.runtime.telemetry import Row, Telemetry
+from stoix_like.types import Params
+
+
+class Files(NamedTuple):
+    """What the lead writes to."""
+
+    store: CheckpointStore
+    best: BestKeeper
+    telemetry: Telemetry
+
+
+#: Makes the row that says a checkpoint was written, from its folder, when it was.
+Finished = Callable[[Path], Row]
+
+
+class _Writing(NamedTuple):
+    path: Future[Path]
+    finished: Finished
+
+
+class Recorder:
+    """Where the results of a run go.
+
+    Args:
+        team: of the run's processes.
+        files: in the lead; None in the others, where nothing is written.
+    """
+
+    def __init__(self, team: Team, files: Files | None) -> None:
+        self._team, self._files = team, files
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
+        self._writing: _Writing | None = None
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Rows of one report.
+
+        Raises:
+            RunError: they cannot be written.
+        """
+        if self._files is not None:
+            self._files.telemetry.write(rows)
+
+    def save(self, state: Any, meta: Meta, finished: Finished) -> None:
+        """Begins to write a checkpoint; its row follows when it is complete. The state may be donated afterwards.
+
+        Raises:
+            RunError: the one before, or the copy of the state, failed.
+        """
+        self.settle()
+        with plain_errors("the state cannot be copied for a checkpoint", "free some memory of the host"):
+            copied = self._team.gathered(state)
+        if self._files is not None:
+            self._writing = _Writing(self._thread.submit(self._files.store.save, copied, meta), finished)
+
+    def settle(self, *, wait: bool = True) -> None:
+        """Takes note of what was written; with `wait` also of what still is.
+
+        Raises:
+            RunError: it could not be written.
+        """
+        if self._files is None or self._writing is None or not (wait or self._writing.path.done()):
+            return
+        writing, self._writing = self._writing, None
+        path = writing.path.result()
+        self._files.best.prune()
+        self.write([writing.finished(path)])
+
+    def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
+        """Replaces what the host notes beside the arrays of a checkpoint.
+
+        Raises:
+            RunError: it, or the checkpoint, cannot be written.
+        """
+        self.settle()
+        if self._files is not None:
+            self._files.store.rewrite_host(update, host)
+            self._files.best.prune()
+
+    def offer(self, params: Params, scores: np.ndarray, meta: Meta, how_to_continue: Callable[[], str]) -> None:
+        """Keeps the parameters if they scored best: of this process's own device, [S, ...] for several seeds.
+
+        Raises:
+            RunError: they cannot be kept.
+        """
+        if self._files is None:
+            return
+        with plain_errors("the best parameters cannot be kept", lambda: f"free some memory{how_to_continue()}"):
+            self._files.best.offer(params, scores, meta)
+
+    @property
+    def folder(self) -> Path | None:
+        """Of the checkpoints, in the lead."""
+        return None if self._files is None else self._files.store.folder
+
+    def complete(self) -> int | None:
+        """The update of the last checkpoint that a run can be continued from; None if there is none.
+
+        What is being written is waited for, and whether it failed does not matter here.
+        """
+        if self._files is None:
+            return None
+        if self._writing is not None:
+            self._writing.path.exception()
+        return max(self._files.store.updates(), default=None)

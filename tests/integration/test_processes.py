@@ -1,0 +1,123 @@
+"""Two processes on one machine train one run: as one process does, through stops, resumptions and refusals."""
+
+import contextlib
+import json
+import signal
+import socket
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scripted_runs import BASE, SPO_BASE, finish, flags, last_update, rows_of, wait_until, words
+
+from stoix_like.runtime import saved_run
+
+
+def _free_address():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def started(scripts, script, *argv, count=2, own=()):
+    """The processes of one run; `own[i]` are the words of process i alone."""
+    address = _free_address()
+    processes = []
+    for index in range(count):
+        told = flags(coordinator_address=address, num_processes=count, process_id=index, device_type="cpu")
+        processes.append(scripts.start(script, *argv, *told, *(own[index] if own else ())))
+    try:
+        yield processes
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def together(scripts, script, *argv, codes=(0, 0), **options):
+    """[(standard output, standard error)] of processes that must end with these codes."""
+    with started(scripts, script, *argv, count=len(codes), **options) as processes:
+        outputs = [finish(process) for process in processes]
+    assert tuple(process.returncode for process in processes) == codes, outputs
+    return outputs
+
+
+def state_of(run):
+    return words(saved_run.load_run(str(run), "latest").state)
+
+
+def assert_nearly_same(one, other):
+    """Sums over the minibatch are taken in another order: the last bits of many updates differ."""
+    assert one.keys() == other.keys()
+    for name, value in one.items():
+        np.testing.assert_allclose(other[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
+
+
+def losses(run):
+    return np.array([row["trainer/policy_loss"] for row in rows_of(run, "TRAINER")])
+
+
+def test_two_processes_train_what_one_trains(scripts, reference):
+    (out, _), (other_out, other_error) = together(scripts, "train_ppo", *flags(**BASE, run_name="two"))
+    assert_nearly_same(state_of(reference), state_of("two"))
+    np.testing.assert_allclose(losses("two"), losses(reference), rtol=1e-3, atol=1e-6)
+    evaluated = [row["evaluator/mean_return"] for row in rows_of("two", "EVALUATOR")]
+    assert evaluated == [row["evaluator/mean_return"] for row in rows_of(reference, "EVALUATOR")]
+    assert json.loads(Path("two/versions.json").read_text())["devices"] == "2 x cpu"
+    assert "2 x cpu" in out
+    assert "update" not in other_out + other_error  # only the lead tells
+
+
+def test_two_processes_search_and_replay_as_one(scripts):
+    scripts.run("train_spo", *flags(**SPO_BASE, run_name="one"))
+    together(scripts, "train_spo", *flags(**SPO_BASE, run_name="two"))
+    np.testing.assert_allclose(losses("two"), losses("one"), rtol=1e-3, atol=1e-5)
+    assert_nearly_same(state_of("one"), state_of("two"))
+
+
+def test_a_run_moves_from_two_processes_to_one_and_back(scripts, reference):
+    """Rates that stay, since their fall depends on the number of updates that was asked for."""
+    leaves = BASE | {"decay_learning_rates": "false"}
+    scripts.run("train_ppo", *flags(**leaves, run_name="whole"))
+    together(scripts, "train_ppo", *flags(**leaves | {"num_updates": 8}, run_name="moved"))
+    saved = Path("moved/config.yaml").read_text()
+    assert all(f"{name}: null" in saved for name in ("coordinator_address", "num_processes", "process_id"))
+    scripts.run("train_ppo", "--resume", "moved", "--num-updates", "16")
+    (out, _), _ = together(scripts, "train_ppo", "--resume", "moved", "--num-updates", "24")
+    assert "continued after update 16" in out
+    assert_nearly_same(state_of("whole"), state_of("moved"))
+
+
+@pytest.mark.parametrize("signalled", [0, 1])
+def test_a_signal_to_either_process_stops_and_saves_the_run(scripts, signalled):
+    argv = flags(**BASE | {"num_updates": 100_000, "eval_interval": 0}, run_name="stopped")
+    with started(scripts, "train_ppo", *argv) as processes:
+        wait_until(lambda: last_update(Path("stopped")) >= 3, processes[0])
+        processes[signalled].send_signal(signal.SIGTERM)
+        outputs = [finish(process) for process in processes]
+    assert [process.returncode for process in processes] == [130, 130], outputs
+    assert "--resume" in outputs[0][0]
+    update = saved_run.load_run("stopped", "latest").meta.update
+    assert update == last_update(Path("stopped"))
+
+
+def test_what_the_lead_refuses_ends_all(scripts):
+    Path("taken").mkdir()
+    (_, error), (_, other) = together(scripts, "train_ppo", *flags(**BASE, run_name="taken"), codes=(2, 1))
+    assert "taken exists already" in error
+    assert other.splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
+
+
+def test_processes_with_different_flags_are_refused(scripts):
+    own = (["--seed", "1"], ["--seed", "2"])
+    outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), own=own)
+    assert all("the processes of this run differ in their configuration" in error for _, error in outputs)
+    assert not Path("odd").exists()
+
+
+def test_environments_that_the_devices_of_all_do_not_divide_are_refused(scripts):
+    leaves = BASE | {"num_envs": 9, "num_minibatches": 2}
+    outputs = together(scripts, "train_ppo", *flags(**leaves, run_name="odd"), codes=(2, 2))
+    assert all("9 is not divisible by the 2 devices of the run" in error for _, error in outputs)
+    assert not Path("odd").exists()

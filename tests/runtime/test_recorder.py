@@ -1,0 +1,126 @@
+"""Checkpoints written beside the training: of a copy, in order, whole, and with their errors told."""
+
+import threading
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.errors import RunError
+from stoix_like.runtime.best import BestKeeper
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.processes import Team
+from stoix_like.runtime.recorder import Files, Recorder
+from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry, read_rows
+
+ABOUT = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 10, 2, {}, {})
+
+
+def meta(update):
+    return Meta("ppo", "Maze-v0", update, {}, {})
+
+
+def row(update):
+    """What makes the row of a checkpoint."""
+    return lambda path: Row("MISC", update, 32 * update, 0.5, None, {"misc/path": "/".join(path.parts[-2:])})
+
+
+def state(update):
+    return {"x": jnp.full((4, 3), float(update)), "key": jax.random.key(update)}
+
+
+class Gated(CheckpointStore):
+    """Writes when it is let, as a slow disk does."""
+
+    def __init__(self, folder):
+        super().__init__(folder, create=True)
+        self.gate = threading.Event()
+
+    def save(self, arrays, meta):
+        assert self.gate.wait(60)
+        return super().save(arrays, meta)
+
+
+@pytest.fixture
+def files(tmp_path):
+    best = BestKeeper(tmp_path / "checkpoints" / "best", 1)
+    telemetry = open_telemetry(tmp_path, ABOUT)
+    yield Files(Gated(tmp_path / "checkpoints"), best, telemetry)
+    telemetry.close()
+
+
+def saved_paths(tmp_path):
+    return [r["misc/path"] for r in read_rows(tmp_path / "metrics.jsonl")]
+
+
+def test_a_checkpoint_is_of_the_state_as_it_was_though_it_is_donated_at_once(files, tmp_path):
+    recorder = Recorder(Team(), files)
+    given = state(1)
+    recorder.save(given, meta(1), row(1))
+    jax.jit(lambda s: s["x"] * 7.0, donate_argnums=0)(given)
+    assert given["x"].is_deleted()
+    recorder.settle(wait=False)
+    assert saved_paths(tmp_path) == []  # not yet
+    files.store.gate.set()
+    recorder.settle()
+    assert saved_paths(tmp_path) == ["checkpoints/1"]
+    template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0))
+    found = files.store.load(template)
+    np.testing.assert_array_equal(found["x"], np.ones((4, 3), np.float32))
+    assert found["key"].dtype == jax.random.key(0).dtype
+    np.testing.assert_array_equal(jax.random.key_data(found["key"]), jax.random.key_data(jax.random.key(1)))
+
+
+def test_a_second_checkpoint_waits_for_the_first(files, tmp_path):
+    recorder = Recorder(Team(), files)
+    recorder.save(state(1), meta(1), row(1))
+    threading.Timer(0.2, files.store.gate.set).start()
+    recorder.save(state(2), meta(2), row(2))
+    assert files.store.updates()[0] == 1
+    recorder.settle()
+    assert saved_paths(tmp_path) == ["checkpoints/1", "checkpoints/2"]
+    assert recorder.complete() == 2
+
+
+def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(files, tmp_path):
+    recorder = Recorder(Team(), files)
+    files.store.gate.set()
+    recorder.save(state(2), meta(2), row(2))
+    recorder.save(state(1), meta(1), row(1))  # of an earlier update than there is
+    assert recorder.complete() == 2
+    with pytest.raises(RunError, match="checkpoint 1 was not written"):
+        recorder.settle()
+    recorder.settle()  # told once
+    assert saved_paths(tmp_path) == ["checkpoints/2"]
+
+
+def test_what_the_host_notes_waits_for_the_checkpoint_it_stands_beside(files):
+    recorder = Recorder(Team(), files)
+    recorder.save(state(1), meta(1), row(1))
+    threading.Timer(0.2, files.store.gate.set).start()
+    recorder.rewrite_host(1, {"evaluated_at": 1})
+    assert files.store.load_meta().host == {"evaluated_at": 1}
+
+
+def test_the_others_of_a_team_write_nothing(tmp_path):
+    recorder = Recorder(Team(), None)
+    recorder.write([row(1)(tmp_path)])
+    recorder.save(state(1), meta(1), row(1))
+    recorder.offer({}, np.ones(1), meta(1), str)
+    recorder.rewrite_host(1, {})
+    recorder.settle()
+    assert recorder.complete() is None
+    assert list(Path(tmp_path).iterdir()) == []
+
+
+def test_a_team_of_one_sends_nothing():
+    team = Team()
+    assert team.is_lead
+    assert team.told(lambda: {"a": 1}) == {"a": 1}
+    assert team.led(lambda: "x") == "x"
+    assert team.agree(5, True) == (5, True)
+    copied = team.gathered(state(3))
+    assert isinstance(copied["x"], np.ndarray)
+    np.testing.assert_array_equal(copied["key"], jax.random.key_data(jax.random.key(3)))
