@@ -76,7 +76,10 @@ class BestKeeper:
         self._store.save({"params": self._params}, meta._replace(host=host))
         return True
 
-    def prune(self) -> None:
-        """Keeps only the newest best. Call it after a whole checkpoint: until then an interruption may fall back."""
-        for update in self._store.updates()[:-1]:
+    def prune(self, saved: int) -> None:
+        """Removes what a run that falls back to the whole checkpoint of update `saved`, or to a later one, never needs.
+
+        That is all older than the newest best as of then; what scored better afterwards stays beside it.
+        """
+        for update in [update for update in self._store.updates() if update <= saved][:-1]:
             self._store.remove(update)

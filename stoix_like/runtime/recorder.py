@@ -82,7 +82,7 @@ class Recorder:
             return
         writing, self._writing = self._writing, None
         path = writing.path.result()
-        self._files.best.prune()
+        self._files.best.prune(int(path.name))
         self.write([writing.finished(path)])
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ class Recorder:
         self.settle()
         if self._files is not None:
             self._files.store.rewrite_host(update, host)
-            self._files.best.prune()
+            self._files.best.prune(update)
 
     def offer(self, params: Params, scores: np.ndarray, meta: Meta, how_to_continue: Callable[[], str]) -> None:
         """Keeps the parameters if they scored best: of this process's own device, [S, ...] for several seeds.

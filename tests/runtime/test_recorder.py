@@ -104,6 +104,25 @@ def test_what_the_host_notes_waits_for_the_checkpoint_it_stands_beside(files):
     assert files.store.load_meta().host == {"evaluated_at": 1}
 
 
+def test_the_best_that_a_checkpoint_falls_back_to_stays_until_a_later_one_is_whole(files, tmp_path):
+    recorder, folder = Recorder(Team(), files), tmp_path / "checkpoints" / "best"
+    kept = lambda: sorted(int(path.name) for path in folder.iterdir())
+
+    def offer(update, score):
+        recorder.offer({"w": jnp.ones(2)}, np.array([score]), meta(update), str)
+
+    offer(1, 0.1)
+    offer(2, 0.5)
+    recorder.save(state(3), meta(3), row(3))
+    offer(4, 0.9)  # while it is being written
+    files.store.gate.set()
+    recorder.settle()
+    assert kept() == [2, 4]  # a run killed now goes on from 3, and its best so far is 2
+    recorder.save(state(5), meta(5), row(5))
+    recorder.settle()
+    assert kept() == [4]
+
+
 def test_the_others_of_a_team_write_nothing(tmp_path):
     recorder = Recorder(Team(), None)
     recorder.write([row(1)(tmp_path)])
