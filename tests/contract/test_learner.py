@@ -26,8 +26,9 @@ SEARCH = SMALL | {
     "batch_size": 8,
 }
 #: The modes of the presets for BinPack and for Maze.
-DISTINCT = {"root": "gumbel_topk", "search_depth": "full", "continuation": "greedy", "resampling": "none"}
-RESAMPLED = {"root": "gumbel_topk", "resampling_period": 2, "kl_constraint": "root", "temperature_mode": "solve"}
+SOLVED = {"root": "gumbel_topk", "temperature_mode": "solve", "kl_constraint": "root"}
+DISTINCT = SOLVED | {"search_depth": "full", "continuation": "greedy", "resampling": "none"}
+RESAMPLED = SOLVED | {"resampling": "period", "resampling_period": 2}
 KWARGS = {
     "Maze-v0": {"num_rows": 5, "num_cols": 5},
     "JobShop-v0": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2},
@@ -53,9 +54,7 @@ ENTRIES = {
     "spo_factored_resampled": Entry(
         "spo", "JobShop-v0", SEARCH | {"observation_adapter": "dense", "resampling": "ess"}, True
     ),
-    "spo_distinct": Entry(
-        "spo", "BinPack-v2", SEARCH | DISTINCT | {"observation_adapter": "dense", "temperature_mode": "solve"}
-    ),
+    "spo_distinct": Entry("spo", "BinPack-v2", SEARCH | DISTINCT | {"observation_adapter": "dense"}),
     "spo_resampled": Entry("spo", "Maze-v0", SEARCH | RESAMPLED | {"observation_adapter": "dense"}, True),
     "ppo_bfloat16": Entry("ppo", "probe/action_observation_reward", SMALL | {"compute_dtype": "bfloat16"}),
     "spo_bfloat16": Entry("spo", "probe/action_observation_reward", SEARCH | DISTINCT | {"compute_dtype": "bfloat16"}),

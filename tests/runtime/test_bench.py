@@ -78,7 +78,7 @@ def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
         monkeypatch.setitem(suites.SUITES, name, lambda name=name: [ROW._replace(name=f"of_{name}")])
     assert command.main(["--suite", "all", "--device-type", "cpu"]) == 0
     shown = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
-    trained = {"learning", "learning_maze", "ablation", "search"}
+    trained = {"learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze"}
     assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name not in trained)}
 
 

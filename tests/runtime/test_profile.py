@@ -58,6 +58,7 @@ def test_shares_and_parts_by_hand():
     assert times.shares == {
         "generate": 0.0,
         "step": 0.3,
+        "model": 0.0,
         "network": 0.0,
         "gather": 0.1,
         "replay": 0.0,
