@@ -92,7 +92,7 @@ class Driver:
         self._team = team
         self._pending = loop.Pending()
         self._pace = loop.Pace()
-        self._seconds_since_evaluation = 0.0
+        self._seconds_since_evaluation, self._updates_since_evaluation = 0.0, 0
         self._told_share = False
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
@@ -119,7 +119,7 @@ class Driver:
             self._evaluate_if_due(last, stop)
             if _is_due(self.update, checkpointing.save_interval):
                 self.save()
-        self.save()
+        self.save(at_once=True)
         self._recorder.settle()
         return 0 if self.update == last == self._evaluated_at else INTERRUPTED
 
@@ -141,8 +141,10 @@ class Driver:
         """Environment steps of one seed."""
         return self.update * self._steps_per_update
 
-    def save(self) -> None:
+    def save(self, *, at_once: bool = False) -> None:
         """A checkpoint of the state as it is, unless there is one; what was played before it is reported first.
+
+        It is written while the run goes on, or `at_once`.
 
         Raises:
             RunError: it, or the one before, cannot be written.
@@ -157,7 +159,7 @@ class Driver:
         keeps_replay = self._config.checkpointing.save_replay
         stored = self.state if keeps_replay else without_replay(self.state)
         saved = functools.partial(self._saved_row, self.update, self.timesteps)
-        self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved)
+        self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
         self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
 
     def _saved_row(self, update: int, timesteps: int, path: Path) -> Row:
@@ -184,6 +186,7 @@ class Driver:
         _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
         self._pace.learn(length, seconds)
         self._seconds_since_evaluation += seconds
+        self._updates_since_evaluation += length
         self.update += length
         self._pending.add(metrics, length, seconds)
         interval = self._config.logging.log_interval
@@ -217,8 +220,7 @@ class Driver:
         if not is_due or self._evaluated_at == self.update or self._shall_stop(stop):
             return
         if self.update == last:  # the last one may take as long as a policy that searches likes, and be cut off
-            self.save()
-            self._recorder.settle()
+            self.save(at_once=True)
         self._report()
         scored, began = None, time.monotonic()
         with contextlib.suppress(_StoppedEvaluation):
@@ -239,20 +241,20 @@ class Driver:
                 rows += self._evaluation_rows(beside(*asked, watch=watch), beside)
         except RunError as error:  # the state is as it was: nothing that was learned need be lost
             if self._team.count == 1:
-                self.save()
+                self.save(at_once=True)
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
         return scores, rows
 
     def _tell_share(self, seconds: float, last: int) -> None:
         """A note after the first of several evaluations, if they are going to take much of the time."""
-        training, self._seconds_since_evaluation = self._seconds_since_evaluation, 0.0
-        share = seconds / max(seconds + training, 1e-9)
-        interval = self._config.evaluation.eval_interval
+        training, updates = self._seconds_since_evaluation, self._updates_since_evaluation
+        self._seconds_since_evaluation, self._updates_since_evaluation = 0.0, 0
         if self._told_share or self.update >= last or training <= 0.0:
             return
         self._told_share = True
-        if share > EVALUATION_SHARE and interval > 0:
-            enough = math.ceil(interval * seconds / training * (1.0 / EVALUATION_SHARE - 1.0))
+        share = seconds / (seconds + training)
+        if share > EVALUATION_SHARE:
+            enough = math.ceil(updates * seconds / training * (1.0 / EVALUATION_SHARE - 1.0))
             self._outputs.note(
                 f"evaluation takes {share:.0%} of the time; --eval-interval {enough} makes it {EVALUATION_SHARE:.0%}"
             )

@@ -116,13 +116,16 @@ def local(tree: Any) -> Any:
 def join(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) -> Team:
     """Meets the other processes of the run, if the configuration speaks of any. Before anything starts a JAX backend.
 
+    Where a program has met them by itself (`jax.distributed.initialize`), they are those.
+
     Raises:
         ConfigError: there is nothing to find: no cluster, or a coordinator that does not answer.
     """
-    if not hardware.distributed and hardware.coordinator_address is None:
+    is_met = jax.distributed.is_initialized()
+    if not (hardware.distributed or hardware.coordinator_address or is_met):
         return Team()
     devices.prepare(hardware, logs, compile_cache=compile_cache)
-    if not jax.distributed.is_initialized():
+    if not is_met:
         try:
             jax.distributed.initialize(hardware.coordinator_address, hardware.num_processes, hardware.process_id)
         except (ValueError, RuntimeError) as error:

@@ -6,6 +6,7 @@ second one waits for the first. `settle` waits for what is being written: a run 
 
 from __future__ import annotations
 
+import concurrent.futures
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from stoix_like.errors import StoixError
+from stoix_like.runtime import messages
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.devices import plain_errors
@@ -60,16 +63,25 @@ class Recorder:
         if self._files is not None:
             self._files.telemetry.write(rows)
 
-    def save(self, state: Any, meta: Meta, finished: Finished) -> None:
+    def save(self, state: Any, meta: Meta, finished: Finished, *, at_once: bool = False) -> None:
         """Begins to write a checkpoint; its row follows when it is complete. The state may be donated afterwards.
 
+        Args:
+            state, meta: what it holds.
+            finished: makes its row.
+            at_once: write it here and now, and not in the thread.
+
         Raises:
-            RunError: the one before, or the copy of the state, failed.
+            RunError: the one before, or the copy of the state, failed; at once, also what `settle` raises.
         """
         self.settle()
-        with plain_errors("the state cannot be copied for a checkpoint", "free some memory of the host"):
+        with plain_errors("the state cannot be copied for a checkpoint", "free some memory of device and host"):
             copied = self._team.gathered(state)
-        if self._files is not None:
+        if self._files is None:
+            return
+        if at_once:
+            self._note(self._files, self._files.store.save(copied, meta), finished)
+        else:
             self._writing = _Writing(self._thread.submit(self._files.store.save, copied, meta), finished)
 
     def settle(self, *, wait: bool = True) -> None:
@@ -80,10 +92,25 @@ class Recorder:
         """
         if self._files is None or self._writing is None or not (wait or self._writing.path.done()):
             return
+        concurrent.futures.wait([self._writing.path])  # an interruption comes through here, and leaves it pending
         writing, self._writing = self._writing, None
-        path = writing.path.result()
-        self._files.best.prune(int(path.name))
-        self.write([writing.finished(path)])
+        self._note(self._files, writing.path.result(), writing.finished)
+
+    def _note(self, files: Files, path: Path, finished: Finished) -> None:
+        files.best.prune(int(path.name))
+        self.write([finished(path)])
+
+    def close(self) -> None:
+        """Waits for what is being written, however the run ends; that it failed is told beside what ended the run.
+
+        Before the run's lock is given back, and before the interpreter ends: nothing can be written afterwards.
+        """
+        try:
+            self.settle()
+        except StoixError as error:
+            messages.on_stderr(f"warning: {error.what}")
+        finally:
+            self._thread.shutdown()
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
         """Replaces what the host notes beside the arrays of a checkpoint.

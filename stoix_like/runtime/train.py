@@ -175,14 +175,14 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     team, plan, config = ready.team, ready.plan, ready.plan.config
     view = _view(team, closing, config.logging.progress)
     recorder = Recorder(team, team.led(lambda: _open_files(ready, view, closing)))
+    closing.callback(recorder.close)  # after the lock's and the telemetry's, so before them
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
     profile = Profile(plan.path / "profile") if ready.loaded.options.profile and team.is_lead else None
     outputs = Outputs(ready.evaluator, recorder, view.note, profile, ready.beside)
     meta = told._replace(config=config_to_dict(config))
     driver = Driver(ready.state, config, meta, outputs, is_continued=plan.resumed is not None, team=team)
     if not plan.resumed:
-        driver.save()
-        recorder.settle()  # from here on an interrupted run can be continued
+        driver.save(at_once=True)  # from here on an interrupted run can be continued
     view.compiling()
     began = time.monotonic()
     program = _compile(ready)

@@ -96,6 +96,24 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(fi
     assert saved_paths(tmp_path) == ["checkpoints/2"]
 
 
+def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_failed(files, tmp_path, capsys):
+    recorder = Recorder(Team(), files)
+    recorder.save(state(2), meta(2), row(2))
+    threading.Timer(0.2, files.store.gate.set).start()
+    recorder.close()
+    assert (saved_paths(tmp_path), capsys.readouterr().err) == (["checkpoints/2"], "")
+    failing = Recorder(Team(), files)
+    failing.save(state(1), meta(1), row(1))
+    failing.close()
+    assert "warning: checkpoint 1 was not written" in capsys.readouterr().err
+
+
+def test_a_checkpoint_at_once_is_there_when_it_returns(files, tmp_path):
+    files.store.gate.set()
+    Recorder(Team(), files).save(state(1), meta(1), row(1), at_once=True)
+    assert saved_paths(tmp_path) == ["checkpoints/1"]
+
+
 def test_what_the_host_notes_waits_for_the_checkpoint_it_stands_beside(files):
     recorder = Recorder(Team(), files)
     recorder.save(state(1), meta(1), row(1))
