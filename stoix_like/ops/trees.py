@@ -30,6 +30,16 @@ def where(condition: Array, on_true: Any, on_false: Any) -> Any:
     return jax.tree.map(choose, on_true, on_false)
 
 
+def is_key(leaf: Any) -> bool:
+    """Whether a leaf, or its shape, is of typed random keys."""
+    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
+
+
+def key_words(leaf: Any) -> Any:
+    """The leaf, typed keys as the integers they are made of: [...] becomes [..., W]."""
+    return jax.random.key_data(leaf) if is_key(leaf) else leaf
+
+
 def squared_norm(tree: Any) -> Array:
     """Sum of squares over all leaves, []."""
     return functools.reduce(jnp.add, (jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.float32(0.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -43,6 +44,22 @@ def positive(text: str) -> int:
     if number > LARGEST_WHOLE:
         raise argparse.ArgumentTypeError(f"expected at most {LARGEST_WHOLE}, got '{text}'")
     return int(number)
+
+
+def number_that(text: str, fits: Callable[[float], bool], expected: str) -> float:
+    """The number a flag was given; `expected` says what fits."""
+    try:
+        number = float(text)
+    except ValueError:
+        number = float("nan")
+    if not fits(number):
+        raise argparse.ArgumentTypeError(f"expected {expected}, got '{text}'")
+    return number
+
+
+def above_zero(number: float) -> bool:
+    """Whether it is a finite number above 0."""
+    return 0.0 < number < float("inf")
 
 
 def seed_number(text: str) -> int:

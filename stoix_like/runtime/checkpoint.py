@@ -10,8 +10,6 @@ is ever unpickled.
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import logging
 import shutil
 import time
@@ -25,6 +23,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
+from stoix_like.ops import trees
+from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.run_folder import write_atomically
 
@@ -80,7 +80,8 @@ class CheckpointStore:
                 _standard() as writer,
             ):
                 writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(_words, arrays)))
-            (unfinished / "meta.json").write_text(_meta_text(meta, _file_digests(unfinished)), encoding="utf-8")
+            body = {"schema": SCHEMA, **meta._asdict(), "files": file_digests(unfinished)}
+            (unfinished / "meta.json").write_text(body_text(body), encoding="utf-8")
             unfinished.rename(path)
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
             raise RunError(
@@ -100,9 +101,9 @@ class CheckpointStore:
             CheckpointError: missing or damaged.
         """
         path = self.folder / str(self._existing(update))
-        body = _read_meta(path) | {"host": host}
+        body = read_body(path) | {"host": host}
         try:
-            write_atomically(path / "meta.json", _body_text(body))
+            write_atomically(path / "meta.json", body_text(body))
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror or error}", "free some space") from error
 
@@ -129,7 +130,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            found = _read_meta(path)
+            found = read_body(path)
         if found["schema"] != SCHEMA:
             raise CheckpointError(
                 f"checkpoint {path} has another schema than this version reads",
@@ -149,7 +150,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            _check_files(path)
+            check_files(path)
             differences = _differences(_stored_shapes(path), template)
             if differences:
                 raise CheckpointError(
@@ -168,7 +169,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            _check_files(path)
+            check_files(path)
             stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
             differences = _differences(stored, template)
             if differences:
@@ -219,46 +220,6 @@ def _by_tree() -> ocp.Checkpointer:
     )
 
 
-def _meta_text(meta: Meta, files: dict[str, str]) -> str:
-    return _body_text({"schema": SCHEMA, **meta._asdict(), "files": files})
-
-
-def _body_text(body: dict[str, Any]) -> str:
-    return json.dumps({"sha256": _text_digest(body), "body": body}, indent=1) + "\n"
-
-
-def _text_digest(body: Any) -> str:
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
-
-
-def _file_digests(folder: Path) -> dict[str, str]:
-    digests = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "meta.json"):
-        with path.open("rb") as file:
-            digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
-    return digests
-
-
-def _read_meta(path: Path) -> dict[str, Any]:
-    try:
-        stored = json.loads((path / "meta.json").read_bytes())
-        body: dict[str, Any] = stored["body"]
-        intact = stored["sha256"] == _text_digest(body)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, ValueError("its meta.json is missing or not ours")) from error
-    if not intact:
-        raise _damaged(path, ValueError("its meta.json was changed"))
-    return body
-
-
-def _check_files(path: Path) -> None:
-    expected, found = _read_meta(path)["files"], _file_digests(path)
-    wrong = [name for name in expected if found.get(name) != expected[name]]
-    if wrong:
-        state = "is missing" if wrong[0] not in found else "is not as it was written"
-        raise _damaged(path, ValueError(f"its file {wrong[0]} {state}"))
-
-
 @contextlib.contextmanager
 def _still_there(path: Path) -> Iterator[None]:
     """Whatever fails inside because a running training removed the checkpoint meanwhile says so, and only that."""
@@ -297,24 +258,18 @@ def _path_text(path: Any) -> str:
     return "/".join(str(n) for n in names)
 
 
-def _is_key(leaf: Any) -> bool:
-    return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
-
-
 def _words(leaf: Any) -> np.ndarray:
     """A leaf as it is stored: on the host, a typed key as its words. Orbax refuses arrays of one process among many."""
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return np.asarray(trees.key_words(leaf))
 
 
 def _stored(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    if not _is_key(leaf):
-        return leaf
-    words = jax.eval_shape(jax.random.key_data, leaf)
+    words = jax.eval_shape(trees.key_words, leaf)
     return jax.ShapeDtypeStruct(words.shape, words.dtype, sharding=leaf.sharding)
 
 
 def _as_in_run(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
-    return jax.random.wrap_key_data(found) if _is_key(leaf) and not _is_key(found) else found
+    return jax.random.wrap_key_data(found) if trees.is_key(leaf) and not trees.is_key(found) else found
 
 
 def _differences(stored: dict[str, tuple[int, ...]], template: Any) -> list[str]:
@@ -332,16 +287,6 @@ def _differences(stored: dict[str, tuple[int, ...]], template: Any) -> list[str]
 def _nothing_in(folder: Path) -> CheckpointError:
     return CheckpointError(
         f"no checkpoint in {folder}", "give the folder of a run that has saved one: ls runs/*/checkpoints"
-    )
-
-
-def _damaged(path: Path, error: Exception) -> CheckpointError:
-    plain = isinstance(error, (OSError, ValueError)) and str(error).strip()
-    reason = str(error).strip().splitlines()[0][:160] if plain else "files are missing or not orbax's"
-    return CheckpointError(
-        f"checkpoint {path} cannot be read: {reason}",
-        "it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
-        " evaluate.py --checkpoint N",
     )
 
 

@@ -9,8 +9,10 @@ from stoix_like.config_values import nearest
 from stoix_like.runtime.arguments import (
     LARGEST_SEED,
     ArgumentParser,
+    above_zero,
     add_checkpoint_flag,
     add_device_flag,
+    number_that,
     output_file,
     positive,
     seed_number,
@@ -93,10 +95,4 @@ def _budgets(text: str) -> tuple[int, ...]:
 def _temperature(text: str) -> float | None:
     if text == LEARNED:
         return None
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0.0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, or {LEARNED}, got '{text}'")
-    return number
+    return number_that(text, above_zero, f"a number above 0, or {LEARNED}")

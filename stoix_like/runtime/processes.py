@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.config import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError
+from stoix_like.ops import trees
 from stoix_like.runtime import devices
 
 _ENDED = "process 0 ended the run"
@@ -90,7 +90,7 @@ class Team:
 
         One leaf after the other: on the devices there is never more than one that is whole.
         """
-        whole = jax.tree.map(lambda leaf: _whole(_words(leaf)), tree)
+        whole = jax.tree.map(lambda leaf: _whole(trees.key_words(leaf)), tree)
         return whole if self.is_lead else None
 
     def spread(self, tree: Any, template: Any) -> Any:
@@ -158,15 +158,6 @@ def _broadcast_text(text: str) -> str:
     return bytes(np.asarray(multihost_utils.broadcast_one_to_all(given), np.uint8)).decode()
 
 
-def is_key(dtype: Any) -> bool:
-    """Whether a type is that of typed random keys."""
-    return bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))
-
-
-def _words(leaf: Any) -> Any:
-    return jax.random.key_data(leaf) if is_key(leaf.dtype) else leaf
-
-
 def _whole(array: jax.Array) -> np.ndarray:
     """A copy on the host: on CPU NumPy would look into an array that is donated next."""
     if array.is_fully_replicated:
@@ -181,10 +172,10 @@ def _whole(array: jax.Array) -> np.ndarray:
 def _spread(leaf: Any, shape: jax.ShapeDtypeStruct) -> jax.Array:
     from jax.experimental import multihost_utils
 
-    stored = jax.eval_shape(_words, shape) if is_key(shape.dtype) else shape
-    given = np.zeros(stored.shape, stored.dtype) if leaf is None else np.asarray(_words(leaf))
+    stored = jax.eval_shape(trees.key_words, shape)
+    given = np.zeros(stored.shape, stored.dtype) if leaf is None else np.asarray(trees.key_words(leaf))
     whole = np.asarray(multihost_utils.broadcast_one_to_all(given))
-    if not is_key(shape.dtype):
+    if not trees.is_key(shape):
         return jax.make_array_from_callback(whole.shape, shape.sharding, lambda index: whole[index])
     wrapped = jax.jit(jax.random.wrap_key_data, out_shardings=shape.sharding)
     placed: jax.Array = wrapped(whole)

@@ -6,7 +6,7 @@ import argparse
 from typing import NamedTuple
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.arguments import ArgumentParser, positive
+from stoix_like.runtime.arguments import ArgumentParser, above_zero, number_that, positive
 
 
 class SearchChoice(NamedTuple):
@@ -41,7 +41,7 @@ def add_search_flags(parser: ArgumentParser) -> None:
     told = (
         "reward units (PPO runs: 0.001, for the end of the episode decides; what a critic values wants about its error)"
     )
-    parser.add_argument("--search-temperature", type=_above_zero, metavar="T", help=told)
+    parser.add_argument("--search-temperature", type=_temperature, metavar="T", help=told)
     parser.add_argument("--search-resampling", choices=["period", "ess", "none"], help="(PPO runs: none)")
     parser.add_argument("--search-period", type=positive, metavar="N", help="depths between resamplings")
     parser.add_argument(
@@ -63,24 +63,12 @@ def _depth(text: str) -> int | str:
     return text if text == "full" else positive(text)
 
 
-def _above_zero(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if not 0.0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"expected a number above 0, got '{text}'")
-    return number
+def _temperature(text: str) -> float:
+    return number_that(text, above_zero, "a number above 0")
 
 
 def _share(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = -1.0
-    if not 0.0 <= number <= 1.0:
-        raise argparse.ArgumentTypeError(f"expected a number from 0 to 1, got '{text}'")
-    return number
+    return number_that(text, lambda number: 0.0 <= number <= 1.0, "a number from 0 to 1")
 
 
 def choice_of(arguments: argparse.Namespace) -> SearchChoice | None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.runtime import checkpoint
+from stoix_like.runtime import checkpoint, checkpoint_files
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 
@@ -262,14 +262,15 @@ def test_what_is_as_it_was_written_is_not_called_damaged(saved_folder, monkeypat
 @pytest.mark.parametrize("read", ["meta", "all", "params"])
 def test_a_checkpoint_that_its_run_removes_while_it_is_read(saved_folder, tmp_path, monkeypatch, read, when):
     folder = Path(shutil.copytree(saved_folder, tmp_path / "checkpoints"))
-    step = "_read_meta" if when == "before" or read == "meta" else "_file_digests"
-    original = getattr(checkpoint, step)
+    step = "read_body" if when == "before" or read == "meta" else "file_digests"
+    original = getattr(checkpoint_files, step)
 
     def removing(path):
         CheckpointStore(folder).remove(3)
         return original(path)
 
-    monkeypatch.setattr(checkpoint, step, removing)
+    for module in (checkpoint, checkpoint_files):  # whichever of them asks
+        monkeypatch.setattr(module, step, removing)
     store, template = CheckpointStore(folder), _template(_arrays(3))
     reads = {
         "meta": store.load_meta,

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines, parity
+from stoix_like.ops import trees
 from stoix_like.runtime.bench.measure import Row, compared, in_turns, told_ratio
 from stoix_like.types import Array, Environment, EnvState, Policy
 
@@ -49,16 +50,14 @@ def _level_parity_row(task_id: str, num_batches: int = 100, batch_size: int = 10
     def differing(key: Any) -> Array:
         keys = jax.random.split(key, batch_size)
         levels = [jax.vmap(env.reset)(keys) for env in (fast, exact)]
-        leaves = [[_words(leaf).reshape(batch_size, -1) for leaf in jax.tree.leaves(level)] for level in levels]
+        leaves = [
+            [trees.key_words(leaf).reshape(batch_size, -1) for leaf in jax.tree.leaves(level)] for level in levels
+        ]
         return functools.reduce(operator.or_, (jnp.any(a != b, axis=1) for a, b in zip(*leaves, strict=True))).sum()
 
     different = sum(int(differing(jax.random.key(i))) for i in range(num_batches))
     note = f"different ones of {num_batches * batch_size:,}, in any leaf of state and first time step"
     return Row(f"level_parity/{task_id}", different, "levels", note=note)
-
-
-def _words(leaf: Array) -> Array:
-    return jax.random.key_data(leaf) if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key) else leaf
 
 
 def _parity_row(name: str, fast: Environment, exact: Environment, policy: Policy, num_episodes: int) -> Row:

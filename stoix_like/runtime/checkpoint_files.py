@@ -1,0 +1,68 @@
+"""What makes the files of a checkpoint trustworthy: meta.json with its own SHA-256, and that of every other file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import CheckpointError
+
+
+def body_text(body: dict[str, Any]) -> str:
+    """The text of meta.json: the body and its own SHA-256."""
+    return json.dumps({"sha256": _text_digest(body), "body": body}, indent=1) + "\n"
+
+
+def _text_digest(body: Any) -> str:
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+
+
+def file_digests(folder: Path) -> dict[str, str]:
+    """The SHA-256 of every file but meta.json, by its path below the folder."""
+    digests = {}
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "meta.json"):
+        with path.open("rb") as file:
+            digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
+    return digests
+
+
+def read_body(path: Path) -> dict[str, Any]:
+    """The body of a checkpoint's meta.json.
+
+    Raises:
+        CheckpointError: it is missing, not ours, or was changed.
+    """
+    try:
+        stored = json.loads((path / "meta.json").read_bytes())
+        body: dict[str, Any] = stored["body"]
+        intact = stored["sha256"] == _text_digest(body)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, ValueError("its meta.json is missing or not ours")) from error
+    if not intact:
+        raise _damaged(path, ValueError("its meta.json was changed"))
+    return body
+
+
+def check_files(path: Path) -> None:
+    """Compares every file with what was written.
+
+    Raises:
+        CheckpointError: one is missing or differs.
+    """
+    expected, found = read_body(path)["files"], file_digests(path)
+    wrong = [name for name in expected if found.get(name) != expected[name]]
+    if wrong:
+        state = "is missing" if wrong[0] not in found else "is not as it was written"
+        raise _damaged(path, ValueError(f"its file {wrong[0]} {state}"))
+
+
+def _damaged(path: Path, error: Exception) -> CheckpointError:
+    plain = isinstance(error, (OSError, ValueError)) and str(error).strip()
+    reason = str(error).strip().splitlines()[0][:160] if plain else "files are missing or not orbax's"
+    return CheckpointError(
+        f"checkpoint {path} cannot be read: {reason}",
+        "it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
+        " evaluate.py --checkpoint N",
+    )
