@@ -138,11 +138,13 @@ class CheckpointStore:
             )
         return Meta(**{name: found[name] for name in Meta._fields})
 
-    def load(self, template: Any, update: int | None = None) -> Any:
+    def load(self, template: Any, update: int | None = None, *, on_host: bool = False) -> Any:
         """The arrays of one checkpoint, in the template's structure, types and shardings.
 
         Args:
             template: a pytree of jax.ShapeDtypeStruct.
+            update: of the checkpoint (default: the last).
+            on_host: as NumPy arrays, typed keys as their words, whatever the template's shardings.
 
         Raises:
             CheckpointError: missing, damaged, or of other shapes; the first leaf that differs is named.
@@ -157,6 +159,8 @@ class CheckpointStore:
                     f"checkpoint {path} does not fit: {differences[0]}",
                     "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
                 )
+            if on_host:
+                return _read_on_host(path, template)
             with _intact(path), _standard() as reader:
                 found = reader.restore(path / "state", args=ocp.args.StandardRestore(jax.tree.map(_stored, template)))
                 return jax.block_until_ready(jax.tree.map(_as_in_run, found, template))
@@ -245,6 +249,13 @@ def _intact(path: Path) -> Iterator[None]:
             f"checkpoint {path} cannot be restored by this orbax: {reason}",
             "its files are as they were written; use the versions in the run's versions.json",
         ) from error
+
+
+def _read_on_host(path: Path, template: Any) -> Any:
+    stored = jax.tree.map(_stored, template)
+    as_arrays = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
+    with _intact(path), _by_tree() as reader:
+        return reader.restore(path / "state", args=ocp.args.PyTreeRestore(stored, restore_args=as_arrays))
 
 
 def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -38,7 +38,23 @@ def run_main(main: Main) -> NoReturn:
             stream.reconfigure(errors="replace")  # a terminal without – and · must not end the command
     signal.signal(signal.SIGINT, stopping.interrupt)
     messages.own_process()
-    sys.exit(exit_code(main, sys.argv[1:]))
+    try:
+        code = exit_code(main, sys.argv[1:])
+    except Exception:
+        if not _is_one_of_several():
+            raise
+        traceback.print_exc()
+        code = 1
+    if code != 0 and _is_one_of_several():
+        from stoix_like.runtime import processes
+
+        processes.leave(code)
+    sys.exit(code)
+
+
+def _is_one_of_several() -> bool:
+    jax = sys.modules.get("jax")  # --help does without it
+    return jax is not None and bool(jax.distributed.is_initialized())
 
 
 def exit_code(main: Main, argv: Sequence[str]) -> int:

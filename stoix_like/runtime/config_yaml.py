@@ -123,12 +123,12 @@ class _File:
         self.problems.append(f"{self.shown}:{line}: {what}" if line else f"{self.shown}: {what}")
 
 
-def read_yaml(path: Path, config_type: type) -> tuple[Layer, list[str]]:
-    """({leaf: (checked value, "file:line")}, problems) of a configuration file."""
+def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[Layer, list[str]]:
+    """({leaf: (checked value, "file:line")}, problems) of a configuration file, or of what it is known to hold."""
     shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
     file = _File(str(shown), config_type)
     try:
-        node = _compose(path.read_text(encoding="utf-8-sig"))
+        node = _compose(path.read_text(encoding="utf-8-sig") if text is None else text)
     except UnicodeDecodeError:
         file.problem(None, "not a text file in UTF-8")
     except OSError as error:

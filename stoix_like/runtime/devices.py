@@ -22,6 +22,8 @@ from stoix_like.runtime import messages
 
 _LOG = logging.getLogger(__name__)
 _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
+#: In what XLA reports where a collective operation has lost a partner.
+_WORDS_OF_LOSS = ("Gloo", "NCCL", "onnection closed", "onnection reset", "coordination service", "UNAVAILABLE")
 _KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # what `device.platform` then says
 
 
@@ -46,15 +48,29 @@ def select(
     Raises:
         ConfigError: the requested device, or that many of them, is not there.
     """
-    platforms_before: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
+    platforms_before = platforms()
     prepare(hardware, logs, compile_cache=compile_cache)
-    chosen = _chosen(_available(hardware.device_type, platforms_before), hardware)
+    chosen = _chosen(available(hardware.device_type, platforms_before), hardware)
+    if jax.process_count() > 1 and chosen[0].platform != "cpu":
+        # XLA shares out its autotuning: a process that finds its program on disk would leave the others waiting.
+        jax.config.update("jax_enable_compilation_cache", False)
     cache: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
     _LOG.debug("devices %s, compile cache %s", chosen, cache)
     return chosen
 
 
-def _available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
+def platforms() -> str | None:
+    """The platforms that JAX is to look for, as it was told before `prepare`; None: all."""
+    found: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
+    return found
+
+
+def available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
+    """All devices of that type. Starts the backend, and another one where that type is not there.
+
+    Raises:
+        ConfigError: there are none.
+    """
     try:
         found = jax.devices()
     except (RuntimeError, AssertionError):  # jax 0.10 asserts where no plugin for the platform is installed
@@ -104,6 +120,12 @@ def _all_of_processes(devices: list[jax.Device], hardware: HardwareConfig) -> li
             f" {len(devices)} in all",
             f"use --num-devices {len(devices)}, or leave it out: several processes use all they have",
         )
+    of_each = [sum(device.process_index == index for device in devices) for index in range(jax.process_count())]
+    if len(set(of_each)) > 1:
+        raise ConfigError(
+            f"the processes of this run have {', '.join(map(str, of_each))} devices",
+            "give each as many, by CUDA_VISIBLE_DEVICES for example",
+        )
     if hardware.cuda_device:
         raise ConfigError(
             f"hardware.cuda_device: {hardware.cuda_device} chooses one GPU, and this run is of several processes",
@@ -134,8 +156,15 @@ def plain_errors(what: str, hint: str | Callable[[], str]) -> Iterator[None]:
     """
     try:
         yield
-    except (jax.errors.JaxRuntimeError, MemoryError) as error:
+    except (jax.errors.JaxRuntimeError, MemoryError, ValueError) as error:  # a lost partner may be a ValueError
         reason = (str(error).strip() or "out of memory").splitlines()[0]
+        if jax.process_count() > 1 and any(word in reason for word in _WORDS_OF_LOSS):
+            raise RunError(
+                f"another process of this run is gone ({reason[:120]})",
+                "its own message, if it left one, says why; --resume in all of them goes on",
+            ) from error
+        if isinstance(error, ValueError):
+            raise
         raise RunError(f"{what}: {reason}", hint if isinstance(hint, str) else hint()) from error
 
 

@@ -20,6 +20,7 @@ from stoix_like.runtime import loop, report
 from stoix_like.runtime.checkpoint import Meta, without_replay
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.messages import SignOfLife
+from stoix_like.runtime.playing import Allow
 from stoix_like.runtime.processes import Team, local
 from stoix_like.runtime.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.recorder import Recorder
@@ -43,19 +44,6 @@ def next_stop(update: int, last: int, *intervals: int) -> int:
 
 class _StoppedEvaluation(Exception):
     """The run shall stop before an evaluation is through."""
-
-
-class _Watch:
-    """Says now and then how far a long evaluation is, and ends it when the run shall stop."""
-
-    def __init__(self, stop: StopRequest) -> None:
-        self._stop = stop
-        self._sign = SignOfLife(lambda text: _LOG.info("evaluating: %s", text))
-
-    def __call__(self, finished: int, episodes: int, step: int) -> None:
-        if self._stop.is_set and finished < episodes:
-            raise _StoppedEvaluation
-        self._sign(finished, episodes, step)
 
 
 class Outputs(NamedTuple):
@@ -106,7 +94,7 @@ class Driver:
         """0 when the last update is done, 130 when stopped; either way everything is saved.
 
         Raises:
-            RunError: a loss is not finite, the disk cannot be written, or memory ran out.
+            RunError: a loss is not finite, the disk cannot be written, or memory ran out, in any process.
         """
         last = self._config.training_core.num_updates
         evaluation, checkpointing = self._config.evaluation, self._config.checkpointing
@@ -114,13 +102,14 @@ class Driver:
         self._evaluate_if_due(last, stop)  # what an interruption left out
         while self.update < last and not self._shall_stop(stop):
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
-            self._advance(program, self._team.agree(self._wanted_length(due), False).number)
+            self._advance(program, self._team.agree(self._wanted_length(due)).number)
             self._recorder.settle(wait=False)
             self._evaluate_if_due(last, stop)
             if _is_due(self.update, checkpointing.save_interval):
                 self.save()
         self.save(at_once=True)
         self._recorder.settle()
+        self._team.agree()  # that nothing failed
         return 0 if self.update == last == self._evaluated_at else INTERRUPTED
 
     def _shall_stop(self, stop: StopRequest) -> bool:
@@ -223,26 +212,34 @@ class Driver:
             self.save(at_once=True)
         self._report()
         scored, began = None, time.monotonic()
-        with contextlib.suppress(_StoppedEvaluation):
-            scored = self._scored(_Watch(stop))
+        try:
+            with contextlib.suppress(_StoppedEvaluation), self._team.alone():
+                scored = self._scored(functools.partial(self._allow, stop))
+            self._team.agree()  # that nothing failed
+        except RunError as error:  # the state is as it was: nothing that was learned need be lost
+            self.save(at_once=True)
+            raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
         self._tell_share(time.monotonic() - began, last)
-        if not self._team.agree(0, scored is None).flag and scored is not None:
+        if scored is not None:
             self._keep(*scored)
             self._evaluated_at = self.update
 
-    def _scored(self, watch: _Watch) -> tuple[Scores, list[Row]]:
+    def _allow(self, stop: StopRequest, steps: int) -> int:
+        """How many steps an evaluation plays next, the same in all processes. It ends when the run shall stop."""
+        agreed = self._team.agree(steps, stop.is_set)
+        if agreed.flag:
+            raise _StoppedEvaluation
+        return agreed.number
+
+    def _scored(self, allow: Allow) -> tuple[Scores, list[Row]]:
         """(the scores that decide what is best, rows of all). In several processes each plays the same episodes."""
         evaluator, rows = self._outputs.evaluator, []
         asked = local(self.state.params), local(self.state.key), self.update
-        try:
-            scores = evaluator(*asked, watch=watch)
-            rows += self._evaluation_rows(scores, evaluator)
-            for beside in self._outputs.beside:
-                rows += self._evaluation_rows(beside(*asked, watch=watch), beside)
-        except RunError as error:  # the state is as it was: nothing that was learned need be lost
-            if self._team.count == 1:
-                self.save(at_once=True)
-            raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
+        watch = SignOfLife(lambda text: _LOG.info("evaluating: %s", text))
+        scores = evaluator(*asked, watch=watch, allow=allow)
+        rows += self._evaluation_rows(scores, evaluator)
+        for beside in self._outputs.beside:
+            rows += self._evaluation_rows(beside(*asked, watch=watch, allow=allow), beside)
         return scores, rows
 
     def _tell_share(self, seconds: float, last: int) -> None:

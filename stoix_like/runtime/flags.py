@@ -38,6 +38,11 @@ class Options(NamedTuple):
     no_compile_cache: bool = False
     profile: bool = False
 
+    @property
+    def is_cached(self) -> bool:
+        """Whether compiled programs are kept. They are compiled without regard to names, and a profile goes by them."""
+        return not (self.no_compile_cache or self.profile)
+
 
 OPTION_HELP = {
     "config": ("FILE|PRESET", "a YAML file, or a shipped preset such as ppo/maze"),

@@ -6,6 +6,7 @@ command line is sorted is `flags.py`, what the leaves mean is `config.py`.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import importlib.metadata
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import stoix_like
+from stoix_like.config import HardwareConfig, LoggingConfig
 from stoix_like.config_checks import (
     check_leaf,
     leaf_sections,
@@ -68,12 +70,16 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
     source: str | None = None
     hint = HINT
     file_layer: Layer = {}
+    flag_layer, flag_problems = _flag_layer(scan.leaves, config_type)
     try:
-        source = str(_source(scan.options, algorithm, default_config))
-        file_layer, problems = read_yaml(Path(source), config_type)
+        if scan.options.resume is None:
+            found: Source = (find_config(scan.options.config or default_config, algorithm), None)
+        else:
+            found = _resumed(scan.options, algorithm, config_type, {} if flag_problems else flag_layer)
+        source = str(found[0])
+        file_layer, problems = read_yaml(found[0], config_type, found[1])
     except ConfigError as error:
         problems, hint = error.problems, error.hint
-    flag_layer, flag_problems = _flag_layer(scan.leaves, config_type)
     values, where, merge_problems = _merge([file_layer, flag_layer])
     problems += [*scan.problems, *flag_problems, *merge_problems]
     if problems:
@@ -114,17 +120,38 @@ def _version() -> str:
         return "stoix_like (not installed)"
 
 
-def _source(options: Options, algorithm: str, default_config: str) -> Path:
-    if options.resume is None:
-        return find_config(options.config or default_config, default_config.partition("/")[0])
+Source = tuple[Path, str | None]  # a file, and what it holds if that has been read
+
+
+def _resumed(options: Options, algorithm: str, config_type: type, flag_layer: Layer) -> Source:
+    """The configuration of the run that is continued; of several processes the first alone looks for it."""
     if options.config is not None:
         raise ConfigError("--resume: the run has its own configuration", "leave out --config")
     from stoix_like.runtime import run_folder  # only here: --help needs none of its imports
 
-    run = run_folder.find_run(options.resume)
-    # Said before its values are checked as those of this algorithm, which they need not be.
-    run_folder.check_algorithm(run, run_folder.algorithm_noted(run, algorithm), algorithm)
-    return run / "config.yaml"
+    def find() -> str:
+        run = run_folder.find_run(str(options.resume))
+        # Said before its values are checked as those of this algorithm, which they need not be.
+        run_folder.check_algorithm(run, run_folder.algorithm_noted(run, algorithm), algorithm)
+        return str(run / "config.yaml")
+
+    started = {leaf: value for leaf, (value, _) in flag_layer.items() if leaf in leaf_types(HardwareConfig)}
+    hardware = replace_leaves(config_type(), started).hardware
+    index, count = hardware.process_id, hardware.num_processes
+    together = None not in (hardware.coordinator_address, count, index) and index < count
+    if not (together or hardware.distributed):
+        return Path(find()), None  # or flags that are refused soon
+    from stoix_like.runtime import processes
+
+    team = processes.join(hardware, LoggingConfig(), compile_cache=options.is_cached)
+    path, text = team.told(lambda: (path := find(), _text(Path(path))))
+    return Path(path), text
+
+
+def _text(path: Path) -> str | None:
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # whoever reads it next says what is wrong
+        return path.read_text(encoding="utf-8-sig")
+    return None
 
 
 def preset_paths() -> dict[str, Path]:

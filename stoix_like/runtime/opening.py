@@ -8,6 +8,7 @@ over and told. `hyper` is set from it as a whole, so an interrupted start leaves
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -89,8 +90,8 @@ def plan_together(team: Team, algorithm: str, loaded: Loaded) -> Plan:
     """
     if team.count == 1:
         return plan_run(algorithm, loaded)
-    given = config_to_dict(loaded.config)
-    if team.agree(0, team.told(lambda: given) != given).flag:
+    given = json.loads(json.dumps([config_to_dict(loaded.config), loaded.options]))
+    if team.agree(flag=team.told(lambda: given) != given).flag:
         raise ConfigError("the processes of this run differ in their configuration", "give all of them the same flags")
     plans: list[Plan] = []
 
@@ -194,6 +195,15 @@ def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template:
     return state._replace(params=team.spread(params, template.params))
 
 
+def replay_note(replay: Any) -> str | None:
+    """What to say where a replay cannot be spread over the devices; or None."""
+    placed = jax.tree.leaves(replay.experience)[0].sharding
+    count = len(placed.device_set)
+    if count == 1 or not placed.is_fully_replicated:
+        return None
+    return f"the replay lies whole on each of the {count} devices, which do not divide its shards; 2, 4 and 8 do"
+
+
 def here(template: Any) -> Any:
     """The template for what this process reads for itself: on the first of its own devices that are used."""
     used = jax.tree.leaves(template)[0].sharding.addressable_devices
@@ -205,8 +215,10 @@ def _resumed_state(team: Team, plan: Plan, make_state: Callable[[], Any], templa
     assert plan.resumed is not None  # narrows the type
     store, update = plan.path / "checkpoints", plan.resumed.update
     stored = stored_template(template, plan.resumed)
-    read_as = stored if team.count == 1 else here(stored)
-    state = team.spread(team.led(lambda: CheckpointStore(store).load(read_as, update)), stored)
+    if team.count == 1:
+        state = CheckpointStore(store).load(stored, update)
+    else:  # by way of the host: the state of a large run need not fit on one device
+        state = team.spread(team.led(lambda: CheckpointStore(store).load(stored, update, on_host=True)), stored)
     if stored is not template:
         state = state._replace(replay=make_state().replay)
     if not plan.changes:

@@ -23,6 +23,8 @@ from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Poli
 #: Is told after each piece how many episodes have finished, of how many, all seeds counted, and at which step the
 #: present round is. It may raise.
 Watch = Callable[[int, int, int], None]
+#: Is asked before each piece how many steps of each episode it may have, given how many are wanted. It may raise.
+Allow = Callable[[int], int]
 #: What decides the episodes, any arrays, to ([R, N] keys of levels, [R] keys of rounds). Traced.
 Schedule = Callable[..., tuple[Key, Key]]
 
@@ -96,15 +98,17 @@ class EpisodePlayer:
         """The function, of several seeds over these axes of its arguments."""
         return function if self._num_seeds == 1 else jax.vmap(function, in_axes=axes)
 
-    def __call__(self, params: Params, *deciding: Any, watch: Watch | None = None) -> tuple[EpisodeResults, Any]:
+    def __call__(
+        self, params: Params, *deciding: Any, watch: Watch | None = None, allow: Allow | None = None
+    ) -> tuple[EpisodeResults, Any]:
         """(results, the policy's memory as the last decision of each episode left it) on the host, [E] or [S, E].
 
         Raises:
-            JaxRuntimeError: out of memory. Whatever `watch` raises comes through.
+            JaxRuntimeError: out of memory. Whatever `watch` and `allow` raise comes through.
         """
         self.compile(params, *deciding)
         num_rounds = -(-self._num_episodes // self._num_envs)
-        rounds = [self._round(index, params, deciding, watch) for index in range(num_rounds)]
+        rounds = [self._round(index, params, deciding, watch, allow or _all) for index in range(num_rounds)]
         axis = 0 if self._num_seeds == 1 else 1
 
         def join(*parts: np.ndarray) -> np.ndarray:
@@ -113,13 +117,15 @@ class EpisodePlayer:
         joined: tuple[EpisodeResults, Any] = jax.tree.map(join, *rounds)
         return joined
 
-    def _round(self, index: int, params: Params, deciding: Any, watch: Watch | None) -> tuple[EpisodeResults, Any]:
+    def _round(
+        self, index: int, params: Params, deciding: Any, watch: Watch | None, allow: Allow
+    ) -> tuple[EpisodeResults, Any]:
         assert self._programs is not None  # narrows the type
         per_round = self._num_envs * self._num_seeds
         playing, key = self._programs.begin(np.int32(index), *deciding)
         step = finished = 0
         while finished < per_round and step < episodes.MOST_STEPS:
-            steps = self._pace.length(episodes.MOST_STEPS - step)
+            steps = allow(self._pace.length(episodes.MOST_STEPS - step))
             began = time.monotonic()
             playing, count = self._programs.advance(params, playing, key, np.int32(steps))
             jax.block_until_ready(count)  # a signal comes through here, and not through int(count)
@@ -131,6 +137,10 @@ class EpisodePlayer:
                 watch(min(index * per_round + finished, total), total, step)
         results, memory = jax.device_get((playing.results, playing.memory))
         return results, memory
+
+
+def _all(wanted: int) -> int:
+    return wanted
 
 
 def _placed(shape: Any, sharding: Any) -> jax.ShapeDtypeStruct:

@@ -2,26 +2,42 @@
 
 Every process runs the same program on its own devices, and the run's arrays are spread over all of them. So all must
 take the same branches: what one of them alone knows (the clock, a signal, a file) is told to the others here. Process 0
-leads: it alone reads and writes files and shows what happens.
+leads: it alone reads and writes files and shows what happens. What fails in one process alone is told to the others
+where all next meet, so that they end as well instead of waiting; one that has to go without a word is missed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from stoix_like.config import HardwareConfig, LoggingConfig
-from stoix_like.errors import ConfigError, RunError
+from stoix_like.errors import ConfigError, RunError, StoixError
 from stoix_like.ops import trees
 from stoix_like.runtime import devices
+from stoix_like.runtime.messages import on_stderr
 
-_ENDED = "process 0 ended the run"
 _SEE = "its own message says why"
+PATIENCE = 300.0  # seconds that processes wait for each other at the start
+_GOODBYE = 5.0  # seconds that one which failed waits for the others, which may have failed alike
+_SIGN_AFTER = 10.0  # seconds of waiting at the start without a word
+
+
+class OtherFailed(RunError):
+    """Another process of the run failed; this one has been told, as all have."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(f"process {index} ended the run", _SEE)
 
 
 class Agreed(NamedTuple):
@@ -40,6 +56,7 @@ class Team:
 
     index: int = 0
     count: int = 1
+    _failures: list[Exception] = field(default_factory=list, compare=False)
 
     @property
     def is_lead(self) -> bool:
@@ -49,14 +66,14 @@ class Team:
         """What the lead finds out, as plain JSON values, in every process; only the lead calls the function.
 
         Raises:
-            RunError: in the others, where the function failed. In the lead its own error goes on.
+            OtherFailed: in the others, where the function failed. In the lead its own error goes on.
         """
         if self.count == 1:
             return find_out()
         if not self.is_lead:
             text = _broadcast_text("")
             if text == "":
-                raise RunError(_ENDED, _SEE)
+                raise OtherFailed(0)
             return json.loads(text)
         try:
             found = find_out()
@@ -70,27 +87,52 @@ class Team:
         """What the function gives in the lead, which alone calls it; None in the others.
 
         Raises:
-            RunError: in the others, where it failed. In the lead its own error goes on.
+            OtherFailed: in the others, where it failed. In the lead its own error goes on.
         """
         found = []
         self.told(lambda: found.append(act()))
         return found[0] if self.is_lead else None
 
-    def agree(self, number: int, flag: bool) -> Agreed:
-        """The lead's number, and whether any process raised its flag."""
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Around what can fail in this process and not in the others: of several, it fails at the next `agree`."""
+        try:
+            yield
+        except OtherFailed:
+            raise
+        except (StoixError, OSError) as error:
+            if self.count == 1:
+                raise
+            self._failures.append(error)
+
+    def agree(self, number: int = 0, flag: bool = False) -> Agreed:
+        """The lead's number, and whether any process raised its flag.
+
+        Raises:
+            StoixError, OSError: what failed `alone` in this process since the last call.
+            OtherFailed: in the others.
+        """
         if self.count == 1:
             return Agreed(number, flag)
         from jax.experimental import multihost_utils
 
-        every = multihost_utils.process_allgather(np.array([number, flag], np.int32))  # [count, 2]
-        return Agreed(int(every[0, 0]), bool(every[:, 1].any()))
+        own = np.array([number, flag, bool(self._failures)], np.int32)
+        with devices.plain_errors("the processes of this run cannot meet", _SEE):
+            every = multihost_utils.process_allgather(own)  # [count, 3]
+        failed = np.flatnonzero(every[:, 2])
+        if failed.size == 0:
+            return Agreed(int(every[0, 0]), bool(every[:, 1].any()))
+        failures = self._failures.copy()
+        self._failures.clear()
+        raise failures[0] if failures else OtherFailed(int(failed[0]))
 
     def gathered(self, tree: Any) -> Any:
         """Copies of the arrays of a state, whole and on the host, keys as their words; None in all but the lead.
 
-        One leaf after the other: on the devices there is never more than one that is whole.
+        One leaf after the other: on the devices, and in the others, there is never more than one that is whole.
         """
-        whole = jax.tree.map(lambda leaf: _whole(trees.key_words(leaf)), tree)
+        copy = _whole if self.is_lead else lambda array: _whole(array) is None
+        whole = jax.tree.map(lambda leaf: copy(trees.key_words(leaf)), tree)
         return whole if self.is_lead else None
 
     def spread(self, tree: Any, template: Any) -> Any:
@@ -116,21 +158,87 @@ def local(tree: Any) -> Any:
 def join(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) -> Team:
     """Meets the other processes of the run, if the configuration speaks of any. Before anything starts a JAX backend.
 
-    Where a program has met them by itself (`jax.distributed.initialize`), they are those.
+    Where this program has met them already (here, or by `jax.distributed.initialize`), they are those.
 
     Raises:
-        ConfigError: there is nothing to find: no cluster, or a coordinator that does not answer.
+        ConfigError: there is nothing to find: no cluster, a coordinator that does not answer, or no such device.
+        RunError: the others did not come.
     """
     is_met = jax.distributed.is_initialized()
     if not (hardware.distributed or hardware.coordinator_address or is_met):
         return Team()
+    if hardware.distributed and hardware.device_type == "cpu" and hardware.num_devices > 1:
+        raise ConfigError(
+            f"hardware.num_devices: {hardware.num_devices} CPU devices cannot be shared out in a cluster",
+            "leave out --num-devices, or use --coordinator-address, --num-processes and --process-id",
+        )
+    platforms_before = devices.platforms()
     devices.prepare(hardware, logs, compile_cache=compile_cache)
     if not is_met:
-        try:
-            jax.distributed.initialize(hardware.coordinator_address, hardware.num_processes, hardware.process_id)
-        except (ValueError, RuntimeError) as error:
-            raise _not_met(hardware, error) from error
+        _meet(hardware)
+    devices.available(hardware.device_type, platforms_before)
     return Team(jax.process_index(), jax.process_count())
+
+
+_MEETINGS: list[threading.Thread] = []
+
+
+def _meet(hardware: HardwareConfig) -> None:
+    """Waits for the others in a thread: what JAX does meanwhile cannot be interrupted."""
+    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
+    failures: list[Exception] = []
+
+    def connect() -> None:
+        try:
+            jax.distributed.initialize(
+                hardware.coordinator_address,
+                hardware.num_processes,
+                hardware.process_id,
+                initialization_timeout=int(2 * PATIENCE),  # where JAX gives up, it ends the process with a stack
+            )
+        except Exception as error:  # whatever it is, it is raised below
+            failures.append(error)
+
+    waiting = threading.Thread(target=connect, daemon=True)
+    _MEETINGS.append(waiting)
+    waiting.start()
+    began, told = time.monotonic(), False
+    while waiting.is_alive() and time.monotonic() - began < PATIENCE:
+        waiting.join(0.2)
+        if not told and time.monotonic() - began > _SIGN_AFTER:
+            told = True
+            on_stderr("waiting for the other processes of this run")
+    if waiting.is_alive():
+        raise RunError("the other processes of this run did not come within five minutes", _START_ALL)
+    if failures and isinstance(failures[0], (ValueError, RuntimeError)):
+        raise _not_met(hardware, failures[0]) from failures[0]
+    if failures:
+        raise failures[0]
+
+
+_START_ALL = "start all at about the same time, each with its own --process-id, process 0 on the coordinator's host"
+
+
+def leave(code: int) -> None:
+    """Ends a program that failed, or was interrupted, among several processes.
+
+    The others mostly fail alike, and JAX lets none go before all have come. It would wait minutes for one that does
+    not, and end with a stack: after some seconds this one goes without a word, and is missed by the others.
+    """
+
+    def part() -> None:
+        with contextlib.suppress(Exception):  # the others, or their lead, are gone
+            jax.distributed.shutdown()
+
+    parting = threading.Thread(target=part, daemon=True)
+    if not any(meeting.is_alive() for meeting in _MEETINGS):  # else nobody has come
+        parting.start()
+        with contextlib.suppress(KeyboardInterrupt):
+            parting.join(_GOODBYE)
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _not_met(hardware: HardwareConfig, error: Exception) -> ConfigError:
@@ -143,7 +251,7 @@ def _not_met(hardware: HardwareConfig, error: Exception) -> ConfigError:
     return ConfigError(
         f"hardware.coordinator_address: process {hardware.process_id} cannot meet the others at"
         f" {hardware.coordinator_address} ({reason})",
-        "start all processes within five minutes, process 0 on that host, its port free and open to the others",
+        "process 0 must run on that host, its port free and open to the others, each --process-id given once",
     )
 
 

@@ -2,6 +2,7 @@
 
 Checkpoints are written by a thread of their own from a copy of the state, while training goes on: one at a time, so a
 second one waits for the first. `settle` waits for what is being written: a run that ends has saved what it says.
+In a team of several, what cannot be written is raised by the next `Team.agree`, in all processes.
 """
 
 from __future__ import annotations
@@ -61,7 +62,8 @@ class Recorder:
             RunError: they cannot be written.
         """
         if self._files is not None:
-            self._files.telemetry.write(rows)
+            with self._team.alone():
+                self._files.telemetry.write(rows)
 
     def save(self, state: Any, meta: Meta, finished: Finished, *, at_once: bool = False) -> None:
         """Begins to write a checkpoint; its row follows when it is complete. The state may be donated afterwards.
@@ -80,7 +82,8 @@ class Recorder:
         if self._files is None:
             return
         if at_once:
-            self._note(self._files, self._files.store.save(copied, meta), finished)
+            with self._team.alone():
+                self._note(self._files, self._files.store.save(copied, meta), finished)
         else:
             self._writing = _Writing(self._thread.submit(self._files.store.save, copied, meta), finished)
 
@@ -94,7 +97,8 @@ class Recorder:
             return
         concurrent.futures.wait([self._writing.path])  # an interruption comes through here, and leaves it pending
         writing, self._writing = self._writing, None
-        self._note(self._files, writing.path.result(), writing.finished)
+        with self._team.alone():
+            self._note(self._files, writing.path.result(), writing.finished)
 
     def _note(self, files: Files, path: Path, finished: Finished) -> None:
         files.best.prune(int(path.name))
@@ -120,8 +124,9 @@ class Recorder:
         """
         self.settle()
         if self._files is not None:
-            self._files.store.rewrite_host(update, host)
-            self._files.best.prune(update)
+            with self._team.alone():
+                self._files.store.rewrite_host(update, host)
+                self._files.best.prune(update)
 
     def offer(self, params: Params, scores: np.ndarray, meta: Meta, how_to_continue: Callable[[], str]) -> None:
         """Keeps the parameters if they scored best: of this process's own device, [S, ...] for several seeds.
@@ -131,7 +136,8 @@ class Recorder:
         """
         if self._files is None:
             return
-        with plain_errors("the best parameters cannot be kept", lambda: f"free some memory{how_to_continue()}"):
+        what = "the best parameters cannot be kept"
+        with self._team.alone(), plain_errors(what, lambda: f"free some memory{how_to_continue()}"):
             self._files.best.offer(params, scores, meta)
 
     @property

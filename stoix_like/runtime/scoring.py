@@ -11,7 +11,7 @@ import numpy as np
 from stoix_like.config import EvaluationConfig
 from stoix_like.evaluation import episodes, levels
 from stoix_like.runtime.devices import plain_errors
-from stoix_like.runtime.playing import EpisodePlayer, Schedule, Watch, fresh_levels, frozen_levels
+from stoix_like.runtime.playing import Allow, EpisodePlayer, Schedule, Watch, fresh_levels, frozen_levels
 from stoix_like.runtime.report import EvaluationMode
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
@@ -72,7 +72,9 @@ class Evaluator:
         """
         self._player.compile(params, root, self._updates(0))
 
-    def __call__(self, params: Params, root: Key, update: int, *, watch: Watch | None = None) -> Scores:
+    def __call__(
+        self, params: Params, root: Key, update: int, *, watch: Watch | None = None, allow: Allow | None = None
+    ) -> Scores:
         """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S].
 
         Args:
@@ -80,13 +82,14 @@ class Evaluator:
             root: root key of the run.
             update: the update they are scored at.
             watch: is told about every two seconds how many episodes have finished, and of how many; it may raise.
+            allow: is asked about every two seconds how many steps may be played next; it may raise.
 
         Raises:
             RunError: out of memory.
         """
         began = time.monotonic()
         with plain_errors("the evaluation cannot be played", _LESS_MEMORY):
-            played, _ = self._player(params, root, self._updates(update), watch=watch)
+            played, _ = self._player(params, root, self._updates(update), watch=watch, allow=allow)
         named = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
         arrays = {name: np.asarray(value) for name, value in named.items()}
         if self._num_seeds == 1:

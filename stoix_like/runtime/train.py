@@ -73,7 +73,7 @@ def train(algorithm: str, loaded: Loaded) -> int:
     """
     with contextlib.ExitStack() as closing:
         launched = loaded.config
-        team = processes.join(launched.hardware, launched.logging, compile_cache=_is_cached(loaded))
+        team = processes.join(launched.hardware, launched.logging, compile_cache=loaded.options.is_cached)
         loaded = _of_the_run(loaded)
         plan = opening.plan_together(team, algorithm, loaded)
         if plan.lock:
@@ -95,11 +95,6 @@ def _of_the_run(loaded: Loaded) -> Loaded:
     """Without what says how these processes were started: a run may be continued by others."""
     alone = {"distributed": False, "coordinator_address": None, "num_processes": None, "process_id": None}
     return loaded._replace(config=replace_leaves(loaded.config, alone))
-
-
-def _is_cached(loaded: Loaded) -> bool:
-    """Whether compiled programs are kept. They are compiled without regard to names, and a profile goes by them."""
-    return not (loaded.options.no_compile_cache or loaded.options.profile)
 
 
 def _view(team: Team, closing: contextlib.ExitStack, progress: bool) -> TerminalView:
@@ -129,7 +124,7 @@ def _is_finished(plan: Plan) -> bool:
 
 def _prepare(team: Team, plan: Plan, loaded: Loaded) -> _Ready:
     config = plan.config
-    found = devices.select(config.hardware, config.logging, compile_cache=_is_cached(loaded))
+    found = devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
     devices.check_divides(config.environment.num_envs, found)
     from stoix_like.runtime import build  # starts the backend: only after the device is chosen
 
@@ -183,14 +178,15 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     driver = Driver(ready.state, config, meta, outputs, is_continued=plan.resumed is not None, team=team)
     if not plan.resumed:
         driver.save(at_once=True)  # from here on an interrupted run can be continued
+        team.agree()  # that it was written
     view.compiling()
     began = time.monotonic()
     program = _compile(ready)
     seconds = time.monotonic() - began
     view.compiled(seconds)
     recorder.write([_event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
-    if plan.changes and team.is_lead:
-        run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config))
+    if plan.changes:
+        team.led(lambda: run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config)))
     if profile is not None:
         profile.learn(program.as_text() or "")
     return _Started(plan, view, driver, program, profile)
@@ -250,6 +246,7 @@ def _introduce(ready: _Ready, view: TerminalView, telemetry: Telemetry, meta: Ru
         replay_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(ready.template.replay))
         view.lines([search_choice.plan_line(ready.search), search_choice.replay_line(replay_bytes, plan.config)])
         notes += search_choice.search_notes(ready.search, task_id)
+        notes.append(opening.replay_note(ready.template.replay))
     for note in filter(None, notes):
         view.note(note)
     before = _elapsed_before(plan)

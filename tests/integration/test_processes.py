@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import shutil
 import signal
 import socket
+import time
 from pathlib import Path
 
 import numpy as np
@@ -20,13 +22,14 @@ def _free_address():
 
 
 @contextlib.contextmanager
-def started(scripts, script, *argv, count=2, own=()):
-    """The processes of one run; `own[i]` are the words of process i alone."""
+def started(scripts, script, *argv, count=2, own=(), cwds=()):
+    """The processes of one run; `own[i]` are the words of process i alone, and `cwds[i]` its folder."""
     address = _free_address()
     processes = []
     for index in range(count):
         told = flags(coordinator_address=address, num_processes=count, process_id=index, device_type="cpu")
-        processes.append(scripts.start(script, *argv, *told, *(own[index] if own else ())))
+        where = scripts._replace(cwd=cwds[index]) if cwds else scripts
+        processes.append(where.start(script, *argv, *told, *(own[index] if own else ())))
     try:
         yield processes
     finally:
@@ -121,3 +124,72 @@ def test_environments_that_the_devices_of_all_do_not_divide_are_refused(scripts)
     outputs = together(scripts, "train_ppo", *flags(**leaves, run_name="odd"), codes=(2, 2))
     assert all("9 is not divisible by the 2 devices of the run" in error for _, error in outputs)
     assert not Path("odd").exists()
+
+
+def test_options_of_the_command_must_be_the_same_too(scripts):
+    outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), own=(["--profile"], []))
+    assert all("the processes of this run differ in their configuration" in error for _, error in outputs)
+
+
+def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_path):
+    shutil.copytree(reference, tmp_path / "lead" / "moved")
+    (tmp_path / "other").mkdir()
+    argv = ["--resume", "moved", "--num-updates", "26"]
+    (out, _), _ = together(scripts, "train_ppo", *argv, cwds=(tmp_path / "lead", tmp_path / "other"))
+    assert "continued after update 24" in out
+    assert last_update(tmp_path / "lead" / "moved") == 26
+    assert list((tmp_path / "other").iterdir()) == []
+    (_, error), (_, other) = together(scripts, "train_ppo", "--resume", "nowhere", codes=(4, 1))
+    assert "nowhere" in error
+    assert "error: process 0 ended the run" in other
+
+
+LONG = BASE | {"num_updates": 100_000, "eval_interval": 0, "save_interval": 0}
+
+
+def seconds_to_end(processes):
+    began = time.monotonic()
+    outputs = [finish(process) for process in processes]
+    return time.monotonic() - began, outputs
+
+
+def test_what_the_lead_cannot_write_ends_all_at_once(scripts):
+    with started(scripts, "train_ppo", *flags(**LONG | {"save_interval": 5}, run_name="full")) as processes:
+        wait_until(lambda: last_update(Path("full")) >= 6, processes[0])
+        shutil.rmtree("full/checkpoints", ignore_errors=True)
+        with contextlib.suppress(FileExistsError, IsADirectoryError):
+            Path("full/checkpoints").write_text("in the way")
+        seconds, outputs = seconds_to_end(processes)
+    assert [process.returncode for process in processes] == [1, 1], outputs
+    assert seconds < 60.0
+    assert "error: cannot write the checkpoint in" in outputs[0][1]
+    assert outputs[1][1].splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
+
+
+@pytest.mark.parametrize("killed", [0, 1])
+def test_a_process_that_is_killed_is_missed(scripts, killed):
+    with started(scripts, "train_ppo", *flags(**LONG, run_name="alone")) as processes:
+        wait_until(lambda: last_update(Path("alone")) >= 20, processes[0])  # all programs have met
+        processes[killed].kill()
+        seconds, outputs = seconds_to_end(processes)
+    assert seconds < 60.0, outputs
+    assert processes[1 - killed].returncode != 0
+    if killed == 1:  # a lead takes the meeting point of all with it: JAX ends the others with words of its own
+        assert "error: another process of this run is gone" in outputs[0][1]
+
+
+def test_waiting_for_the_others_can_be_interrupted(scripts):
+    told = flags(coordinator_address=_free_address(), num_processes=2, process_id=0, device_type="cpu")
+    with scripts.start("train_ppo", *flags(**BASE, run_name="never"), *told) as process:
+        assert process.stderr.readline() == "waiting for the other processes of this run\n"
+        process.send_signal(signal.SIGINT)
+        _, error = finish(process)
+    assert (process.returncode, error) == (130, "interrupted\n")
+    assert not Path("never").exists()
+
+
+def test_a_platform_that_is_not_there_is_told(scripts):
+    address = _free_address()
+    told = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
+    _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *told, code=2)
+    assert "hardware.device_type: 'tpu' is not available" in error

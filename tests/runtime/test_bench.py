@@ -5,9 +5,11 @@ import json
 import jax
 import pytest
 
+from stoix_like.config_checks import replace_leaves, resolve
 from stoix_like.envs import registry
-from stoix_like.runtime.bench import binpack, command, document, environments, measure
+from stoix_like.runtime.bench import binpack, command, document, environments, measure, overhead, scaling, sharing
 from stoix_like.runtime.bench.measure import Row, Timing
+from stoix_like.runtime.bench.updates import preset_config
 
 
 def test_timing_is_the_median_and_half_the_quartile_range_over_it():
@@ -148,3 +150,61 @@ def test_tables_are_written_between_their_marks(tmp_path):
 def test_the_page_is_up_to_date():
     page = document.PAGE.read_text(encoding="utf-8")
     assert page == document.with_tables(page, document.PAGE.parent / "benchmarks"), "run make docs"
+
+
+SMALL = {"num_envs": 4, "rollout_length": 4, "num_minibatches": 1, "hidden_dim": 8, "epochs": 1, "num_eval_envs": 4}
+SMALL |= {"num_eval_episodes": 4, "eval_interval": 10, "save_interval": 10, "kwargs": {"num_rows": 4, "num_cols": 4}}
+
+
+class _Untimed:
+    memory_note = "peak memory 1 MiB"
+
+    def __init__(self, config):
+        self.config = config
+
+
+def test_a_series_ends_where_an_update_would_take_too_long(monkeypatch):
+    """At 2,000 steps a second, whatever is done at once."""
+
+    def in_turns(contestants, repetitions):
+        config = contestants["update"].config
+        seconds = config.environment.num_envs * config.training_core.rollout_length / 2000.0
+        return {name: Timing(seconds, 0.1) for name in contestants}
+
+    monkeypatch.setattr(scaling, "Updates", _Untimed)
+    monkeypatch.setattr(scaling, "in_turns", in_turns)
+    monkeypatch.setattr(scaling, "NUM_DEVICES", ())
+    rows = {row.name: row for row in scaling.updates_suite()}
+    of_maze = [name for name in rows if name.startswith("scale/ppo_maze/")]
+    assert of_maze == [f"scale/ppo_maze/envs/{n}" for n in (64, 256, 1024)]  # 16 steps each: the next takes 32 s
+    assert [name for name in rows if "particles" in name] == [f"scale/spo_maze_mlp/particles/{n}" for n in (4, 16, 64)]
+    assert all(row.value == pytest.approx(2000.0) for row in rows.values())
+    assert rows["scale/ppo_maze_mlp/envs/64"].share is not None
+    assert rows["scale/ppo_maze/envs/64"].share is None
+    assert rows["scale/spo_maze_mlp/particles/16"].note.startswith(f"{2000 * 16 * 4:,} model steps/s; ")
+
+
+@pytest.mark.parametrize("preset", [preset for _, preset, _ in scaling.BY_ENVS])
+def test_every_preset_can_be_scaled(preset):
+    for num_envs in scaling.NUM_ENVS:
+        assert scaling._with_envs(preset_config(preset), num_envs).environment.num_envs == num_envs
+
+
+@pytest.mark.parametrize("preset", ["ppo/maze_mlp", "spo/maze_mlp"])
+def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
+    leaves = SMALL | ({"sample_sequence_length": 2, "batch_size": 4} if preset.startswith("spo") else {})
+    monkeypatch.setattr(overhead, "preset_config", lambda name: resolve(replace_leaves(preset_config(name), leaves)))
+    monkeypatch.setattr(overhead, "SECONDS", 0.01)
+    monkeypatch.setattr(overhead, "PRESETS", (preset,))
+    checkpoints, evaluations = overhead.overhead_suite()
+    assert (checkpoints.name, evaluations.name) == (f"checkpoints/{preset}", f"evaluations/{preset}")
+    assert checkpoints.value < 100.0
+    assert 0.0 < evaluations.value < 100.0
+    assert float(checkpoints.note.split("; ")[1].split()[0]) > 0.0  # megabytes: something was written
+
+
+def test_updates_shared_by_devices_have_a_rate(monkeypatch, capsys):
+    small = resolve(replace_leaves(preset_config("ppo/maze_mlp"), SMALL))
+    monkeypatch.setattr(sharing, "preset_config", lambda name: small)
+    sharing.main("ppo/maze_mlp", "1", "cpu")
+    assert json.loads(capsys.readouterr().out)["rate"] > 0.0

@@ -7,11 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.experimental import multihost_utils
 
 from stoix_like.errors import RunError
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.processes import Team
+from stoix_like.runtime.processes import OtherFailed, Team
 from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry, read_rows
 
@@ -161,3 +162,29 @@ def test_a_team_of_one_sends_nothing():
     copied = team.gathered(state(3))
     assert isinstance(copied["x"], np.ndarray)
     np.testing.assert_array_equal(copied["key"], jax.random.key_data(jax.random.key(3)))
+
+
+def test_what_fails_in_one_process_of_several_is_raised_where_all_meet(monkeypatch):
+    """The other one answers (number 7, its flag, whether it failed); what is sent for real is an integration test's."""
+    other = np.array([7, 0, 0], np.int32)
+    monkeypatch.setattr(multihost_utils, "process_allgather", lambda own: np.stack([own, other]))
+    team = Team(0, 2)
+    with team.alone():
+        raise RunError("the disk is full", "free some space")
+    with team.alone():
+        raise OSError("and this")
+    with pytest.raises(RunError, match="the disk is full"):
+        team.agree()
+    assert team.agree(3, False) == (3, False)  # told once
+    other[1] = True
+    assert team.agree(3, False) == (3, True)
+    other[2] = True
+    with pytest.raises(OtherFailed, match="process 1 ended the run"):
+        team.agree()
+    with pytest.raises(OtherFailed), team.alone():  # all know of it already
+        raise OtherFailed(1)
+
+
+def test_what_fails_in_a_single_process_is_raised_at_once():
+    with pytest.raises(RunError), Team().alone():
+        raise RunError("the disk is full", "free some space")

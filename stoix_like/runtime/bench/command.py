@@ -21,6 +21,7 @@ def main(argv: list[str]) -> int:
     suites = (
         "env",
         "scale",
+        "overhead",
         "ppo",
         "spo",
         "compile",

@@ -10,6 +10,12 @@ from stoix_like.config import PPOConfig, SPOConfig
 from stoix_like.runtime import build
 
 
+def ppo_flops_per_step(config: PPOConfig) -> float:
+    """Dense operations of one step of PPO with separate MLPs: acting or valuing once, then learning in every pass."""
+    flops = network_flops(config)
+    return flops.forward + flops.learning * config.training_core.epochs
+
+
 class NetworkFlops(NamedTuple):
     """Floating-point operations for one observation; separate networks, dense layers only.
 

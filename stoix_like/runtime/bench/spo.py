@@ -14,8 +14,7 @@ from stoix_like.config_checks import replace_leaves, resolve, steps_per_update
 from stoix_like.runtime import build
 from stoix_like.runtime.bench.flops import network_flops
 from stoix_like.runtime.bench.measure import Row, in_turns, matrix_product_peak, peak_flops
-from stoix_like.runtime.bench.updates import Updates
-from stoix_like.runtime.load import load
+from stoix_like.runtime.bench.updates import Updates, preset_config
 from stoix_like.search import smc
 from stoix_like.search.model import Root
 
@@ -26,17 +25,12 @@ SEARCHED_ENVS = 64
 
 def spo_suite() -> list[Row]:
     """Whole updates with separate and shared networks, presets, the search by particles and depth, the replay."""
-    maze = _preset("spo/maze_mlp")
+    maze = preset_config("spo/maze_mlp")
     rows = [_against_peak("spo_maze_mlp", maze)]
     rows.append(_against_peak("spo_maze_mlp_shared", resolve(replace_leaves(maze, {"shared_torso": True}))))
     rows += [_whole(name, preset) for name, preset in (("spo_maze", "spo/maze"), ("spo_binpack_quick", "spo/quick"))]
     rows += [row for task in ("maze_mlp", "quick") for row in _searches(f"spo/{task}")]
     return [*rows, _replay_bytes("spo/binpack", 65_536)]
-
-
-def _preset(name: str) -> SPOConfig:
-    config: SPOConfig = load(SPOConfig, "spo", ["--config", name], "spo/quick").config
-    return config
 
 
 def flops_per_step(config: SPOConfig) -> float:
@@ -71,7 +65,7 @@ def _against_peak(name: str, config: SPOConfig) -> Row:
 
 
 def _whole(name: str, preset: str) -> Row:
-    config = _preset(preset)
+    config = preset_config(preset)
     updates = Updates(config)
     taken = in_turns({"update": updates}, repetitions=5)["update"]
     rate = steps_per_update(config) / taken.seconds
@@ -90,7 +84,7 @@ def _shares(updates: Updates) -> str:
 
 def _searches(preset: str) -> list[Row]:
     """Model steps per second of the search alone, from the first states of 64 environments."""
-    config = _preset(preset)
+    config = preset_config(preset)
     sizes = [(particles, depth) for particles in PARTICLES for depth in DEPTHS]
     contestants = {f"{p}x{d}": _one_search(config, p, d) for p, d in sizes}
     timings = in_turns(contestants, repetitions=5)
@@ -119,7 +113,7 @@ def _one_search(config: SPOConfig, num_particles: int, depth: int) -> Callable[[
 
 def _replay_bytes(preset: str, steps: int) -> Row:
     """Megabytes of a replay of so many steps, from the shapes and types of one."""
-    config = _preset(preset)
+    config = preset_config(preset)
     env = build.make_env(config.environment)
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
     batched = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), timestep.observation)

@@ -13,12 +13,12 @@ from pathlib import Path
 
 import jax
 
-from stoix_like.config import EvaluationConfig, PPOConfig
+from stoix_like.config import EvaluationConfig
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
-from stoix_like.runtime.bench import binpack, environments, learning, searches, spo
-from stoix_like.runtime.bench.flops import network_flops
+from stoix_like.runtime.bench import binpack, environments, learning, overhead, scaling, searches, spo
+from stoix_like.runtime.bench.flops import ppo_flops_per_step
 from stoix_like.runtime.bench.measure import (
     ROOT,
     Row,
@@ -26,44 +26,32 @@ from stoix_like.runtime.bench.measure import (
     matrix_product_peak,
     peak_flops,
 )
-from stoix_like.runtime.bench.updates import Updates
-from stoix_like.runtime.load import load
+from stoix_like.runtime.bench.updates import Updates, preset_config
 from stoix_like.runtime.scoring import Evaluator
 
 
 def ppo_suite() -> list[Row]:
     """Whole updates. The MLP on Maze is held against the matrix-product peak at the shapes of its minibatches."""
-    maze = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp"], "ppo/quick").config
+    maze = preset_config("ppo/maze_mlp")
     rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
     minibatch = rows // maze.training_core.num_minibatches
     updates = Updates(maze)
     timings = in_turns({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
     peak = peak_flops(minibatch, width) / timings["peak"].seconds
-    ceiling = peak / _flops_per_step(maze)
+    ceiling = peak / ppo_flops_per_step(maze)
     rate = rows / timings["update"].seconds
-    shape = f"{minibatch}x{width}x{width}"
-    note = (
-        f"ceiling: {peak / 1e9:.0f} GFLOP/s at {shape} / {_flops_per_step(maze) / 1e6:.2f} MFLOP; {updates.memory_note}"
-    )
+    allowed = f"{peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {ppo_flops_per_step(maze) / 1e6:.2f} MFLOP"
+    note = f"ceiling: {allowed}; {updates.memory_note}"
     spread = timings["update"].spread
     found = [Row("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
     for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
-        config = load(PPOConfig, "ppo", ["--config", preset], "ppo/quick").config
+        config = preset_config(preset)
         steps = config.environment.num_envs * config.training_core.rollout_length
         updates = Updates(config)
         taken = in_turns({"update": updates}, repetitions=5)["update"]
         note = f"preset {preset}; {updates.memory_note}"
         found.append(Row(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
     return found
-
-
-def _flops_per_step(config: PPOConfig) -> float:
-    """Dense operations of one step of PPO with separate MLPs: acting or valuing once, then learning.
-
-    Learning takes three times the forward pass, but for the first layers: nothing asks for the observation's gradient.
-    """
-    flops = network_flops(config)
-    return flops.forward + flops.learning * config.training_core.epochs
 
 
 def compile_suite() -> list[Row]:
@@ -121,6 +109,12 @@ def baselines_suite() -> list[Row]:
     return rows
 
 
+def scale_suite() -> Iterable[Row]:
+    """Environments alone by their number, then whole updates by environments, particles and devices."""
+    yield from environments.scale_suite()
+    yield from scaling.updates_suite()
+
+
 SUITES: dict[str, Callable[[], Iterable[Row]]] = {
     "env": environments.env_suite,
     "ppo": ppo_suite,
@@ -129,7 +123,8 @@ SUITES: dict[str, Callable[[], Iterable[Row]]] = {
     "memory": memory_suite,
     "baselines": baselines_suite,
     "parity": binpack.parity_suite,
-    "scale": environments.scale_suite,
+    "scale": scale_suite,
+    "overhead": overhead.overhead_suite,
     "learning": learning.learning_suite,
     "learning_maze": learning.learning_maze_suite,
     "ablation": learning.ablation_suite,

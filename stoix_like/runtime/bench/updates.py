@@ -12,7 +12,14 @@ import numpy as np
 from stoix_like.config import PPOConfig, SPOConfig
 from stoix_like.runtime import build, loop
 from stoix_like.runtime.bench.measure import peak_bytes
+from stoix_like.runtime.load import load
 from stoix_like.runtime.profile import Profile
+
+
+def preset_config(preset: str) -> Any:
+    """The configuration of a shipped preset: `ppo/maze`."""
+    kind, algorithm = (SPOConfig, "spo") if preset.startswith("spo/") else (PPOConfig, "ppo")
+    return load(kind, algorithm, ["--config", preset], f"{algorithm}/quick").config
 
 
 class Updates:

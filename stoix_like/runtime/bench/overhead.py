@@ -1,0 +1,125 @@
+"""What a training spends beside its updates: checkpoints and evaluations, as its preset asks for them."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from stoix_like.config_checks import steps_per_update
+from stoix_like.runtime import build, loop
+from stoix_like.runtime.bench.measure import Row, in_turns
+from stoix_like.runtime.bench.updates import preset_config
+from stoix_like.runtime.best import BestKeeper
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.load import config_to_dict
+from stoix_like.runtime.processes import Team
+from stoix_like.runtime.recorder import Files, Recorder
+from stoix_like.runtime.scoring import Evaluator
+from stoix_like.runtime.telemetry import Row as Told
+from stoix_like.runtime.telemetry import RunMeta, open_telemetry
+
+PRESETS = ("ppo/quick", "ppo/binpack", "ppo/maze", "spo/quick", "spo/binpack", "spo/maze")
+SECONDS = 4.0  # of training around each checkpoint
+
+
+def overhead_suite() -> Iterator[Row]:
+    """The shares of a preset's time that go into its checkpoints, and into its evaluations."""
+    for preset in PRESETS:
+        training = _Training(preset)
+        yield training.checkpoint_share()
+        yield training.evaluation_share()
+
+
+class _Training:
+    """A training that goes on by some updates with each call, as the driver makes it go on."""
+
+    def __init__(self, preset: str) -> None:
+        self.preset, self.config = preset, preset_config(preset)
+        algorithm = preset.partition("/")[0]
+        built = build.build(algorithm, self.config)
+        self.learner, self.env = built.learner, built.env
+        self.state = jax.jit(built.learner.init)(jax.random.key(0))
+        self.program = loop.compile_chunk(built.learner, 1, self.state)
+        self.meta = Meta(algorithm, self.config.environment.task_id, 0, config_to_dict(self.config), {})
+        self._advance(1)
+        began = time.monotonic()
+        self._advance(1)
+        self.seconds = time.monotonic() - began  # of an update, roughly
+
+    def _advance(self, updates: int) -> Any:
+        self.state, metrics = self.program(self.state, np.int32(updates))
+        return jax.block_until_ready(metrics)
+
+    def checkpoint_share(self) -> Row:
+        """Some updates with and without a checkpoint that is written beside them, in turns."""
+        updates = max(1, round(SECONDS / self.seconds))
+        numbers = itertools.count(1)
+        with tempfile.TemporaryDirectory() as folder, _recorder(Path(folder), self) as recorder:
+
+            def saved() -> Any:
+                number = next(numbers)
+                written = Told("MISC", number, 0, 0.0, None, {"misc/event": "checkpoint_saved"})
+                recorder.save(self.state, self.meta._replace(update=number), lambda _: written)
+                metrics = self._advance(updates)
+                recorder.settle()
+                return metrics
+
+            timings = in_turns({"without": lambda: self._advance(updates), "with": saved}, repetitions=7)
+            size = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
+        alone, both = timings["without"], timings["with"]
+        interval = self.config.checkpointing.save_interval
+        cost, update = both.seconds - alone.seconds, alone.seconds / updates
+        noise = (both.spread * both.seconds + alone.spread * alone.seconds) / (interval * update)
+        note = (
+            f"{cost * 1e3:.0f} ms of every {interval * update:.1f} s ({interval} updates); {size:.1f} MB; ± {noise:.1%}"
+        )
+        return Row(f"checkpoints/{self.preset}", 100.0 * cost / (interval * update + cost), "% of the time", note=note)
+
+    def evaluation_share(self) -> Row:
+        """An evaluation as the preset makes it, of the network beside the search where there is one."""
+        evaluation = self.config.evaluation
+        policies = dict.fromkeys((self.learner.policy, self.learner.network_policy))
+        evaluators = [Evaluator(self.env, policy, evaluation, 1) for policy in policies]
+        for evaluator in evaluators:
+            evaluator.compile(self.state.params, self.state.key)
+        began = time.monotonic()
+        for evaluator in evaluators:
+            evaluator(self.state.params, self.state.key, 0)
+        seconds, interval = time.monotonic() - began, evaluation.eval_interval
+        between = interval * in_turns({"update": lambda: self._advance(1)}, repetitions=3)["update"].seconds
+        note = f"{seconds:.1f} s of every {between + seconds:.0f} s ({interval} updates), of a new network"
+        return Row(f"evaluations/{self.preset}", 100.0 * seconds / (seconds + between), "% of the time", note=note)
+
+
+@contextlib.contextmanager
+def _recorder(folder: Path, training: _Training) -> Iterator[Recorder]:
+    config = training.config
+    core = config.training_core
+    about = RunMeta(
+        training.meta.algorithm,
+        training.meta.task_id,
+        "",
+        0,
+        1,
+        config.environment.num_envs,
+        core.rollout_length,
+        steps_per_update(config),
+        0,
+        {},
+        {},
+    )
+    best = BestKeeper(folder / "checkpoints" / "best", 1)
+    store = CheckpointStore(folder / "checkpoints", config.checkpointing.keep_last_n, create=True)
+    with (
+        contextlib.closing(open_telemetry(folder, about)) as telemetry,
+        contextlib.closing(Recorder(Team(), Files(store, best, telemetry))) as recorder,
+    ):
+        yield recorder
