@@ -176,7 +176,7 @@ def collect(
     def sample_action(_env_state: EnvState, observation: Observation, key: Key) -> tuple[Array, Array]:
         with phase("network"):
             logits = network.actor(state.params, observation)
-            action = distributions.sample(key, logits, factored=settings.factored)
+            action = distributions.sample_rows(key, logits, factored=settings.factored)
             return action, distributions.log_prob(logits, action, factored=settings.factored)
 
     play_key = role_key(state.key, "rollout", state.step)

@@ -36,6 +36,19 @@ def sample(key: Key, logits: Array, *, factored: bool = False) -> Array:
     return _categorical(logits, factored).sample(seed=key).astype(jnp.int32)
 
 
+WIDE = 128  # actions from which on `sample_rows` looks one number up instead of drawing noise for each
+
+
+def sample_rows(key: Key, logits: Array, *, factored: bool = False) -> Array:
+    """One action per row as `sample`, [N] from [N, A] or [N, F] from [N, F, A]; by inverse CDF where A is large.
+
+    Both have the same distribution; from the same key they give different actions. BinPack has 800 of them.
+    """
+    if logits.shape[-1] < WIDE:
+        return sample(key, logits, factored=factored)
+    return sample_many(key, logits, 1, factored=factored)[:, 0]
+
+
 BLOCK = 32  # entries summed together by `sample_many`
 
 
