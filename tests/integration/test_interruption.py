@@ -117,12 +117,19 @@ def test_a_killed_run_of_several_seeds_ends_the_same(scripts):
     assert_same_run(scripts.cwd / "whole", scripts.cwd / "killed")
 
 
+def _is_stopped(process):
+    """Every thread of it: one that writes a checkpoint may go on for a moment."""
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    return all((task / "stat").read_text().rpartition(")")[2].split()[0] in "Tt" for task in tasks)
+
+
 def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
     run = scripts.cwd / "shared"
     with scripts.start("train_ppo", *flags(**BASE, run_name="shared")) as first:
         wait_until(lambda: last_update(run) >= 3, first)
         first.send_signal(signal.SIGSTOP)  # so that it is there as long as the second needs
         try:
+            wait_until(lambda: _is_stopped(first), first)
             before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
             out, err = scripts.run("train_ppo", "--resume", "shared", code=1)
             after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
