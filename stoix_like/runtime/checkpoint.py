@@ -57,7 +57,17 @@ class CheckpointStore:
             raise _nothing_in(self.folder)
 
     def updates(self) -> list[int]:
-        """Updates at which there is a complete checkpoint, in order."""
+        """Updates at which there is a complete checkpoint, in order.
+
+        Raises:
+            RunError: the folder has gone.
+        """
+        try:
+            return self._listed()
+        except OSError as error:
+            raise RunError(f"cannot read {self.folder}: {error.strerror or error}", "put it back") from error
+
+    def _listed(self) -> list[int]:
         return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
     def save(self, arrays: Any, meta: Meta) -> Path:
@@ -68,7 +78,7 @@ class CheckpointStore:
         """
         path, began = self.folder / str(meta.update), time.monotonic()
         try:
-            there = self.updates()
+            there = self._listed()
             if there and there[-1] >= meta.update:
                 raise RunError(
                     f"checkpoint {meta.update} was not written: {self.folder} holds {there}",
@@ -83,13 +93,13 @@ class CheckpointStore:
             body = {"schema": SCHEMA, **meta._asdict(), "files": file_digests(unfinished)}
             (unfinished / "meta.json").write_text(body_text(body), encoding="utf-8")
             unfinished.rename(path)
+            for old in self._listed()[: -self._keep_last_n] if self._keep_last_n else ():
+                self.remove(old)
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
             raise RunError(
                 f"cannot write the checkpoint in {self.folder}: {getattr(error, 'strerror', None) or error}",
                 "free some space or choose another --save-dir; earlier checkpoints are intact",
             ) from error
-        for old in self.updates()[: -self._keep_last_n] if self._keep_last_n else ():
-            self.remove(old)
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
 

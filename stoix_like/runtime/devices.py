@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import jax
+from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from stoix_like.config import HardwareConfig, LoggingConfig
@@ -23,7 +24,7 @@ from stoix_like.runtime import messages
 _LOG = logging.getLogger(__name__)
 _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
 #: In what XLA reports where a collective operation has lost a partner.
-_WORDS_OF_LOSS = ("Gloo", "NCCL", "onnection closed", "onnection reset", "coordination service", "UNAVAILABLE")
+_WORDS_OF_LOSS = ("onnection closed", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
 _KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # what `device.platform` then says
 
 
@@ -51,12 +52,19 @@ def select(
     platforms_before = platforms()
     prepare(hardware, logs, compile_cache=compile_cache)
     chosen = _chosen(available(hardware.device_type, platforms_before), hardware)
-    if jax.process_count() > 1 and chosen[0].platform != "cpu":
-        # XLA shares out its autotuning: a process that finds its program on disk would leave the others waiting.
-        jax.config.update("jax_enable_compilation_cache", False)
+    compile_alike(chosen)
     cache: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
     _LOG.debug("devices %s, compile cache %s", chosen, cache)
     return chosen
+
+
+def compile_alike(found: list[jax.Device]) -> None:
+    """Keeps several processes with GPUs from the compile cache. XLA shares out its search for the best kernels among
+    them: one that found its program on disk would leave the others waiting.
+    """
+    if jax.process_count() > 1 and found[0].platform != "cpu":
+        jax.config.update("jax_enable_compilation_cache", False)
+        compilation_cache.reset_cache()  # JAX asks once in a process, at the first thing it compiles
 
 
 def platforms() -> str | None:
@@ -113,18 +121,26 @@ def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Dev
     return [chosen]
 
 
+def check_even(found: list[jax.Device]) -> None:
+    """Refuses processes with different numbers of devices: nothing can be sent between them.
+
+    Raises:
+        ConfigError: in all of them.
+    """
+    of_each = [sum(device.process_index == index for device in found) for index in range(jax.process_count())]
+    if len(set(of_each)) > 1:
+        raise ConfigError(
+            f"the processes of this run have {', '.join(map(str, of_each))} devices",
+            "give each as many, by CUDA_VISIBLE_DEVICES for example",
+        )
+
+
 def _all_of_processes(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:
     if hardware.num_devices not in (1, len(devices)):
         raise ConfigError(
             f"hardware.num_devices: {hardware.num_devices} devices asked for, {jax.process_count()} processes have"
             f" {len(devices)} in all",
             f"use --num-devices {len(devices)}, or leave it out: several processes use all they have",
-        )
-    of_each = [sum(device.process_index == index for device in devices) for index in range(jax.process_count())]
-    if len(set(of_each)) > 1:
-        raise ConfigError(
-            f"the processes of this run have {', '.join(map(str, of_each))} devices",
-            "give each as many, by CUDA_VISIBLE_DEVICES for example",
         )
     if hardware.cuda_device:
         raise ConfigError(
@@ -160,7 +176,7 @@ def plain_errors(what: str, hint: str | Callable[[], str]) -> Iterator[None]:
         reason = (str(error).strip() or "out of memory").splitlines()[0]
         if jax.process_count() > 1 and any(word in reason for word in _WORDS_OF_LOSS):
             raise RunError(
-                f"another process of this run is gone ({reason[:120]})",
+                f"another process of this run is gone ({reason})",
                 "its own message, if it left one, says why; --resume in all of them goes on",
             ) from error
         if isinstance(error, ValueError):

@@ -199,8 +199,7 @@ class Driver:
         if broken:
             raise RunError(
                 f"{broken[0]} is not finite at update {self.update}; training stopped",
-                f"the last good checkpoint is {self._checkpoint_path()}; lower the learning rates and continue with"
-                " --resume",
+                f"{self._last_good()}lower the learning rates and continue with --resume",
             )
 
     def _evaluate_if_due(self, last: int, stop: StopRequest) -> None:
@@ -225,9 +224,12 @@ class Driver:
             self._evaluated_at = self.update
 
     def _allow(self, stop: StopRequest, steps: int) -> int:
-        """How many steps an evaluation plays next, the same in all processes. It ends when the run shall stop."""
+        """How many steps an evaluation plays next, the lead's number in all processes, so that all end it together.
+
+        When the run shall stop it is given up, unless the lead is through with the round.
+        """
         agreed = self._team.agree(steps, stop.is_set)
-        if agreed.flag:
+        if agreed.flag and agreed.number > 0:
             raise _StoppedEvaluation
         return agreed.number
 
@@ -269,6 +271,10 @@ class Driver:
     def _checkpoint_path(self) -> Path | None:
         update, folder = self.saved_update, self._recorder.folder
         return None if update is None or folder is None else folder / str(update)
+
+    def _last_good(self) -> str:
+        path = self._checkpoint_path()
+        return "" if path is None else f"the last good checkpoint is {path}; "
 
     def _how_to_continue(self) -> str:
         """The end of a hint: the checkpoint that the run can be continued from, if there is one."""

@@ -23,7 +23,8 @@ from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Poli
 #: Is told after each piece how many episodes have finished, of how many, all seeds counted, and at which step the
 #: present round is. It may raise.
 Watch = Callable[[int, int, int], None]
-#: Is asked before each piece how many steps of each episode it may have, given how many are wanted. It may raise.
+#: Is asked before each piece how many steps of each episode it may have, given how many are wanted; 0 ends the round.
+#: At its end 0 are wanted. It may raise.
 Allow = Callable[[int], int]
 #: What decides the episodes, any arrays, to ([R, N] keys of levels, [R] keys of rounds). Traced.
 Schedule = Callable[..., tuple[Key, Key]]
@@ -124,13 +125,17 @@ class EpisodePlayer:
         per_round = self._num_envs * self._num_seeds
         playing, key = self._programs.begin(np.int32(index), *deciding)
         step = finished = 0
-        while finished < per_round and step < episodes.MOST_STEPS:
-            steps = allow(self._pace.length(episodes.MOST_STEPS - step))
+        while True:
+            goes_on = finished < per_round and step < episodes.MOST_STEPS
+            steps = allow(self._pace.length(episodes.MOST_STEPS - step) if goes_on else 0)
+            if steps == 0:
+                break
             began = time.monotonic()
             playing, count = self._programs.advance(params, playing, key, np.int32(steps))
             jax.block_until_ready(count)  # a signal comes through here, and not through int(count)
             finished, now = int(count), int(np.max(jax.device_get(playing.step)))
-            self._pace.learn(now - step, time.monotonic() - began)
+            if now > step:  # else all had finished: another process may have asked for more
+                self._pace.learn(now - step, time.monotonic() - began)
             step = now
             if watch is not None:
                 total = self._num_episodes * self._num_seeds

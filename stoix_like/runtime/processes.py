@@ -78,7 +78,8 @@ class Team:
         try:
             found = find_out()
         except BaseException:
-            _broadcast_text("")
+            with contextlib.suppress(StoixError):  # nobody is there to be told
+                _broadcast_text("")
             raise
         _broadcast_text(json.dumps(found))
         return found
@@ -117,14 +118,18 @@ class Team:
         from jax.experimental import multihost_utils
 
         own = np.array([number, flag, bool(self._failures)], np.int32)
-        with devices.plain_errors("the processes of this run cannot meet", _SEE):
+        with _meeting():
             every = multihost_utils.process_allgather(own)  # [count, 3]
         failed = np.flatnonzero(every[:, 2])
         if failed.size == 0:
             return Agreed(int(every[0, 0]), bool(every[:, 1].any()))
+        raise next(iter(self.kept()), OtherFailed(int(failed[0])))
+
+    def kept(self) -> list[Exception]:
+        """What failed `alone` since the last `agree`; it is not raised any more."""
         failures = self._failures.copy()
         self._failures.clear()
-        raise failures[0] if failures else OtherFailed(int(failed[0]))
+        return failures
 
     def gathered(self, tree: Any) -> Any:
         """Copies of the arrays of a state, whole and on the host, keys as their words; None in all but the lead.
@@ -176,7 +181,9 @@ def join(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) 
     devices.prepare(hardware, logs, compile_cache=compile_cache)
     if not is_met:
         _meet(hardware)
-    devices.available(hardware.device_type, platforms_before)
+    found = devices.available(hardware.device_type, platforms_before)
+    devices.check_even(found)
+    devices.compile_alike(found)
     return Team(jax.process_index(), jax.process_count())
 
 
@@ -259,11 +266,17 @@ def _broadcast_text(text: str) -> str:
     from jax.experimental import multihost_utils
 
     encoded = np.frombuffer(text.encode(), np.uint8)
-    length = int(multihost_utils.broadcast_one_to_all(np.int32(encoded.size)))
-    if length == 0:
-        return ""
-    given = encoded if jax.process_index() == 0 else np.zeros(length, np.uint8)
-    return bytes(np.asarray(multihost_utils.broadcast_one_to_all(given), np.uint8)).decode()
+    with _meeting():
+        length = int(multihost_utils.broadcast_one_to_all(np.int32(encoded.size)))
+        if length == 0:
+            return ""
+        given = encoded if jax.process_index() == 0 else np.zeros(length, np.uint8)
+        return bytes(np.asarray(multihost_utils.broadcast_one_to_all(given), np.uint8)).decode()
+
+
+def _meeting() -> contextlib.AbstractContextManager[None]:
+    """Around what all processes do together: one that is gone is told as that."""
+    return devices.plain_errors("the processes of this run cannot meet", _SEE)
 
 
 def _whole(array: jax.Array) -> np.ndarray:
@@ -282,7 +295,8 @@ def _spread(leaf: Any, shape: jax.ShapeDtypeStruct) -> jax.Array:
 
     stored = jax.eval_shape(trees.key_words, shape)
     given = np.zeros(stored.shape, stored.dtype) if leaf is None else np.asarray(trees.key_words(leaf))
-    whole = np.asarray(multihost_utils.broadcast_one_to_all(given))
+    with _meeting():
+        whole = np.asarray(multihost_utils.broadcast_one_to_all(given))
     if not trees.is_key(shape):
         return jax.make_array_from_callback(whole.shape, shape.sharding, lambda index: whole[index])
     wrapped = jax.jit(jax.random.wrap_key_data, out_shardings=shape.sharding)

@@ -109,12 +109,15 @@ class Recorder:
 
         Before the run's lock is given back, and before the interpreter ends: nothing can be written afterwards.
         """
+        failures: list[Exception] = []
         try:
             self.settle()
-        except StoixError as error:
-            messages.on_stderr(f"warning: {error.what}")
+        except (StoixError, OSError) as error:
+            failures.append(error)
         finally:
             self._thread.shutdown()
+        for failure in [*failures, *self._team.kept()]:  # of several processes, what no `agree` will raise any more
+            messages.on_stderr(f"warning: {failure.what if isinstance(failure, StoixError) else failure}")
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
         """Replaces what the host notes beside the arrays of a checkpoint.

@@ -66,6 +66,7 @@ class Scripts(NamedTuple):
 
     cwd: Path
     cache: Path
+    variables: tuple[tuple[str, str], ...] = ()
 
     def environment(self):
         quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
@@ -76,6 +77,7 @@ class Scripts(NamedTuple):
             "MPLBACKEND": "Agg",
             "JAX_NUMPY_RANK_PROMOTION": "raise",
             "XLA_FLAGS": quick,
+            **dict(self.variables),
         }
 
     def start(self, script, *argv, **options):

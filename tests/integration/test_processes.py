@@ -22,14 +22,14 @@ def _free_address():
 
 
 @contextlib.contextmanager
-def started(scripts, script, *argv, count=2, own=(), cwds=()):
-    """The processes of one run; `own[i]` are the words of process i alone, and `cwds[i]` its folder."""
+def started(scripts, script, *argv, count=2, own=(), each=()):
+    """The processes of one run; `own[i]` are the words of process i alone, and `each[i]` starts it."""
     address = _free_address()
     processes = []
     for index in range(count):
         told = flags(coordinator_address=address, num_processes=count, process_id=index, device_type="cpu")
-        where = scripts._replace(cwd=cwds[index]) if cwds else scripts
-        processes.append(where.start(script, *argv, *told, *(own[index] if own else ())))
+        starting = each[index] if each else scripts
+        processes.append(starting.start(script, *argv, *told, *(own[index] if own else ())))
     try:
         yield processes
     finally:
@@ -135,7 +135,8 @@ def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_p
     shutil.copytree(reference, tmp_path / "lead" / "moved")
     (tmp_path / "other").mkdir()
     argv = ["--resume", "moved", "--num-updates", "26"]
-    (out, _), _ = together(scripts, "train_ppo", *argv, cwds=(tmp_path / "lead", tmp_path / "other"))
+    each = [scripts._replace(cwd=tmp_path / name) for name in ("lead", "other")]
+    (out, _), _ = together(scripts, "train_ppo", *argv, each=each)
     assert "continued after update 24" in out
     assert last_update(tmp_path / "lead" / "moved") == 26
     assert list((tmp_path / "other").iterdir()) == []
@@ -147,6 +148,15 @@ def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_p
 LONG = BASE | {"num_updates": 100_000, "eval_interval": 0, "save_interval": 0}
 
 
+def block(path):
+    """Puts a file where a folder was, however often somebody makes it anew."""
+    while not path.is_file():
+        with contextlib.suppress(OSError):
+            path.rename(path.with_name(f"gone_{time.monotonic_ns()}"))
+        with contextlib.suppress(OSError):
+            path.write_text("in the way")
+
+
 def seconds_to_end(processes):
     began = time.monotonic()
     outputs = [finish(process) for process in processes]
@@ -156,13 +166,12 @@ def seconds_to_end(processes):
 def test_what_the_lead_cannot_write_ends_all_at_once(scripts):
     with started(scripts, "train_ppo", *flags(**LONG | {"save_interval": 5}, run_name="full")) as processes:
         wait_until(lambda: last_update(Path("full")) >= 6, processes[0])
-        shutil.rmtree("full/checkpoints", ignore_errors=True)
-        with contextlib.suppress(FileExistsError, IsADirectoryError):
-            Path("full/checkpoints").write_text("in the way")
+        block(Path("full/checkpoints"))
         seconds, outputs = seconds_to_end(processes)
     assert [process.returncode for process in processes] == [1, 1], outputs
     assert seconds < 60.0
-    assert "error: cannot write the checkpoint in" in outputs[0][1]
+    assert "error: cannot" in outputs[0][1]
+    assert f"{Path('full/checkpoints').absolute()}: Not a directory" in outputs[0][1]
     assert outputs[1][1].splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
 
 
@@ -193,3 +202,25 @@ def test_a_platform_that_is_not_there_is_told(scripts):
     told = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
     _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *told, code=2)
     assert "hardware.device_type: 'tpu' is not available" in error
+
+
+def test_processes_with_different_numbers_of_devices_are_refused(scripts):
+    each = (scripts, scripts._replace(variables=(("JAX_NUM_CPU_DEVICES", "2"),)))
+    outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), each=each)
+    assert all("error: the processes of this run have 1, 2 devices" in error for _, error in outputs)
+
+
+@pytest.mark.parametrize("signalled", [0, 1])
+def test_a_signal_during_an_evaluation_stops_all(scripts, signalled):
+    """Of 40,000 rounds of one step; the run continued without a team makes up for it."""
+    argv = flags(**BASE | {"num_eval_episodes": 320_000, "num_updates": 4}, run_name="watched")
+    with started(scripts, "train_ppo", *argv) as processes:
+        wait_until(lambda: last_update(Path("watched")) == 2, processes[0])
+        time.sleep(1.0)
+        processes[signalled].send_signal(signal.SIGTERM)
+        seconds, outputs = seconds_to_end(processes)
+    assert [process.returncode for process in processes] == [130, 130], outputs
+    assert seconds < 60.0
+    meta = saved_run.load_run("watched", "latest").meta
+    assert (meta.update, meta.host["evaluated_at"]) == (2, 0)
+    assert rows_of("watched", "EVALUATOR") == []

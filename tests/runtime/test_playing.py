@@ -130,3 +130,21 @@ def test_a_sign_of_life_comes_now_and_then(monkeypatch):
         "2 of 1,000 episodes have finished; step 10 of those being played",
         "3 of 1,000 episodes have finished; step 21 of those being played",
     ]
+
+
+@pytest.mark.usefixtures("steps_per_piece")
+def test_who_allows_the_pieces_ends_the_round():
+    """As the first of several processes does: steps beyond the last episode change nothing, and 0 ends it early."""
+    player = _player(fresh_levels(8, 8), 8)
+    expected, _ = player(jnp.int32(1), KEYS[0])
+    asked = []
+
+    def three_more(wanted):
+        asked.append(wanted)
+        return wanted or (4 if asked.count(0) <= 3 else 0)
+
+    results, _ = player(jnp.int32(1), KEYS[0], allow=three_more)
+    jax.tree.map(np.testing.assert_array_equal, results, expected)
+    assert asked[-4:] == [0] * 4
+    cut_short, _ = player(jnp.int32(1), KEYS[0], allow=lambda wanted: 0)
+    assert cut_short.episode_length.tolist() == [0] * 8

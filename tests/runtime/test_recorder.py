@@ -97,13 +97,14 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(fi
     assert saved_paths(tmp_path) == ["checkpoints/2"]
 
 
-def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_failed(files, tmp_path, capsys):
-    recorder = Recorder(Team(), files)
+@pytest.mark.parametrize("team", [Team(), Team(0, 2)], ids=["alone", "of_two"])
+def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_failed(team, files, tmp_path, capsys):
+    recorder = Recorder(team, files)
     recorder.save(state(2), meta(2), row(2))
     threading.Timer(0.2, files.store.gate.set).start()
     recorder.close()
     assert (saved_paths(tmp_path), capsys.readouterr().err) == (["checkpoints/2"], "")
-    failing = Recorder(Team(), files)
+    failing = Recorder(team, files)
     failing.save(state(1), meta(1), row(1))
     failing.close()
     assert "warning: checkpoint 1 was not written" in capsys.readouterr().err
@@ -183,6 +184,8 @@ def test_what_fails_in_one_process_of_several_is_raised_where_all_meet(monkeypat
         team.agree()
     with pytest.raises(OtherFailed), team.alone():  # all know of it already
         raise OtherFailed(1)
+    other[1:] = 0
+    team.agree()  # so it is not kept
 
 
 def test_what_fails_in_a_single_process_is_raised_at_once():

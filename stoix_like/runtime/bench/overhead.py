@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import itertools
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.config_checks import steps_per_update
@@ -34,8 +34,8 @@ def overhead_suite() -> Iterator[Row]:
     """The shares of a preset's time that go into its checkpoints, and into its evaluations."""
     for preset in PRESETS:
         training = _Training(preset)
+        yield training.evaluation_share()  # first: how long episodes are depends on what was learned
         yield training.checkpoint_share()
-        yield training.evaluation_share()
 
 
 class _Training:
@@ -49,10 +49,7 @@ class _Training:
         self.state = jax.jit(built.learner.init)(jax.random.key(0))
         self.program = loop.compile_chunk(built.learner, 1, self.state)
         self.meta = Meta(algorithm, self.config.environment.task_id, 0, config_to_dict(self.config), {})
-        self._advance(1)
-        began = time.monotonic()
-        self._advance(1)
-        self.seconds = time.monotonic() - began  # of an update, roughly
+        self.seconds = 0.0  # of an update
 
     def _advance(self, updates: int) -> Any:
         self.state, metrics = self.program(self.state, np.int32(updates))
@@ -73,7 +70,8 @@ class _Training:
                 return metrics
 
             timings = in_turns({"without": lambda: self._advance(updates), "with": saved}, repetitions=7)
-            size = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file()) / 1e6
+            newest = Path(folder) / "checkpoints" / str(max(CheckpointStore(Path(folder) / "checkpoints").updates()))
+            size = sum(file.stat().st_size for file in newest.rglob("*") if file.is_file()) / 1e6
         alone, both = timings["without"], timings["with"]
         interval = self.config.checkpointing.save_interval
         cost, update = both.seconds - alone.seconds, alone.seconds / updates
@@ -90,13 +88,17 @@ class _Training:
         evaluators = [Evaluator(self.env, policy, evaluation, 1) for policy in policies]
         for evaluator in evaluators:
             evaluator.compile(self.state.params, self.state.key)
-        began = time.monotonic()
-        for evaluator in evaluators:
-            evaluator(self.state.params, self.state.key, 0)
-        seconds, interval = time.monotonic() - began, evaluation.eval_interval
-        between = interval * in_turns({"update": lambda: self._advance(1)}, repetitions=3)["update"].seconds
-        note = f"{seconds:.1f} s of every {between + seconds:.0f} s ({interval} updates), of a new network"
-        return Row(f"evaluations/{self.preset}", 100.0 * seconds / (seconds + between), "% of the time", note=note)
+        params, key = jax.tree.map(jnp.copy, (self.state.params, self.state.key))
+
+        def evaluate() -> list[Any]:
+            return [evaluator(params, key, 0).mean_return() for evaluator in evaluators]
+
+        timings = in_turns({"evaluation": evaluate, "update": lambda: self._advance(1)}, repetitions=3)
+        taken, interval, self.seconds = timings["evaluation"], evaluation.eval_interval, timings["update"].seconds
+        between = interval * self.seconds
+        note = f"{taken.seconds:.1f} s of every {between + taken.seconds:.0f} s ({interval} updates), of a new network"
+        share = 100.0 * taken.seconds / (taken.seconds + between)
+        return Row(f"evaluations/{self.preset}", share, "% of the time", taken.spread, note=note)
 
 
 @contextlib.contextmanager

@@ -45,7 +45,7 @@ def updates_suite() -> Iterator[Row]:
 
 
 def _by_envs(name: str, preset: str, is_dense: bool) -> Iterator[Row]:
-    """Only the number of environments changes, and the replay that must hold their rollouts: as `--num-envs N` does."""
+    """Only the number of environments changes, and with it the replay, which must hold their rollouts."""
     for num_envs in NUM_ENVS:
         config = _with_envs(preset_config(preset), num_envs)
         updates = Updates(config)
@@ -96,7 +96,7 @@ def _by_devices(preset: str) -> Iterator[Row]:
     first = None
     for count in there:
         program = [sys.executable, "-m", "stoix_like.runtime.bench.sharing", preset, str(count), platform]
-        done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
+        done = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         found = json.loads(done.stdout.splitlines()[-1])
         first = first or found["rate"]
         pretended = "pretended on the same cores; " if platform == "cpu" and count > 1 else ""
