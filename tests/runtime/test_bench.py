@@ -204,7 +204,10 @@ def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
     assert evaluations.note.endswith("(10 updates), of a new network")
     one = overhead._Training(preset)
     words = sum(leaf.nbytes for leaf in jax.tree.leaves(jax.tree.map(trees.key_words, one.state)))
-    assert float(checkpoints.note.split("; ")[1].split()[0]) == pytest.approx(words / 1e6, rel=0.5, abs=0.3)
+    on_disk = float(
+        checkpoints.note.split("; ")[1].split()[0]
+    )  # a replay that is nearly empty is packed to nearly nothing
+    assert 0.0 < on_disk < 1.2 * words / 1e6 + 0.1
 
 
 def test_updates_shared_by_devices_have_a_rate(monkeypatch, capsys):
