@@ -78,7 +78,7 @@ class Team:
         try:
             found = find_out()
         except BaseException:
-            with contextlib.suppress(StoixError):  # nobody is there to be told
+            with contextlib.suppress(StoixError, ValueError):  # nobody is there to be told
                 _broadcast_text("")
             raise
         _broadcast_text(json.dumps(found))

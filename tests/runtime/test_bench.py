@@ -8,7 +8,6 @@ import pytest
 
 from stoix_like.config_checks import replace_leaves, resolve
 from stoix_like.envs import registry
-from stoix_like.ops import trees
 from stoix_like.runtime.bench import binpack, command, document, environments, measure, overhead, scaling, sharing
 from stoix_like.runtime.bench.measure import Row, Timing
 from stoix_like.runtime.bench.updates import preset_config
@@ -202,12 +201,14 @@ def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
     assert (checkpoints.name, evaluations.name) == (f"checkpoints/{preset}", f"evaluations/{preset}")
     assert 0.0 < evaluations.value < 100.0
     assert evaluations.note.endswith("(10 updates), of a new network")
-    one = overhead._Training(preset)
-    words = sum(leaf.nbytes for leaf in jax.tree.leaves(jax.tree.map(trees.key_words, one.state)))
-    on_disk = float(
-        checkpoints.note.split("; ")[1].split()[0]
-    )  # a replay that is nearly empty is packed to nearly nothing
-    assert 0.0 < on_disk < 1.2 * words / 1e6 + 0.1
+
+
+def test_the_size_of_a_checkpoint_is_that_of_the_newest_alone(tmp_path):
+    for update, size in ((9, 3_000_000), (10, 500_000)):
+        (tmp_path / str(update) / "state").mkdir(parents=True)
+        (tmp_path / str(update) / "state" / "array").write_bytes(bytes(size))
+    (tmp_path / "10" / "meta.json").write_bytes(bytes(1000))
+    assert overhead.newest_megabytes(tmp_path) == pytest.approx(0.501)
 
 
 def test_updates_shared_by_devices_have_a_rate(monkeypatch, capsys):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
 import tempfile
 from collections.abc import Iterator
@@ -13,7 +14,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.config_checks import steps_per_update
 from stoix_like.runtime import build, loop
 from stoix_like.runtime.bench.measure import Row, in_turns
 from stoix_like.runtime.bench.updates import preset_config
@@ -49,7 +49,11 @@ class _Training:
         self.state = jax.jit(built.learner.init)(jax.random.key(0))
         self.program = loop.compile_chunk(built.learner, 1, self.state)
         self.meta = Meta(algorithm, self.config.environment.task_id, 0, config_to_dict(self.config), {})
-        self.seconds = 0.0  # of an update
+
+    @functools.cached_property
+    def seconds(self) -> float:
+        """Of an update; some are made to find out."""
+        return in_turns({"update": lambda: self._advance(1)}, repetitions=3)["update"].seconds
 
     def _advance(self, updates: int) -> Any:
         self.state, metrics = self.program(self.state, np.int32(updates))
@@ -70,8 +74,7 @@ class _Training:
                 return metrics
 
             timings = in_turns({"without": lambda: self._advance(updates), "with": saved}, repetitions=7)
-            newest = Path(folder) / "checkpoints" / str(max(CheckpointStore(Path(folder) / "checkpoints").updates()))
-            size = sum(file.stat().st_size for file in newest.rglob("*") if file.is_file()) / 1e6
+            size = newest_megabytes(Path(folder) / "checkpoints")
         alone, both = timings["without"], timings["with"]
         interval = self.config.checkpointing.save_interval
         cost, update = both.seconds - alone.seconds, alone.seconds / updates
@@ -93,12 +96,17 @@ class _Training:
         def evaluate() -> list[Any]:
             return [evaluator(params, key, 0).mean_return() for evaluator in evaluators]
 
-        timings = in_turns({"evaluation": evaluate, "update": lambda: self._advance(1)}, repetitions=3)
-        taken, interval, self.seconds = timings["evaluation"], evaluation.eval_interval, timings["update"].seconds
+        taken, interval = in_turns({"evaluation": evaluate}, repetitions=3)["evaluation"], evaluation.eval_interval
         between = interval * self.seconds
         note = f"{taken.seconds:.1f} s of every {between + taken.seconds:.0f} s ({interval} updates), of a new network"
         share = 100.0 * taken.seconds / (taken.seconds + between)
         return Row(f"evaluations/{self.preset}", share, "% of the time", taken.spread, note=note)
+
+
+def newest_megabytes(folder: Path) -> float:
+    """Of the files of the last checkpoint there, which orbax packs: a nearly empty replay takes nearly nothing."""
+    newest = folder / str(max(CheckpointStore(folder).updates()))
+    return sum(file.stat().st_size for file in newest.rglob("*") if file.is_file()) / 1e6
 
 
 @contextlib.contextmanager
@@ -106,17 +114,17 @@ def _recorder(folder: Path, training: _Training) -> Iterator[Recorder]:
     config = training.config
     core = config.training_core
     about = RunMeta(
-        training.meta.algorithm,
-        training.meta.task_id,
-        "",
-        0,
-        1,
-        config.environment.num_envs,
-        core.rollout_length,
-        steps_per_update(config),
-        0,
-        {},
-        {},
+        algorithm=training.meta.algorithm,
+        task_id=training.meta.task_id,
+        device="",
+        seed=0,
+        num_seeds=1,
+        num_envs=config.environment.num_envs,
+        rollout_length=core.rollout_length,
+        num_updates=core.num_updates,
+        eval_interval=0,
+        versions={},
+        config={},
     )
     best = BestKeeper(folder / "checkpoints" / "best", 1)
     store = CheckpointStore(folder / "checkpoints", config.checkpointing.keep_last_n, create=True)
