@@ -4,16 +4,9 @@ from stoix_like.runtime.cli import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.config import PPOConfig
-    from stoix_like.runtime.load import load, to_yaml
+    from stoix_like.runtime import train_commands
 
-    loaded = load(PPOConfig, "ppo", argv, default_config="ppo/quick")
-    if loaded.options.print_config:
-        print(to_yaml(loaded.config), end="")
-        return 0
-    from stoix_like.runtime.train import train
-
-    return train("ppo", loaded)
+    return train_commands.train_ppo(argv)
 
 
 if __name__ == "__main__":

@@ -4,16 +4,9 @@ from stoix_like.runtime.cli import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.config import SPOConfig
-    from stoix_like.runtime.load import load, to_yaml
+    from stoix_like.runtime import train_commands
 
-    loaded = load(SPOConfig, "spo", argv, default_config="spo/quick")
-    if loaded.options.print_config:
-        print(to_yaml(loaded.config), end="")
-        return 0
-    from stoix_like.runtime.train import train
-
-    return train("spo", loaded)
+    return train_commands.train_spo(argv)
 
 
 if __name__ == "__main__":

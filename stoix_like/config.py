@@ -126,11 +126,12 @@ class LoggingConfig:
 
     log_level: Literal["debug", "info", "warning", "error"] = leaf("info", "least severe message shown")
     backend_logs_visible: bool = leaf(False, "show the messages of XLA and Abseil")
-    otlp_endpoint: str | None = leaf(None, "not in this version: OTLP/HTTP endpoint for traces")
-    mlflow_run_id: str | None = leaf(None, "not in this version: existing MLflow run to continue")
-    mlflow_tracking_uri: str | None = leaf(None, "not in this version: MLflow tracking store")
-    tensorboard: bool = leaf(False, "not in this version: TensorBoard events in the run folder")
-    wandb: bool = leaf(False, "not in this version: metrics to Weights & Biases")
+    otlp_endpoint: str | None = leaf(None, "OTLP/HTTP collector that gets traces; null = off")
+    mlflow: bool = leaf(False, "metrics to MLflow")
+    mlflow_run_id: str | None = leaf(None, "existing MLflow run to write to; null = a new one")
+    mlflow_tracking_uri: str | None = leaf(None, "MLflow server or store; null = SQLite in save_dir")
+    tensorboard: bool = leaf(False, "TensorBoard events in the run folder")
+    wandb: bool = leaf(False, "metrics to Weights & Biases, offline")
     progress: bool = leaf(True, "live view on a terminal; false = plain lines")
     log_interval: int | None = leaf(None, "updates per report; null = about every 2 seconds", low=1)
 

@@ -19,6 +19,7 @@ from stoix_like.errors import ConfigError
 RUN_NAME_RULE = "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}")
 _ADDRESS = re.compile(r"\S+:\d{1,5}")
+_WEB_ADDRESS = re.compile(r"https?://[^\s/]+")
 
 
 @functools.cache
@@ -122,16 +123,6 @@ def check_leaf(section_type: type, name: str, value: Any) -> tuple[Any, str | No
     return value, f"{reason}, got {value!r}" if reason else None
 
 
-#: {leaf: its only value in this version}.
-UNAVAILABLE_LEAVES = {
-    "otlp_endpoint": None,
-    "mlflow_run_id": None,
-    "mlflow_tracking_uri": None,
-    "tensorboard": False,
-    "wandb": False,
-}
-
-
 def steps_per_update(config: Any) -> int:
     """Environment steps of one update and one seed."""
     return int(config.environment.num_envs * config.training_core.rollout_length)
@@ -184,7 +175,7 @@ def combination_problems(config: Any) -> list[str]:
     name = config.checkpointing.run_name
     if name is not None and not is_run_name(name):
         problems.append(f"checkpointing.run_name: {name!r} cannot name a run; {RUN_NAME_RULE}")
-    return problems + _unavailable_problems(config)
+    return problems + _logging_problems(config.logging)
 
 
 def _replay_problems(config: Any) -> list[str]:
@@ -230,15 +221,17 @@ def _size_problems(config: Any) -> list[str]:
     ]
 
 
-def _unavailable_problems(config: Any) -> list[str]:
-    """Leaves of the schema that nothing reads yet: setting one must not be silent."""
-    config_type: type = type(config)
-    homes = leaf_sections(config_type)
-    return [
-        f"{homes[name]}.{name}: not available in this version; leave it {'null' if unset is None else 'false'}"
-        for name, unset in UNAVAILABLE_LEAVES.items()
-        if get_leaf(config, name) != unset
-    ]
+def _logging_problems(logging: Any) -> list[str]:
+    problems = []
+    endpoint, uri = logging.otlp_endpoint, logging.mlflow_tracking_uri
+    if endpoint is not None and not _WEB_ADDRESS.match(endpoint):
+        problems.append(f"logging.otlp_endpoint: '{endpoint}' is no address; give one such as http://localhost:4318")
+    if uri is not None and (uri.startswith("file:") or ":" not in uri):
+        problems.append(
+            f"logging.mlflow_tracking_uri: '{uri}' is a folder, which MLflow no longer takes as a store; give"
+            " sqlite:///<path>.db or http://<server>"
+        )
+    return problems
 
 
 def _environment_problems(environment: Any) -> list[str]:

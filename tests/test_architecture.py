@@ -33,6 +33,10 @@ DOORS = {
     "yaml": ("runtime/config_yaml.py",),
     "orbax": ("runtime/checkpoint.py",),
     "rich": ("runtime/telemetry/terminal.py",),
+    "mlflow": ("runtime/telemetry/mlflow_sink.py",),
+    "opentelemetry": ("runtime/telemetry/otlp_sink.py",),
+    "tensorboardX": ("runtime/telemetry/tensorboard_sink.py",),
+    "wandb": ("runtime/telemetry/wandb_sink.py",),
     "matplotlib": ("runtime/media.py",),
     "PIL": ("runtime/media.py",),
 }

@@ -7,7 +7,7 @@ from typing import Literal, get_args
 
 import jax
 
-Phase = Literal["generate", "step", "model", "network", "gather", "replay", "optimise"]
+Phase = Literal["generate", "step", "search", "model", "network", "gather", "replay", "optimise"]
 PHASES: tuple[Phase, ...] = get_args(Phase)
 PREFIX = "phase_"
 

@@ -15,6 +15,7 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
+from stoix_like.runtime.commands import program
 from stoix_like.runtime.search_choice import chosen_policy
 from stoix_like.runtime.search_flags import add_search_flags, choice_of
 from stoix_like.types import Environment, EnvState, Key, MemoryPolicy, Params, Policy
@@ -32,7 +33,7 @@ class Episode(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Plays, draws and prints where the GIF is; returns the exit code."""
-    parser = ArgumentParser("animate.py", "Draws one episode of a run as a GIF.")
+    parser = ArgumentParser(program("animate"), "Draws one episode of a run as a GIF.")
     parser.add_argument("run", help="run folder, its name under runs/, or latest")
     add_checkpoint_flag(parser)
     parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")

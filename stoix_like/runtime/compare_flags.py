@@ -17,6 +17,7 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
+from stoix_like.runtime.commands import program
 
 #: {method: what it is}; more in `compare_methods`.
 METHODS = {
@@ -54,7 +55,9 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Settings]:
 
 
 def _parser() -> ArgumentParser:
-    parser = ArgumentParser("compare_search.py", "Compares searches of saved runs at equal numbers of model steps.")
+    parser = ArgumentParser(
+        program("compare-search"), "Compares searches of saved runs at equal numbers of model steps."
+    )
     defaults = Settings()
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     add_checkpoint_flag(parser)

@@ -28,6 +28,7 @@ from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.telemetry import Row
 from stoix_like.runtime.telemetry.sink import Value
+from stoix_like.runtime.tracing import Tracing, update_span
 
 _LOG = logging.getLogger(__name__)
 LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
@@ -80,6 +81,7 @@ class Driver:
         self._team = team
         self._pending = loop.Pending()
         self._pace = loop.Pace()
+        self._tracing = Tracing()
         self._seconds_since_evaluation, self._updates_since_evaluation = 0.0, 0
         self._told_share = False
         self._began = time.monotonic()
@@ -102,11 +104,13 @@ class Driver:
         self._evaluate_if_due(last, stop)  # what an interruption left out
         while self.update < last and not self._shall_stop(stop):
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
-            self._advance(program, self._team.agree(self._wanted_length(due)).number)
-            self._recorder.settle(wait=False)
-            self._evaluate_if_due(last, stop)
-            if _is_due(self.update, checkpointing.save_interval):
-                self.save()
+            with self._tracing.span("chunk", from_update=self.update):
+                self._advance(program, self._team.agree(self._wanted_length(due)).number)
+                self._recorder.settle(wait=False)
+                self._evaluate_if_due(last, stop)
+                if _is_due(self.update, checkpointing.save_interval):
+                    self.save()
+            self._recorder.trace(self._tracing.take())
         self.save(at_once=True)
         self._recorder.settle()
         self._team.agree()  # that nothing failed
@@ -148,7 +152,8 @@ class Driver:
         keeps_replay = self._config.checkpointing.save_replay
         stored = self.state if keeps_replay else without_replay(self.state)
         saved = functools.partial(self._saved_row, self.update, self.timesteps)
-        self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
+        with self._tracing.span("checkpoint", update=self.update):  # what training waits for: the rest has a thread
+            self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
         self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
 
     def _saved_row(self, update: int, timesteps: int, path: Path) -> Row:
@@ -157,16 +162,21 @@ class Driver:
 
     def _advance(self, program: loop.Program, length: int) -> None:
         profile = self._outputs.profile
+        began = time.time()
         if profile is None or not self._wants_profile():
-            self._play(program, length)
+            seconds = self._play(program, length)
+            times = None if profile is None else profile.times
+            self._tracing.add(update_span(began, seconds, length, self.update, times))
             return
         with profile.recording(length):
-            self._play(program, length)
+            seconds = self._play(program, length)
+        self._tracing.add(update_span(began, seconds, length, self.update, profile.times))
         if profile.times is not None:
             row = Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())
             self._recorder.write([row])
 
-    def _play(self, program: loop.Program, length: int) -> None:
+    def _play(self, program: loop.Program, length: int) -> float:
+        """The seconds that took."""
         began = time.monotonic()
         what = f"update {self.update + 1} cannot be computed"
         with plain_errors(what, lambda: f"{LESS_MEMORY}{self._how_to_continue()}"):
@@ -181,6 +191,7 @@ class Driver:
         interval = self._config.logging.log_interval
         if interval is None or _is_due(self.update, interval):
             self._report()
+        return seconds
 
     def _wants_profile(self) -> bool:
         """From the second chunk of this process on: the first warms up."""
@@ -212,7 +223,8 @@ class Driver:
         self._report()
         scored, began = None, time.monotonic()
         try:
-            with contextlib.suppress(_StoppedEvaluation), self._team.alone():
+            evaluating = self._tracing.span("evaluate", update=self.update)
+            with contextlib.suppress(_StoppedEvaluation), self._team.alone(), evaluating:
                 scored = self._scored(functools.partial(self._allow, stop))
             self._team.agree()  # that nothing failed
         except RunError as error:  # the state is as it was: nothing that was learned need be lost

@@ -23,6 +23,7 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
+from stoix_like.runtime.commands import program
 from stoix_like.runtime.messages import SignOfLife, on_stderr
 from stoix_like.runtime.search_choice import chosen_policy
 from stoix_like.runtime.search_flags import SearchChoice, add_search_flags, choice_of
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """The command `evaluate.py`; returns the exit code."""
-    parser = ArgumentParser("evaluate.py", "Scores the policy of a run.")
+    parser = ArgumentParser(program("evaluate"), "Scores the policy of a run.")
     parser.add_argument("run", help="run folder, its name under runs/, or latest")
     add_checkpoint_flag(parser)
     parser.add_argument("--num-episodes", type=positive, help="fresh episodes per seed (default: 1024)")

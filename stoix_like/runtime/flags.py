@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 from stoix_like.config import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.config_checks import leaf_sections, leaf_types, section_types
 from stoix_like.config_values import allows, choices, nearest, range_text, type_name
+from stoix_like.runtime.commands import usage
 
 
 class Options(NamedTuple):
@@ -178,7 +179,7 @@ def help_text(config_type: type, algorithm: str, default_config: str) -> str:
     """Usage, every flag by section with its type, meaning, default and range; as wide as the terminal allows."""
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
     intro = (
-        f"usage: python scripts/train_{algorithm}.py [--config FILE|PRESET] [--flag VALUE ...]\n\n"
+        f"usage: {usage(f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]\n\n"
         f"Without --config the preset {default_config} runs. Code defaults < YAML < flags; the defaults below hold\n"
         "for what the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is a whole number;\n"
         "null and none both mean null. --print-config shows the whole run."

@@ -6,11 +6,12 @@ from pathlib import Path
 
 from stoix_like.runtime import run_folder
 from stoix_like.runtime.arguments import ArgumentParser, output_file
+from stoix_like.runtime.commands import program
 
 
 def main(argv: list[str]) -> int:
     """Draws and prints; returns the exit code."""
-    parser = ArgumentParser("plot.py", "Draws learning curves: IQM over seeds with a 95 % interval.")
+    parser = ArgumentParser(program("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
     parser.add_argument(

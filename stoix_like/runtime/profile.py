@@ -38,10 +38,11 @@ class Event(NamedTuple):
 
 
 class Scopes(NamedTuple):
-    """Where an instruction comes from: its innermost phase, and whether any scope around it is `optimise`."""
+    """Where an instruction comes from: its innermost phase, and whether `optimise` or `search` is around it."""
 
     phase: str
     optimises: bool
+    searches: bool = False
 
 
 class PhaseTimes(NamedTuple):
@@ -53,6 +54,7 @@ class PhaseTimes(NamedTuple):
         shares: of the time that instructions ran, on all threads, by phase; they sum to 1.
         optimising: the share inside any `optimise` scope, its gathers included.
         playing: the share inside other scopes.
+        searching: what of it is inside any `search` scope.
     """
 
     updates: int
@@ -60,6 +62,7 @@ class PhaseTimes(NamedTuple):
     shares: dict[str, float]
     optimising: float
     playing: float
+    searching: float
 
 
 class Profile:
@@ -125,6 +128,8 @@ class Profile:
         values: dict[str, Value] = {"misc/event": "profiled", "misc/path": self.folder.name}
         values |= {f"misc/{name}_ms": share * milliseconds for name, share in times.shares.items()}
         values["misc/rollout_duration_ms"] = times.playing * milliseconds
+        if times.searching > 0.0:
+            values["misc/search_duration_ms"] = times.searching * milliseconds
         values["misc/optimization_duration_ms"] = times.optimising * milliseconds
         return values
 
@@ -172,7 +177,8 @@ def scopes_of(program_text: str) -> dict[str, Scopes]:
 
 def _read_scopes(op_name: str) -> Scopes:
     phases = _SCOPE.findall(op_name)
-    return Scopes(phases[-1] if phases else OTHER, "optimise" in phases)
+    optimises = "optimise" in phases
+    return Scopes(phases[-1] if phases else OTHER, optimises, not optimises and "search" in phases)
 
 
 def module_name(program_text: str) -> str:
@@ -203,13 +209,14 @@ def phase_times(found: dict[str, float], scopes: dict[str, Scopes], updates: int
     """The shares of instructions' own times, by phase and part."""
     whole = sum(found.values())
     shares = dict.fromkeys((*PHASES, OTHER), 0.0)
-    optimising = playing = 0.0
+    optimising = playing = searching = 0.0
     for name, nanoseconds in found.items():
-        phase, optimises = scopes.get(name, Scopes(OTHER, False))
+        phase, optimises, searches = scopes.get(name, Scopes(OTHER, False))
         shares[phase] += nanoseconds / whole
         optimising += nanoseconds / whole if optimises else 0.0
         playing += nanoseconds / whole if phase != OTHER and not optimises else 0.0
-    return PhaseTimes(updates, seconds, shares, optimising, playing)
+        searching += nanoseconds / whole if searches else 0.0
+    return PhaseTimes(updates, seconds, shares, optimising, playing, searching)
 
 
 def _events(trace: Path, module: str) -> list[list[Event]]:

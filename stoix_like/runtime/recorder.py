@@ -21,7 +21,7 @@ from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.processes import Team
-from stoix_like.runtime.telemetry import Row, Telemetry
+from stoix_like.runtime.telemetry import Row, Span, Telemetry
 from stoix_like.types import Params
 
 
@@ -64,6 +64,11 @@ class Recorder:
         if self._files is not None:
             with self._team.alone():
                 self._files.telemetry.write(rows)
+
+    def trace(self, spans: Sequence[Span]) -> None:
+        """Spans of what has ended."""
+        if self._files is not None and spans:
+            self._files.telemetry.trace(spans)
 
     def save(self, state: Any, meta: Meta, finished: Finished, *, at_once: bool = False) -> None:
         """Begins to write a checkpoint; its row follows when it is complete. The state may be donated afterwards.

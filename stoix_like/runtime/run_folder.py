@@ -18,6 +18,7 @@ from typing import IO, Any, NamedTuple
 from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
 from stoix_like.config_values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime.commands import named
 
 _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "jumanji", "distrax", "numpy")
 
@@ -100,7 +101,7 @@ def check_algorithm(path: Path, theirs: str, ours: str) -> None:
     if theirs != ours:
         raise CheckpointError(
             f"{path} is a run of {theirs.upper()}, not of {ours.upper()}",
-            f"continue it with scripts/train_{theirs}.py",
+            f"continue it with {named(f'train-{theirs}')}",
         )
 
 

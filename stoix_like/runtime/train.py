@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
-import shlex
-import shutil
-import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -21,6 +16,7 @@ from stoix_like.errors import INTERRUPTED
 from stoix_like.runtime import devices, loop, opening, processes, run_folder, search_choice
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.commands import typed
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
 from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict, preset_note, to_yaml
 from stoix_like.runtime.opening import Plan
@@ -30,7 +26,8 @@ from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
-from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry, open_telemetry
+from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, Telemetry, open_telemetry
+from stoix_like.runtime.telemetry.chosen import chosen_sinks
 from stoix_like.runtime.telemetry.sink import Value
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.search.model import SearchConfig
@@ -53,6 +50,7 @@ class _Ready(NamedTuple):
     state: Any
     loaded: Loaded
     search: SearchConfig | None  # of an algorithm that searches
+    queued: list[QueuedSink]  # in the lead: where metrics go besides the run folder and the terminal
 
 
 class _Started(NamedTuple):
@@ -62,7 +60,7 @@ class _Started(NamedTuple):
     view: TerminalView
     driver: Driver
     program: loop.Program
-    profile: Profile | None
+    profile: Profile | None  # if it was asked for
 
 
 def train(algorithm: str, loaded: Loaded) -> int:
@@ -135,7 +133,8 @@ def _prepare(team: Team, plan: Plan, loaded: Loaded) -> _Ready:
     evaluator, *beside = _evaluators(built, config)
     state = opening.first_state(team, plan, make_state, template)
     search = build.search_of(plan.algorithm, built.env, config)
-    return _Ready(team, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search)
+    queued = team.led(lambda: chosen_sinks(config.logging, config.checkpointing.save_dir)) or []
+    return _Ready(team, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search, queued)
 
 
 def _evaluators(built: Built, config: Any) -> Iterator[Evaluator]:
@@ -172,7 +171,8 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     recorder = Recorder(team, team.led(lambda: _open_files(ready, view, closing)))
     closing.callback(recorder.close)  # after the lock's and the telemetry's, so before them
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
-    profile = Profile(plan.path / "profile") if ready.loaded.options.profile and team.is_lead else None
+    wants_profile = ready.loaded.options.profile or config.logging.otlp_endpoint is not None  # traces tell the phases
+    profile = Profile(plan.path / "profile") if wants_profile and team.is_lead else None
     outputs = Outputs(ready.evaluator, recorder, view.note, profile, ready.beside)
     meta = told._replace(config=config_to_dict(config))
     driver = Driver(ready.state, config, meta, outputs, is_continued=plan.resumed is not None, team=team)
@@ -189,7 +189,7 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
         team.led(lambda: run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config)))
     if profile is not None:
         profile.learn(program.as_text() or "")
-    return _Started(plan, view, driver, program, profile)
+    return _Started(plan, view, driver, program, profile if ready.loaded.options.profile else None)
 
 
 def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack) -> Files:
@@ -200,7 +200,7 @@ def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack
     scored_by = opening.here(ready.template.params)
     compared = best.restore(scored_by, plan.resumed.update) if plan.resumed else True
     meta = _run_meta(plan, ready.found, best)
-    telemetry = open_telemetry(plan.path, meta, [view])
+    telemetry = open_telemetry(plan.path, meta, [view], ready.queued)
     closing.callback(telemetry.close)
     _introduce(ready, view, telemetry, meta)
     if not compared:
@@ -284,12 +284,10 @@ def _elapsed_before(plan: Plan) -> float:
 
 def _conclude(started: _Started, code: int) -> None:
     plan, driver = started.plan, started.driver
-    run = functools.partial(f"{_python()} scripts/{{}} {{}}".format)
-    path = shlex.quote(str(plan.path))
     if code == INTERRUPTED:
         commands = [_resume_command(plan)]
     else:
-        commands = [run(name, path) for name in ("evaluate.py", "plot.py", "animate.py")]
+        commands = [typed(name, str(plan.path)) for name in ("evaluate", "plot", "animate")]
     stopped_at = driver.update if code == INTERRUPTED else None
     if (profile := started.profile) is not None and profile.times is not None:
         started.view.lines(profile.table())
@@ -301,13 +299,4 @@ def _conclude(started: _Started, code: int) -> None:
 
 
 def _resume_command(plan: Plan) -> str:
-    script = Path(sys.argv[0]).name or f"train_{plan.algorithm}.py"
-    return f"{_python()} scripts/{script} --resume {shlex.quote(str(plan.path))}"
-
-
-def _python() -> str:
-    """What a person types to run this Python from here: `python` if that is it, else its path."""
-    if (found := shutil.which("python")) and Path(found).parent == Path(sys.executable).parent:
-        return "python"
-    path = Path(sys.executable)
-    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
+    return typed(f"train-{plan.algorithm}", "--resume", str(plan.path))

@@ -68,6 +68,13 @@ def search(
     """
     check(config, factored=root.observation.action_mask.ndim == 3)
     check_call(root, temperature)
+    with phase("search"):
+        return _search(model, params, key, root, temperature, config)
+
+
+def _search(
+    model: SearchModel, params: Params, key: Key, root: Root, temperature: Temperature, config: SearchConfig
+) -> SearchOutput:
     horizon = depth_of(config)
     root_key, walk_key, action_key = jax.random.split(key, 3)
     particles, drawn, value = _start(model, params, root_key, root, config)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
-from stoix_like.config_checks import UNAVAILABLE_LEAVES, leaf_sections, leaf_types, section_types
+from stoix_like.config_checks import leaf_sections, leaf_types, section_types
 from stoix_like.config_values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import config_table, flags
@@ -339,11 +339,17 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
     ]
 
 
-def test_leaves_that_nothing_reads_yet_are_refused():
-    assert problems("--wandb", "--otlp-endpoint", "http://localhost:5000") == [
-        "--otlp-endpoint: not available in this version; leave it null",
-        "--wandb: not available in this version; leave it false",
+def test_where_telemetry_goes_must_be_an_address():
+    good = ("http://localhost:4318", "https://collector.lab/v1/traces")
+    assert [loaded("--otlp-endpoint", one).config.logging.otlp_endpoint for one in good] == [*good]
+    assert problems("--otlp-endpoint", "localhost:4318") == [
+        "--otlp-endpoint: 'localhost:4318' is no address; give one such as http://localhost:4318"
     ]
+    for folder in ("mlruns", "file:./mlruns"):
+        assert problems("--mlflow-tracking-uri", folder) == [
+            f"--mlflow-tracking-uri: '{folder}' is a folder, which MLflow no longer takes as a store; give"
+            " sqlite:///<path>.db or http://<server>"
+        ]
 
 
 def test_the_last_seed_must_be_a_seed():
@@ -479,7 +485,11 @@ def configs(draw):
     }
     others = draw(st.sampled_from([(None, None, None), ("host:1234", 2, 1), ("[::1]:80", 20, 0)]))
     hosts = dict(zip(("coordinator_address", "num_processes", "process_id"), others, strict=True))
-    return ppo_config(**(leaves | UNAVAILABLE_LEAVES | sizes | hosts))
+    stores = {
+        "otlp_endpoint": draw(st.sampled_from([None, "http://localhost:4318"])),
+        "mlflow_tracking_uri": draw(st.sampled_from([None, "sqlite:////tmp/a b.db", "https://x:1/y"])),
+    }
+    return ppo_config(**(leaves | sizes | hosts | stores))
 
 
 @settings(max_examples=150, deadline=None)

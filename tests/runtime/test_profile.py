@@ -22,6 +22,7 @@ PROGRAM = """HloModule jit_chunk, is_scheduled=true
   %dot.2 = f32[8]{0} dot(%arg), metadata={op_name="jit(chunk)/phase_optimise/while/transpose(jvp(actor))/dot" id=3}
   %gather.3 = f32[8]{0} gather(%arg), metadata={op_name="jit(chunk)/phase_optimise/while/phase_gather/take"}
   %copy.4 = f32[8]{0} copy(%arg)
+  %dot.7 = f32[8]{0} dot(%arg), metadata={op_name="jit(chunk)/while/phase_search/phase_network/dot"}
   ROOT %tuple.5 = (f32[8]) tuple(%copy.4)
 }
 
@@ -37,6 +38,7 @@ def test_instructions_are_known_by_their_scopes():
     assert found["fusion.1"] == Scopes("step", False)  # has no name of its own: as most of what is fused
     assert found["dot.2"] == Scopes("optimise", True)
     assert found["gather.3"] == Scopes("gather", True)  # the innermost counts, and it still belongs to optimisation
+    assert found["dot.7"] == Scopes("network", False, True)  # the network inside the search
     assert found["copy.4"] == found["while.6"] == Scopes("other", False)
 
 
@@ -53,19 +55,20 @@ def test_a_loop_does_not_count_what_runs_in_it():
 
 def test_shares_and_parts_by_hand():
     times = profile.phase_times(
-        {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 20}, profile.scopes_of(PROGRAM), 2, 0.5
+        {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 15, "dot.7": 5}, profile.scopes_of(PROGRAM), 2, 0.5
     )
     assert times.shares == {
         "generate": 0.0,
         "step": 0.3,
+        "search": 0.0,
         "model": 0.0,
-        "network": 0.0,
+        "network": 0.05,
         "gather": 0.1,
         "replay": 0.0,
         "optimise": 0.4,
-        "other": 0.2,
+        "other": 0.15,
     }
-    assert (times.playing, times.optimising) == (0.3, 0.5)
+    assert (times.playing, times.optimising, times.searching) == (0.35, 0.5, 0.05)
 
 
 @pytest.fixture(scope="module")

@@ -13,11 +13,14 @@ from stoix_like.config import HardwareConfig
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_device_flag, output_file
 from stoix_like.runtime.bench.measure import ROOT, Row
+from stoix_like.runtime.commands import program
 
 
 def main(argv: list[str]) -> int:
     """Measures and prints; returns the exit code."""
-    parser = ArgumentParser("bench.py", "Measures what docs/benchmarks.md claims, in this process and on this machine.")
+    parser = ArgumentParser(
+        program("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
+    )
     suites = (
         "env",
         "scale",

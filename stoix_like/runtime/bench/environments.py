@@ -8,7 +8,7 @@ limit: a Maze rollout is a multiple of it, so that every one sees as many ends.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -45,17 +45,15 @@ def env_suite() -> list[Row]:
     ]
 
 
-def scale_suite() -> list[Row]:
+def scale_suite() -> Iterator[Row]:
     """Steps per second of ours from 64 to 16,384 environments, and the memory that the compiled rollout needs."""
-    rows = []
     for name, task_id, length in (("maze", "Maze-v0", 100), ("binpack", "BinPack-v2", 20)):
         for num_envs in SCALES:
             rollout = _our_rollout(registry.make(task_id), num_envs, length)
             timing = in_turns({"ours": rollout}, repetitions=5)["ours"]
             note = f"peak memory {rollout.peak_bytes() / 2**20:,.0f} MiB"
             rate = num_envs * length * ROLLOUTS / timing.seconds
-            rows.append(Row(f"{name}_autoreset_scale/{num_envs}", rate, "steps/s", timing.spread, note=note))
-    return rows
+            yield Row(f"{name}_autoreset_scale/{num_envs}", rate, "steps/s", timing.spread, note=note)
 
 
 def _level_row(name: str, task_id: str, num_envs: int) -> Row:

@@ -1,23 +1,27 @@
-"""Where metrics go: the record of a run (JSONL), the terminal, and every sink that is added later."""
+"""Where metrics go: the record of a run (JSONL), the terminal, and every sink that is switched on in `logging:`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from stoix_like.runtime.telemetry.fanout import Telemetry
 from stoix_like.runtime.telemetry.jsonl import JsonlSink, read_rows
-from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Telemetry
+from stoix_like.runtime.telemetry.queued import QueuedSink
+from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Span
 
-__all__ = ["JsonlSink", "Row", "RunMeta", "Sink", "Telemetry", "open_telemetry", "read_rows"]
+__all__ = ["JsonlSink", "QueuedSink", "Row", "RunMeta", "Sink", "Span", "Telemetry", "open_telemetry", "read_rows"]
 
 
-def open_telemetry(run_dir: Path, meta: RunMeta, sinks: Sequence[Sink] = ()) -> Telemetry:
+def open_telemetry(
+    run_dir: Path, meta: RunMeta, sinks: Sequence[Sink] = (), queued: Sequence[QueuedSink] = ()
+) -> Telemetry:
     """The open fan-out of a run: metrics.jsonl in `run_dir`, and the given sinks, each dropped if it fails.
 
     Raises:
         RunError: metrics.jsonl cannot be written, or belongs to another run.
         StoixError: a sink refuses what the configuration asks for.
     """
-    telemetry = Telemetry(JsonlSink(), sinks)
+    telemetry = Telemetry(JsonlSink(), sinks, queued)
     telemetry.open(run_dir, meta)
     return telemetry

@@ -1,19 +1,10 @@
-"""What a row of metrics is, what a sink must do, and the fan-out from one to the other.
-
-The JSONL file is the record of a run: it is written first and a failure to write it ends the run. Every other sink is
-a convenience: one that raises is dropped with one warning and training goes on. All sinks are called on the caller's
-thread, in order; a sink that may wait for a network keeps its own queue and thread behind these three calls.
-"""
+"""The words of telemetry: what a row of metrics is, what a span of time is, and what a sink must do with them."""
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
-
-from stoix_like.errors import RunError, StoixError
+from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 Category = Literal["TRAINER", "ACTOR", "EVALUATOR", "MISC"]
 Value = float | int | str
@@ -32,6 +23,24 @@ class Row(NamedTuple):
     elapsed_seconds: float
     seed: int | None
     values: Mapping[str, Value]
+
+
+class Span(NamedTuple):
+    """A stretch of wall-clock time of a run, with what it is made of; a span that is in no other is a trace.
+
+    Attributes:
+        name: chunk, update, rollout, search, optimise, evaluate, checkpoint.
+        began: seconds since the epoch.
+        seconds: how long it took.
+        attributes: what else is known of it.
+        children: spans inside it, in the order in which they began.
+    """
+
+    name: str
+    began: float
+    seconds: float
+    attributes: Mapping[str, Value] = {}
+    children: tuple[Span, ...] = ()
 
 
 class RunMeta(NamedTuple):
@@ -79,76 +88,8 @@ class Sink(Protocol):
     def close(self) -> None: ...
 
 
-class Telemetry:
-    """A sink made of sinks: `record` must work, the others may fail.
+@runtime_checkable
+class SpanSink(Sink, Protocol):
+    """A sink that takes spans, too."""
 
-    Only `open` lets an error of theirs through, and only a StoixError: what the user asked for and cannot have (a
-    missing extra) is said before training starts.
-    """
-
-    def __init__(self, record: Sink, others: Sequence[Sink] = ()) -> None:
-        self._record = record
-        self._others: list[Sink] = list(others)
-        self._run_dir = Path()
-
-    def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Opens the record, then every other sink.
-
-        Raises:
-            RunError: the record cannot be written.
-            StoixError: a sink refuses what the configuration asks for; all are closed again.
-        """
-        self._run_dir = run_dir
-        with _disk_errors(run_dir):
-            self._record.open(run_dir, meta)
-        for sink in list(self._others):
-            try:
-                sink.open(run_dir, meta)
-            except StoixError:
-                self.close()
-                raise
-            except Exception as error:
-                self._drop(sink, error)
-
-    def write(self, rows: Sequence[Row]) -> None:
-        """Hands the rows of one report to every sink.
-
-        Raises:
-            RunError: the record cannot be written (a full disk, a folder that is gone).
-        """
-        with _disk_errors(self._run_dir):
-            self._record.write(rows)
-        for sink in list(self._others):
-            # Any exception: a sink may be anybody's client, and none of its failures may cost the training.
-            try:
-                sink.write(rows)
-            except Exception as error:
-                self._drop(sink, error)
-
-    def close(self) -> None:
-        """Closes every sink, the record last. Safe to call twice."""
-        for sink in list(self._others):
-            try:
-                sink.close()
-            except Exception as error:
-                self._drop(sink, error)
-        with _disk_errors(self._run_dir):
-            self._record.close()
-
-    def _drop(self, sink: Sink, error: Exception) -> None:
-        self._others.remove(sink)
-        with contextlib.suppress(Exception):
-            sink.close()
-        reason = " ".join(f"{type(error).__name__}: {error}".split())
-        text = f"warning: {type(sink).__name__} dropped ({reason}); metrics continue in {self._run_dir}/metrics.jsonl"
-        with contextlib.suppress(OSError, ValueError):  # a stderr that is closed is no reason to stop either
-            print(text, file=sys.stderr, flush=True)
-
-
-@contextlib.contextmanager
-def _disk_errors(run_dir: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        what = f"metrics cannot be written: {error.strerror or error}, {error.filename or run_dir}"
-        raise RunError(what, "free the disk or make the folder writable, then continue with --resume") from error
+    def trace(self, spans: Sequence[Span]) -> None: ...

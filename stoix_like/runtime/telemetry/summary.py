@@ -79,10 +79,11 @@ def _merged(rows: Sequence[Row], prefix: str) -> dict[str, float]:
         for key, value in row.values.items():
             if key.startswith(prefix) and not isinstance(value, str):
                 found.setdefault(key.removeprefix(prefix), []).append(float(value))
-    return {name: _over_seeds(name, values) for name, values in found.items()}
+    return {name: over_seeds(name, values) for name, values in found.items()}
 
 
-def _over_seeds(name: str, values: Iterable[float]) -> float:
+def over_seeds(name: str, values: Iterable[float]) -> float:
+    """One value of several seeds: the sum for rates and counts, the extreme for extremes, otherwise the mean."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return math.nan

@@ -1,0 +1,13 @@
+"""Says what is installed, which devices there are and what can be written: `python scripts/doctor.py`."""
+
+from stoix_like.runtime.cli import run_main
+
+
+def main(argv: list[str]) -> int:
+    from stoix_like.runtime import doctor
+
+    return doctor.main(argv)
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,174 @@
+"""Traces to a collector by OTLP/HTTP. The door to opentelemetry.
+
+Each chunk of updates is a trace, sent when it is over. A server of MLflow (3.6 or newer) is such a collector, too, if
+it is told the experiment in a header: the server is recognised by its own API, and the experiment found or made there.
+Every other header comes from OTEL_EXPORTER_OTLP_HEADERS, as for every program that uses OpenTelemetry.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stoix_like.runtime.extras import require
+from stoix_like.runtime.telemetry.sink import Row, RunMeta, Span, Value
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+    from opentelemetry.trace import Span as OpenSpan
+    from opentelemetry.trace import Tracer
+
+_TRACES = "/v1/traces"
+_SECONDS = 3.0  # a request may take, retries included
+_EXPORTER = "opentelemetry.exporter.otlp.proto.http"
+
+
+class OtlpSink:
+    """Spans become OTLP spans; rows are none of its business.
+
+    Args:
+        endpoint: of a collector, such as `http://localhost:4318`; `/v1/traces` is added if it is not there.
+        experiment: of MLflow.
+        find_run: gives the id of the MLflow run that the traces belong to, or None. Called once, on the sink's thread.
+            None = they belong to none.
+
+    Raises:
+        MissingExtraError: opentelemetry is not installed.
+    """
+
+    def __init__(self, endpoint: str, experiment: str, find_run: Callable[[], str | None] | None) -> None:
+        require("an OTLP endpoint", "telemetry", "opentelemetry")
+        require("an OTLP endpoint", "telemetry", "opentelemetry.exporter.otlp.proto.http")
+        self._base = endpoint.rstrip("/").removesuffix(_TRACES)
+        self._experiment, self._find_run = experiment, find_run
+        self._tracer: Tracer | None = None
+        self._exporter: Any = None
+        self._ended: InMemorySpanExporter | None = None
+        self._common: dict[str, Value] = {}
+        self._log = _LastMessage()
+
+    def open(self, run_dir: Path, meta: RunMeta) -> None:
+        """Sends a first trace, `start`, with what the run is.
+
+        Raises:
+            ConnectionError: the collector does not take it.
+        """
+        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+        from opentelemetry.sdk.resources import Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+        from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+        headers = _mlflow_headers(self._base, self._experiment)
+        self._log.listen()
+        self._exporter = OTLPSpanExporter(endpoint=self._base + _TRACES, headers=headers, timeout=_SECONDS)
+        about = {"service.name": f"stoix_like.{meta.algorithm.lower()}", "service.instance.id": run_dir.name}
+        about["service.version"] = meta.versions.get("stoix_like", "")
+        provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
+        self._ended = InMemorySpanExporter()
+        provider.add_span_processor(SimpleSpanProcessor(self._ended))
+        self._tracer = provider.get_tracer("stoix_like")
+        self._common = {"run": run_dir.name, "algorithm": meta.algorithm, "task_id": meta.task_id}
+        sizes = ("device", "seed", "num_seeds", "num_envs", "rollout_length", "num_updates")
+        self.trace([Span("start", time.time(), 0.0, {name: getattr(meta, name) for name in sizes})])
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Nothing: metrics have other sinks."""
+
+    def trace(self, spans: Sequence[Span]) -> None:
+        """Sends the spans, each with what is inside it as a trace of its own.
+
+        Raises:
+            ConnectionError: the collector did not take them.
+        """
+        if self._tracer is None or self._ended is None:
+            raise ValueError("the sink is not open")
+        from opentelemetry.sdk.trace.export import SpanExportResult
+
+        if self._find_run is not None:
+            find_run, self._find_run = self._find_run, None
+            run_id = find_run()
+            self._common |= {"mlflow.runId": run_id} if run_id else {}
+        for span in spans:
+            self._end(self._tracer, span, None)
+        sent = self._ended.get_finished_spans()
+        self._ended.clear()
+        if self._exporter.export(sent) is not SpanExportResult.SUCCESS:
+            raise ConnectionError(self._log.text or f"{self._base} did not take the spans")
+
+    def close(self) -> None:
+        """Closes the connection. Safe to call twice."""
+        exporter, self._exporter = self._exporter, None
+        if exporter is not None:
+            exporter.shutdown()
+        self._log.stop()
+
+    def _end(self, tracer: Tracer, span: Span, parent: OpenSpan | None) -> None:
+        from opentelemetry import trace
+
+        began = int(span.began * 1e9)
+        attributes = {**self._common, **span.attributes} if parent is None else dict(span.attributes)
+        context = None if parent is None else trace.set_span_in_context(parent)
+        ours = tracer.start_span(span.name, context=context, start_time=began, attributes=attributes)
+        for child in span.children:
+            self._end(tracer, child, ours)
+        ours.end(began + int(span.seconds * 1e9))
+
+
+class _LastMessage(logging.Handler):
+    """Keeps the exporter's last complaint, which it only logs, for our one warning; nobody sees it twice."""
+
+    text = ""
+
+    def listen(self) -> None:
+        logger = logging.getLogger(_EXPORTER)
+        logger.addHandler(self)
+        logger.propagate = False
+
+    def stop(self) -> None:
+        logging.getLogger(_EXPORTER).removeHandler(self)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage()
+
+
+def _mlflow_headers(base: str, experiment: str) -> dict[str, str] | None:
+    """The header that an MLflow server wants; None where the collector is none.
+
+    The experiment is made if it is missing; two runs that begin together may both try.
+    """
+    api = f"{base}/api/2.0/mlflow/experiments"
+    query = f"{api}/get-by-name?{urllib.parse.urlencode({'experiment_name': experiment})}"
+    for _ in range(2):
+        answer = _asked(query)
+        if found := answer.get("experiment"):
+            return {"x-mlflow-experiment-id": str(found["experiment_id"])}
+        if answer.get("error_code") != "RESOURCE_DOES_NOT_EXIST":
+            return None
+        _asked(f"{api}/create", {"name": experiment})
+    return None
+
+
+def _asked(url: str, message: dict[str, str] | None = None) -> dict[str, Any]:
+    """What a server answers, if it is a JSON object; an empty one otherwise."""
+    data = None if message is None else json.dumps(message).encode()
+    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=1.0) as answer:
+            text = answer.read()
+    except urllib.error.HTTPError as error:
+        text = error.read()
+    except (OSError, ValueError):
+        return {}
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

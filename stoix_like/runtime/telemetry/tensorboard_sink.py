@@ -1,0 +1,62 @@
+"""Metrics as TensorBoard events in the run folder. The door to tensorboardX, which needs no TensorFlow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoix_like.runtime.extras import require
+from stoix_like.runtime.telemetry.scalars import flat_config, reports
+from stoix_like.runtime.telemetry.sink import Row, RunMeta
+
+if TYPE_CHECKING:
+    from tensorboardX import SummaryWriter
+
+FOLDER = "tensorboard"
+_FLUSH_SECONDS = 2  # by the writer's own thread: TensorBoard shows a run while it goes on
+
+
+class TensorboardSink:
+    """Numbers become scalars over environment steps, the configuration a table of text.
+
+    A resumed run hides what was written after its checkpoint (`purge_step`).
+
+    Raises:
+        MissingExtraError: tensorboardX is not installed.
+    """
+
+    def __init__(self) -> None:
+        require("TensorBoard", "telemetry", "tensorboardX")
+        self._writer: SummaryWriter | None = None
+
+    def open(self, run_dir: Path, meta: RunMeta) -> None:
+        """Makes the folder and an event file in it."""
+        from tensorboardX import SummaryWriter
+
+        purged = None
+        if meta.resumed_update is not None:
+            purged = meta.resumed_update * meta.num_envs * meta.rollout_length + 1
+        self._writer = SummaryWriter(
+            str(run_dir / FOLDER),
+            purge_step=purged,
+            flush_secs=_FLUSH_SECONDS,
+            filename_suffix=f".{meta.resumed_update or 0}",  # a file of its own, however soon it is resumed
+        )
+        if purged is None:
+            leaves = "\n".join(f"| {name} | {value} |" for name, value in flat_config(meta.config).items())
+            self._writer.add_text("config", f"| leaf | value |\n| --- | --- |\n{leaves}", 0)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Adds the numbers of a report; they are in the file some seconds later."""
+        if self._writer is None:
+            raise ValueError("the sink is not open")
+        for report in reports(rows):
+            for key, value in report.numbers.items():
+                self._writer.add_scalar(key, value, report.step)
+
+    def close(self) -> None:
+        """Closes the event file. Safe to call twice."""
+        writer, self._writer = self._writer, None
+        if writer is not None:
+            writer.close()

@@ -1,0 +1,58 @@
+"""Metrics to Weights & Biases, offline unless WANDB_MODE says otherwise. The door to wandb."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stoix_like.runtime.extras import require
+from stoix_like.runtime.telemetry.scalars import reports
+from stoix_like.runtime.telemetry.sink import Row, RunMeta
+
+PROJECT = "stoix_like"  # unless WANDB_PROJECT says otherwise
+
+
+class WandbSink:
+    """Numbers become metrics over environment steps; what it writes lies in the run folder (`wandb/`).
+
+    `wandb sync RUN/wandb/offline-run-*` uploads it later. A resumed run goes on under the same id.
+
+    Raises:
+        MissingExtraError: wandb is not installed.
+    """
+
+    def __init__(self) -> None:
+        require("Weights & Biases", "wandb", "wandb")
+        self._run: Any = None
+
+    def open(self, run_dir: Path, meta: RunMeta) -> None:
+        """Starts wandb's own process."""
+        import wandb
+
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", PROJECT),
+            name=run_dir.name,
+            id=os.environ.get("WANDB_RUN_ID", run_dir.name),
+            group=f"{meta.algorithm} {meta.task_id}",
+            dir=str(run_dir),
+            config=dict(meta.config),
+            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]  # the user's own words
+            resume="allow",
+            settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
+        )
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Logs the numbers of a report; texts go into the run's summary."""
+        if self._run is None:
+            raise ValueError("the sink is not open")
+        for report in reports(rows):
+            self._run.log(report.numbers, step=report.step)
+            self._run.summary.update(report.texts)
+
+    def close(self) -> None:
+        """Ends wandb's run. Safe to call twice."""
+        run, self._run = self._run, None
+        if run is not None:
+            run.finish()

@@ -1,0 +1,144 @@
+"""Sinks on threads of their own: nothing they do reaches the training, whatever they do."""
+
+import threading
+import time
+
+import pytest
+
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, Span, fanout, open_telemetry, read_rows
+from stoix_like.runtime.telemetry.sink import SpanSink
+
+META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {}, {})
+SPAN = Span("chunk", 1.0, 2.0)
+
+
+def _row(update):
+    return Row("TRAINER", update, update * 1024, 0.5, 0, {"trainer/loss": 1.0})
+
+
+class _Sink:
+    """A real sink that keeps what it gets, fails where it is told to, and waits where it is told to."""
+
+    def __init__(self, fails_in="", error=None, waits_in="", traced=None):
+        self.fails_in, self.error, self.waits_in = fails_in, error or ConnectionError("refused"), waits_in
+        self.go_on, self.calls, self.threads = threading.Event(), [], set()
+
+    def _call(self, name, *what):
+        self.threads.add(threading.get_ident())
+        if name == self.waits_in:
+            self.go_on.wait(20.0)
+        self.calls.append((name, *what))
+        if name == self.fails_in:
+            raise self.error
+
+    def open(self, run_dir, meta):
+        self._call("open")
+
+    def write(self, rows):
+        self._call("write", [row.update for row in rows])
+
+    def close(self):
+        self._call("close")
+
+
+class _Tracing(_Sink):
+    def trace(self, spans):
+        self._call("trace", [span.name for span in spans])
+
+
+@pytest.fixture(autouse=True)
+def in_a_hurry(monkeypatch):
+    monkeypatch.setattr(fanout, "OPEN_SECONDS", 0.5)
+    monkeypatch.setattr(fanout, "CLOSE_SECONDS", 0.5)
+
+
+def _dropped(name, reason, folder):
+    return f"warning: {name} dropped ({reason}); metrics continue in {folder}/metrics.jsonl\n"
+
+
+def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
+    sink = _Tracing()
+    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(sink, "S")])
+    telemetry.write([_row(1)])
+    telemetry.trace([SPAN])
+    telemetry.write([_row(2), _row(3)])
+    telemetry.close()
+    telemetry.close()
+    assert sink.calls == [("open",), ("write", [1]), ("trace", ["chunk"]), ("write", [2, 3]), ("close",)]
+    assert len(sink.threads) == 1
+    assert sink.threads.isdisjoint({threading.get_ident()})
+
+
+def test_spans_go_only_to_those_who_take_them(tmp_path):
+    plain, tracing = _Sink(), _Tracing()
+    assert (isinstance(plain, SpanSink), isinstance(tracing, SpanSink)) == (False, True)
+    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(plain, "P"), QueuedSink(tracing, "T")])
+    telemetry.trace([SPAN])
+    telemetry.close()
+    assert (plain.calls, tracing.calls[1]) == ([("open",), ("close",)], ("trace", ["chunk"]))
+
+
+@pytest.mark.parametrize("fails_in", ["open", "write", "trace", "close"])
+def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
+    bad, good = _Tracing(fails_in), _Tracing()
+    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(bad, "MLflow"), QueuedSink(good, "G")])
+    for update in (1, 2, 3):
+        telemetry.write([_row(update)])
+        telemetry.trace([SPAN])
+        time.sleep(0.05)  # so that the thread has failed by the next call
+    telemetry.close()
+    telemetry.close()
+    assert capsys.readouterr().err == _dropped("MLflow", "ConnectionError: refused", tmp_path)
+    assert [call[0] for call in bad.calls].count(fails_in) == 1
+    assert bad.calls[-1] == ("close",)
+    assert [call for call in good.calls if call[0] == "write"] == [("write", [1]), ("write", [2]), ("write", [3])]
+    assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
+
+
+def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
+    good, bad = _Sink(), _Sink("open", ConfigError("there is no run 'x'", "copy it"))
+    with pytest.raises(ConfigError, match="no run 'x'"):
+        open_telemetry(tmp_path, META, queued=[QueuedSink(good, "G"), QueuedSink(bad, "B")])
+    assert good.calls == [("open",), ("close",)]
+
+
+def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys):
+    slow = [_Sink(waits_in="open"), _Sink(waits_in="open")]
+    began = time.monotonic()
+    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(sink, "S") for sink in slow])
+    assert 0.5 <= time.monotonic() - began < 1.0  # once, not twice
+    telemetry.write([_row(1)])
+    for sink in slow:
+        sink.go_on.set()
+    telemetry.close()
+    assert [sink.calls for sink in slow] == [[("open",), ("write", [1]), ("close",)]] * 2
+    assert capsys.readouterr().err == ""
+
+
+def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
+    hung = _Sink(waits_in="write")
+    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(hung, "H", most_waiting=100)])
+    began = time.monotonic()
+    for update in range(50):
+        telemetry.write([_row(update)])
+    telemetry.close()
+    assert 0.5 <= time.monotonic() - began < 5.0  # it would hold for 20
+    assert capsys.readouterr().err == _dropped("H", "TimeoutError: 50 reports could not be written in time", tmp_path)
+    hung.go_on.set()
+    assert len(read_rows(tmp_path / "metrics.jsonl")) == 50
+
+
+def test_one_that_is_too_far_behind_is_dropped_and_its_thread_ends(tmp_path, capsys):
+    slow = _Sink(waits_in="write")
+    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(slow, "Slow", most_waiting=5)])
+    for update in range(20):
+        telemetry.write([_row(update)])
+    assert capsys.readouterr().err == _dropped("Slow", "TimeoutError: it is 5 reports behind", tmp_path)
+    (thread,) = [one for one in threading.enumerate() if one.name == "telemetry-Slow"]
+    slow.go_on.set()
+    thread.join(5.0)
+    assert not thread.is_alive()
+    assert slow.calls[-1] == ("close",)
+    telemetry.close()
+    assert capsys.readouterr().err == ""
