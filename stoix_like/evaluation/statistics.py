@@ -37,7 +37,7 @@ def iqm(values: ArrayLike) -> Any:
     Raises:
         ValueError: no values, or values that are not finite.
     """
-    return stats.trim_mean(_finite(values), 0.25, axis=-1)
+    return stats.trim_mean(finite(values), 0.25, axis=-1)
 
 
 def bootstrap_interval(
@@ -65,7 +65,7 @@ def bootstrap_interval(
     Raises:
         ValueError: a wrong rank, no values, values that are not finite, or a confidence outside (0, 1).
     """
-    table = _finite(values)
+    table = finite(values)
     if table.ndim not in (1, 2):
         raise ValueError(f"values must have shape [R] or [R, K], got {table.shape}")
     table = table.reshape(table.shape[0], -1)  # [R, K]
@@ -75,7 +75,7 @@ def bootstrap_interval(
         return Interval(point, float("nan"), float("nan"))
     chosen = np.random.default_rng(seed).integers(0, num_runs, (repetitions, num_runs, num_tasks))
     resampled = table[chosen, np.arange(num_tasks)].reshape(repetitions, -1)  # [repetitions, R * K]
-    low, high = np.quantile(statistic(resampled), _tails(confidence))
+    low, high = np.quantile(statistic(resampled), tails(confidence))
     return Interval(point, float(low), float(high))
 
 
@@ -94,7 +94,7 @@ def bootstrap_curve(
     Raises:
         ValueError: as `bootstrap_interval`, and for values that are not [R, K].
     """
-    table = _finite(values)
+    table = finite(values)
     if table.ndim != 2:
         raise ValueError(f"values must have shape [R, K], got {table.shape}")
     num_runs, num_moments = table.shape
@@ -104,14 +104,14 @@ def bootstrap_curve(
     chosen = np.random.default_rng(seed).integers(0, num_runs, (repetitions, num_runs))
     width = max(1, _BLOCK_ELEMENTS // chosen.size)
     blocks = [table[:, start : start + width].T for start in range(0, num_moments, width)]  # each [width, R]
-    bounds = [np.quantile(statistic(block[:, chosen]), _tails(confidence), axis=-1) for block in blocks]
+    bounds = [np.quantile(statistic(block[:, chosen]), tails(confidence), axis=-1) for block in blocks]
     low, high = np.concatenate(bounds, axis=-1)  # [2, K]
     return Interval(point, low, high)
 
 
 def mean(values: ArrayLike) -> Any:
     """The mean of values [..., M] over the last axis: the other statistic to hand to a bootstrap."""
-    return np.mean(_finite(values), axis=-1)
+    return np.mean(finite(values), axis=-1)
 
 
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
@@ -123,11 +123,11 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     Raises:
         ValueError: values that are not [E], none, or not finite; a confidence outside (0, 1).
     """
-    sample = _finite(values)
+    sample = finite(values)
     if sample.ndim != 1:
         raise ValueError(f"values must have shape [E], got {sample.shape}")
     point, size = float(sample.mean()), sample.size
-    quantile = float(stats.t.ppf(_tails(confidence)[1], max(size - 1, 1)))
+    quantile = float(stats.t.ppf(tails(confidence)[1], max(size - 1, 1)))
     if size == 1:
         return Interval(point, float("nan"), float("nan"))
     half = quantile * float(sample.std(ddof=1)) / size**0.5
@@ -143,7 +143,7 @@ def paired_difference_interval(first: ArrayLike, second: ArrayLike, confidence: 
     Raises:
         ValueError: shapes that differ or are not [E], or what `mean_interval` refuses.
     """
-    left, right = _finite(first), _finite(second)
+    left, right = finite(first), finite(second)
     if left.shape != right.shape:
         raise ValueError(f"pairs need equal shapes, got {left.shape} and {right.shape}")
     return mean_interval(left - right, confidence)
@@ -157,15 +157,20 @@ def difference_interval(first: ArrayLike, second: ArrayLike, confidence: float =
     Raises:
         ValueError: fewer than two values on a side, or what `mean_interval` refuses.
     """
-    left, right = _finite(first), _finite(second)
+    left, right = finite(first), finite(second)
     if left.ndim != 1 or right.ndim != 1 or min(left.size, right.size) < 2:
         raise ValueError(f"samples need two values or more each, got shapes {left.shape} and {right.shape}")
-    _tails(confidence)
+    tails(confidence)
     found = stats.ttest_ind(left, right, equal_var=False).confidence_interval(confidence)
     return Interval(float(left.mean() - right.mean()), float(found.low), float(found.high))
 
 
-def _finite(values: ArrayLike) -> NDArray[np.float64]:
+def finite(values: ArrayLike) -> NDArray[np.float64]:
+    """The values as an array, [..., M].
+
+    Raises:
+        ValueError: there are none, or some are not finite.
+    """
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 0 or array.size == 0:
         raise ValueError(f"at least one value along an axis is needed, got shape {array.shape}")
@@ -174,7 +179,12 @@ def _finite(values: ArrayLike) -> NDArray[np.float64]:
     return array
 
 
-def _tails(confidence: float) -> tuple[float, float]:
+def tails(confidence: float) -> tuple[float, float]:
+    """The shares of a distribution that lie below the two bounds of an interval.
+
+    Raises:
+        ValueError: a confidence outside (0, 1).
+    """
     if not 0.0 < confidence < 1.0:
         raise ValueError(f"confidence must lie in (0, 1), got {confidence}")
     return (1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0

@@ -26,7 +26,7 @@ from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
-from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, Telemetry, open_telemetry
+from stoix_like.runtime.telemetry import MarlEvalSink, QueuedSink, Row, RunMeta, Telemetry, open_telemetry
 from stoix_like.runtime.telemetry.chosen import chosen_sinks
 from stoix_like.runtime.telemetry.sink import Value
 from stoix_like.runtime.telemetry.terminal import TerminalView
@@ -200,7 +200,7 @@ def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack
     scored_by = opening.here(ready.template.params)
     compared = best.restore(scored_by, plan.resumed.update) if plan.resumed else True
     meta = _run_meta(plan, ready.found, best)
-    telemetry = open_telemetry(plan.path, meta, [view], ready.queued)
+    telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink()], ready.queued)
     closing.callback(telemetry.close)
     _introduce(ready, view, telemetry, meta)
     if not compared:

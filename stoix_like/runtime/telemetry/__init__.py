@@ -7,10 +7,22 @@ from pathlib import Path
 
 from stoix_like.runtime.telemetry.fanout import Telemetry
 from stoix_like.runtime.telemetry.jsonl import JsonlSink, read_rows
+from stoix_like.runtime.telemetry.marl_eval import MarlEvalSink
 from stoix_like.runtime.telemetry.queued import QueuedSink
 from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Span
 
-__all__ = ["JsonlSink", "QueuedSink", "Row", "RunMeta", "Sink", "Span", "Telemetry", "open_telemetry", "read_rows"]
+__all__ = [
+    "JsonlSink",
+    "MarlEvalSink",
+    "QueuedSink",
+    "Row",
+    "RunMeta",
+    "Sink",
+    "Span",
+    "Telemetry",
+    "open_telemetry",
+    "read_rows",
+]
 
 
 def open_telemetry(

@@ -1,0 +1,153 @@
+"""marl_eval.json, the evaluations of a run in the schema of id-marl-eval 0.0.4 (Gorsane et al. 2022, 2209.10485).
+
+{suite: {task: {algorithm: {seed_N: {step_i: {step_count, elapsed_time, metric: [values]}, absolute_metrics: {...}}}}}}
+
+The file is a function of the rows of `evaluator/`, which metrics.jsonl holds: a resumed run makes it anew from there.
+Those rows hold means over episodes, so each list has one value, which is what the readers of the schema form of longer
+ones. The evaluations of other modes (`evaluator_sampled/`, `evaluator_network/`) stay in metrics.jsonl alone.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.runtime.run_folder import write_atomically
+from stoix_like.runtime.telemetry.jsonl import FILE_NAME as RECORD_NAME
+from stoix_like.runtime.telemetry.jsonl import read_rows
+from stoix_like.runtime.telemetry.sink import Row, RunMeta
+
+FILE_NAME = "marl_eval.json"
+_PREFIX = "evaluator/"
+_SCORE = "mean_return"
+_RENAMED = {"mean_return": "mean_episode_return", "episode_length_mean": "mean_episode_length"}  # as the field says
+_LEFT_OUT = ("episodes", "duration_ms", "level_hash", "unfinished")  # of the evaluation, not of the policy
+_EXTREMES = ("max_return", "min_return", "episode_length_max", "episode_length_min")  # no means: not to be averaged
+
+
+class Evaluation(NamedTuple):
+    """One evaluation of one seed, as far as the file tells of it.
+
+    Attributes:
+        timesteps: environment steps of the seed.
+        elapsed_seconds: wall-clock of the run: compiling, evaluating and saving included.
+        metrics: {name: mean over episodes}; what is not finite is left out.
+        level_hash: of the frozen levels; None for fresh ones. Only scores on the same levels are compared.
+    """
+
+    timesteps: int
+    elapsed_seconds: float
+    metrics: dict[str, float]
+    level_hash: str | None
+
+    @property
+    def score(self) -> float:
+        """What the best evaluation is chosen by."""
+        return self.metrics.get(_RENAMED[_SCORE], -math.inf)
+
+
+class MarlEvalSink:
+    """Writes marl_eval.json in the run folder, whole or not at all, after every evaluation."""
+
+    def __init__(self) -> None:
+        self._path = Path()
+        self._names = ("", "", "")
+        self._evaluations: dict[int, dict[int, Evaluation]] = {}
+
+    def open(self, run_dir: Path, meta: RunMeta) -> None:
+        """Of a resumed run, makes the file from metrics.jsonl, which has been cut to the checkpoint by then."""
+        self._path = run_dir / FILE_NAME
+        self._names = names_of(meta.task_id, meta.algorithm)
+        if meta.resumed_update is None:
+            return
+        self._add(map(_row, read_rows(run_dir / RECORD_NAME)))
+        if self._evaluations:
+            self._write()
+        else:  # what was evaluated came after the checkpoint, and is evaluated again
+            self._path.unlink(missing_ok=True)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        """Takes in the evaluations among the rows, and writes if there are any."""
+        if self._add(rows):
+            self._write()
+
+    def close(self) -> None:
+        """Nothing is open between two evaluations."""
+
+    def _add(self, rows: Iterable[Row]) -> bool:
+        found = [(row.seed or 0, evaluation) for row in rows if (evaluation := evaluation_of(row)) is not None]
+        for seed, evaluation in found:  # one made up for after a stop replaces the one before
+            self._evaluations.setdefault(seed, {})[evaluation.timesteps] = evaluation
+        return bool(found)
+
+    def _write(self) -> None:
+        by_seed = {seed: list(found.values()) for seed, found in self._evaluations.items()}
+        text = json.dumps(document(self._names, by_seed), indent=1, allow_nan=False) + "\n"
+        if not self._path.is_file() or self._path.read_text(encoding="utf-8") != text:
+            write_atomically(self._path, text)
+
+
+def names_of(task_id: str, algorithm: str) -> tuple[str, str, str]:
+    """(suite, task, algorithm): `probe/x` is x of the suite probe, everything else Jumanji's."""
+    suite, slash, task = task_id.rpartition("/")
+    return (suite, task, algorithm) if slash else ("Jumanji", task_id, algorithm)
+
+
+def evaluation_of(row: Row) -> Evaluation | None:
+    """The evaluation that a row tells of, or None: another category, or another mode."""
+    values = {name.removeprefix(_PREFIX): v for name, v in row.values.items() if name.startswith(_PREFIX)}
+    if row.category != "EVALUATOR" or _SCORE not in values:
+        return None
+    metrics = {
+        _RENAMED.get(name, name): float(value)
+        for name, value in values.items()
+        if name not in _LEFT_OUT + _EXTREMES and isinstance(value, (int, float)) and math.isfinite(value)
+    }
+    level_hash = values.get("level_hash")
+    seconds = round(row.elapsed_seconds, 3)  # as in metrics.jsonl, so that a resumed run writes the same
+    return Evaluation(row.timesteps, seconds, metrics, None if level_hash is None else str(level_hash))
+
+
+def document(names: tuple[str, str, str], evaluations: Mapping[int, Sequence[Evaluation]]) -> dict[str, Any]:
+    """The content of the file, as plain JSON values.
+
+    Args:
+        names: suite, task and algorithm.
+        evaluations: of every seed, one or more.
+    """
+    suite, task, algorithm = names
+    seeds = {f"seed_{seed}": _seed_document(evaluations[seed]) for seed in sorted(evaluations)}
+    return {suite: {task: {algorithm: seeds}}}
+
+
+def _seed_document(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
+    """The steps in order, and last the absolute metrics: those of the best evaluation so far.
+
+    It is the one whose parameters are kept as best, the first of equals. The field plays more episodes with them; here
+    the best of many noisy scores stands, which is above what a new evaluation gives.
+    """
+    ordered = sorted(evaluations, key=lambda evaluation: evaluation.timesteps)
+    steps: dict[str, Any] = {
+        f"step_{index}": {
+            "step_count": evaluation.timesteps,
+            "elapsed_time": evaluation.elapsed_seconds,
+            **_lists(evaluation),
+        }
+        for index, evaluation in enumerate(ordered)
+    }
+    comparable = [evaluation for evaluation in ordered if evaluation.level_hash == ordered[-1].level_hash]
+    return {**steps, "absolute_metrics": _lists(max(comparable, key=lambda evaluation: evaluation.score))}
+
+
+def _lists(evaluation: Evaluation) -> dict[str, list[float]]:
+    return {name: [value] for name, value in evaluation.metrics.items()}
+
+
+def _row(fields: Mapping[str, Any]) -> Row:
+    """A line of metrics.jsonl as the row it was; null is NaN again."""
+    named = {name: math.nan if value is None else value for name, value in fields.items() if "/" in name}
+    own = {name: fields.get(name, 0) for name in ("update", "timesteps", "elapsed_seconds")}
+    return Row(fields.get("category", "MISC"), **own, seed=fields.get("seed"), values=named)
