@@ -37,7 +37,7 @@ DOORS = {
     "opentelemetry": ("runtime/telemetry/otlp_sink.py",),
     "tensorboardX": ("runtime/telemetry/tensorboard_sink.py",),
     "wandb": ("runtime/telemetry/wandb_sink.py",),
-    "matplotlib": ("runtime/media.py",),
+    "matplotlib": ("runtime/media.py", "runtime/comparison_figures.py"),
     "PIL": ("runtime/media.py",),
 }
 #: What the configuration may import, so that --help is instant.

@@ -32,16 +32,26 @@ class Series(NamedTuple):
 
     timesteps: NDArray[np.float64]  # [K]
     values: NDArray[np.float64]  # [K]
+    seconds: NDArray[np.float64]  # [K] wall-clock of the run; NaN where a row has none
 
 
 class Run(NamedTuple):
-    """What one run folder says of itself: series by metric key and seed."""
+    """What one run folder says of itself: series by metric key and seed.
+
+    Attributes:
+        level_hashes: {prefix such as `evaluator`: what it was scored on, in order}; None stands for fresh levels.
+        device: where it ran; of a run that was continued elsewhere all of them.
+        num_seeds: trained side by side, in the same wall-clock time.
+    """
 
     path: Path
     algorithm: str
     task_id: str
     leaves: dict[str, Any]
     series: dict[str, dict[int, Series]]
+    level_hashes: dict[str, tuple[str | None, ...]]
+    device: str
+    num_seeds: int
 
     @property
     def seeds(self) -> set[int]:
@@ -84,27 +94,42 @@ def load_run(path: Path) -> Run:
     start = next((row for row in rows if "misc/algorithm" in row and "misc/task_id" in row), None)
     if rows and start is None:
         raise RunError(f"{path / FILE_NAME} has no start row", "plot run folders as the training scripts write them")
-    series = _series(row for row in rows if row.get("category") != "MISC" and "timesteps" in row)
+    told = [row for row in rows if row.get("category") != "MISC" and "timesteps" in row]
+    series = _series(told)
     if start is None or not series:
         raise RunError(
             f"run {path} has no metrics yet",
             "wait for its first report, some seconds after compiling; if it has ended, leave it out",
         )
-    return Run(path, str(start["misc/algorithm"]), str(start["misc/task_id"]), config_leaves(path), series)
+    algorithm, task_id = str(start["misc/algorithm"]), str(start["misc/task_id"])
+    devices = dict.fromkeys(str(row["misc/device"]) for row in rows if "misc/device" in row)
+    clock = " and ".join(devices), int(start.get("misc/num_seeds", 1))
+    return Run(path, algorithm, task_id, config_leaves(path), series, _level_hashes(told), *clock)
 
 
 def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
     """{key: {seed: series}} of every number; a null is no point, and of two rows at one step the later holds."""
-    points: dict[str, dict[int, dict[int, float]]] = {}
+    points: dict[str, dict[int, dict[int, tuple[float, float]]]] = {}
     for row in rows:
+        seconds = float(row.get("elapsed_seconds", np.nan))
         for key, value in row.items():
             if "/" in key and isinstance(value, (int, float)):
                 by_seed = points.setdefault(key, {})
-                by_seed.setdefault(row.get("seed") or 0, {})[row["timesteps"]] = float(value)
-    return {
-        key: {seed: Series(*np.array(sorted(found.items()), np.float64).T) for seed, found in by_seed.items()}
-        for key, by_seed in points.items()
-    }
+                by_seed.setdefault(row.get("seed") or 0, {})[row["timesteps"]] = float(value), seconds
+    return {key: {seed: _in_order(found) for seed, found in by_seed.items()} for key, by_seed in points.items()}
+
+
+def _in_order(points: dict[int, tuple[float, float]]) -> Series:
+    table = np.array([(timesteps, *point) for timesteps, point in sorted(points.items())], np.float64)
+    return Series(*table.T)
+
+
+def _level_hashes(rows: Iterable[dict[str, Any]]) -> dict[str, tuple[str | None, ...]]:
+    found: dict[str, dict[str | None, None]] = {}
+    for row in rows:
+        for prefix in {key.partition("/")[0] for key in row if "/" in key}:
+            found.setdefault(prefix, {})[row.get(f"{prefix}/level_hash")] = None
+    return {prefix: tuple(hashes) for prefix, hashes in found.items()}
 
 
 def config_leaves(path: Path) -> dict[str, Any]:
@@ -134,11 +159,8 @@ class Curves(NamedTuple):
     missing: list[str]
 
 
-def make_curves(runs: Sequence[Run], metric: str) -> Curves:
-    """The curves of a metric, one experiment each: evaluations are quoted, training episodes shown beside them.
-
-    A bare name is looked for under evaluator/, actor/, trainer/ in this order, per experiment; a full key such as
-    `evaluator_network/mean_return` means only itself. Seeds without a value yet are left out of n.
+def metric_keys(runs: Sequence[Run], metric: str) -> list[str]:
+    """Where a metric is looked for, the first first: a bare name with every prefix, a full key only as itself.
 
     Raises:
         ConfigError: no run has the metric; the message names the nearest one.
@@ -152,8 +174,21 @@ def make_curves(runs: Sequence[Run], metric: str) -> Curves:
         if metric == "mean_return":
             raise ConfigError("no evaluation and no finished episode yet, so there is no mean_return to draw", hint)
         raise ConfigError(f"unknown metric '{metric}'{guess}", hint)
+    return wanted
+
+
+def make_curves(runs: Sequence[Run], metric: str) -> Curves:
+    """The curves of a metric, one experiment each: evaluations are quoted, training episodes shown beside them.
+
+    A bare name is looked for under evaluator/, actor/, trainer/ in this order, per experiment; a full key such as
+    `evaluator_network/mean_return` means only itself. Seeds without a value yet are left out of n.
+
+    Raises:
+        ConfigError: no run has the metric; the message names the nearest one.
+    """
+    wanted = metric_keys(runs, metric)
     curves = Curves([], [], [])
-    for name, members in _experiments(runs):
+    for name, members in experiments(runs):
         keys = [key for key in wanted if any(key in run.series for run in members)]
         if not keys:
             curves.missing.append(f"{name} · {members[0].task_id}")
@@ -168,12 +203,7 @@ def make_curve(name: str, task_id: str, key: str, series: Sequence[Series]) -> C
 
     Nothing is extrapolated: the common range ends with the shortest seed.
     """
-    first = max(one.timesteps[0] for one in series)
-    last = min(one.timesteps[-1] for one in series)
-    union = np.unique(np.concatenate([one.timesteps for one in series]))
-    grid = union[(union >= first) & (union <= last)]  # [K]
-    if grid.size > _MOST_POINTS:
-        grid = grid[np.linspace(0, grid.size - 1, _MOST_POINTS).round().astype(int)]
+    grid = common_grid([one.timesteps for one in series])  # [K]
     if grid.size == 0:
         nothing = np.empty(0)
         return Curve(name, task_id, key, list(series), nothing, statistics.Interval(nothing, nothing, nothing))
@@ -181,16 +211,30 @@ def make_curve(name: str, task_id: str, key: str, series: Sequence[Series]) -> C
     return Curve(name, task_id, key, list(series), grid, statistics.bootstrap_curve(aligned))
 
 
-def _experiments(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+def common_grid(axes: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """[K] points of the range that all axes share, from its first to its last; empty if they share none.
+
+    Args:
+        axes: rising numbers, [K] each.
+    """
+    first, last = max(axis[0] for axis in axes), min(axis[-1] for axis in axes)
+    union = np.unique(np.concatenate(axes))
+    grid = union[(union >= first) & (union <= last)]  # [K]
+    if grid.size > _MOST_POINTS:
+        grid = grid[np.linspace(0, grid.size - 1, _MOST_POINTS).round().astype(int)]
+    return grid
+
+
+def experiments(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
     """[(name, runs to pool)] in the order given; the same folder given twice counts once."""
     unique = list({run.path.resolve(): run for run in runs}.values())
     groups: list[tuple[str, list[Run]]] = []
     for identity in dict.fromkeys((run.task_id, run.algorithm) for run in unique):
         family = [run for run in unique if (run.task_id, run.algorithm) == identity]
-        batches = _split(family, lambda run: run.leaves)
-        differing = _differing([batch[0].leaves for batch in batches])
+        batches = split(family, lambda run: run.leaves)
+        unequal = differing([batch[0].leaves for batch in batches])
         for batch in batches:
-            name = f"{identity[1]} · {_setting(batch[0], differing)}" if len(batches) > 1 else identity[1]
+            name = f"{identity[1]} · {_setting(batch[0], unequal)}" if len(batches) > 1 else identity[1]
             if sum(len(run.seeds) for run in batch) == len(set().union(*(run.seeds for run in batch))):
                 groups.append((name, batch))
             else:  # one seed twice is no second sample: another version of the code, or a repetition
@@ -198,7 +242,8 @@ def _experiments(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
     return groups
 
 
-def _split(runs: Sequence[Run], what: Callable[[Run], Any]) -> list[list[Run]]:
+def split(runs: Sequence[Run], what: Callable[[Run], Any]) -> list[list[Run]]:
+    """The runs in batches for which `what` is equal, in the order given."""
     batches: list[list[Run]] = []
     for run in runs:
         home = next((batch for batch in batches if what(batch[0]) == what(run)), None)
@@ -209,13 +254,14 @@ def _split(runs: Sequence[Run], what: Callable[[Run], Any]) -> list[list[Run]]:
     return batches
 
 
-def _differing(settings: Sequence[dict[str, Any]]) -> list[str]:
+def differing(settings: Sequence[dict[str, Any]]) -> list[str]:
+    """The names whose values are not the same in all settings."""
     names = dict.fromkeys(name for leaves in settings for name in leaves)
     return [name for name in names if any(leaves.get(name) != settings[0].get(name) for leaves in settings)]
 
 
-def _setting(run: Run, differing: Sequence[str]) -> str:
+def _setting(run: Run, unequal: Sequence[str]) -> str:
     """What sets a run apart: up to two leaves by value, otherwise its name."""
-    if not run.leaves or len(differing) > 2:
+    if not run.leaves or len(unequal) > 2:
         return run.path.name
-    return ", ".join(f"{name} {run.leaves.get(name)}" for name in differing)
+    return ", ".join(f"{name} {run.leaves.get(name)}" for name in unequal)

@@ -1,4 +1,5 @@
-"""Pictures of runs: learning curves (PNG, PDF, SVG) and animated episodes (GIF). The door to matplotlib and pillow.
+"""Pictures of runs: learning curves (PNG, PDF, SVG) and animated episodes (GIF). The door to matplotlib and pillow;
+comparisons are drawn in `comparison_figures.py`.
 
 Files are written whole or not at all: into a temporary file beside the target, then renamed. Figures are made without
 pyplot, so that nothing global changes in a notebook.
@@ -22,9 +23,9 @@ from stoix_like.runtime.run_folder import written_whole
 from stoix_like.runtime.telemetry.summary import number_text
 from stoix_like.types import Environment, EnvState
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for colour-blind
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for colour-blind
 _FORMATS = (".png", ".pdf", ".svg")
-_FEW_SEEDS = 5  # below it single seeds are drawn: a bootstrap of so few says too little
+FEW_SEEDS = 5  # below it single seeds are drawn: a bootstrap of so few says too little
 
 
 class Line(NamedTuple):
@@ -76,7 +77,7 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
     check_format(out)
     curves = make_curves([load_run(Path(path)) for path in run_dirs], metric)
     figure = _figure(curves, metric)
-    with _written_whole(out) as temporary:
+    with written_picture(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return PlotSummary(out, _table(curves, metric))
 
@@ -104,10 +105,10 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
 
     check_format(out)
     names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
-    colours = {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
+    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
     figure = Figure(figsize=(6.4 * len(panels), 4.2), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
-        _prepare(axes, panel.title, x_label, y_label)
+        prepare(axes, panel.title, x_label, y_label)
         axes.set_xscale("log")
         for (name, level), dashes in zip(panel.levels.items(), itertools.cycle(((4, 2), (1, 2)))):
             axes.axhline(level, color="0.4", linestyle=(0, dashes), linewidth=1.1, label=name)
@@ -119,7 +120,7 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
         axes.legend(fontsize=9, edgecolor="none")
-    with _written_whole(out) as temporary:
+    with written_picture(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return out
 
@@ -137,7 +138,7 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
         )
     if not states:
         raise RunError("an animation needs at least one state", "record an episode first")
-    with _written_whole(path.with_suffix(".gif")) as temporary, _headless():
+    with written_picture(path.with_suffix(".gif")) as temporary, _headless():
         env.animate(states, str(temporary))
     return path.with_suffix(".gif")
 
@@ -149,11 +150,11 @@ def _figure(curves: Curves, metric: str) -> Any:
 
     tasks = list(dict.fromkeys(curve.task_id for curve in curves.quoted))
     names = list(dict.fromkeys(curve.name for curve in curves.quoted))
-    colours = {name: _COLOURS[index % len(_COLOURS)] for index, name in enumerate(names)}
+    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
     figure = Figure(figsize=(6.4 * len(tasks), 4.2), layout="constrained")
     panels = figure.subplots(1, len(tasks), squeeze=False)[0]
     for panel, task_id in zip(panels, tasks, strict=True):
-        _prepare(panel, task_id, "environment steps per seed", metric.replace("_", " "))
+        prepare(panel, task_id, "environment steps per seed", metric.replace("_", " "))
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         beside = [curve for curve in curves.beside if curve.task_id == task_id]
         for curve in beside:
@@ -169,7 +170,8 @@ def _figure(curves: Curves, metric: str) -> Any:
     return figure
 
 
-def _prepare(panel: Any, title: str, x_label: str, y_label: str) -> None:
+def prepare(panel: Any, title: str, x_label: str, y_label: str) -> None:
+    """Gives axes of matplotlib the look of all our figures."""
     panel.set_title(title, fontsize=11, loc="left")
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
@@ -182,7 +184,7 @@ def _draw(panel: Any, curve: Curve, colour: str) -> None:
     """The quoted curve: interval, single seeds if there are few, and the line that carries the legend."""
     num_seeds = len(curve.seeds)
     marker = "o" if curve.timesteps.size < 3 else None  # a line of one point would not be seen
-    if num_seeds < _FEW_SEEDS and (num_seeds > 1 or not curve.timesteps.size):
+    if num_seeds < FEW_SEEDS and (num_seeds > 1 or not curve.timesteps.size):
         for one in curve.seeds:
             panel.plot(one.timesteps, one.values, color=colour, linewidth=0.8, alpha=0.45)
     if num_seeds > 1:
@@ -215,7 +217,7 @@ def _table_line(curve: Curve) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def _written_whole(path: Path) -> Iterator[Path]:
+def written_picture(path: Path) -> Iterator[Path]:
     """`run_folder.written_whole` for a picture: its folder is made, and what fails is a plain error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

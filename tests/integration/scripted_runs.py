@@ -1,5 +1,6 @@
 """Scripts in new processes that share one compile cache, and how two runs are compared."""
 
+import json
 import os
 import subprocess
 import sys
@@ -154,6 +155,12 @@ def rows_of(run, *categories):
     return [{name: value for name, value in row.items() if name not in TIMED} for row in rows]
 
 
+def marl_eval_of(run):
+    """The content of marl_eval.json without what depends on the clock."""
+    untimed = lambda fields: {name: value for name, value in fields.items() if name != "elapsed_time"}
+    return json.loads((Path(run) / "marl_eval.json").read_text(), object_hook=untimed)
+
+
 def assert_same_run(one, other):
     """The last state, the best parameters and their scores, and the rows of metrics are the same, bit for bit."""
     last, other_last = (saved_run.load_run(str(run), "latest") for run in (one, other))
@@ -164,3 +171,4 @@ def assert_same_run(one, other):
     assert_same_bits(best.params, other_best.params)
     for category in ("TRAINER", "ACTOR", "EVALUATOR"):
         assert rows_of(one, category) == rows_of(other, category)
+    assert marl_eval_of(one) == marl_eval_of(other)

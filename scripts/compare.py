@@ -1,0 +1,13 @@
+"""Compares runs: `python scripts/compare.py RUN... [--metric mean_return] [--json FILE] [--out FOLDER]`."""
+
+from stoix_like.runtime.cli import run_main
+
+
+def main(argv: list[str]) -> int:
+    from stoix_like.runtime import compare_runs
+
+    return compare_runs.main(argv)
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,86 @@
+"""Runs trained by the scripts, compared by the script; and marl_eval.json as a stopped and continued run leaves it."""
+
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from scripted_runs import SPO_BASE, Scripts, finish, flags, last_update, marl_eval_of, rows_of, wait_until
+
+SPO = SPO_BASE | {"num_updates": 6}
+PPO = {name: SPO[name] for name in SPO if name not in ("num_particles", "search_depth", "root", "continuation")}
+PPO = {name: value for name, value in PPO.items() if not name.startswith(("resampling", "temperature", "init_"))}
+PPO = {name: PPO[name] for name in PPO if name not in ("replay_buffer_size", "sample_sequence_length", "batch_size")}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory, compile_cache):
+    """Two seeds of PPO in two runs, and one of SPO. Only read them."""
+    folder = tmp_path_factory.mktemp("compared")
+    scripts = Scripts(folder, compile_cache)
+    for seed in (0, 1):
+        scripts.run("train_ppo", *flags(**PPO, seed=seed, run_name=f"ppo-{seed}"))
+    scripts.run("train_spo", *flags(**SPO, run_name="spo"))
+    return folder
+
+
+def test_runs_of_two_algorithms_are_compared(scripts, runs):
+    out, err = scripts.run("compare", runs / "ppo-0", runs / "ppo-1", runs / "spo", "--json", "c.json", "--out", "c")
+    assert err == ""
+    content = json.loads(Path("c.json").read_text())
+    (contest,) = content["contests"]
+    assert contest["metric"] == "evaluator/mean_return"
+    assert [(entry["name"], entry["n"]) for entry in contest["experiments"]] == [("PPO", 2), ("SPO", 1)]
+    steps, seconds = (contest[axis]["standing"] for axis in ("steps", "seconds"))
+    assert steps["budgets"] == [6 * 8 * 4]
+    ends = [rows_of(runs / name, "EVALUATOR")[-1]["evaluator/mean_return"] for name in ("ppo-0", "ppo-1", "spo")]
+    assert [row["scores"] for row in steps["rows"]] == [[ends[:2]], [ends[2:]]]
+    (pair,) = steps["improvement"]
+    assert pair["point"] == sum((x > ends[2]) + 0.5 * (x == ends[2]) for x in ends[:2]) / 2
+    assert (pair["low"], pair["high"]) == (None, None)
+    assert "SPO has one seed" in out
+    assert "PPO (2)" in out
+    assert contest["steps"]["efficiency"]["moments"] == [64.0, 128.0, 192.0]
+    if seconds is not None:  # the slower one's first evaluation may come after the faster one's end
+        assert all(0.0 <= score <= 1.0 for row in seconds["rows"] for score in row["scores"][0])
+    for figure in ("profiles_steps", "improvement_steps", "efficiency_steps"):
+        with Image.open(f"c/{figure}.png") as image:
+            assert image.size[0] > 300
+        assert f"figure c/{figure}.png" in out
+
+
+def test_every_run_has_its_evaluations_in_the_schema_of_marl_eval(runs):
+    for name, algorithm in (("ppo-0", "PPO"), ("spo", "SPO")):
+        content = json.loads((runs / name / "marl_eval.json").read_text())
+        run = content["Jumanji"]["Maze-v0"][algorithm]["seed_0"]
+        *steps, absolute = run
+        assert [*steps, absolute] == ["step_0", "step_1", "step_2", "absolute_metrics"]
+        assert [run[step]["step_count"] for step in steps] == [64, 128, 192]
+        seconds = [run[step]["elapsed_time"] for step in steps]
+        assert 0.0 < seconds[0] < seconds[1] < seconds[2]
+        scores = [row["evaluator/mean_return"] for row in rows_of(runs / name, "EVALUATOR")]
+        assert [run[step]["mean_episode_return"] for step in steps] == [[score] for score in scores]
+        assert run[absolute]["mean_episode_return"] == [max(scores)]
+        assert set(run[absolute]) == {"mean_episode_return", "mean_episode_length", "solve_rate"}
+
+
+def test_a_stopped_run_continues_it(scripts, runs):
+    with scripts.start("train_ppo", *flags(**PPO | {"seed": 1}, run_name="stopped")) as process:
+        wait_until(lambda: last_update(scripts.cwd / "stopped") >= 3, process)
+        process.send_signal(signal.SIGINT)
+        finish(process)
+    scripts.run("train_ppo", "--resume", "stopped")
+    assert marl_eval_of("stopped") == marl_eval_of(runs / "ppo-1")
+
+
+def test_a_run_continued_from_an_earlier_checkpoint_cuts_and_continues_it(scripts, runs):
+    """As after a kill: what was evaluated after the checkpoint is forgotten, and found again."""
+    scripts.run("train_ppo", *flags(**PPO | {"keep_last_n": 100, "seed": 1}, run_name="cut"))
+    for folder in (scripts.cwd / "cut/checkpoints").iterdir():
+        if folder.name.isdecimal() and int(folder.name) > 3:
+            shutil.rmtree(folder)
+    Path("cut/marl_eval.json").unlink()
+    scripts.run("train_ppo", "--resume", "cut")
+    assert marl_eval_of("cut") == marl_eval_of(runs / "ppo-1")
