@@ -8,6 +8,7 @@ pyplot, so that nothing global changes in a notebook.
 from __future__ import annotations
 
 import contextlib
+import io
 import itertools
 import logging
 import math
@@ -76,7 +77,7 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
         raise ConfigError("no run to plot", "give one or more run folders, for example runs/<name>")
     check_format(out)
     curves = make_curves([load_run(Path(path)) for path in run_dirs], metric)
-    figure = _figure(curves, metric)
+    figure = curves_figure(curves, metric)
     with written_picture(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return PlotSummary(out, _table(curves, metric))
@@ -125,6 +126,13 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
     return out
 
 
+def png_bytes(figure: Any) -> bytes:
+    """A figure of matplotlib as the content of a PNG file."""
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
 def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
     """The GIF at `path` of an episode, one frame per state, in the environment's own drawing.
 
@@ -143,7 +151,8 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
     return path.with_suffix(".gif")
 
 
-def _figure(curves: Curves, metric: str) -> Any:
+def curves_figure(curves: Curves, metric: str) -> Any:
+    """The curves as a figure of matplotlib: what `plot_runs` draws."""
     from matplotlib.figure import Figure  # here: half a second that only plotting needs
     from matplotlib.lines import Line2D
     from matplotlib.ticker import EngFormatter

@@ -161,7 +161,7 @@ def test_figure_and_table(tmp_path, num_seeds):
 
 
 def _artists(paths, metric="mean_return"):
-    return media._figure(_curves(paths, metric), metric).axes
+    return media.curves_figure(_curves(paths, metric), metric).axes
 
 
 @pytest.mark.parametrize(("num_seeds", "lines", "bands"), [(1, 2, 0), (3, 5, 1), (6, 2, 1)])

@@ -1,0 +1,169 @@
+"""The command `report.py`: one or several runs as a single HTML file that needs nothing else, to be kept or sent.
+
+What is in it is read from the run folders, as they are: scores, curves, configuration, versions, history, and the
+animation if `animate.py` made one. Several runs are compared first. How HTML is made is in `html_page.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import ConfigError
+from stoix_like.runtime import curves, media, run_folder
+from stoix_like.runtime.arguments import ArgumentParser, output_file
+from stoix_like.runtime.contests import AXES, contests_among
+from stoix_like.runtime.curves import Run, Series
+from stoix_like.runtime.html_page import Markup, folded, image, joined, page, table, tag
+from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
+from stoix_like.runtime.telemetry.summary import duration_text, number_text
+
+_MOST_GIF_BYTES = 3_000_000
+#: What is drawn, if a run has it: scores first, then what tells whether it learns as it should.
+_DRAWN = ("mean_return", "solve_rate", "utilisation", "episode_length_mean", "entropy", "explained_variance")
+_DRAWN += ("approx_kl", "global_grad_norm", "temperature", "steps_per_second")
+_EVENTS = ("start", "resume", "changed", "checkpoint_loaded")
+_SCORED = "evaluator/"
+
+
+def main(argv: list[str]) -> int:
+    """Writes the report and prints where it is; returns the exit code."""
+    parser = ArgumentParser("report.py", "Puts all that is known of runs into one HTML file.")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, of one run in its folder)")
+    arguments = parser.parse_args(argv)
+    paths = list({path.resolve(): path for path in map(run_folder.find_run, arguments.runs)}.values())
+    out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
+    run_folder.write_atomically(out, report(paths))
+    print(f"report {out}")
+    return 0
+
+
+def report(paths: Sequence[Path]) -> str:
+    """The page of some runs, as text.
+
+    Raises:
+        RunError: a run without metrics yet.
+    """
+    runs = [curves.load_run(path) for path in paths]
+    sections = [_run_section(run) for run in runs]
+    if len(runs) == 1:
+        return page(f"{runs[0].algorithm} on {runs[0].task_id}: {runs[0].path.name}", *sections)
+    return page(f"Report of {len(runs)} runs", _comparison_section(runs), *sections)
+
+
+def _comparison_section(runs: Sequence[Run]) -> Markup:
+    from stoix_like.runtime import comparison_figures, comparison_tables
+    from stoix_like.runtime.standings import compare
+
+    heading = tag("h2", "Comparison")
+    try:
+        found = contests_among(runs, "mean_return")
+    except ConfigError as error:
+        return joined([heading, tag("p", error.what)])
+    comparison = compare("mean_return", found.contests, found.notes)
+    drawn = [comparison_figures.efficiency_figure(comparison, axis) for axis in AXES]
+    drawn += [comparison_figures.improvement_figure(comparison, "steps")]
+    pictures = [image(media.png_bytes(figure), "png", "comparison") for figure in drawn if figure is not None]
+    return joined([heading, tag("pre", comparison_tables.text(comparison)), *pictures])
+
+
+def _run_section(run: Run) -> Markup:
+    rows = read_rows(run.path / FILE_NAME)
+    return joined(
+        [
+            tag("h2", run.path.name),
+            table((), _facts(run, rows)),
+            *_scores(run),
+            tag("h3", "Curves"),
+            tag("div", *_pictures(run), class_="figures"),
+            *_animation(run.path),
+            tag("h3", "Configuration and versions"),
+            *_files(run.path),
+            folded("history", table(("update", "seconds", "event", ""), _history(rows))),
+        ]
+    )
+
+
+def _facts(run: Run, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    start = next(row for row in rows if "misc/task_id" in row)
+    last = max(rows, key=lambda row: row.get("update", 0))
+    planned = [row["misc/num_updates"] for row in rows if "misc/num_updates" in row]
+    yield "algorithm", run.algorithm
+    yield "task", run.task_id
+    yield "device", run.device
+    yield "seeds", ", ".join(map(str, sorted(run.seeds)))
+    yield "updates", f"{last['update']:,}" + (f" of {planned[-1]:,}" if planned else "")
+    yield "environment steps", f"{max(row.get('timesteps', 0) for row in rows):,} of each seed"
+    yield "wall-clock", duration_text(max(row.get("elapsed_seconds", 0.0) for row in rows))
+    yield "levels", ", ".join(name or "fresh" for name in run.level_hashes.get("evaluator", (None,)))
+    sizes = [f"{start[key]:,} {what}" for key, what in _SIZES.items() if key in start]
+    yield "per update", " × ".join(sizes)
+
+
+_SIZES = {"misc/num_envs": "environments", "misc/rollout_length": "steps"}
+
+
+def _scores(run: Run) -> list[Markup]:
+    """The last evaluation of every seed, and its best by mean return."""
+    names = [key for key in run.series if key.startswith(_SCORED) and not key.endswith(("duration_ms", "episodes"))]
+    returns = run.series.get(f"{_SCORED}mean_return", {})
+    if not returns:
+        return [tag("h3", "Scores"), tag("p", "not evaluated yet")]
+    lines = []
+    for seed, one in sorted(returns.items()):
+        best = int(one.values.argmax())
+        for what, index in (("last", -1), ("best", best)):
+            at = float(one.timesteps[index])
+            cells = [_value_at(run.series[name].get(seed), at) for name in names]
+            lines.append([str(seed), what, f"{at:,.0f}", *cells])
+    head = ["seed", "evaluation", "at step", *(name.removeprefix(_SCORED).replace("_", " ") for name in names)]
+    told = "Of the best of many noisy evaluations the score is above what a new one gives: evaluate.py plays one."
+    return [tag("h3", "Scores"), table(head, lines), tag("p", told)]
+
+
+def _value_at(series: Series | None, timesteps: float) -> str:
+    found = [] if series is None else series.values[series.timesteps == timesteps]
+    return number_text(float(found[0])) if len(found) else "–"
+
+
+def _pictures(run: Run) -> Iterator[Markup]:
+    known = {key.partition("/")[2] for key in run.series}
+    for metric in _DRAWN:
+        if metric in known:
+            figure = media.curves_figure(curves.make_curves([run], metric), metric)
+            yield image(media.png_bytes(figure), "png", f"{metric} over environment steps")
+
+
+def _animation(path: Path) -> list[Markup]:
+    gif = path / "episode.gif"
+    if not gif.is_file():
+        return []
+    heading, size = tag("h3", "An episode"), gif.stat().st_size
+    if size > _MOST_GIF_BYTES:
+        return [heading, tag("p", f"episode.gif has {size / 1e6:.1f} MB and stays beside this file")]
+    return [heading, image(gif.read_bytes(), "gif", "an episode")]
+
+
+def _files(path: Path) -> Iterator[Markup]:
+    """The configuration as it is, and versions.json as a table where it is one."""
+    config, versions = path / "config.yaml", path / "versions.json"
+    if config.is_file():
+        yield folded("config.yaml", tag("pre", config.read_text(encoding="utf-8", errors="replace")))
+    if versions.is_file():
+        text = versions.read_text(encoding="utf-8", errors="replace")
+        try:
+            entries = [(str(name), str(value)) for name, value in json.loads(text).items()]
+        except (ValueError, AttributeError):  # damaged, or no object: shown as it is
+            yield folded("versions.json", tag("pre", text))
+        else:
+            yield folded("versions", table((), entries))
+
+
+def _history(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if (event := row.get("misc/event")) in _EVENTS:
+            told = str(row.get("misc/changed") or row.get("misc/path") or row.get("misc/device") or "")
+            yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", str(event), told
