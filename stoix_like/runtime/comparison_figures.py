@@ -7,7 +7,7 @@ marker, so that a figure can be read in grey and by the colour-blind. Every lege
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,12 +37,9 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     Raises:
         RunError: one cannot be written.
     """
-    figures: dict[str, Callable[[], Any]] = {
-        **{f"profiles_{axis}": lambda axis=axis: profiles_figure(comparison, axis) for axis in AXES},
-        **{f"improvement_{axis}": lambda axis=axis: improvement_figure(comparison, axis) for axis in AXES},
-        **{f"efficiency_{axis}": lambda axis=axis: efficiency_figure(comparison, axis) for axis in AXES},
-    }
-    return [save(figure, folder / f"{name}.png") for name, draw in figures.items() if (figure := draw()) is not None]
+    kinds = {"profiles": profiles_figure, "improvement": improvement_figure, "efficiency": efficiency_figure}
+    figures = {f"{kind}_{axis}": draw(comparison, axis) for kind, draw in kinds.items() for axis in AXES}
+    return [save(figure, folder / f"{name}.png") for name, figure in figures.items() if figure is not None]
 
 
 def save(figure: Any, path: Path) -> Path:
