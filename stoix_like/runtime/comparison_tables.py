@@ -82,7 +82,7 @@ def document(comparison: Comparison) -> dict[str, Any]:
 
 def _contest_document(result: Result) -> dict[str, Any]:
     contest = result.contest
-    by_axis = {
+    by_axis: dict[str, Any] = {
         axis: {
             "standing": _standing_document(result.standings[axis]),
             "efficiency": _efficiency_document(result.efficiency[axis]),

@@ -7,6 +7,7 @@ between a seed's own evaluations by linear interpolation, beyond them never.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple
@@ -95,9 +96,9 @@ def contests_among(runs: Sequence[Run], metric: str, scales: Mapping[str, Scale]
             found.notes.append(f"{title}: no run has values of {metric} yet")
             continue
         entrants = _with_values(same, key, found.notes)
-        groups = curves.split(entrants, lambda run, key=key: _levels(run, key))
+        groups = curves.split(entrants, functools.partial(_levels, key))
         for group in groups:
-            apart = f"{title} · levels {_levels(group[0], key)[0] or 'fresh'}" if len(groups) > 1 else title
+            apart = f"{title} · levels {_levels(key, group[0])[0] or 'fresh'}" if len(groups) > 1 else title
             found.contests.append(_contest(apart, key, group, scale))
         if len(groups) > 1:
             found.notes.append(f"{title}: runs were scored on different levels of one name, and are compared apart")
@@ -111,7 +112,7 @@ def _what_is_played(run: Run) -> tuple[object, ...]:
     return run.task_id, *(run.leaves.get(name) for name in _TASK_LEAVES)
 
 
-def _levels(run: Run, key: str) -> tuple[str | None, ...]:
+def _levels(key: str, run: Run) -> tuple[str | None, ...]:
     return run.level_hashes.get(key.partition("/")[0], (None,))
 
 
@@ -127,8 +128,8 @@ def _with_values(runs: Sequence[Run], key: str, notes: list[str]) -> list[Run]:
         missing = sorted(run.seeds - set(run.series.get(key, {})))
         if key not in run.series:
             notes.append(f"{run.path} is left out: it has no values of {key} yet")
-        elif len(_levels(run, key)) > 1:
-            names = ", ".join(name or "fresh" for name in _levels(run, key))
+        elif len(_levels(key, run)) > 1:
+            names = ", ".join(name or "fresh" for name in _levels(key, run))
             notes.append(f"{run.path} is left out: its level set changed on the way ({names})")
         else:
             kept.append(run)

@@ -21,9 +21,9 @@ from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 from stoix_like.runtime.telemetry.summary import duration_text, number_text
 
 _MOST_GIF_BYTES = 3_000_000
-#: What is drawn, if a run has it: scores first, then what tells whether it learns as it should.
-_DRAWN = ("mean_return", "solve_rate", "utilisation", "episode_length_mean", "entropy", "explained_variance")
-_DRAWN += ("approx_kl", "global_grad_norm", "temperature", "steps_per_second")
+#: What is drawn, if a run has it: scores, and what tells whether it learns as it should.
+_SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
+_LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
 _EVENTS = ("start", "resume", "changed", "checkpoint_loaded")
 _SCORED = "evaluator/"
 
@@ -131,7 +131,7 @@ def _value_at(series: Series | None, timesteps: float) -> str:
 
 def _pictures(run: Run) -> Iterator[Markup]:
     known = {key.partition("/")[2] for key in run.series}
-    for metric in _DRAWN:
+    for metric in _SCORES + _LEARNING:
         if metric in known:
             figure = media.curves_figure(curves.make_curves([run], metric), metric)
             yield image(media.png_bytes(figure), "png", f"{metric} over environment steps")

@@ -150,8 +150,14 @@ def stand(strata: Strata, axis: Axis, budgets: Sequence[float], *, is_on_unit_sc
 
 def _row(name: str, scores: Sequence[NDArray[np.float64]], has_gap: bool) -> Row:
     interval = comparison.stratified_interval
-    centres = (interval(scores, statistic) for statistic in (comparison.iqm, comparison.mean, comparison.median))
-    return Row(name, scores, *centres, interval(scores, comparison.optimality_gap) if has_gap else None)
+    return Row(
+        name,
+        scores,
+        interval(scores, comparison.iqm),
+        interval(scores, comparison.mean),
+        interval(scores, comparison.median),
+        interval(scores, comparison.optimality_gap) if has_gap else None,
+    )
 
 
 def _pairs(strata: Strata) -> list[Pair]:
