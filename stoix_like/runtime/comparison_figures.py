@@ -78,7 +78,8 @@ def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
     panels = [panel for panel in _standings(comparison, axis) if panel.content.pairs]
     figure, axes = _panels(panels)
     for place, (title, standing) in zip(axes, panels, strict=True):
-        sizes = _sizes(comparison)
+        own = {row.name: "+".join(map(str, row.num_runs)) for row in standing.rows}
+        sizes = own or _sizes(comparison)  # over tasks without a common scale there are no rows
         names = [f"{p.first} (n={sizes[p.first]})\n> {p.second} (n={sizes[p.second]})" for p in standing.pairs]
         prepare(place, title, "P(X > Y)", "")
         place.axvline(0.5, color="0.4", linestyle=(0, (4, 2)), linewidth=1.1)

@@ -217,6 +217,8 @@ def test_figures_over_tasks_have_a_panel_more(tmp_path):
     assert titles(efficiency) == ["Maze-v0", "Snake-v1"]
     assert titles(profiles) == ["Maze-v0, at equal steps", "Snake-v1, at equal steps"]  # no common scale
     assert titles(improvement)[-1] == "over 2 tasks, at equal steps"
+    told = [panel.get_yticklabels()[0].get_text() for panel in improvement.axes]
+    assert told == [f"PPO (n={ppo})\n> SPO (n={spo})" for ppo, spo in ((3, 5), (2, 1), ("3+2", "5+1"))]
 
 
 def test_figures_are_written_where_there_is_something_to_draw(tmp_path):
