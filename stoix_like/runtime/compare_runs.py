@@ -15,11 +15,12 @@ from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime import run_folder
 from stoix_like.runtime.arguments import ArgumentParser, number_that, output_file
+from stoix_like.runtime.commands import program
 
 
 def main(argv: list[str]) -> int:
     """Compares, prints, and writes what was asked for; returns the exit code."""
-    parser = ArgumentParser("compare.py", "Compares experiments at equal steps and at equal wall-clock.")
+    parser = ArgumentParser(program("compare"), "Compares experiments at equal steps and at equal wall-clock.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--metric", default="mean_return", help="what is compared (default: mean_return)")
     parser.add_argument(

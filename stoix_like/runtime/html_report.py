@@ -14,6 +14,7 @@ from typing import Any
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import curves, media, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, output_file
+from stoix_like.runtime.commands import program
 from stoix_like.runtime.contests import AXES, contests_among
 from stoix_like.runtime.curves import Run, Series
 from stoix_like.runtime.html_page import Markup, folded, image, joined, page, table, tag
@@ -30,7 +31,7 @@ _SCORED = "evaluator/"
 
 def main(argv: list[str]) -> int:
     """Writes the report and prints where it is; returns the exit code."""
-    parser = ArgumentParser("report.py", "Puts all that is known of runs into one HTML file.")
+    parser = ArgumentParser(program("report"), "Puts all that is known of runs into one HTML file.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, of one run in its folder)")
     arguments = parser.parse_args(argv)
