@@ -1,0 +1,71 @@
+"""The wheel in an environment of its own: `stoix-like` without a clone, presets included."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 900  # an environment is made, and nearly a gigabyte put into it
+TINY = "--num-envs 8 --rollout-length 4 --num-minibatches 2 --num-updates 2 --num-eval-envs 4 --num-eval-episodes 4"
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    """Runs a command of that environment, in an empty folder; gives what it printed."""
+    folder = tmp_path_factory.mktemp("clean_install")
+    _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT], folder)
+    (wheel,) = folder.glob("stoix_like-*.whl")
+    _run([sys.executable, "-m", "venv", folder / "venv"], folder)
+    pins = ["-c", ROOT / "constraints" / "py311.txt"] if sys.version_info[:2] == (3, 11) else []
+    _run([folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", *pins, wheel], folder)
+    (folder / "work").mkdir()
+
+    def run(command):
+        name, *argv = shlex.split(command)
+        return _run([folder / "venv" / "bin" / name, *argv], folder / "work")
+
+    run.folder = folder / "work"
+    return run
+
+
+def _run(command, cwd):
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
+    environ = kept | {"JAX_PLATFORMS": "cpu", "MPLBACKEND": "Agg", "XDG_CACHE_HOME": str(cwd / "cache")}
+    environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
+    done = subprocess.run(
+        [*map(str, command)], check=False, cwd=cwd, env=environ, text=True, capture_output=True, timeout=SECONDS
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_a_run_is_trained_scored_and_drawn_without_a_clone(clean):
+    out = clean(f"stoix-like train-ppo --config ppo/maze {TINY} --run-name first")
+    assert "done 64 steps" in out
+    assert "next: stoix-like evaluate runs/first" in out
+    clean("stoix-like evaluate first --num-episodes 4 --json scored.json")
+    assert json.loads((clean.folder / "scored.json").read_text())["task_id"] == "Maze-v0"
+    clean("stoix-like plot first")
+    clean("stoix-like animate first")
+    made = {path.name for path in (clean.folder / "runs" / "first").iterdir()}
+    assert {"curves.png", "episode.gif", "metrics.jsonl", "config.yaml"} <= made
+
+
+def test_the_package_is_the_installed_one_and_brings_its_presets(clean):
+    place = clean("python -c 'import stoix_like; print(stoix_like.__file__)'")
+    assert "site-packages" in place
+    shipped = sorted(path.relative_to(ROOT / "configs") for path in (ROOT / "configs").rglob("*.yaml"))
+    presets = Path(place.strip()).parent / "configs"
+    assert sorted(path.relative_to(presets) for path in presets.rglob("*.yaml")) == shipped
+
+
+def test_the_other_commands_answer(clean):
+    assert re.search(r"(?m)^ready: stoix-like train-ppo$", clean("stoix-like doctor"))
+    assert "at most 100 steps" in clean("stoix-like envs Maze-v0")
+    assert clean("stoix-like train-spo --help").startswith("usage: stoix-like train-spo [--config FILE|PRESET]")
