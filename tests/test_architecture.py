@@ -37,8 +37,10 @@ DOORS = {
     "opentelemetry": ("runtime/telemetry/otlp_sink.py",),
     "tensorboardX": ("runtime/telemetry/tensorboard_sink.py",),
     "wandb": ("runtime/telemetry/wandb_sink.py",),
-    "matplotlib": ("runtime/media.py", "runtime/comparison_figures.py"),
+    "matplotlib": ("runtime/media.py", "runtime/comparison_figures.py", "runtime/sweep_figures.py"),
     "PIL": ("runtime/media.py",),
+    "optuna": ("runtime/sweep_study.py",),
+    "sqlalchemy": ("runtime/sweep_study.py",),
 }
 #: What the configuration may import, so that --help is instant.
 STANDARD_ONLY = ("config.py", "config_checks.py", "config_replay.py", "config_values.py", "errors.py")

@@ -125,22 +125,55 @@ class _File:
 
 def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[Layer, list[str]]:
     """({leaf: (checked value, "file:line")}, problems) of a configuration file, or of what it is known to hold."""
-    shown = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
-    file = _File(str(shown), config_type)
+    file = _File(_shown(path), config_type)
+    node = _root(file, path, text)
+    if isinstance(node, yaml.MappingNode):
+        _read_sections(file, node)
+    elif node is not None:
+        file.problem(node.start_mark.line + 1, "a configuration is made of sections, such as 'environment:'")
+    return file.layer, file.problems
+
+
+def read_tree(path: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """(plain data, {dotted key: "file:line"}, problems) of a file that is no configuration: keys within keys."""
+    file = _File(_shown(path), object)
+    node = _root(file, path, None)
+    places: dict[str, str] = {}
+    if node is not None and not isinstance(node, yaml.MappingNode):
+        file.problem(node.start_mark.line + 1, "expected keys, such as 'config: ppo/maze'")
+        node = None
+    return ({} if node is None else _branch(file, node, "", places)), places, file.problems
+
+
+def _branch(file: _File, node: Any, prefix: str, places: dict[str, str]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for name, value, line in _entries(file, node, prefix):
+        places[prefix + name] = f"{file.shown}:{line}"
+        if isinstance(value, yaml.MappingNode):
+            data[name] = _branch(file, value, f"{prefix}{name}.", places)
+            continue
+        try:
+            data[name] = _construct(value)
+        except yaml.YAMLError as error:
+            file.problem(*_yaml_problem(error))
+    return data
+
+
+def _shown(path: Path) -> str:
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def _root(file: _File, path: Path, text: str | None) -> Any:
+    """The node of the whole file; None if it is empty, or cannot be read, which becomes a problem."""
     try:
-        node = _compose(path.read_text(encoding="utf-8-sig") if text is None else text)
+        return _compose(path.read_text(encoding="utf-8-sig") if text is None else text)
     except UnicodeDecodeError:
         file.problem(None, "not a text file in UTF-8")
     except OSError as error:
         file.problem(None, f"cannot be read: {os.strerror(error.errno or 0)}")
     except yaml.YAMLError as error:
         file.problem(*_yaml_problem(error))
-    else:
-        if isinstance(node, yaml.MappingNode):
-            _read_sections(file, node)
-        elif node is not None:
-            file.problem(node.start_mark.line + 1, "a configuration is made of sections, such as 'environment:'")
-    return file.layer, file.problems
+    return None
 
 
 def read_sections(path: Path) -> dict[str, Any] | None:

@@ -80,7 +80,7 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
         file_layer, problems = read_yaml(found[0], config_type, found[1])
     except ConfigError as error:
         problems, hint = error.problems, error.hint
-    values, where, merge_problems = _merge([file_layer, flag_layer])
+    values, where, merge_problems = merge_layers([file_layer, flag_layer])
     problems += [*scan.problems, *flag_problems, *merge_problems]
     if problems:
         raise ConfigError(problems, hint if len(problems) == 1 else HINT)
@@ -155,7 +155,17 @@ def _text(path: Path) -> str | None:
 
 
 def preset_paths() -> dict[str, Path]:
-    """The shipped presets, as {"ppo/maze": path}: in the package once installed, at the top of a clone otherwise."""
+    """The shipped presets of runs, as {"ppo/maze": path}."""
+    return {name: path for name, path in _shipped().items() if not name.startswith("sweep/")}
+
+
+def sweep_paths() -> dict[str, Path]:
+    """The shipped sweeps, as {"sweep/ppo_maze": path}."""
+    return {name: path for name, path in _shipped().items() if name.startswith("sweep/")}
+
+
+def _shipped() -> dict[str, Path]:
+    """What configs/ holds: in the package once installed, at the top of a clone otherwise."""
     package = Path(str(stoix_like.__file__)).parent
     folder = next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), None)
     paths = sorted(folder.rglob("*.yaml")) if folder else []
@@ -185,7 +195,7 @@ def find_config(name: str, algorithm: str = "ppo") -> Path:
     raise ConfigError(f"--config: no file or preset '{name}'{near}", f"presets: {', '.join(presets)}")
 
 
-def _merge(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+def merge_layers(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """({leaf: value}, {leaf: place}, problems), the later layer winning."""
     values: dict[str, Any] = {}
     where: dict[str, str] = {}

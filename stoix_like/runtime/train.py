@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -28,13 +28,17 @@ from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
 from stoix_like.runtime.telemetry import MarlEvalSink, QueuedSink, Row, RunMeta, Telemetry, open_telemetry
 from stoix_like.runtime.telemetry.chosen import chosen_sinks
-from stoix_like.runtime.telemetry.sink import Value
+from stoix_like.runtime.telemetry.sink import Sink, Value
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Learner
 
 if TYPE_CHECKING:
     from stoix_like.runtime.build import Built
+
+
+#: Makes a sink that may ask the run to end: it sets the request it is given.
+Watch = Callable[[StopRequest], Sink]
 
 
 class _Ready(NamedTuple):
@@ -51,6 +55,7 @@ class _Ready(NamedTuple):
     loaded: Loaded
     search: SearchConfig | None  # of an algorithm that searches
     queued: list[QueuedSink]  # in the lead: where metrics go besides the run folder and the terminal
+    watchers: tuple[Sink, ...] = ()
 
 
 class _Started(NamedTuple):
@@ -63,8 +68,8 @@ class _Started(NamedTuple):
     profile: Profile | None  # if it was asked for
 
 
-def train(algorithm: str, loaded: Loaded) -> int:
-    """Trains as configured and returns the exit code: 0 done, 130 interrupted.
+def train(algorithm: str, loaded: Loaded, watch: Watch | None = None) -> int:
+    """Trains as configured and returns the exit code: 0 done, 130 interrupted, by a signal or by what `watch` makes.
 
     Raises:
         StoixError: see `errors`; nothing is written before configuration, device and environment are known to be good.
@@ -83,6 +88,8 @@ def train(algorithm: str, loaded: Loaded) -> int:
             return 0
         ready = _prepare(team, plan, loaded)
         stop = closing.enter_context(stopping_on_signals())
+        if watch is not None:
+            ready = ready._replace(watchers=(watch(stop),))
         started = _start(ready, closing) if plan.resumed else _start_new(ready, closing)
         code = _run(started, stop)
         _conclude(started, code)
@@ -200,7 +207,7 @@ def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack
     scored_by = opening.here(ready.template.params)
     compared = best.restore(scored_by, plan.resumed.update) if plan.resumed else True
     meta = _run_meta(plan, ready.found, best)
-    telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink()], ready.queued)
+    telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink(), *ready.watchers], ready.queued)
     closing.callback(telemetry.close)
     _introduce(ready, view, telemetry, meta)
     if not compared:

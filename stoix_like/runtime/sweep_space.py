@@ -1,0 +1,243 @@
+"""The leaves of a sweep file: those that are fixed, and the space of those that are searched.
+
+Leaves have the names, types and ranges of the configuration. Problems are collected, each with its line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from stoix_like.config import CHECKED_ONLY_SECTIONS
+from stoix_like.config_checks import check_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config_values import allows, choices, coerce, nearest
+from stoix_like.runtime.config_yaml import Layer
+
+#: Leaves that the sweep itself decides, and how.
+DECIDED = {
+    "num_seeds": "it is a key of the sweep itself, beside 'config'",
+    "save_dir": "each trial has a folder in that of the study: --save-dir and --study",
+    "run_name": "each trial has a folder in that of the study: --save-dir and --study",
+    **dict.fromkeys(
+        ("distributed", "coordinator_address", "num_processes", "process_id"), "a sweep runs in one process"
+    ),
+}
+#: Sections that say what is learned. The others say how trials are scored, told and kept: alike, to be compared.
+SEARCHED_SECTIONS = ("environment", "training_core", "optimization", "architecture", "spo")
+_RANGE_KEYS = ("low", "high", "log", "step")
+_FORMS = "{low: ..., high: ...} with log or step, or {choices: [...]}"
+
+
+class Range(NamedTuple):
+    """Numbers from low to high, both included."""
+
+    low: float
+    high: float
+    log: bool = False
+    step: float | None = None
+    is_whole: bool = False
+
+
+class Choices(NamedTuple):
+    """One of these values."""
+
+    values: tuple[Any, ...]
+
+
+Dimension = Range | Choices
+
+
+def ends(dimension: Dimension) -> tuple[Any, Any]:
+    """Its first and its last value."""
+    if isinstance(dimension, Choices):
+        return dimension.values[0], dimension.values[-1]
+    return dimension.low, dimension.high
+
+
+def plain(dimension: Dimension) -> dict[str, Any]:
+    """As the file says it."""
+    if isinstance(dimension, Choices):
+        return {"choices": list(dimension.values)}
+    said = {"low": dimension.low, "high": dimension.high, "log": dimension.log or None, "step": dimension.step}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+@dataclass
+class Sheet:
+    """A sweep file being read: its data, the place of each dotted key, and what is wrong with it."""
+
+    shown: str
+    data: dict[str, Any]
+    places: dict[str, str]
+    problems: list[str]
+    config_type: type
+
+    def problem(self, key: str, what: str) -> None:
+        """Notes that the value of a key is wrong."""
+        self.problems.append(f"{self.places.get(key, self.shown)}: {key}: {what}")
+
+    def unknown(self, key: str, what: str) -> None:
+        """Notes that there is no such key."""
+        self.problems.append(f"{self.places[key]}: {what}")
+
+    def keys_of(self, key: str) -> dict[str, Any]:
+        """What stands under a key; if that is not made of keys, it is a problem."""
+        found = self.data.get(key)
+        if found is not None and not isinstance(found, dict):
+            self.problem(key, f"expected leaves, such as 'actor_lr: ...', got {found!r}")
+        return found if isinstance(found, dict) else {}
+
+    def kind_of(self, leaf: str) -> type:
+        """The section that a leaf stands in."""
+        return section_types(self.config_type)[leaf_sections(self.config_type)[leaf]]
+
+
+def read_fixed(sheet: Sheet) -> Layer:
+    """The leaves under `fixed`, checked."""
+    layer: Layer = {}
+    for name, value in sheet.keys_of("fixed").items():
+        key = f"fixed.{name}"
+        if _is_settable(sheet, key, name):
+            layer[name] = _leaf_value(sheet, key, name, value), sheet.places[key]
+    return layer
+
+
+def read_space(sheet: Sheet) -> dict[str, Dimension]:
+    """The leaves under `space`, and what each may be."""
+    space: dict[str, Dimension] = {}
+    given, fixed = sheet.keys_of("space"), sheet.keys_of("fixed")
+    if not given and not sheet.problems:
+        sheet.problem("space", "nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'")
+    for name, value in given.items():
+        key = f"space.{name}"
+        if not _is_settable(sheet, key, name):
+            continue
+        section = leaf_sections(sheet.config_type)[name]
+        if name == "seed":
+            sheet.problem(key, "seeds are no parameter; each trial has num_seeds of them")
+        elif section not in SEARCHED_SECTIONS:
+            sheet.problem(key, f"leaves of section '{section}' are the same in all trials; put it under 'fixed'")
+        elif name in fixed:
+            sheet.problem(key, f"it is fixed as well ({sheet.places[f'fixed.{name}']}); keep one of them")
+        elif (dimension := _dimension(sheet, key, name, value)) is not None:
+            space[name] = dimension
+    return space
+
+
+def _is_settable(sheet: Sheet, key: str, name: str) -> bool:
+    """Whether it is a leaf that a sweep may set; if not, that is a problem."""
+    homes = leaf_sections(sheet.config_type)
+    checked_only = CHECKED_ONLY_SECTIONS.get(sheet.config_type, {}).values()
+    if name in DECIDED:
+        sheet.problem(key, DECIDED[name])
+    elif name in section_types(sheet.config_type):
+        sheet.unknown(key, f"unknown leaf '{key}'; it is a section: give its leaves by themselves")
+    elif any(name in leaf_types(kind) for kind in checked_only):
+        sheet.unknown(key, f"unknown leaf '{key}'; it is one of SPO, and algorithm is ppo")
+    elif name not in homes:
+        sheet.unknown(key, f"unknown leaf '{key}'{nearest(name, homes)}")
+    else:
+        return True
+    return False
+
+
+def _leaf_value(sheet: Sheet, key: str, name: str, value: Any) -> Any:
+    """The value as the leaf's type; one that does not fit is a problem."""
+    kind = sheet.kind_of(name)
+    if isinstance(value, str) and value.lower() == "none" and allows(leaf_types(kind)[name], type(None)):
+        value = None
+    value, problem = check_leaf(kind, name, value)
+    if problem:
+        sheet.problem(key, problem)
+    return value
+
+
+def _dimension(sheet: Sheet, key: str, name: str, given: Any) -> Dimension | None:
+    if not isinstance(given, dict):
+        sheet.problem(key, f"expected {_FORMS}; got {given!r}")
+        return None
+    before = len(sheet.problems)
+    for word in given:
+        if word not in ("choices", *_RANGE_KEYS):
+            near = nearest(word, ["choices", *_RANGE_KEYS])
+            sheet.unknown(f"{key}.{word}", f"unknown key '{key}.{word}'{near}")
+        elif word != "choices" and "choices" in given:
+            sheet.problem(f"{key}.{word}", "choices stand alone; leave it out")
+    if len(sheet.problems) == before and "choices" not in given and not {"low", "high"} <= given.keys():
+        sheet.problem(key, f"expected {_FORMS}")
+    if len(sheet.problems) > before:
+        return None
+    dimension = _choices(sheet, key, name, given["choices"]) if "choices" in given else _range(sheet, key, name, given)
+    return dimension if len(sheet.problems) == before else None
+
+
+def _choices(sheet: Sheet, key: str, name: str, given: Any) -> Choices:
+    key = f"{key}.choices"
+    if not isinstance(given, list) or len(given) < 2:
+        sheet.problem(key, f"expected a list of at least two values, got {given!r}")
+        return Choices(())
+    values = [_leaf_value(sheet, key, name, value) for value in given]
+    if any(isinstance(value, (dict, list)) for value in values):
+        sheet.problem(key, "only numbers, words, true, false and null can be searched")
+    elif repeated := [value for index, value in enumerate(values) if value in values[:index]]:
+        sheet.problem(key, f"{repeated[0]!r} stands there twice")
+    return Choices(tuple(values))
+
+
+def _range(sheet: Sheet, key: str, name: str, given: dict[str, Any]) -> Range | None:
+    annotation = leaf_types(sheet.kind_of(name))[name]
+    is_whole = not allows(annotation, float)
+    if is_whole and not allows(annotation, int):
+        words = ["true", "false"] if allows(annotation, bool) else choices(annotation) or ["..."]
+        sheet.problem(key, f"it is no number; give choices: [{', '.join(words)}]")
+        return None
+    before = len(sheet.problems)
+    low, high = (_bound(sheet, f"{key}.{end}", name, given[end]) for end in ("low", "high"))
+    log, step = given.get("log", False), _step(sheet, f"{key}.step", given.get("step"), is_whole)
+    if not isinstance(log, bool):
+        sheet.problem(f"{key}.log", f"expected bool, got {log!r} ({type(log).__name__})")
+    if len(sheet.problems) > before:
+        return None
+    found = Range(low, high, log, step, is_whole)
+    if why := _range_problem(found):
+        sheet.problem(key, why)
+    return found
+
+
+def _bound(sheet: Sheet, key: str, name: str, given: Any) -> Any:
+    before = len(sheet.problems)
+    value = _leaf_value(sheet, key, name, given)
+    if len(sheet.problems) == before and (value is None or isinstance(value, str)):
+        sheet.problem(key, f"expected a number, got {'null' if value is None else repr(value)}")
+    return value
+
+
+def _step(sheet: Sheet, key: str, given: Any, is_whole: bool) -> float | None:
+    if given is None:
+        return None
+    with contextlib.suppress(TypeError):
+        step: float = coerce(given, int if is_whole else float)
+        if 0 < step < float("inf"):
+            return step
+    sheet.problem(key, f"expected a {'whole number' if is_whole else 'number'} above 0, got {given!r}")
+    return None
+
+
+def _range_problem(given: Range) -> str | None:
+    """Why the numbers of a range do not go together, or None."""
+    if given.low >= given.high:
+        return f"low = {given.low} is not below high = {given.high}"
+    if given.log and given.low <= 0:
+        return f"log needs low above 0, got {given.low}"
+    if given.log and given.step is not None:
+        return "log and step exclude each other; keep one"
+    if given.step is None:
+        return None
+    low, high, step = (Decimal(str(number)) for number in (given.low, given.high, given.step))
+    count, rest = divmod(high - low, step)
+    if rest == 0:
+        return None
+    fitting = [low + step * n for n in (count, count + 1) if n > 0]
+    return f"no number of steps of {step} leads from {low} to {high}; use high = {' or '.join(map(str, fitting))}"
