@@ -113,10 +113,12 @@ class Study:
         return next(trial for trial in self.trials() if trial.number == asked.number)
 
     def _fail_half_drawn(self) -> None:
+        """Ends the trials that were killed while their parameters were drawn."""
         whole = {trial.number for trial in self.trials()}
-        for trial in self._study.get_trials(deepcopy=False):
-            if trial.number not in whole and not trial.state.is_finished():
-                self._study.tell(trial.number, state=_optuna().trial.TrialState.FAIL)
+        states = _optuna().trial.TrialState
+        for trial in self._study.get_trials(deepcopy=False, states=(states.RUNNING,)):
+            if trial.number not in whole:
+                self._study.tell(trial.number, state=states.FAIL)
 
     def _sampler(self, number: int) -> Any:
         samplers = _optuna().samplers

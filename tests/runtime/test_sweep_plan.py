@@ -1,6 +1,7 @@
 """Sweep files: what they may say, exact error texts, and what makes two of them comparable. No optuna is needed."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import yaml
 from stoix_like.config import PPOConfig
 from stoix_like.config_checks import get_leaf, leaf_types
 from stoix_like.errors import ConfigError
+from stoix_like.runtime import sweep
+from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.load import find_config, sweep_paths
 from stoix_like.runtime.sweep_plan import (
     SweepSettings,
@@ -352,3 +355,14 @@ def test_the_documentation_has_the_defaults():
 def test_the_default_configuration_is_the_quick_one(plan):
     assert plan("algorithm: spo\nspace: {epsilon: {low: 0.1, high: 1}}\nfixed: {eval_interval: 1}\n").example.spo
     assert isinstance(plan(SPACE).example, PPOConfig)
+
+
+def test_without_optuna_the_extra_is_named(plan, monkeypatch, capfd):
+    plan(SPACE)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert exit_code(sweep.main, ["sweep.yaml"]) == 5
+    assert capfd.readouterr().err.splitlines() == [
+        "error: a sweep needs the 'sweep' extra",
+        'hint: pip install "stoix_like[sweep]"',
+    ]
+    assert not Path("runs").exists()

@@ -1,0 +1,482 @@
+"""A study and its trials: what is drawn, pruned, told and kept, with optuna itself and real, tiny runs."""
+
+import csv
+import json
+import shutil
+import statistics
+from pathlib import Path
+
+import pytest
+
+from stoix_like.config import PPOConfig
+from stoix_like.config_checks import get_leaf
+from stoix_like.errors import ConfigError, RunError
+from stoix_like.runtime import sweep, sweep_trial
+from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.load import load
+from stoix_like.runtime.stopping import StopRequest
+from stoix_like.runtime.sweep_plan import read_plan
+from stoix_like.runtime.sweep_study import Study
+from stoix_like.runtime.telemetry import Row, RunMeta, read_rows
+from stoix_like.runtime.train import train
+
+optuna = pytest.importorskip("optuna", reason="needs the 'sweep' extra")
+
+RUN = """
+environment: {task_id: probe/action_observation_reward, num_envs: 8}
+training_core: {rollout_length: 4, num_minibatches: 2, epochs: 1, num_updates: 24}
+architecture: {hidden_dim: 8}
+evaluation: {num_eval_envs: 8, num_eval_episodes: 64, eval_interval: 4}
+checkpointing: {keep_last_n: 1}
+logging: {log_interval: 4}
+"""
+SWEEP = """
+config: run.yaml
+num_trials: 4
+num_seeds: 3
+pruner_startup_trials: 2
+space:
+  actor_lr: {low: 0, high: 0.1}
+  num_minibatches: {choices: [2, 3]}
+"""
+LINE = "config: run.yaml\nspace: {actor_lr: {low: 1e-4, high: 1e-1, log: true}, gamma: {low: 0, high: 1}}\n"
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    """A plan from the text of a sweep file, over the tiny run; the working folder is the test's own."""
+    monkeypatch.chdir(tmp_path)
+    Path("run.yaml").write_text(RUN)
+
+    def read(text=LINE):
+        Path("sweep.yaml").write_text(text)
+        return read_plan(Path("sweep.yaml"))
+
+    return read
+
+
+@pytest.fixture
+def study(plan, tmp_path):
+    """Opens the study of a sweep file in the working folder; all are closed in the end."""
+    opened = []
+
+    def begin(text=LINE):
+        opened.append(Study(tmp_path, plan(text)))
+        return opened[-1]
+
+    yield begin
+    for each in opened:
+        each.close()
+
+
+def complete(study, *values):
+    """A trial that reported these values at updates 4, 8, ... and is complete."""
+    trial = study.ask()
+    study.report(trial.number, {4 * (index + 1): value for index, value in enumerate(values)})
+    study.complete(trial.number, values[-1])
+
+
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_a_study_that_is_opened_anew_draws_what_an_unbroken_one_draws(study, tmp_path, sampler):
+    """Beyond TPE's ten random trials. With optuna's own seed the second process would repeat the first trial."""
+
+    def drawn(is_broken):
+        (tmp_path / "study.db").unlink(missing_ok=True)
+        each, found = study(LINE + f"sampler: {sampler}\n"), []
+        for number in range(14):
+            if is_broken and number % 3 == 2:
+                each.close()
+                each = study(LINE + f"sampler: {sampler}\n")
+            trial = each.ask()
+            assert trial.number == number
+            found.append(trial.parameters)
+            each.complete(number, -((trial.parameters["gamma"] - 0.3) ** 2))
+        each.close()
+        return found
+
+    unbroken = drawn(False)
+    assert drawn(True) == unbroken
+    assert len({parameters["gamma"] for parameters in unbroken}) == 14
+
+
+def test_another_sampler_seed_draws_others(study):
+    first = study().ask()
+    assert study(LINE + "sampler_seed: 1\n").ask().parameters != first.parameters  # the second trial of the same study
+    Path("study.db").unlink()
+    assert study(LINE + "sampler_seed: 1\n").ask().parameters != first.parameters
+
+
+def test_draws_are_of_the_space(study):
+    each = study(
+        "config: run.yaml\nsampler: random\nspace:\n"
+        "  actor_lr: {low: 1e-4, high: 1e-1, log: true}\n  gamma: {low: 0, high: 1, step: 0.25}\n"
+        "  epochs: {low: 1, high: 7, step: 3}\n  value_clip_eps: {choices: [null, 0.2]}\n"
+    )
+    drawn = [each.ask().parameters for _ in range(40)]
+    assert all(1e-4 <= parameters["actor_lr"] <= 1e-1 for parameters in drawn)
+    assert 8 < sum(parameters["actor_lr"] < 10**-2.5 for parameters in drawn) < 32  # evenly over the logarithm
+    assert {parameters["gamma"] for parameters in drawn} == {0.0, 0.25, 0.5, 0.75, 1.0}
+    assert {parameters["epochs"] for parameters in drawn} == {1, 4, 7}
+    assert {parameters["value_clip_eps"] for parameters in drawn} == {None, 0.2}
+
+
+@pytest.mark.parametrize(("direction", "sign"), [("maximize", 1), ("minimize", -1)])
+def test_a_trial_is_hopeless_below_the_median(study, direction, sign):
+    """Complete trials had 0.1, 0.5 and 0.9 at update 8: their median is 0.5."""
+    each = study(LINE + f"direction: {direction}\npruner_startup_trials: 3\n")
+    for at_8 in (0.1, 0.5):
+        complete(each, sign * 0.9, sign * at_8)
+    trial = each.ask().number
+    each.report(trial, {4: sign * 0.0, 8: sign * 0.4})
+    assert not each.is_hopeless(trial, eval_interval=4)  # two trials are complete, and three are asked for
+    complete(each, sign * 0.9, sign * 0.9)
+    assert each.is_hopeless(trial, eval_interval=4)
+    for values, is_hopeless in [
+        ({4: 0.0}, False),  # the first evaluation is spared
+        ({4: 0.0, 8: 0.49}, True),
+        ({4: 0.0, 8: 0.51}, False),
+        ({4: 0.6, 8: 0.0}, False),  # its best so far counts
+        ({4: 0.0, 8: 0.0, 12: 0.0}, False),  # no other was told at update 12
+    ]:
+        trial = each.ask().number
+        each.report(trial, {update: sign * value for update, value in values.items()})
+        assert each.is_hopeless(trial, eval_interval=4) == is_hopeless, values
+
+
+def test_without_a_pruner_nothing_is_hopeless(study):
+    each = study(LINE + "pruner: none\npruner_startup_trials: 1\n")
+    complete(each, 0.9, 0.9)
+    trial = each.ask().number
+    each.report(trial, {4: 0.0, 8: 0.0})
+    assert not each.is_hopeless(trial, eval_interval=4)
+
+
+def test_a_trial_stays_the_same_trial_until_it_ends(study):
+    each = study()
+    asked = each.ask()
+    each.report(asked.number, {4: 0.25, 8: 0.5})
+    each.close()
+    each = study()
+    assert each.trials() == [asked]
+    assert asked.state == "running"
+    each.report(asked.number, {8: 0.75})  # played again after a kill: written over
+    each.note(asked.number, updates=8)
+    each.prune(asked.number)
+    assert each.trials() == [asked._replace(state="pruned", value=0.75, notes={"updates": 8})]
+
+
+def test_a_trial_killed_while_it_was_drawn_counts_for_nothing(study):
+    each = study()
+    each._storage.create_new_trial(each._id)
+    assert each.trials() == []
+    assert each.ask().number == 1
+    assert [trial.state.name for trial in each._study.trials] == ["FAIL", "RUNNING"]
+
+
+def test_a_changed_sweep_is_refused_and_a_longer_one_is_not(study):
+    study().close()
+    with pytest.raises(ConfigError) as caught:
+        study(LINE.replace("high: 1}", "high: 0.5}") + "metric: evaluator/max_return\n")
+    assert caught.value.problems == [
+        'sweep.yaml: metric is "evaluator/max_return", and was "evaluator/mean_return" when the study began',
+        'sweep.yaml: space.gamma is {"low": 0.0, "high": 0.5}, and was {"low": 0.0, "high": 1.0} when the study began',
+    ]
+    assert "--study NAME" in caught.value.hint
+    assert study(LINE + "num_trials: 90\npruner: none\nsampler: random\n").ask().number == 0
+
+
+def test_a_file_that_is_no_study_is_told(study):
+    Path("study.db").write_bytes(b"no database at all, and more than sixteen bytes long")
+    with pytest.raises(RunError, match=r"study\.db cannot be read: file is not a database"):
+        study()
+
+
+def test_importances_find_what_matters(study):
+    each = study(LINE + "sampler: random\n")
+    for count in range(60):
+        if count == 3:
+            assert each.importances() == {}  # of three complete trials nothing can be said
+        trial = each.ask()
+        each.complete(trial.number, -((trial.parameters["gamma"] - 0.5) ** 2))
+    found = each.importances()
+    assert list(found) == ["gamma", "actor_lr"]
+    assert sum(found.values()) == pytest.approx(1.0)
+    assert found["gamma"] > 0.8
+
+
+META = RunMeta("PPO", "task", "cpu", 0, 2, 8, 4, 24, 4, {}, {})
+
+
+def evaluated(update, *values):
+    return [Row("EVALUATOR", update, 0, 0.0, seed, {"evaluator/mean_return": v}) for seed, v in enumerate(values)]
+
+
+def test_a_hopeless_trial_is_ended_at_its_evaluation(study, tmp_path):
+    each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
+    complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
+    sink = sweep_trial.TrialSink(each, each.ask().number, "evaluator/mean_return", stop)
+    sink.open(tmp_path, META)
+    sink.write([Row("TRAINER", 4, 0, 0.0, 0, {"trainer/entropy": 0.0})])
+    sink.write(evaluated(4, 0.0, 0.2))
+    sink.write(evaluated(8, 0.4, 0.7))  # 0.55 on average
+    assert (stop.is_set, sink.has_pruned) == (False, False)
+    each2, stop = each.ask().number, StopRequest()
+    sink = sweep_trial.TrialSink(each, each2, "evaluator/mean_return", stop)
+    sink.open(tmp_path, META)
+    sink.write(evaluated(4, 0.0, 0.2))
+    sink.write(evaluated(8, 0.2, 0.6))  # 0.4
+    assert (stop.is_set, sink.has_pruned, sink.is_signalled) == (True, True, False)
+    assert each._study.trials[each2].intermediate_values == {4: 0.1, 8: 0.4}
+
+
+def test_a_trial_that_is_through_is_not_pruned(study, tmp_path):
+    each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
+    complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
+    sink = sweep_trial.TrialSink(each, each.ask().number, "evaluator/mean_return", stop)
+    sink.open(tmp_path, META)
+    sink.write(evaluated(24, 0.0, 0.0))
+    assert (stop.is_set, sink.has_pruned) == (False, False)
+
+
+def test_a_signal_comes_before_the_pruner(study, tmp_path):
+    """The trial is saved and continued, where it is pruned if it must be: from what its metrics.jsonl tells."""
+    each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
+    complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
+    number = each.ask().number
+    sink = sweep_trial.TrialSink(each, number, "evaluator/mean_return", stop)
+    sink.open(tmp_path, META)
+    stop.is_set = True
+    sink.write(evaluated(8, 0.0, 0.0))
+    assert (sink.has_pruned, sink.is_signalled) == (False, True)
+    rows = [
+        {"update": 8, "category": "EVALUATOR", "elapsed_seconds": 1.0, "seed": s, "evaluator/mean_return": 0.0}
+        for s in (0, 1)
+    ]
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    stop = StopRequest()
+    sink = sweep_trial.TrialSink(each, number, "evaluator/mean_return", stop)
+    sink.open(tmp_path, META._replace(resumed_update=8))
+    assert (stop.is_set, sink.has_pruned, sink.is_signalled) == (True, True, False)
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory):
+    """The folder of a finished sweep whose parameters were queued: good, good, impossible, and never learning."""
+    folder = tmp_path_factory.mktemp("swept")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
+        Path("run.yaml").write_text(RUN)
+        Path("tiny.yaml").write_text(SWEEP)
+        study_folder = Path("runs/tiny")
+        study_folder.mkdir(parents=True)
+        study = Study(study_folder, read_plan(Path("tiny.yaml")))
+        for actor_lr, num_minibatches in [(0.02, 2), (0.03, 2), (0.02, 3), (0.0, 2)]:
+            study._study.enqueue_trial({"actor_lr": actor_lr, "num_minibatches": num_minibatches})
+        study.close()
+        assert exit_code(sweep.main, ["tiny.yaml"]) == 0
+    return folder / "runs" / "tiny"
+
+
+def evaluations(run):
+    """{update: mean over seeds} from the run's own record."""
+    found = {}
+    for row in read_rows(run / "metrics.jsonl"):
+        if row["category"] == "EVALUATOR":
+            found.setdefault(row["update"], []).append(row["evaluator/mean_return"])
+    assert all(len(values) == 3 for values in found.values())
+    return {update: statistics.fmean(values) for update, values in found.items()}
+
+
+def optuna_trials(folder):
+    storage = optuna.storages.RDBStorage(f"sqlite:///{folder / 'study.db'}")
+    trials = optuna.load_study(study_name="sweep", storage=storage).trials
+    storage.remove_session()
+    storage.engine.dispose()
+    return trials
+
+
+def test_values_are_those_of_the_runs(swept):
+    trials = optuna_trials(swept)
+    assert [trial.state.name for trial in trials] == ["COMPLETE", "COMPLETE", "FAIL", "PRUNED"]
+    for number in (0, 1, 3):
+        told = evaluations(swept / f"trial-{number:04d}")
+        assert trials[number].intermediate_values == pytest.approx(told, rel=1e-15)
+        assert trials[number].value == pytest.approx(told[max(told)], rel=1e-15)
+        assert trials[number].user_attrs["updates"] == max(told)
+    assert trials[0].value > 0.9  # it did learn
+
+
+def test_a_hopeless_run_stopped_early_and_was_saved(swept):
+    run = swept / "trial-0003"
+    last = read_rows(run / "metrics.jsonl")[-1]["update"]
+    assert last == 8  # the first evaluation after the warm-up
+    assert [path.name for path in (run / "checkpoints").iterdir() if path.name.isdecimal()] == ["8"]
+
+
+def test_an_impossible_combination_fails_its_trial_with_its_reason(swept):
+    message = optuna_trials(swept)[2].user_attrs["message"]
+    assert message == (
+        "training_core.num_minibatches: num_envs * rollout_length = 8 * 4 = 32 is not divisible by 3; use 2 or 4"
+    )
+    assert not (swept / "trial-0002").exists()
+
+
+def test_a_trial_is_a_run_with_its_parameters(swept):
+    text = ["--config", str(swept / "trial-0001" / "config.yaml")]
+    config = load(PPOConfig, "ppo", text, default_config="ppo/quick").config
+    leaves = {"actor_lr": 0.03, "num_minibatches": 2, "num_seeds": 3, "num_updates": 24, "run_name": "trial-0001"}
+    assert {name: get_leaf(config, name) for name in leaves} == leaves
+    assert "3 seeds" in (swept / "trial-0001.log").read_text()
+
+
+def test_tables_tell_the_same(swept):
+    told = json.loads((swept / "trials.json").read_text())
+    trials = optuna_trials(swept)
+    assert [trial["number"] for trial in told["trials"]] == [0, 1, 2, 3]
+    assert [trial["value"] for trial in told["trials"]] == [trials[0].value, trials[1].value, None, trials[3].value]
+    assert [trial["state"] for trial in told["trials"]] == ["complete", "complete", "failed", "pruned"]
+    assert [trial["updates"] for trial in told["trials"]] == [24, 24, None, 8]
+    assert told["best"] == max((0, 1), key=lambda number: (trials[number].value, -number))
+    rows = list(csv.DictReader((swept / "trials.csv").open()))
+    for row, trial in zip(rows, told["trials"], strict=True):
+        assert (row["value"], row["updates"]) == tuple(
+            "" if v is None else str(v) for v in (trial["value"], trial["updates"])
+        )
+        assert float(row["actor_lr"]) == trial["parameters"]["actor_lr"]
+
+
+@pytest.fixture
+def again(swept, tmp_path, monkeypatch):
+    """A copy of the finished sweep to go on with."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(swept.parents[1] / "cache"))
+    shutil.copytree(swept.parents[1], tmp_path / "copy")
+    monkeypatch.chdir(tmp_path / "copy")
+    return Path("runs/tiny")
+
+
+def test_a_finished_sweep_tells_its_table_again(again, capfd):
+    before = {path: path.stat().st_mtime_ns for path in again.glob("trial-*/*")}
+    assert exit_code(sweep.main, ["tiny.yaml"]) == 0
+    out = capfd.readouterr().out
+    assert "study runs/tiny, 4 of its trials are done" in out
+    lines = [line.split() for line in out.splitlines()]
+    (best,) = [line for line in lines if line[:2] == ["best:", "trial"]]
+    rows = [
+        line for line in lines if len(line) > 2 and line[2] in ("complete", "pruned", "failed") and line[0].isdigit()
+    ]
+    assert [row[0] for row in rows] == [best[2].strip(","), *({"0", "1"} - {best[2].strip(",")}), "3", "2"]
+    assert {path: path.stat().st_mtime_ns for path in again.glob("trial-*/*")} == before
+
+
+def test_more_trials_go_on_and_the_figure_is_drawn(again, capfd):
+    study = Study(again, read_plan(Path("tiny.yaml")))
+    for actor_lr in (0.01, 0.04):
+        study._study.enqueue_trial({"actor_lr": actor_lr, "num_minibatches": 2})
+    study.close()
+    assert exit_code(sweep.main, ["tiny.yaml", "--num-trials", "6"]) == 0
+    out = capfd.readouterr().out
+    assert [line.split()[1] for line in out.splitlines() if line.startswith("trial ") and " updates in " in line] == [
+        "4",
+        "5",
+    ]
+    told = json.loads((again / "trials.json").read_text())
+    assert told["importances"].keys() == {"actor_lr", "num_minibatches"}
+    assert (again / "importances.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_command_it_names_repeats_the_best_trial(again, capfd):
+    exit_code(sweep.main, ["tiny.yaml"])
+    (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("next: ")]
+    words = line.split()
+    loaded = load(PPOConfig, "ppo", words[words.index("--config") :], default_config="ppo/quick")
+    assert train("ppo", loaded) == 0
+    (run,) = Path("runs").glob("ppo-*")
+    best = again / f"trial-{json.loads((again / 'trials.json').read_text())['best']:04d}"
+    assert evaluations(run) == evaluations(best)
+
+
+def test_a_trial_killed_before_its_first_checkpoint_begins_anew(again):
+    """And one killed after its last update, but before the study knew, is only told."""
+    study = Study(again, read_plan(Path("tiny.yaml")))
+    values = {trial.number: trial.value for trial in study.trials()}
+    for number in (0, 1):
+        study._study.enqueue_trial(study.trials()[number].parameters)
+    asked = [study.ask().number for _ in range(2)]
+    study.close()
+    (again / "trial-0004").mkdir()
+    (again / "trial-0004" / "config.yaml").write_text("torn: ")
+    shutil.copytree(again / "trial-0001", again / "trial-0005")
+    assert (asked, exit_code(sweep.main, ["tiny.yaml"])) == ([4, 5], 0)
+    told = json.loads((again / "trials.json").read_text())["trials"]
+    assert [told[4]["value"], told[5]["value"]] == [values[0], values[1]]
+    assert len(told) == 6  # no other was begun: four were asked for
+
+
+def test_what_no_trial_could_do_ends_the_sweep(plan, study, tmp_path, monkeypatch):
+    """A disk that cannot be written is no fault of the parameters."""
+    each = study()
+    trial = each.ask()
+    (tmp_path / "folder").write_text("a file stands there")
+    with pytest.raises(OSError, match="Not a directory"):
+        sweep_trial.play(plan(), each, trial, tmp_path / "folder" / "trial-0000")
+    assert each.trials()[0].state == "running"
+
+
+def test_a_loss_that_is_not_finite_fails_its_trial(plan, study, tmp_path, monkeypatch):
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")
+    text = (
+        "config: run.yaml\nspace: {actor_lr: {choices: [1e38, 3e38]}}\nfixed: {reward_scale: 1e38, critic_lr: 1e38}\n"
+    )
+    each = study(text)
+    trial = each.ask()
+    played = sweep_trial.play(plan(text), each, trial, tmp_path / "trial-0000")
+    (failed,) = each.trials()
+    assert (played, failed.state) == ((True, False), "failed")
+    assert "is not finite at update" in failed.notes["message"]
+
+
+@pytest.fixture
+def refused(plan, capfd):
+    """Runs the command, which must fail with this code and write nothing."""
+    plan()
+
+    def run(code, *argv):
+        before = sorted(path for path in Path().rglob("*") if path.name != ".lock")
+        assert exit_code(sweep.main, list(argv)) == code
+        captured = capfd.readouterr()
+        assert captured.out == ""
+        assert sorted(path for path in Path().rglob("*") if path.name != ".lock") == before
+        return captured.err.splitlines()
+
+    return run
+
+
+def test_what_cannot_begin_is_told_before_anything_is_written(refused):
+    assert refused(2, "sweep.yaml", "--study", "../else")[0] == "error: --study: '../else' cannot name a study"
+    Path("runs/other").mkdir(parents=True)
+    Path("runs/other/config.yaml").write_text(RUN)
+    assert refused(2, "sweep.yaml", "--study", "other")[0] == "error: --study: runs/other holds something else"
+    Path("what?").mkdir()
+    assert "has a question mark" in refused(2, "sweep.yaml", "--save-dir", "what?")[0]
+    assert refused(2, "sweep.yaml", "--num-trials", "0")[0].startswith(
+        "error: argument --num-trials: expected a positive"
+    )
+    Path("sweep.yaml").write_text(LINE + "metric: evaluator/solve_rate\n")
+    assert refused(2, "sweep.yaml")[0] == (
+        "error: sweep.yaml: metric: evaluations of probe/action_observation_reward tell no 'solve_rate'"
+    )
+    Path("sweep.yaml").write_text(LINE + "fixed: {task_id: Mase-v0}\n")
+    assert refused(3, "sweep.yaml")[0].startswith("error: unknown task 'Mase-v0'")
+    Path("runs/file").write_text("")
+    assert "runs/file" in refused(1, "sweep.yaml", "--study", "file")[0]
+
+
+def test_a_sweep_without_a_value_says_so(plan, capfd):
+    text = "config: run.yaml\nnum_trials: 2\nspace: {num_minibatches: {choices: [3, 5]}}\n"
+    plan(text)
+    assert exit_code(sweep.main, ["sweep.yaml"]) == 1
+    captured = capfd.readouterr()
+    assert captured.err.splitlines()[0] == "error: no trial of runs/sweep is complete"
+    assert captured.out.count("is not divisible by") == 4  # a line for each as it ends, and below the table
+    assert json.loads(Path("runs/sweep/trials.json").read_text())["best"] is None
