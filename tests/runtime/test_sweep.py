@@ -338,7 +338,7 @@ def test_tables_tell_the_same(swept):
     assert [trial["state"] for trial in told["trials"]] == ["complete", "complete", "failed", "pruned"]
     assert [trial["updates"] for trial in told["trials"]] == [24, 24, None, 8]
     assert told["best"] == max((0, 1), key=lambda number: (trials[number].value, -number))
-    rows = list(csv.DictReader((swept / "trials.csv").open()))
+    rows = list(csv.DictReader((swept / "trials.csv").read_text().splitlines()))
     for row, trial in zip(rows, told["trials"], strict=True):
         assert (row["value"], row["updates"]) == tuple(
             "" if v is None else str(v) for v in (trial["value"], trial["updates"])
@@ -468,8 +468,9 @@ def test_what_cannot_begin_is_told_before_anything_is_written(refused):
     )
     Path("sweep.yaml").write_text(LINE + "fixed: {task_id: Mase-v0}\n")
     assert refused(3, "sweep.yaml")[0].startswith("error: unknown task 'Mase-v0'")
+    Path("sweep.yaml").write_text(LINE)
     Path("runs/file").write_text("")
-    assert "runs/file" in refused(1, "sweep.yaml", "--study", "file")[0]
+    assert refused(1, "sweep.yaml", "--study", "file")[0] == "error: cannot make runs/file: File exists"
 
 
 def test_a_sweep_without_a_value_says_so(plan, capfd):
