@@ -27,7 +27,7 @@ $(VENV)/.runtime: pyproject.toml constraints/py311.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,notebooks,telemetry,mlflow,wandb]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,notebooks,telemetry,mlflow,wandb,sweep]"
 	@touch $@
 
 train: $(VENV)/.runtime

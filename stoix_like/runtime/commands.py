@@ -46,6 +46,7 @@ COMMANDS: dict[str, Command] = {
     "compare": Command("compare.py", f"{_ROOM}compare_runs", "compare runs: which is better, by how much, how sure"),
     "report": Command("report.py", f"{_ROOM}html_report", "put all of some runs into one HTML file"),
     "compare-search": Command("compare_search.py", f"{_ROOM}compare_search", "compare searches at equal model steps"),
+    "sweep": Command("sweep.py", f"{_ROOM}sweep", "search leaves of a run for the best score"),
     "bench": Command("bench.py", f"{_ROOM}bench.command", "measure what docs/benchmarks.md claims"),
     "doctor": Command(
         "doctor.py", f"{_ROOM}doctor", "say what is installed, which devices there are, what can be written"

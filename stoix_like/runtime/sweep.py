@@ -8,7 +8,6 @@ one whose process was killed, and two would share a device that one alone fills.
 from __future__ import annotations
 
 import contextlib
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError
 from stoix_like.runtime import sweep_study, sweep_table
 from stoix_like.runtime.arguments import ArgumentParser, positive
+from stoix_like.runtime.commands import program, typed
 from stoix_like.runtime.run_folder import RunLock, write_atomically
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
 from stoix_like.runtime.sweep_plan import SweepPlan, check_metric, find_sweep, pace_note, read_plan
@@ -27,7 +27,7 @@ _TOLD = ("mean_return", "max_return", "min_return", "episode_length_mean", "epis
 
 def main(argv: list[str]) -> int:
     """Sweeps; returns the exit code: 0 done, 130 interrupted."""
-    parser = ArgumentParser("sweep.py", "Searches leaves of a run for the best score. The same command goes on.")
+    parser = ArgumentParser(program("sweep"), "Searches leaves of a run for the best score. The same command goes on.")
     parser.add_argument("sweep", help="sweep file, or a shipped one such as sweep/ppo_maze")
     parser.add_argument("--num-trials", type=positive, help="trials in all (default: num_trials of the file)")
     parser.add_argument("--save-dir", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
@@ -169,12 +169,10 @@ class _Sweep:
 
     def conclude(self, argv: list[str], is_whole: bool) -> None:
         """The lines after the last trial, and the figure; of an interrupted sweep, how to go on."""
-        from stoix_like.runtime.train import python_command
-
         trials, best = self._study.trials(), self._study.best()
         if not is_whole:
             done = sum(trial.state != "running" for trial in trials)
-            again = f"next: {python_command()} scripts/sweep.py {shlex.join(argv)}"
+            again = f"next: {typed('sweep', *argv)}"
             self._view.lines([f"interrupted, saved: {done} of {self._plan.settings.num_trials} trials are done", again])
             return
         self._write_tables()
@@ -183,12 +181,10 @@ class _Sweep:
             return
         self._view.lines([f"best: trial {best.number}, {self._plan.settings.metric} {best.value:.4g}"])
         self._draw()
-        path = shlex.quote(str(self._folder / f"trial-{best.number:04d}"))
-        train = f"{python_command()} scripts/train_{self._plan.settings.algorithm}.py"
-        again = (
-            f"{train} --config {path}/config.yaml --save-dir {shlex.quote(str(self._folder.parent))} --run-name none"
-        )
-        self._view.lines([f"next: {again}", f"      {python_command()} scripts/evaluate.py {path}"])
+        path = self._folder / f"trial-{best.number:04d}"
+        elsewhere = ("--save-dir", str(self._folder.parent), "--run-name", "none")
+        again = typed(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *elsewhere)
+        self._view.lines([f"next: {again}", f"      {typed('evaluate', str(path))}"])
 
     def _draw(self) -> None:
         from stoix_like.runtime.sweep_figures import plot_importances
