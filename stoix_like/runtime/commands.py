@@ -61,8 +61,9 @@ def program(name: str) -> str:
 
 
 def named(name: str) -> str:
-    """What a hint calls a command: `scripts/plot.py` or `stoix-like plot`."""
-    return f"{PROGRAM} {name}" if _is_console() else f"scripts/{COMMANDS[name].script}"
+    """What a hint calls a command: `scripts/plot.py` or `stoix-like plot`; also one that only another version has."""
+    script = COMMANDS[name].script if name in COMMANDS else f"{name.replace('-', '_')}.py"
+    return f"{PROGRAM} {name}" if _is_console() else f"scripts/{script}"
 
 
 def usage(name: str) -> str:
