@@ -37,6 +37,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "evaluate": ("stoix_like.evaluation.episodes", "evaluate"),
     "evaluate_levels": ("stoix_like.evaluation.episodes", "evaluate_levels"),
     "level_set": ("stoix_like.evaluation.levels", "level_set"),
+    "load_policy": ("stoix_like.runtime.policy_loading", "load_policy"),
     "load_run": ("stoix_like.runtime.saved_run", "load_run"),
     "Root": ("stoix_like.search.smc", "Root"),
     "SearchConfig": ("stoix_like.search.smc", "SearchConfig"),
@@ -69,6 +70,7 @@ __all__ = [
     "evaluate",
     "evaluate_levels",
     "level_set",
+    "load_policy",
     "load_run",
     "losses",
     "make_env",
@@ -95,6 +97,7 @@ if TYPE_CHECKING:
     from stoix_like.evaluation.levels import level_set
     from stoix_like.ops import distributions, losses, returns
     from stoix_like.runtime.build import make_network
+    from stoix_like.runtime.policy_loading import load_policy
     from stoix_like.runtime.saved_run import load_run
     from stoix_like.search import smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel

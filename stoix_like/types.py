@@ -106,6 +106,8 @@ class Environment(NamedTuple):
         observation_adapter: the network that fits: "dense", "binpack" or "grid".
         time_limit: steps after which an episode surely ends, or None.
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
+        joint_shape: where the task's own action is a product of several: the shape that our joint action is a row-major
+            index into, such as (spaces, items) of BinPack.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -119,6 +121,7 @@ class Environment(NamedTuple):
     observation_adapter: str = "dense"
     time_limit: int | None = None
     animate: Callable[[list[EnvState], str], None] | None = None
+    joint_shape: tuple[int, ...] | None = None
 
 
 class NetworkParams(NamedTuple):

@@ -68,6 +68,7 @@ def from_jumanji(env: Any, task_id: str) -> Environment:
         observation_adapter=task.observation_adapter,
         time_limit=task.time_limit(env),
         animate=_make_animate(env),
+        joint_shape=form.joint_shape,
     )
 
 

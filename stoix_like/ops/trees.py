@@ -40,6 +40,16 @@ def key_words(leaf: Any) -> Any:
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
 
+def named_leaves(tree: Any) -> dict[str, Any]:
+    """{path: leaf} in the tree's order; the path of a leaf is like `actor/params/Dense_0/kernel`."""
+    return {_path_text(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def _path_text(path: Any) -> str:
+    names = (getattr(k, "key", getattr(k, "name", getattr(k, "idx", k))) for k in path)
+    return "/".join(str(n) for n in names)
+
+
 def squared_norm(tree: Any) -> Array:
     """Sum of squares over all leaves, []."""
     return functools.reduce(jnp.add, (jnp.sum(jnp.square(x)) for x in jax.tree.leaves(tree)), jnp.float32(0.0))

@@ -271,12 +271,7 @@ def _read_on_host(path: Path, template: Any) -> Any:
 def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     with _intact(path), _by_tree() as reader:
         tree = reader.metadata(path / "state").item_metadata.tree
-    return {_path_text(p): tuple(leaf.shape) for p, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def _path_text(path: Any) -> str:
-    names = (getattr(k, "key", getattr(k, "name", getattr(k, "idx", k))) for k in path)
-    return "/".join(str(n) for n in names)
+    return {name: tuple(leaf.shape) for name, leaf in trees.named_leaves(tree).items()}
 
 
 def _words(leaf: Any) -> np.ndarray:
@@ -294,7 +289,7 @@ def _as_in_run(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
 
 
 def _differences(stored: dict[str, tuple[int, ...]], template: Any) -> list[str]:
-    wanted = {_path_text(p): tuple(_stored(leaf).shape) for p, leaf in jax.tree_util.tree_leaves_with_path(template)}
+    wanted = {name: tuple(_stored(leaf).shape) for name, leaf in trees.named_leaves(template).items()}
     lines = [
         f"{name} is stored as {stored[name]}, this run has {shape}"
         for name, shape in wanted.items()

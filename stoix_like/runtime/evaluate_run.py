@@ -133,27 +133,21 @@ def score(
     evaluator.compile(saved.seed_params(0), jax.random.key(seed))
     show.status(f"compiled in {time.monotonic() - began:.1f} s")
     seeds: dict[str, dict[str, Any]] = {}
-    for index, name in enumerate(_seed_names(saved)):
+    for index, name in enumerate(map(str, saved.seeds)):
         scores = evaluator(saved.seed_params(index), jax.random.key(seed), 0, watch=SignOfLife(show.status))
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
-def _seed_names(saved: SavedRun) -> list[str]:
-    return [str(saved.config.architecture.seed + index) for index in range(saved.num_seeds)]
-
-
 def _what_was_scored(saved: SavedRun, checkpoint: str) -> dict[str, Any]:
     """The run and its checkpoint; of `best`, each seed's parameters are of an update of their own."""
-    names = _seed_names(saved)
-    updates = saved.meta.host["updates"] if checkpoint == "best" else [saved.meta.update] * len(names)
     return {
         "run": str(saved.path),
         "algorithm": saved.meta.algorithm,
         "task_id": saved.meta.task_id,
         "kwargs": dict(saved.config.environment.kwargs),
         "checkpoint": checkpoint,
-        "updates": dict(zip(names, updates, strict=True)),
+        "updates": dict(zip(map(str, saved.seeds), saved.updates, strict=True)),
     }
 
 

@@ -40,6 +40,17 @@ class SavedRun(NamedTuple):
     def num_seeds(self) -> int:
         return int(self.config.training_core.num_seeds)
 
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds that were trained, in the order of the parameters."""
+        first = int(self.config.architecture.seed)
+        return list(range(first, first + self.num_seeds))
+
+    @property
+    def updates(self) -> list[int]:
+        """The update that each seed's parameters are of: in `best` each has its own."""
+        return list(self.meta.host.get("updates", [self.meta.update] * self.num_seeds))
+
     def network_params(self, params: Params) -> NetworkParams:
         """The network's own among the learner's parameters."""
         return ALGORITHMS[self.meta.algorithm].network_params(params)

@@ -518,7 +518,7 @@ def test_checkpoint_of_an_update_that_was_not_saved(refused, run, script):
     ]
 
 
-@pytest.mark.parametrize("script", ["evaluate", "plot", "animate"])
+@pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
 def test_unknown_flag(refused, run, script):
     assert refused(2, script, "runs/a", "--bogus") == [
         "error: unrecognized arguments: --bogus",
@@ -532,7 +532,7 @@ def test_a_flag_nearly_known(refused, run):
     )
 
 
-@pytest.mark.parametrize("script", ["evaluate", "plot", "animate"])
+@pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
 def test_no_run(refused, script):
     assert refused(4, script, "runs/none") == ["error: no run at runs/none", "hint: train one first: make train"]
 

@@ -1,0 +1,180 @@
+"""The command `export_policy.py`: the search-free policy of a saved run, for programs without this project."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stoix_like.config import HardwareConfig
+from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime import devices, run_folder
+from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, seed_number
+from stoix_like.runtime.telemetry import read_rows
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.policy_files import PolicyFiles
+    from stoix_like.runtime.saved_run import SavedRun
+
+_VERSIONED = ("stoix_like", "jax", "jaxlib")
+#: Leaves of the section `environment` that decide what is played, as `make_env` takes them.
+_PLAYED = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "exact_reference")
+
+
+def main(argv: list[str]) -> int:
+    """Exports and prints what was written; returns the exit code."""
+    parser = ArgumentParser(
+        "export_policy.py",
+        "Writes the policy of a run, without search, for programs that have jax and not this project.",
+    )
+    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_checkpoint_flag(parser)
+    parser.add_argument(
+        "--seed", type=seed_number, metavar="N", help="of a run of several seeds, the one (default: the first)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder (default: export in the run folder)")
+    arguments = parser.parse_args(argv)
+    devices.select(HardwareConfig(device_type="cpu"))  # nothing is computed, and a GPU may be busy with the training
+    from stoix_like.runtime import policy_files, saved_run
+
+    saved = saved_run.load_run(arguments.run, arguments.checkpoint)
+    index = position_of(saved, arguments.seed)
+    files = exported(saved, arguments.checkpoint, index)
+    folder = arguments.out or saved.path / "export"
+    sizes = policy_files.write(folder, files)
+    print(_heading(files.description, saved.seeds))
+    for name, size in sizes.items():
+        print(f"  {folder / name}  {size:,} bytes")
+    print(f'next: stoix_like.load_policy("{folder}"), or docs/how-to/export-a-policy.md where there is only jax')
+    return 0
+
+
+def position_of(saved: SavedRun, seed: int | None) -> int:
+    """Where a seed's parameters are among those of the run; None: the first.
+
+    Raises:
+        ConfigError: the run did not train it.
+    """
+    if seed is None:
+        return 0
+    if seed not in saved.seeds:
+        listed = ", ".join(map(str, saved.seeds))
+        raise ConfigError(f"--seed: {saved.path} did not train seed {seed}", f"its seeds are: {listed}")
+    return saved.seeds.index(seed)
+
+
+def exported(saved: SavedRun, checkpoint: str, index: int = 0) -> PolicyFiles:
+    """The files of a run's search-free policy.
+
+    Args:
+        saved: of `load_run`.
+        checkpoint: as it was asked for there.
+        index: the position of the seed.
+
+    Raises:
+        CheckpointError: the seed has no parameters in `best`, because it never had a finite score.
+    """
+    import jax
+
+    from stoix_like.runtime import policy_files, policy_program
+
+    if saved.updates[index] < 0:
+        raise CheckpointError(
+            f"seed {saved.seeds[index]} of {saved.path} has no best checkpoint: no score of it was a number",
+            "use --checkpoint latest, or another --seed",
+        )
+    _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
+    params = saved.network_params(saved.seed_params(index))
+    factored = saved.env.action_spec.num_factors is not None
+    description = describe(saved, checkpoint, index)
+    notes = {"format": "stoix_like.params", "format_version": str(policy_files.FORMAT_VERSION)}
+    for name in ("algorithm", "task_id", "checkpoint", "update", "seed"):
+        notes[name] = str(description[name])
+    notes["config"] = json.dumps(description["config"])
+    return policy_files.PolicyFiles(
+        program=policy_program.lower(saved.network, params, timestep.observation, factored=factored),
+        parameters=policy_files.parameters_bytes(params, notes),
+        description=description,
+    )
+
+
+def describe(saved: SavedRun, checkpoint: str, index: int = 0) -> dict[str, Any]:
+    """The content of policy.json, without the digests: what goes in, what comes out, and where it is from."""
+    from stoix_like.runtime import policy_files, policy_program
+    from stoix_like.runtime.load import config_to_dict
+
+    found = run_folder.versions()
+    environment = dataclasses.asdict(saved.config.environment)
+    return {
+        "format": policy_files.FORMAT,
+        "format_version": policy_files.FORMAT_VERSION,
+        "task_id": saved.meta.task_id,
+        "environment": {name: environment[name] for name in _PLAYED},
+        "algorithm": saved.meta.algorithm,
+        "checkpoint": checkpoint,
+        "update": saved.updates[index],
+        "seed": saved.seeds[index],
+        "evaluation": _evaluation(saved, index),
+        "observation": _observation_specification(saved),
+        "key": {"shape": [policy_program.KEY_WORDS], "dtype": "uint32", "kind": policy_program.KEY_IMPLEMENTATION},
+        "action": _action_specification(saved),
+        "platforms": list(policy_program.PLATFORMS),
+        "versions": {name: found[name] for name in _VERSIONED},
+        "config": config_to_dict(saved.config),
+    }
+
+
+def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
+    import jax
+
+    from stoix_like.runtime import policy_program
+
+    _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
+    leaves = policy_program.observation_leaves(timestep.observation)
+    return [
+        {"name": name, "shape": [policy_program.BATCH, *leaf.shape], "dtype": leaf.dtype.name}
+        for name, leaf in leaves.items()
+    ]
+
+
+def _action_specification(saved: SavedRun) -> dict[str, Any]:
+    spec, joint = saved.env.action_spec, saved.env.joint_shape
+    return {
+        "kind": "categorical" if spec.num_factors is None else "factored",
+        "shape": ["batch", *spec.shape],
+        "dtype": "int32",
+        "num_values": spec.num_values,
+        "num_factors": spec.num_factors,
+        "joint_shape": None if joint is None else list(joint),  # row-major: numpy.unravel_index(action, joint_shape)
+    }
+
+
+def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:
+    """What the checkpoint scored, as far as it is known: the means that metrics.jsonl has of its update.
+
+    `evaluator/` is with search if the run searches, `evaluator_network/` is what is exported. A run folder without
+    metrics still knows the score of its best checkpoint.
+    """
+    found = {}
+    scores = saved.meta.host.get("scores")
+    if scores is not None and math.isfinite(scores[index]):
+        found["evaluator/mean_return"] = float(scores[index])
+    with contextlib.suppress(RunError):  # no metrics, or damaged ones: no reason not to export
+        for row in read_rows(saved.path / "metrics.jsonl"):
+            of = (row.get("category"), row.get("update"), row.get("seed"))
+            if of == ("EVALUATOR", saved.updates[index], saved.seeds[index]):
+                found |= {name: value for name, value in row.items() if name.startswith("evaluator")}
+    return {name: value for name, value in found.items() if not name.endswith("/duration_ms")}
+
+
+def _heading(description: dict[str, Any], seeds: list[int]) -> str:
+    of_several = f" of {', '.join(map(str, seeds))}" if len(seeds) > 1 else ""
+    policy = "the network alone, without its search" if description["algorithm"] == "spo" else "its policy"
+    platforms = ", ".join(description["platforms"])
+    return (
+        f"{description['algorithm'].upper()} on {description['task_id']}, checkpoint {description['checkpoint']}"
+        f" (update {description['update']}), seed {description['seed']}{of_several}: {policy}, for {platforms}"
+    )

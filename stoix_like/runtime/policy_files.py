@@ -1,0 +1,122 @@
+"""The folder of an exported policy: three files that belong together, and how that is kept. The door to safetensors.
+
+`policy.json` says what the others are and holds their SHA-256. It is renamed into place last, after both others, so it
+never describes a file that is not there yet. Who reads while an export is replaced, or after a kill in the midst of the
+three renames, finds a file that is not the described one: that is an error, never a wrong policy.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import safetensors.numpy
+
+from stoix_like.errors import CheckpointError, RunError
+from stoix_like.ops import trees
+from stoix_like.types import NetworkParams
+
+PROGRAM, PARAMETERS, DESCRIPTION = "policy.stablehlo", "params.safetensors", "policy.json"
+FORMAT, FORMAT_VERSION = "stoix_like.policy", 1
+
+
+class PolicyFiles(NamedTuple):
+    """What is exported, in memory."""
+
+    program: bytes  # of policy_program.lower
+    parameters: bytes  # of parameters_bytes
+    description: dict[str, Any]  # plain JSON values
+
+
+def parameters_bytes(params: NetworkParams, notes: Mapping[str, str]) -> bytes:
+    """The network's parameters as a safetensors file: arrays by path, such as `actor/params/Dense_0/kernel`."""
+    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in trees.named_leaves(params).items()}
+    return safetensors.numpy.save(arrays, dict(notes))
+
+
+def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
+    """{name: bytes} of the three files that are now in the folder. If anything fails, what was there before stays.
+
+    Raises:
+        RunError: the folder cannot be written, or the disk is full.
+    """
+    contents = {PROGRAM: files.program, PARAMETERS: files.parameters}
+    digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
+    description = files.description | {"sha256": digests}
+    contents[DESCRIPTION] = (json.dumps(description, indent=2, allow_nan=False) + "\n").encode()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".export.", dir=folder) as unfinished:
+            _write_together(Path(unfinished), folder, contents)
+    except OSError as error:
+        what = f"cannot write the export in {folder}: {error.strerror or error}"
+        raise RunError(what, "choose a writable folder with free space: --out") from error
+    return {name: len(content) for name, content in contents.items()}
+
+
+def _write_together(unfinished: Path, folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Writes all files into `unfinished` and renames them into the folder, in their order, once all are on disk."""
+    for name, content in contents.items():
+        with (unfinished / name).open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    for name in contents:
+        if (folder / name).is_dir():  # else some were renamed before this is noticed
+            raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
+    for name in contents:
+        (unfinished / name).replace(folder / name)
+
+
+def read(folder: Path) -> tuple[bytes, dict[str, Any]]:
+    """(the program, the description) of an export.
+
+    Raises:
+        CheckpointError: there is none, it is damaged or not ours, or a newer version of stoix_like wrote it.
+    """
+    description = _read_description(folder)
+    try:
+        program = (folder / PROGRAM).read_bytes()
+    except OSError as error:
+        raise unusable(folder, f"its {PROGRAM} cannot be read: {error.strerror or error}") from error
+    if hashlib.sha256(program).hexdigest() != description["sha256"].get(PROGRAM):
+        raise unusable(folder, f"its {PROGRAM} is not the one that {DESCRIPTION} describes")
+    return program, description
+
+
+def _read_description(folder: Path) -> dict[str, Any]:
+    try:
+        description = json.loads((folder / DESCRIPTION).read_bytes())
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise CheckpointError(
+            f"no exported policy in {folder}", "make one: python scripts/export_policy.py RUN; it writes RUN/export"
+        ) from error
+    except (OSError, ValueError) as error:
+        raise unusable(folder, f"its {DESCRIPTION} cannot be read") from error
+    if not isinstance(description, dict) or description.get("format") != FORMAT:
+        raise unusable(folder, f"its {DESCRIPTION} is not of stoix_like")
+    version = description.get("format_version")
+    if version != FORMAT_VERSION:
+        raise CheckpointError(
+            f"the export {folder} has format version {version}, and this version of stoix_like reads {FORMAT_VERSION}",
+            "install the version of stoix_like named in its policy.json, or export again with this one",
+        )
+    kinds = {"sha256": dict, "versions": dict, "observation": list}
+    if lacking := [name for name, kind in kinds.items() if not isinstance(description.get(name), kind)]:
+        raise unusable(folder, f"its {DESCRIPTION} lacks {', '.join(lacking)}")
+    return description
+
+
+def unusable(folder: Path, reason: str) -> CheckpointError:
+    """The error of an export that is damaged, foreign or half replaced."""
+    return CheckpointError(
+        f"the export {folder} cannot be used: {reason}",
+        "try again if it is being written; else export again: python scripts/export_policy.py RUN",
+    )
