@@ -61,7 +61,7 @@ def lower(network: Network, params: NetworkParams, observation: Observation, *, 
         return {"action": action, "logits": logits, "value": value}
 
     (batch,) = export.symbolic_shape(BATCH)
-    with _without_source_paths():
+    with _without_locations():
         exported = export.export(jax.jit(act), platforms=PLATFORMS)(*_arguments(observation, batch))
     return bytes(exported.serialize())
 
@@ -94,11 +94,15 @@ def _choices() -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def _without_source_paths() -> Iterator[None]:
-    """Inside, programs do not note where on this machine their source lies: an export goes to other people."""
-    name = "jax_hlo_source_file_canonicalization_regex"
+def _without_locations() -> Iterator[None]:
+    """Inside, programs do not note which lines of which files they are from.
+
+    An export goes to other people, whom the folders of this machine do not concern; and the same policy is the same
+    bytes, whoever calls for it.
+    """
+    name = "jax_traceback_in_locations_limit"
     before = getattr(jax.config, name)
-    jax.config.update(name, ".*/")
+    jax.config.update(name, 0)
     try:
         yield
     finally:

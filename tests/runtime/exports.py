@@ -3,14 +3,16 @@
 import functools
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 import stoix_like as sl
 from stoix_like.ops import trees
 from stoix_like.runtime import export_run, policy_files, saved_run
-from stoix_like.runtime.build import build
+from stoix_like.runtime.build import ALGORITHMS, build
 from stoix_like.runtime.checkpoint import Meta
 from stoix_like.runtime.load import config_to_dict
 
@@ -21,15 +23,16 @@ SEARCH = {"num_particles": 3, "search_depth": 2, "replay_buffer_size": 80, "samp
 MAZE = {"task_id": "Maze-v0", "kwargs": {"num_rows": 5, "num_cols": 5}}
 BINPACK = {"task_id": "BinPack-v2", "kwargs": {"max_num_items": 4, "max_num_ems": 8, "obs_num_ems": 6}}
 JOBSHOP = {"task_id": "JobShop-v0", "kwargs": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2}}
+PROBE = {"task_id": "probe/action_observation_reward"}
 CASES = {
-    "ppo_maze": ("ppo", MAZE),
-    "spo_maze": ("spo", MAZE | {"shared_torso": True}),
+    "ppo_maze": ("ppo", MAZE | {"num_layers": 4}),
+    "spo_maze": ("spo", MAZE | {"num_layers": 4, "shared_torso": True}),
     "ppo_binpack": ("ppo", BINPACK),
-    "spo_binpack": ("spo", BINPACK | {"num_layers": 2}),
+    "spo_binpack": ("spo", BINPACK | {"observation_adapter": "dense"}),
     "ppo_factored": ("ppo", JOBSHOP | {"observation_adapter": "dense"}),
-    "spo_factored": ("spo", JOBSHOP | {"observation_adapter": "dense", "root": "iid"}),
-    "ppo_probe_bfloat16": ("ppo", {"task_id": "probe/action_observation_reward", "compute_dtype": "bfloat16"}),
+    "ppo_probe": ("ppo", PROBE | {"compute_dtype": "bfloat16"}),
 }
+KEY = jax.random.key(0)
 
 
 def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, path=Path("runs/none")):
@@ -38,12 +41,25 @@ def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, path=Path("
     more = SEARCH if algorithm == "spo" else {}
     config = make(**SMALL | more | leaves, num_seeds=num_seeds, seed=seed)
     built = build(algorithm, config)
-    template = saved_run.state_template(built.learner, num_seeds).params
-    shapes, structure = jax.tree.flatten(template)
-    keys = jax.random.split(jax.random.key(5), len(shapes))
-    filled = [0.3 * jax.random.normal(key, shape.shape) for key, shape in zip(keys, shapes, strict=True)]
+    one_row = random_observation(built.env, 1)
+    network = jax.eval_shape(built.network.init, KEY, one_row)
+    stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((num_seeds,) * (num_seeds > 1) + x.shape, x.dtype), network)
+    generator = np.random.default_rng(5)
+    params = jax.tree.map(
+        lambda x: jnp.asarray(0.3 * generator.standard_normal(x.shape), x.dtype),
+        ALGORITHMS[algorithm].template(stacked, num_seeds),
+    )
     meta = Meta(algorithm, config.environment.task_id, 3, config_to_dict(config), host or {})
-    return saved_run.SavedRun(path, config, *built, jax.tree.unflatten(structure, filled), meta)
+    return saved_run.SavedRun(path, config, *built, params, meta)
+
+
+class Answers(NamedTuple):
+    """What the run's own functions say of some observations."""
+
+    most_probable: jax.Array
+    sampled: jax.Array
+    logits: jax.Array
+    value: jax.Array
 
 
 class Exported:
@@ -54,16 +70,39 @@ class Exported:
         self.folder = folder / name
         policy_files.write(self.folder, export_run.exported(self.saved, "latest"))
         self.policy = sl.load_policy(self.folder)
-        keys = jax.random.split(jax.random.key(11), 7)
-        self.observation = jax.jit(jax.vmap(self.saved.env.reset))(keys)[1].observation
+        self.observation = random_observation(self.saved.env, 7)
+        self._answers = jax.jit(self._answer)
 
-    def expected(self, rows, key, deterministic):
-        """Actions of the learner's own search-free policy for the first rows."""
-        act = jax.jit(self.saved.learner.network_policy, static_argnums=4)
-        return act(self.saved.params, None, trees.take(self.observation, jnp.arange(rows)), key, deterministic)
+    def rows(self, number):
+        """The first observations."""
+        return trees.take(self.observation, jnp.arange(number))
 
-    def said(self, rows, key, deterministic):
-        return self.policy(trees.take(self.observation, jnp.arange(rows)), key, deterministic)
+    def answers(self, number, key=KEY):
+        """What the learner's own search-free policy, and its network, say of the first observations."""
+        return self._answers(self.rows(number), key)
+
+    def _answer(self, observation, key):
+        saved, policy = self.saved, self.saved.learner.network_policy
+        actions = [policy(saved.params, None, observation, key, deterministic) for deterministic in (True, False)]
+        return Answers(*actions, *saved.network.actor_critic(saved.network_params(saved.params), observation))
+
+
+def random_observation(env, rows, seed=11):
+    """An observation [rows, ...] of the environment's shapes with anything in it, and an action that is legal."""
+    generator = np.random.default_rng(seed)
+
+    def leaf(like):
+        shape = (rows, *like.shape)
+        if like.dtype == bool:
+            return jnp.asarray(generator.random(shape) < 0.6)
+        if jnp.issubdtype(like.dtype, jnp.integer):
+            return jnp.asarray(generator.integers(0, 5, shape), like.dtype)
+        return jnp.asarray(generator.random(shape), like.dtype)
+
+    observation = jax.tree.map(leaf, jax.eval_shape(env.reset, jax.random.key(0))[1].observation)
+    mask = observation.action_mask
+    legal = jax.nn.one_hot(generator.integers(0, mask.shape[-1], mask.shape[:-1]), mask.shape[-1], dtype=bool)
+    return observation._replace(action_mask=mask | legal)
 
 
 @functools.cache
