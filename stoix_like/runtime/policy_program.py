@@ -78,7 +78,7 @@ def restore(program: bytes, observation: dict[str, jax.ShapeDtypeStruct]) -> Pro
     call: Any = jax.jit(export.deserialize(bytearray(program)).call)
     rows = {name: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype) for name, leaf in observation.items()}
     call.lower(rows, *_choices())
-    return call  # type: ignore[no-any-return]
+    return call
 
 
 def _arguments(observation: Observation, batch: Any) -> tuple[Any, ...]:
