@@ -141,10 +141,12 @@ def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
 
 
 def _action_specification(saved: SavedRun) -> dict[str, Any]:
+    from stoix_like.runtime import policy_program
+
     spec, joint = saved.env.action_spec, saved.env.joint_shape
     return {
         "kind": "categorical" if spec.num_factors is None else "factored",
-        "shape": ["batch", *spec.shape],
+        "shape": [policy_program.BATCH, *spec.shape],
         "dtype": "int32",
         "num_values": spec.num_values,
         "num_factors": spec.num_factors,
