@@ -43,6 +43,9 @@ COMMANDS: dict[str, Command] = {
     "evaluate": Command("evaluate.py", f"{_ROOM}evaluate_run", "score the policy of a run, with or without search"),
     "plot": Command("plot.py", f"{_ROOM}plot_runs", "draw learning curves of runs"),
     "animate": Command("animate.py", f"{_ROOM}animate_run", "draw an episode of a run as a GIF"),
+    "export": Command(
+        "export_policy.py", f"{_ROOM}export_run", "write the policy of a run for programs with jax alone"
+    ),
     "compare": Command("compare.py", f"{_ROOM}compare_runs", "compare runs: which is better, by how much, how sure"),
     "report": Command("report.py", f"{_ROOM}html_report", "put all of some runs into one HTML file"),
     "compare-search": Command("compare_search.py", f"{_ROOM}compare_search", "compare searches at equal model steps"),

@@ -13,6 +13,7 @@ from stoix_like.config import HardwareConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, seed_number
+from stoix_like.runtime.commands import program
 from stoix_like.runtime.telemetry import read_rows
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _PLAYED = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "ex
 def main(argv: list[str]) -> int:
     """Exports and prints what was written; returns the exit code."""
     parser = ArgumentParser(
-        "export_policy.py",
+        program("export"),
         "Writes the policy of a run, without search, for programs that have jax and not this project.",
     )
     parser.add_argument("run", help="run folder, its name under runs/, or latest")
