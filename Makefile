@@ -49,7 +49,7 @@ test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not integration and not slow" -n auto --dist loadfile
 
 test-integration: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m integration
+	$(BIN)/python -m pytest -q -m integration -n 2 --dist loadfile
 
 test-slow: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m slow
