@@ -24,7 +24,7 @@ import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
-from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body
+from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body, write_problem
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.run_folder import write_atomically
 
@@ -97,7 +97,7 @@ class CheckpointStore:
                 self.remove(old)
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
             raise RunError(
-                f"cannot write the checkpoint in {self.folder}: {getattr(error, 'strerror', None) or error}",
+                f"cannot write the checkpoint in {self.folder}: {write_problem(error)}",
                 "free some space or choose another --save-dir; earlier checkpoints are intact",
             ) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)

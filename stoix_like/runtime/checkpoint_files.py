@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import re
 from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import CheckpointError
+
+_OS_ERROR = re.compile(r"os_error_code='(\d+)'")
+
+
+def write_problem(error: Exception) -> str:
+    """What the system said when a file could not be written: tensorstore tells its number inside a long ValueError."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    told = _OS_ERROR.search(str(error))
+    return os.strerror(int(told[1])) if told else str(error)
 
 
 def body_text(body: dict[str, Any]) -> str:

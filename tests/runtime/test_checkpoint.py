@@ -390,3 +390,12 @@ def test_an_old_checkpoint_that_cannot_be_removed_ends_nothing(make_store, monke
     store.save({"step": jnp.int32(2)}, _meta(2))
     assert store.updates() == [2]
     assert store.load_meta().update == 2
+
+
+def test_what_the_system_said_is_told_whoever_tells_it():
+    of_tensorstore = ValueError(
+        "NOT_FOUND: Error writing 'manifest.ocdbt': Failed to open [os_error_code='20'] [tensorstore_spec='{...}']"
+    )
+    assert checkpoint_files.write_problem(of_tensorstore) == "Not a directory"
+    assert checkpoint_files.write_problem(OSError(28, "No space left on device", "x")) == "No space left on device"
+    assert checkpoint_files.write_problem(ValueError("another")) == "another"
