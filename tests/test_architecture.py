@@ -30,7 +30,7 @@ DOORS = {
     "flashbax": ("replay.py",),
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
-    "yaml": ("runtime/config_yaml.py",),
+    "yaml": ("runtime/yaml_nodes.py", "runtime/config_yaml.py"),
     "orbax": ("runtime/checkpoint.py",),
     "rich": ("runtime/telemetry/terminal.py",),
     "mlflow": ("runtime/telemetry/mlflow_sink.py",),

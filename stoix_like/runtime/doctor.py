@@ -5,8 +5,6 @@ What would keep a training from running is a problem and makes the exit code 1; 
 
 from __future__ import annotations
 
-import contextlib
-import importlib.util
 import os
 import tempfile
 from collections.abc import Iterator
@@ -18,6 +16,7 @@ from stoix_like.errors import StoixError
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_device_flag
 from stoix_like.runtime.commands import program, typed
+from stoix_like.runtime.extras import is_there
 
 #: Extras of pyproject.toml and the modules by which they are known; those of CUDA show as devices.
 EXTRAS = {
@@ -61,18 +60,11 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
         missing = "install it: pip install stoix_like" if version == "not installed" else None
         yield Finding(name, version, missing)
     for extra, modules in EXTRAS.items():
-        missing_modules = [module for module in modules if not _is_there(module)]
+        missing_modules = [module for module in modules if not is_there(module)]
         hint = f'not installed: pip install "stoix_like[{extra}]"'
         yield Finding(f"extra {extra}", hint if missing_modules else "installed")
     yield _writable("runs", save_dir)
     yield from _device_findings(device_type)
-
-
-def _is_there(module: str) -> bool:
-    try:
-        return importlib.util.find_spec(module) is not None
-    except ModuleNotFoundError:  # of `a.b` without `a`
-        return False
 
 
 def _writable(name: str, folder: Path) -> Finding:
@@ -97,10 +89,9 @@ def _device_findings(device_type: str) -> Iterator[Finding]:
         yield Finding("devices", error.what, error.hint)
         return
     yield Finding("devices", f"{devices.describe(found)}; {len(jax.devices())} of this kind")
-    with contextlib.suppress(NotImplementedError):
-        stats = found[0].memory_stats()
-        if stats and "bytes_limit" in stats:
-            yield Finding("device memory", f"{stats['bytes_limit'] / 2**30:,.1f} GiB")
+    stats = found[0].memory_stats()  # None where the backend does not count
+    if stats and "bytes_limit" in stats:
+        yield Finding("device memory", f"{stats['bytes_limit'] / 2**30:,.1f} GiB")
     yield _compile_cache(jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]  # made at run time
 
 

@@ -8,15 +8,23 @@ from stoix_like.errors import MissingExtraError
 
 
 def require(feature: str, extra: str, *modules: str) -> None:
-    """Nothing, if all the modules can be imported; none of them is.
+    """Nothing, if all the modules can be imported.
 
     Args:
         feature: what the user asked for, as the error calls it.
         extra: of pyproject.toml, which installs them.
-        modules: top-level names.
+        modules: by their full names.
 
     Raises:
         MissingExtraError: one of them is not installed.
     """
-    if any(importlib.util.find_spec(module) is None for module in modules):
+    if not all(map(is_there, modules)):
         raise MissingExtraError(feature, extra)
+
+
+def is_there(module: str) -> bool:
+    """Whether a module can be imported; what it stands in is imported to find out."""
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # of `a.b` without `a`
+        return False

@@ -26,8 +26,9 @@ from stoix_like.config_checks import (
 from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import flags
-from stoix_like.runtime.config_yaml import Layer, parse_text, read_sections, read_yaml, to_yaml
+from stoix_like.runtime.config_yaml import Layer, parse_text, read_yaml, to_yaml
 from stoix_like.runtime.flags import Options
+from stoix_like.runtime.yaml_nodes import read_sections
 
 __all__ = ["Loaded", "Options", "config_from_dict", "config_to_dict", "find_config", "load", "preset_paths", "to_yaml"]
 

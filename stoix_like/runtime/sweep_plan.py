@@ -18,9 +18,10 @@ from stoix_like.config import PPOConfig, SPOConfig, leaf
 from stoix_like.config_checks import check_leaf, leaf_sections, leaf_types, replace_leaves, resolve
 from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.config_yaml import Layer, read_tree, read_yaml
+from stoix_like.runtime.config_yaml import Layer, read_yaml
 from stoix_like.runtime.load import config_to_dict, find_config, merge_layers, sweep_paths
 from stoix_like.runtime.sweep_space import SEARCHED_SECTIONS, Dimension, Sheet, ends, plain, read_fixed, read_space
+from stoix_like.runtime.yaml_nodes import read_tree
 
 CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig}
 HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md every leaf"

@@ -17,7 +17,8 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from stoix_like.errors import ConfigError, MissingExtraError, RunError
+from stoix_like.errors import ConfigError, RunError
+from stoix_like.runtime import extras
 from stoix_like.runtime.sweep_plan import SweepPlan, differences
 from stoix_like.runtime.sweep_space import Choices, Dimension
 
@@ -57,10 +58,9 @@ def require() -> None:
 
 
 def _optuna() -> Any:
-    try:
-        import optuna
-    except ModuleNotFoundError as error:
-        raise MissingExtraError("a sweep", "sweep") from error
+    extras.require("a sweep", "sweep", "optuna")
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     return optuna
 

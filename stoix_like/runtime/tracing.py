@@ -7,7 +7,6 @@ of an update are told as shares of what it took: estimates, and marked so.
 from __future__ import annotations
 
 import contextlib
-import itertools
 import time
 from collections.abc import Iterator
 
@@ -58,12 +57,11 @@ def update_span(began: float, seconds: float, updates: int, last_update: int, ti
 def _parts(began: float, seconds: float, times: PhaseTimes) -> tuple[Span, ...]:
     """One after the other, as if the chunk were one update: rollout, search inside it, optimise."""
     rollout, search, optimise = (share * seconds for share in (times.playing, times.searching, times.optimising))
-    lengths = {"rollout": rollout, "optimise": optimise}
-    starts = itertools.accumulate(lengths.values(), initial=began)
-    spans = [Span(name, start, length, _ESTIMATED) for (name, length), start in zip(lengths.items(), starts)]  # noqa: B905 - one start too many
-    if search > 0.0:
-        spans[0] = spans[0]._replace(children=(Span("search", began, search, _ESTIMATED),))
-    return tuple(spans)
+    inside = (Span("search", began, search, _ESTIMATED),) if search > 0.0 else ()
+    return (
+        Span("rollout", began, rollout, _ESTIMATED, inside),
+        Span("optimise", began + rollout, optimise, _ESTIMATED),
+    )
 
 
 _ESTIMATED: dict[str, Value] = {"estimated": "from the shares of the run's profile"}

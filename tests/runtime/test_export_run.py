@@ -1,27 +1,18 @@
 """The command export_policy.py on a run of two seeds."""
 
-import functools
-import importlib.util
 import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from exports import ROOT, SMALL, contents
+from exports import SMALL, contents
 
 import stoix_like as sl
 from stoix_like.runtime import saved_run
 from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.commands import COMMANDS
 from stoix_like.runtime.telemetry import read_rows
-
-
-@functools.cache
-def _main(script):
-    spec = importlib.util.spec_from_file_location(f"{script}_script", ROOT / "scripts" / f"{script}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.main
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +24,13 @@ def trained(tmp_path_factory):
     flags = [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", "")
-        assert exit_code(_main("train_ppo"), flags) == 0
+        assert exit_code(COMMANDS["train-ppo"].run, flags) == 0
     return folder / "two"
 
 
 def test_the_command(trained, tmp_path, capfd):
     shutil.copytree(trained, tmp_path / "two")
-    assert exit_code(_main("export_policy"), [str(tmp_path / "two"), "--checkpoint", "2", "--seed", "5"]) == 0
+    assert exit_code(COMMANDS["export"].run, [str(tmp_path / "two"), "--checkpoint", "2", "--seed", "5"]) == 0
     out, err = capfd.readouterr()
     folder = tmp_path / "two" / "export"
     lines = out.splitlines()
@@ -67,7 +58,7 @@ def test_the_command(trained, tmp_path, capfd):
 
 
 def test_the_command_takes_the_best_of_the_first_seed(trained, tmp_path, capfd):
-    assert exit_code(_main("export_policy"), [str(trained), "--out", str(tmp_path / "new" / "place")]) == 0
+    assert exit_code(COMMANDS["export"].run, [str(trained), "--out", str(tmp_path / "new" / "place")]) == 0
     told = sl.load_policy(tmp_path / "new" / "place").description
     best = saved_run.load_run(str(trained))
     assert (told["seed"], told["update"], told["checkpoint"]) == (4, best.updates[0], "best")
@@ -87,7 +78,7 @@ def test_the_command_takes_the_best_of_the_first_seed(trained, tmp_path, capfd):
 )
 def test_the_command_refuses(trained, capfd, argv, code, error):
     before = contents(trained)
-    assert exit_code(_main("export_policy"), [str(trained), *(word.format(run=trained) for word in argv)]) == code
+    assert exit_code(COMMANDS["export"].run, [str(trained), *(word.format(run=trained) for word in argv)]) == code
     first, second = capfd.readouterr().err.splitlines()
     assert first == f"error: {error.format(run=trained)}"
     assert second.startswith("hint: ")

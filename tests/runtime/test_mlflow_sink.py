@@ -1,12 +1,15 @@
 """MLflow's own client on a SQLite store, read back by it. A server is tested in tests/integration."""
 
 import json
+import os
+import socket
+import time
 
 import pytest
 
 from stoix_like.errors import ConfigError, MissingExtraError
 from stoix_like.runtime import extras
-from stoix_like.runtime.telemetry import Row, RunMeta
+from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, open_telemetry
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
 
 #: Of MLflow's own use of SQLAlchemy 2.1; a command of ours does not show it.
@@ -106,6 +109,8 @@ def test_a_password_is_written_nowhere():
 
 def test_what_is_not_installed_names_its_extra(monkeypatch):
     extras.require("this", "dev", "json", "pytest")
+    with pytest.raises(MissingExtraError):  # what stands in something that is not there either
+        extras.require("this", "dev", "no_such_module.part")
     with pytest.raises(MissingExtraError, match="this needs the 'dev' extra") as caught:
         extras.require("this", "dev", "json", "no_such_module")
     assert caught.value.exit_code == 5
@@ -113,3 +118,31 @@ def test_what_is_not_installed_names_its_extra(monkeypatch):
     MlflowSink("http://server")  # a server needs no store here
     with pytest.raises(MissingExtraError, match="MLflow needs the 'mlflow' extra"):
         MlflowSink("sqlite:///x.db")
+
+
+def test_a_server_that_is_not_there_costs_at_most_three_seconds_each_time(tmp_path, capsys):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"  # nobody listens there any more
+    for name in ("first", "second"):  # the second run of a process is no more patient
+        (tmp_path / name).mkdir()
+        began = time.monotonic()
+        telemetry = open_telemetry(tmp_path / name, META, queued=[QueuedSink(MlflowSink(url), "MLflow")])
+        assert time.monotonic() - began < 3.5
+        time.sleep(3.0)  # so that a client that is still being imported has failed, too
+        telemetry.write([_row(1, loss=1.0)])
+        telemetry.close()
+        warning = capsys.readouterr().err
+        assert warning.startswith("warning: MLflow dropped (MlflowException: ")
+        assert warning.count("\n") == 1
+        assert not [variable for variable in os.environ if variable.startswith("MLFLOW_HTTP_REQUEST")]
+
+
+def test_patience_that_the_user_has_set_is_left_alone(uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    sink = MlflowSink(uri)
+    sink.open(tmp_path, META)
+    assert (os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"], os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]) == ("77", "5")
+    sink.close()
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ

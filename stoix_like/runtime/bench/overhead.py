@@ -26,7 +26,7 @@ from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import Row as Told
 from stoix_like.runtime.telemetry import RunMeta, open_telemetry
 
-#: Without spo/binpack, whose update takes a minute on a core, and whose checkpoint thus nothing.
+#: Without spo/binpack, whose update alone takes a minute on a core.
 PRESETS = ("ppo/quick", "ppo/binpack", "ppo/maze", "spo/maze", "spo/quick")
 SECONDS = 4.0  # of training around each checkpoint
 

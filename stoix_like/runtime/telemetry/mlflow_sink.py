@@ -48,7 +48,6 @@ class MlflowSink:
     Args:
         tracking_uri: `sqlite:///...` or `http://...`.
         run_id: of an MLflow run to go on in; None = that of the run folder, or a new one.
-        environ: where MLFLOW_EXPERIMENT_NAME and the client's patience are looked for and set.
 
     Attributes:
         run: the MLflow run, once it is there; fails if it never is.
@@ -63,6 +62,7 @@ class MlflowSink:
         self.run: Future[MlflowRun] = Future()
         self._uri, self._asked_run_id = tracking_uri, run_id
         self._client: MlflowClient | None = None
+        self._patience = _Patience()
         self._texts: dict[str, str] = {}
         self._last = (0, 0)  # (update told last, update that would be the last)
 
@@ -77,6 +77,7 @@ class MlflowSink:
             self.run.set_result(self._open(run_dir, meta))
         except Exception as error:
             self.run.set_exception(error)
+            self._patience.restore()
             raise
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -96,9 +97,12 @@ class MlflowSink:
     def close(self) -> None:
         """Ends the MLflow run: FINISHED after its last update, otherwise KILLED. Safe to call twice."""
         client, self._client = self._client, None
-        if client is not None and self.run.done() and self.run.exception() is None:
-            status = "FINISHED" if self._last[0] >= self._last[1] else "KILLED"
-            client.set_terminated(self.run.result().run_id, status=status)
+        try:
+            if client is not None:
+                status = "FINISHED" if self._last[0] >= self._last[1] else "KILLED"
+                client.set_terminated(self.run.result().run_id, status=status)
+        finally:
+            self._patience.restore()
 
     def _opened(self) -> tuple[MlflowClient, str]:
         if self._client is None:
@@ -106,14 +110,13 @@ class MlflowSink:
         return self._client, self.run.result().run_id
 
     def _open(self, run_dir: Path, meta: RunMeta) -> MlflowRun:
-        given = {name: os.environ[name] for name in _AT_START if name in os.environ}
-        os.environ.update(_AT_START | given)
+        self._patience.set(_AT_START)
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it tells of each migration of a new SQLite file
         from mlflow.tracking import MlflowClient
 
         client = MlflowClient(tracking_uri=self._uri)
         found = self._run_to_continue(client, run_dir, meta) or self._new_run(client, run_dir, meta)
-        os.environ.update(_LATER | given)
+        self._patience.set(_LATER)
         write_atomically(run_dir / FILE_NAME, json.dumps(found._asdict(), indent=2) + "\n")
         self._client, self._last = client, (meta.resumed_update or 0, meta.num_updates)
         return found
@@ -152,6 +155,23 @@ class MlflowSink:
         for batch in _batches(params, _MOST_PARAMS):
             client.log_batch(run_id, params=batch)
         return MlflowRun(without_secrets(self._uri), experiment_id, run_id)
+
+
+class _Patience:
+    """How long the client waits, which it reads from the process's environment at every request."""
+
+    def __init__(self) -> None:
+        self._set: list[str] = []  # by us: what the user has set is left alone
+
+    def set(self, values: Mapping[str, str]) -> None:
+        self._set = [name for name in values if name in self._set or name not in os.environ]
+        os.environ.update({name: values[name] for name in self._set})
+
+    def restore(self) -> None:
+        """Leaves the environment as it was, for the next run of this process."""
+        for name in self._set:
+            os.environ.pop(name, None)
+        self._set = []
 
 
 def default_tracking_uri(save_dir: str, environ: Mapping[str, str]) -> str:

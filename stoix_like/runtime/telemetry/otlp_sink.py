@@ -44,8 +44,7 @@ class OtlpSink:
     """
 
     def __init__(self, endpoint: str, experiment: str, find_run: Callable[[], str | None] | None) -> None:
-        require("an OTLP endpoint", "telemetry", "opentelemetry")
-        require("an OTLP endpoint", "telemetry", "opentelemetry.exporter.otlp.proto.http")
+        require("an OTLP endpoint", "telemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
         self._base = endpoint.rstrip("/").removesuffix(_TRACES)
         self._experiment, self._find_run = experiment, find_run
         self._tracer: Tracer | None = None

@@ -1,0 +1,172 @@
+"""YAML files as nodes and as plain data, read strictly: a door to PyYAML, with `config_yaml.py`.
+
+The scalars are those of YAML 1.2 (1e-3 is a number; yes, 010 and 12:30 are text); no duplicate keys, no aliases, no
+foreign tags. What a configuration's keys mean is not known here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+class Loader(yaml.SafeLoader):
+    """Nodes only, with the scalars of YAML 1.2 instead of PyYAML's 1.1, and without aliases."""
+
+    yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - replaces the inherited table; add_implicit_resolver fills it
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        if self.check_event(yaml.events.AliasEvent):
+            mark = self.peek_event().start_mark
+            raise yaml.composer.ComposerError(None, None, "aliases (*name) are not read here", mark)
+        return super().compose_node(parent, index)
+
+
+TAG = "tag:yaml.org,2002:"
+_NUMBER = r"[-+]?(?:[0-9][0-9_]*\.[0-9_]*|\.[0-9][0-9_]*|[0-9][0-9_]*(?=[eE]))(?:[eE][-+]?[0-9]+)?"
+for _name, _pattern in {
+    "null": r"~|null|Null|NULL|",
+    "bool": r"true|True|TRUE|false|False|FALSE",
+    "int": r"[-+]?[0-9][0-9_]*",
+    "float": rf"{_NUMBER}|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+}.items():
+    Loader.add_implicit_resolver(TAG + _name, re.compile(rf"(?:{_pattern})\Z"), None)
+
+
+def compose(text: str) -> Any:
+    """The node of a text, None if it is empty. Raises YAMLError."""
+    try:
+        return yaml.compose(text, Loader=Loader)
+    except RecursionError:
+        raise yaml.YAMLError("nested too deeply") from None
+
+
+def problem_of(error: yaml.YAMLError) -> tuple[int | None, str]:
+    """(line or None, what is wrong) of PyYAML's errors."""
+    mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
+    what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
+    return mark.line + 1 if mark else None, f"not valid YAML: {what}"
+
+
+def _refuse(node: Any, what: str) -> yaml.YAMLError:
+    return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
+
+
+def construct(node: Any) -> Any:
+    """Plain data from a node. Raises YAMLError on duplicate or non-text keys, foreign tags and absurd numbers."""
+    kind = node.tag.removeprefix(TAG)
+    if isinstance(node, yaml.SequenceNode) and kind == "seq":
+        return [construct(item) for item in node.value]
+    if isinstance(node, yaml.MappingNode) and kind == "map":
+        data: dict[str, Any] = {}
+        for key, value in node.value:
+            if not isinstance(key, yaml.ScalarNode) or key.value in data:
+                raise _refuse(key, "keys must be text" if key.id != "scalar" else f"duplicate key '{key.value}'")
+            data[key.value] = construct(value)
+        return data
+    if not isinstance(node, yaml.ScalarNode):
+        raise _refuse(node, f"tag {node.tag} is not read here")
+    return _scalar(node, kind)
+
+
+def _scalar(node: Any, kind: str) -> Any:
+    text = node.value.replace("_", "")
+    try:
+        match kind:
+            case "null":
+                return None
+            case "str":
+                return node.value
+            case "bool":
+                return {"true": True, "false": False}[text.lower()]
+            case "int":
+                return int(text)
+            case "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+    except (ValueError, KeyError):
+        raise _refuse(node, f"'{node.value[:40]}' is no {kind}") from None
+    raise _refuse(node, f"tag {node.tag} is not read here")
+
+
+@dataclasses.dataclass
+class File:
+    """A file being read: what was found, and what is wrong with it."""
+
+    shown: str
+    problems: list[str] = dataclasses.field(default_factory=list)
+
+    def problem(self, line: int | None, what: str) -> None:
+        self.problems.append(f"{self.shown}:{line}: {what}" if line else f"{self.shown}: {what}")
+
+
+def read_tree(path: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """(plain data, {dotted key: "file:line"}, problems) of a file that is no configuration: keys within keys."""
+    file = File(shown_path(path))
+    node = root_of(file, path, None)
+    places: dict[str, str] = {}
+    if node is not None and not isinstance(node, yaml.MappingNode):
+        file.problem(node.start_mark.line + 1, "expected keys, such as 'config: ppo/maze'")
+        node = None
+    return ({} if node is None else _branch(file, node, "", places)), places, file.problems
+
+
+def _branch(file: File, node: Any, prefix: str, places: dict[str, str]) -> dict[str, Any]:
+    data: dict[str, Any] = {}
+    for name, value, line in entries(file, node, prefix):
+        places[prefix + name] = f"{file.shown}:{line}"
+        if isinstance(value, yaml.MappingNode):
+            data[name] = _branch(file, value, f"{prefix}{name}.", places)
+            continue
+        try:
+            data[name] = construct(value)
+        except yaml.YAMLError as error:
+            file.problem(*problem_of(error))
+    return data
+
+
+def shown_path(path: Path) -> str:
+    """The path as messages show it: from the working folder if it is in there."""
+    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def root_of(file: File, path: Path, text: str | None) -> Any:
+    """The node of the whole file; None if it is empty, or cannot be read, which becomes a problem."""
+    try:
+        return compose(path.read_text(encoding="utf-8-sig") if text is None else text)
+    except UnicodeDecodeError:
+        file.problem(None, "not a text file in UTF-8")
+    except OSError as error:
+        file.problem(None, f"cannot be read: {os.strerror(error.errno or 0)}")
+    except yaml.YAMLError as error:
+        file.problem(*problem_of(error))
+    return None
+
+
+def read_sections(path: Path) -> dict[str, Any] | None:
+    """The file as plain data, unchecked: {section: {leaf: value}}. None if it is no YAML mapping."""
+    try:
+        node = compose(path.read_text(encoding="utf-8-sig"))
+        data = {} if node is None else construct(node)
+    except (UnicodeDecodeError, yaml.YAMLError):
+        return None
+    return data if isinstance(data, dict) else None
+
+
+def entries(file: File, node: Any, prefix: str) -> Iterator[tuple[str, Any, int]]:
+    """(key, value node, line) for each entry of a mapping; duplicates and odd keys become problems."""
+    seen: dict[str, int] = {}
+    for key, value in node.value:
+        line = key.start_mark.line + 1
+        if not isinstance(key, yaml.ScalarNode):
+            file.problem(line, "keys must be text")
+        elif key.value in seen:
+            file.problem(line, f"duplicate key '{prefix}{key.value}' (first at line {seen[key.value]})")
+        else:
+            seen[key.value] = line
+            yield key.value, value, line
