@@ -33,19 +33,7 @@ class Episode(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Plays, draws and prints where the GIF is; returns the exit code."""
-    parser = ArgumentParser(program("animate"), "Draws one episode of a run as a GIF.")
-    parser.add_argument("run", help="run folder, its name under runs/, or latest")
-    add_checkpoint_flag(parser)
-    parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
-    parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
-    parser.add_argument(
-        "--max-steps", type=positive, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
-    )
-    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
-    parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the run folder)")
-    add_search_flags(parser)
-    add_device_flag(parser)
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     choice = choice_of(arguments)
     devices.select(HardwareConfig(device_type=arguments.device_type))
     import jax
@@ -69,6 +57,23 @@ def main(argv: list[str]) -> int:
     print(f"{what}, {chosen.name}, return {episode.episode_return:.4f}")
     print(f"animation {path}")
     return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("animate"), "Draws one episode of a run as a GIF.")
+    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_checkpoint_flag(parser)
+    parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
+    parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
+    parser.add_argument(
+        "--max-steps", type=positive, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
+    )
+    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
+    parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the run folder)")
+    add_search_flags(parser)
+    add_device_flag(parser)
+    return parser
 
 
 def record(

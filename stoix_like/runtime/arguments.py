@@ -89,4 +89,5 @@ def add_checkpoint_flag(parser: ArgumentParser) -> None:
 
 def add_device_flag(parser: ArgumentParser) -> None:
     """`--device-type`, the same wherever something is computed."""
-    parser.add_argument("--device-type", default="auto", choices=["auto", "cpu", "cuda", "gpu", "tpu"])
+    kinds = ["auto", "cpu", "cuda", "gpu", "tpu"]
+    parser.add_argument("--device-type", default="auto", choices=kinds, help="what computes (default: auto)")

@@ -50,11 +50,12 @@ def parse(argv: list[str]) -> tuple[argparse.Namespace, Settings]:
     Raises:
         ConfigError: a flag that is unknown or out of range.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     return arguments, Settings(*(getattr(arguments, name) for name in Settings._fields))
 
 
-def _parser() -> ArgumentParser:
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
     parser = ArgumentParser(
         program("compare-search"), "Compares searches of saved runs at equal numbers of model steps."
     )

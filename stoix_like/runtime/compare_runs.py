@@ -20,20 +20,7 @@ from stoix_like.runtime.commands import program
 
 def main(argv: list[str]) -> int:
     """Compares, prints, and writes what was asked for; returns the exit code."""
-    parser = ArgumentParser(program("compare"), "Compares experiments at equal steps and at equal wall-clock.")
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
-    parser.add_argument("--metric", default="mean_return", help="what is compared (default: mean_return)")
-    parser.add_argument(
-        "--normalise",
-        nargs=3,
-        action="append",
-        default=[],
-        metavar=("TASK", "MIN", "MAX"),
-        help="the scores of a task that become 0 and 1, such as a random policy's and the best known; once per task",
-    )
-    parser.add_argument("--json", type=output_file, help="write everything, curves too, to this file")
-    parser.add_argument("--out", type=_folder, metavar="FOLDER", help="draw the figures into this folder")
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     scales = scales_of(arguments.normalise)
     paths = list({path.resolve(): path for path in map(run_folder.find_run, arguments.runs)}.values())
     from stoix_like.runtime import comparison_figures, comparison_tables
@@ -54,6 +41,24 @@ def main(argv: list[str]) -> int:
     for path in comparison_figures.write(comparison, arguments.out) if arguments.out else ():
         print(f"figure {path}")
     return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("compare"), "Compares experiments at equal steps and at equal wall-clock.")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("--metric", default="mean_return", help="what is compared (default: mean_return)")
+    parser.add_argument(
+        "--normalise",
+        nargs=3,
+        action="append",
+        default=[],
+        metavar=("TASK", "MIN", "MAX"),
+        help="the scores of a task that become 0 and 1, such as a random policy's and the best known; once per task",
+    )
+    parser.add_argument("--json", type=output_file, help="write everything, curves too, to this file")
+    parser.add_argument("--out", type=_folder, metavar="FOLDER", help="draw the figures into this folder")
+    return parser
 
 
 def scales_of(given: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:

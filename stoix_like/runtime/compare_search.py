@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str], None]
 Block = dict[str, Any]  # plain JSON values
+make_parser = compare_flags.make_parser
 
 
 def main(argv: list[str]) -> int:

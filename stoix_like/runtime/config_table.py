@@ -44,11 +44,20 @@ def with_table(text: str, config_type: type) -> str:
     Raises:
         ConfigError: the markers are missing.
     """
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ConfigError(f"{DOCUMENT.name}: the markers of the table are missing", f"put back '{BEGIN}' and '{END}'")
-    return f"{before}{BEGIN}\n\n{table(config_type)}\n\n{END}{after}"
+    return with_part(text, DOCUMENT, BEGIN, END, table(config_type))
+
+
+def with_part(text: str, document: Path, begin: str, end: str, part: str) -> str:
+    """The text with what stands between two markers replaced; the document is named if they are missing.
+
+    Raises:
+        ConfigError: the markers are missing.
+    """
+    before, found_begin, rest = text.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise ConfigError(f"{document.name}: the markers of the table are missing", f"put back '{begin}' and '{end}'")
+    return f"{before}{begin}\n\n{part}\n\n{end}{after}"
 
 
 if __name__ == "__main__":

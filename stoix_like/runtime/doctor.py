@@ -39,10 +39,7 @@ class Finding(NamedTuple):
 
 def main(argv: list[str]) -> int:
     """Prints; returns the exit code: 1 if something would keep a training from running."""
-    parser = ArgumentParser(program("doctor"), "Says what is installed, which devices there are, what can be written.")
-    parser.add_argument("--save-dir", default="runs", help="where runs are to be written (default: runs)")
-    add_device_flag(parser)
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     problems = 0
     for finding in findings(Path(arguments.save_dir), arguments.device_type):
         print(f"{finding.name:<22}{finding.found}", flush=True)
@@ -52,6 +49,14 @@ def main(argv: list[str]) -> int:
     verdict = f"{problems} problem{'s' if problems > 1 else ''}" if problems else f"ready: {typed('train-ppo')}"
     print(verdict)
     return 1 if problems else 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("doctor"), "Says what is installed, which devices there are, what can be written.")
+    parser.add_argument("--save-dir", default="runs", help="where runs are to be written (default: runs)")
+    add_device_flag(parser)
+    return parser
 
 
 def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:

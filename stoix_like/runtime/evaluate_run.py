@@ -34,23 +34,7 @@ if TYPE_CHECKING:
 
 def main(argv: list[str]) -> int:
     """The command `evaluate.py`; returns the exit code."""
-    parser = ArgumentParser(program("evaluate"), "Scores the policy of a run.")
-    parser.add_argument("run", help="run folder, its name under runs/, or latest")
-    add_checkpoint_flag(parser)
-    parser.add_argument("--num-episodes", type=positive, help="fresh episodes per seed (default: 1024)")
-    parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
-    parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
-    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
-    parser.add_argument(
-        "--seed",
-        type=seed_number,
-        default=LARGEST_SEED,
-        help="of the fresh levels and of sampling (default: 2147483647, which no training of ours has)",
-    )
-    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
-    add_search_flags(parser)
-    add_device_flag(parser)
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     if arguments.level_set and arguments.num_episodes:
         raise ConfigError("--num-episodes: a level set has its own number of levels", "leave out one of the two")
     devices.select(HardwareConfig(device_type=arguments.device_type))
@@ -70,6 +54,27 @@ def main(argv: list[str]) -> int:
     if arguments.json:
         run_folder.write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
     return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("evaluate"), "Scores the policy of a run.")
+    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_checkpoint_flag(parser)
+    parser.add_argument("--num-episodes", type=positive, help="fresh episodes per seed (default: 1024)")
+    parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
+    parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
+    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
+    parser.add_argument(
+        "--seed",
+        type=seed_number,
+        default=LARGEST_SEED,
+        help="of the fresh levels and of sampling (default: 2147483647, which no training of ours has)",
+    )
+    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
+    add_search_flags(parser)
+    add_device_flag(parser)
+    return parser
 
 
 class Show(NamedTuple):

@@ -27,17 +27,7 @@ _PLAYED = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "ex
 
 def main(argv: list[str]) -> int:
     """Exports and prints what was written; returns the exit code."""
-    parser = ArgumentParser(
-        program("export"),
-        "Writes the policy of a run, without search, for programs that have jax and not this project.",
-    )
-    parser.add_argument("run", help="run folder, its name under runs/, or latest")
-    add_checkpoint_flag(parser)
-    parser.add_argument(
-        "--seed", type=seed_number, metavar="N", help="of a run of several seeds, the one (default: the first)"
-    )
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder (default: export in the run folder)")
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     devices.select(HardwareConfig(device_type="cpu"))  # nothing is computed, and a GPU may be busy with the training
     from stoix_like.runtime import policy_files, saved_run
 
@@ -51,6 +41,21 @@ def main(argv: list[str]) -> int:
         print(f"  {folder / name}  {size:,} bytes")
     print(f'next: stoix_like.load_policy("{folder}"), or docs/how-to/export-a-policy.md where there is only jax')
     return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(
+        program("export"),
+        "Writes the policy of a run, without search, for programs that have jax and not this project.",
+    )
+    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_checkpoint_flag(parser)
+    parser.add_argument(
+        "--seed", type=seed_number, metavar="N", help="of a run of several seeds, the one (default: the first)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder (default: export in the run folder)")
+    return parser
 
 
 def position_of(saved: SavedRun, seed: int | None) -> int:

@@ -31,15 +31,20 @@ _SCORED = "evaluator/"
 
 def main(argv: list[str]) -> int:
     """Writes the report and prints where it is; returns the exit code."""
-    parser = ArgumentParser(program("report"), "Puts all that is known of runs into one HTML file.")
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
-    parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, of one run in its folder)")
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     paths = list({path.resolve(): path for path in map(run_folder.find_run, arguments.runs)}.values())
     out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
     run_folder.write_atomically(out, report(paths))
     print(f"report {out}")
     return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("report"), "Puts all that is known of runs into one HTML file.")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, of one run in its folder)")
+    return parser
 
 
 def report(paths: Sequence[Path]) -> str:

@@ -13,9 +13,7 @@ from stoix_like.runtime.commands import program
 
 def main(argv: list[str]) -> int:
     """Prints; returns the exit code."""
-    parser = ArgumentParser(program("envs"), "Lists the environments, or describes those named.")
-    parser.add_argument("task_ids", nargs="*", metavar="TASK", help="task ids to describe (default: list all)")
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     devices.select(HardwareConfig(device_type="cpu"))  # nothing here is worth starting a GPU
     from stoix_like.envs import registry
 
@@ -25,6 +23,13 @@ def main(argv: list[str]) -> int:
     for task_id in registry.task_ids():
         print(f"{task_id:<32}{_status(task_id)}".rstrip())
     return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("envs"), "Lists the environments, or describes those named.")
+    parser.add_argument("task_ids", nargs="*", metavar="TASK", help="task ids to describe (default: list all)")
+    return parser
 
 
 def _status(task_id: str) -> str:

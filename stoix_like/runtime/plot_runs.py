@@ -11,13 +11,7 @@ from stoix_like.runtime.commands import program
 
 def main(argv: list[str]) -> int:
     """Draws and prints; returns the exit code."""
-    parser = ArgumentParser(program("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
-    parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
-    parser.add_argument(
-        "--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png, of one run in its folder)"
-    )
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     from stoix_like.runtime import media
 
     paths = [run_folder.find_run(run) for run in arguments.runs]
@@ -26,3 +20,14 @@ def main(argv: list[str]) -> int:
     print(summary.table)
     print(f"curve {summary.path}")
     return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
+    parser.add_argument(
+        "--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png, of one run in its folder)"
+    )
+    return parser

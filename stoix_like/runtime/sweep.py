@@ -27,18 +27,23 @@ _TOLD = ("mean_return", "max_return", "min_return", "episode_length_mean", "epis
 
 def main(argv: list[str]) -> int:
     """Sweeps; returns the exit code: 0 done, 130 interrupted."""
-    parser = ArgumentParser(program("sweep"), "Searches leaves of a run for the best score. The same command goes on.")
-    parser.add_argument("sweep", help="sweep file, or a shipped one such as sweep/ppo_maze")
-    parser.add_argument("--num-trials", type=positive, help="trials in all (default: num_trials of the file)")
-    parser.add_argument("--save-dir", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
-    parser.add_argument("--study", help="folder of the study in it (default: named as the file)")
-    arguments = parser.parse_args(argv)
+    arguments = make_parser().parse_args(argv)
     path = find_sweep(arguments.sweep)
     plan = read_plan(path, **({"num_trials": arguments.num_trials} if arguments.num_trials else {}))
     folder = _study_folder(arguments.save_dir, arguments.study or path.stem)
     sweep_study.require()
     _check_task(plan)
     return run(plan, folder, argv)
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("sweep"), "Searches leaves of a run for the best score. The same command goes on.")
+    parser.add_argument("sweep", help="sweep file, or a shipped one such as sweep/ppo_maze")
+    parser.add_argument("--num-trials", type=positive, help="trials in all (default: num_trials of the file)")
+    parser.add_argument("--save-dir", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
+    parser.add_argument("--study", help="folder of the study in it (default: named as the file)")
+    return parser
 
 
 def run(plan: SweepPlan, folder: Path, argv: list[str]) -> int:

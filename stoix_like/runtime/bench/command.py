@@ -18,6 +18,27 @@ from stoix_like.runtime.commands import program
 
 def main(argv: list[str]) -> int:
     """Measures and prints; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)
+    warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # of Jumanji's own step
+    from stoix_like.runtime.bench.suites import NOT_IN_ALL, SUITES
+
+    rows = [machine_row(devices.describe(found))]
+    print(line(rows[0]), flush=True)
+    every = [name for name in SUITES if name not in NOT_IN_ALL]
+    for name in every if arguments.suite == "all" else [arguments.suite]:
+        for row in SUITES[name]():
+            print(line(row), flush=True)
+            rows.append(row)
+            if arguments.json:  # after every row: a suite takes hours, and may be cut off
+                run_folder.write_atomically(
+                    arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n"
+                )
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
     parser = ArgumentParser(
         program("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
     )
@@ -46,23 +67,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--suite", choices=suites, default="all", help=told)
     parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
     add_device_flag(parser)
-    arguments = parser.parse_args(argv)
-    found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)
-    warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # of Jumanji's own step
-    from stoix_like.runtime.bench.suites import NOT_IN_ALL, SUITES
-
-    rows = [machine_row(devices.describe(found))]
-    print(line(rows[0]), flush=True)
-    every = [name for name in SUITES if name not in NOT_IN_ALL]
-    for name in every if arguments.suite == "all" else [arguments.suite]:
-        for row in SUITES[name]():
-            print(line(row), flush=True)
-            rows.append(row)
-            if arguments.json:  # after every row: a suite takes hours, and may be cut off
-                run_folder.write_atomically(
-                    arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n"
-                )
-    return 0
+    return parser
 
 
 def machine_row(device: str) -> Row:
