@@ -117,7 +117,8 @@ def search_policy(
     """A policy that searches, see `decide`.
 
     Args:
-        model, config: see `smc.search`.
+        model: see `smc.search`.
+        config: likewise.
         network_params: takes the network's parameters out of the learner's.
         temperature: likewise.
     """

@@ -102,7 +102,9 @@ def performance_profile(
     Args:
         strata: [R] per task.
         thresholds: [K], in the unit of the scores.
-        confidence, repetitions, seed: as in `stratified_interval`.
+        confidence: as in `stratified_interval`.
+        repetitions: likewise.
+        seed: likewise.
 
     Raises:
         ValueError: no thresholds, and as `stratified_interval`.

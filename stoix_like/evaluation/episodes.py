@@ -114,7 +114,9 @@ def advance(
     Each step has a key of its own, so with the same `key` it is the same whether it is played at once or in pieces.
 
     Args:
-        env, policy, params: raw; what plays, and with which parameters.
+        env: raw.
+        policy: what plays.
+        params: with which parameters.
         playing: N episodes from `begin`, or from the call before.
         key: of the round, the same in every call.
         most_steps: of each episode in this call; episodes need not end, so the caller decides when to give up.

@@ -11,7 +11,8 @@ def clipped_surrogate(log_prob: Array, old_log_prob: Array, advantage: Array, cl
     """PPO's policy loss per element, to be minimised (Schulman et al. 2017, arXiv 1707.06347, eq. 7).
 
     Args:
-        log_prob, old_log_prob: log-probabilities of the actions taken, nats, [...].
+        log_prob: log-probabilities of the actions taken, nats, [...].
+        old_log_prob: the same under the policy that took them.
         advantage: [...]; no gradient is expected through it.
         clip_eps: half width of the interval around 1 in which the probability ratio may pay.
     """

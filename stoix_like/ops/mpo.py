@@ -103,7 +103,8 @@ def root_kl(weights: Array, base: Array, groups: Array) -> Array:
     that the KL stays below 88 nats instead of becoming infinite.
 
     Args:
-        weights, base: probabilities that sum to 1 over P [B, P].
+        weights: probabilities that sum to 1 over P [B, P].
+        base: likewise, what the weights are measured from [B, P].
         groups: equal numbers in [0, P) for particles with equal root actions (`groups.action_groups`) [B, P].
     """
     chex.assert_equal_shape([weights, base, groups])
@@ -137,7 +138,8 @@ def solve_temperature(
     Args:
         kl_of: temperature [] -> KL in nats []; usually `mean_kl` of one batch. If it does not fall everywhere (a root
             KL need not), the answer is one of the crossings.
-        low, high: 0 < low < high, reward units.
+        low: above 0, reward units.
+        high: above `low`, reward units.
     """
     low, high = jnp.asarray(low, jnp.float32), jnp.asarray(high, jnp.float32)
 

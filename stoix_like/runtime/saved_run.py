@@ -23,7 +23,9 @@ class SavedRun(NamedTuple):
     Attributes:
         path: the run folder.
         config: as it ran.
-        env, network, learner: built from the configuration.
+        env: built from the configuration.
+        network: likewise.
+        learner: likewise.
         params: of the chosen checkpoint; leaves [S, ...] if the run trained several seeds.
         meta: what the checkpoint says of itself; `meta.update` is when it was written.
     """

@@ -35,10 +35,13 @@ def diagnose(
     """The diagnostics of N searches.
 
     Args:
-        root_actions, weights: of the particles as they ended, [N, P, ...] and [N, P].
-        initial_root_actions, initial_weights: as they were drawn, before any advantage was added.
-        base_weights: of the particles as they ended, without the advantages since the last resampling.
-        effective_sample_size, model_steps: passed on.
+        root_actions: of the particles as they ended, [N, P, ...].
+        initial_root_actions: of the particles as they were drawn, [N, P, ...].
+        weights: of the particles as they ended, [N, P].
+        base_weights: those without the advantages since the last resampling, [N, P].
+        initial_weights: of the particles as they were drawn, before any advantage was added, [N, P].
+        effective_sample_size: passed on.
+        model_steps: passed on.
     """
     both = action_groups(jnp.concatenate([initial_root_actions, root_actions], axis=1))  # [N, 2 P]
     most = both.shape[1]

@@ -50,7 +50,9 @@ def start(env_state: EnvState, logits: Array, value: Array, drawn: Roots, config
     """P particles in each of N root states, with the first actions that were drawn for them.
 
     Args:
-        env_state, logits, value: of the roots, leading axis N.
+        env_state: of the roots, leading axis N.
+        logits: of the roots, likewise.
+        value: of the roots [N].
         drawn: their first actions and log-weights, see `roots.propose`.
         config: of the search.
     """

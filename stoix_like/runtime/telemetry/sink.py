@@ -47,10 +47,14 @@ class RunMeta(NamedTuple):
     """What every sink may know of a run before its first row. Plain values, so that no sink needs the configuration.
 
     Attributes:
-        algorithm, task_id: as in the run's name: "PPO", "Maze-v0".
+        algorithm: "PPO" or "SPO".
+        task_id: as in the run's name: "Maze-v0".
         device: where it runs: "cpu", "cuda:0 (NVIDIA H100)".
-        seed, num_seeds: the run trains seeds seed ... seed + num_seeds - 1.
-        num_envs, rollout_length, num_updates: their product is the environment steps of one seed.
+        seed: the first of those trained.
+        num_seeds: the run trains seeds seed ... seed + num_seeds - 1.
+        num_envs: environments of one seed.
+        rollout_length: steps of each environment and update.
+        num_updates: the whole run; see `timesteps`.
         eval_interval: updates between evaluations; 0 = only at the end.
         versions: {"stoix_like": "0.1.0", "jax": ...}.
         config: every leaf by name, for sinks that store parameters.
