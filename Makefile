@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # constraints/py311.txt pins what CI ran; other Python versions resolve on their own
 CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt" if sys.version_info[:2] == (3, 11) else "")')
 
-.PHONY: help train train-maze train-spo test test-integration test-slow check format docs bench clean
+.PHONY: help train train-maze train-spo test test-integration test-slow check format docs site bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
@@ -18,6 +18,7 @@ help:
 	@echo "make check             format, lint, types, architecture"
 	@echo "make format            rewrite to the house format"
 	@echo "make docs              regenerate the parts of docs/ that come from code"
+	@echo "make site              build the documentation into build/site, strictly: any warning is an error"
 	@echo "make bench             measure what docs/benchmarks.md claims"
 
 $(VENV)/.runtime: pyproject.toml constraints/py311.txt
@@ -27,7 +28,7 @@ $(VENV)/.runtime: pyproject.toml constraints/py311.txt
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,notebooks,telemetry,mlflow,wandb,sweep]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,docs,notebooks,telemetry,mlflow,wandb,sweep]"
 	@touch $@
 
 train: $(VENV)/.runtime
@@ -66,7 +67,13 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.dev
 	$(BIN)/python -m stoix_like.runtime.config_table
+	$(BIN)/python -m stoix_like.runtime.command_reference
 	$(BIN)/python -m stoix_like.runtime.bench.document
+
+# the variable leaves out what mkdocs-material says of MkDocs 2, which this project does not use
+site: $(VENV)/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	@echo "open build/site/index.html"
 
 bench: $(VENV)/.runtime
 	$(BIN)/python scripts/bench.py --suite all
