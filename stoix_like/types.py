@@ -2,8 +2,8 @@
 
 Everything here is a NamedTuple of arrays (data) or of pure functions (behaviour). Nothing here computes.
 
-Axis letters used in every shape comment of this project:
-    T time   N environments   B batch   A actions   F factors of an action   P particles   L tokens   E episodes
+Axis letters used in every shape comment of this project: T time, N environments, B batch, A actions, F factors of an
+action, P particles, L tokens, E episodes.
 """
 
 from __future__ import annotations
