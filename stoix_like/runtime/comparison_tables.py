@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,34 +16,61 @@ from stoix_like.runtime.standings import Comparison, Efficiency, Pair, Result, R
 _SPENT: dict[Axis, str] = {"steps": "{:,.0f} environment steps of each seed", "seconds": "{:,.1f} s of wall-clock"}
 
 
+class Block(NamedTuple):
+    """One contest at one budget: who scored what, and how often who is better.
+
+    Attributes:
+        title: the task or tasks, the metric, the budget.
+        head: one title per column of `rows`.
+        rows: one experiment each; none over tasks without a common scale.
+        pairs: (P(X > Y), its value, its interval).
+    """
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    pairs: list[list[str]]
+
+
+def blocks(comparison: Comparison) -> list[Block]:
+    """The comparison as tables of texts: one per contest and budget, then those over tasks."""
+    found = [_block(result, axis) for result in comparison.results for axis in AXES]
+    titles = [result.contest.title for result in comparison.results]
+    found += [_over_tasks(standing, titles) for standing in comparison.over_tasks.values()]
+    return [block for block in found if block is not None]
+
+
 def text(comparison: Comparison) -> str:
     """The comparison for reading: a block per contest and budget, then the notes."""
-    blocks = [_block(result, axis) for result in comparison.results for axis in AXES if result.standings[axis]]
-    titles = [result.contest.title for result in comparison.results]
-    blocks += [_over_tasks(standing, titles) for standing in comparison.over_tasks.values() if standing]
-    blocks.append("\n".join(f"note: {note}" for note in comparison.notes))
-    return "\n\n".join(filter(None, blocks))
+    parts = [
+        "\n".join([title, *_aligned([head, *rows] if rows else []), *_aligned(pairs)])
+        for title, head, rows, pairs in blocks(comparison)
+    ]
+    parts.append("\n".join(f"note: {note}" for note in comparison.notes))
+    return "\n\n".join(filter(None, parts))
 
 
-def _block(result: Result, axis: Axis) -> str:
+def _block(result: Result, axis: Axis) -> Block | None:
     standing, contest = result.standings[axis], result.contest
     if standing is None:
-        return ""
+        return None
     scale = "" if contest.scale is None else f", {contest.scale[0]:g} as 0 and {contest.scale[1]:g} as 1"
-    head = f"{contest.title} · {contest.key}{scale} · at {_SPENT[axis].format(standing.budgets[0])}"
-    return "\n".join([head, *_lines(standing)])
+    spent = _SPENT[axis].format(standing.budgets[0])
+    return _tabulated(f"{contest.title} · {contest.key}{scale} · at {spent}", standing)
 
 
-def _over_tasks(standing: Standing, titles: Sequence[str]) -> str:
+def _over_tasks(standing: Standing | None, titles: Sequence[str]) -> Block | None:
+    if standing is None:
+        return None
     what = "largest common wall-clock" if standing.axis == "seconds" else "largest common steps"
-    return "\n".join([f"over {len(titles)} tasks ({', '.join(titles)}) · at the {what} of each", *_lines(standing)])
+    return _tabulated(f"over {len(titles)} tasks ({', '.join(titles)}) · at the {what} of each", standing)
 
 
-def _lines(standing: Standing) -> list[str]:
+def _tabulated(title: str, standing: Standing) -> Block:
     has_gap = any(row.optimality_gap for row in standing.rows)
     head = ["experiment", "n", "IQM", "95 % interval", "mean", "median", *(["gap to 1"] if has_gap else []), "seeds"]
-    table = [head, *(_cells(row, has_gap) for row in standing.rows)] if standing.rows else []
-    return [*_aligned(table), *_aligned([_pair_cells(pair) for pair in standing.pairs])]
+    rows = [_cells(row, has_gap) for row in standing.rows]
+    return Block(title, head, rows, [_pair_cells(pair) for pair in standing.pairs])
 
 
 def _cells(row: Row, has_gap: bool) -> list[str]:

@@ -1,7 +1,8 @@
 """HTML as nested function calls: what is no `Markup` is escaped, so that text from files cannot become markup.
 
 A page is one file: its style stands in it, pictures are data URIs, and its content security policy forbids a browser
-to fetch or run anything. It follows the reader's light or dark setting, and wide tables scroll on a phone.
+to fetch or run anything. It follows the reader's light or dark setting; wide tables scroll on a phone, and on paper
+everything is unfolded.
 """
 
 from __future__ import annotations
@@ -13,18 +14,50 @@ from collections.abc import Iterable, Sequence
 _VOID = ("img", "meta")
 _POLICY = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE = """
-:root { color-scheme: light dark; --line: #8886; --soft: #8881; }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 62rem; margin: 0 auto; padding: 1rem; }
+:root { color-scheme: light dark; --line: #8884; --soft: #8881; --shade: #8886; --quiet: light-dark(#57606a, #9aa4ae); }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 0 auto; padding: 1.5rem 1rem 4rem; }
 h1, h2, h3 { line-height: 1.2; overflow-wrap: anywhere; }
-h2 { margin-top: 2.5rem; border-top: 1px solid var(--line); padding-top: 1rem; }
-.scroll { overflow-x: auto; }
+h1 { margin: 0 0 .25rem; }
+h2 { margin: 2.5rem 0 1rem; border-top: 1px solid var(--line); padding-top: 1.25rem; }
+h3 { margin: 2rem 0 .75rem; }
+p { overflow-wrap: anywhere; }
+.quiet, figcaption, dt, th { color: var(--quiet); }
+.quiet, dt, th { font-size: .875rem; }
+.facts { display: grid; grid-template-columns: repeat(auto-fill, minmax(9.5rem, 1fr)); gap: .9rem 1.25rem; }
+.facts, dd { margin: 0; }
+dd { font-weight: 600; overflow-wrap: anywhere; }
+.scroll { overflow-x: auto; margin: 0 0 1rem; background: /* a shade at the side where there is more */
+  linear-gradient(to right, Canvas 50%, #0000) 0 0 / 2rem 100% no-repeat local,
+  linear-gradient(to left, Canvas 50%, #0000) 100% 0 / 2rem 100% no-repeat local,
+  linear-gradient(to right, var(--shade), #0000) 0 0 / .75rem 100% no-repeat,
+  linear-gradient(to left, var(--shade), #0000) 100% 0 / .75rem 100% no-repeat; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; }
-th, td { text-align: left; padding: .25rem .8rem .25rem 0; border-bottom: 1px solid var(--line); white-space: nowrap; }
+th, td { text-align: left; padding: .35rem 1.1rem .35rem 0; border-bottom: 1px solid var(--line); }
+th { vertical-align: bottom; font-weight: 600; line-height: 1.3; }
+td { white-space: nowrap; }
 pre { overflow-x: auto; background: var(--soft); padding: .8rem; border-radius: .4rem; font-size: .85rem; }
-summary { cursor: pointer; }
-figure { margin: 1rem 0; }
-img { max-width: 100%; height: auto; background: #fff; border-radius: .4rem; }
-.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 24rem), 1fr)); gap: 0 1rem; }
+details { margin: .5rem 0; }
+summary { cursor: pointer; padding: .25rem 0; }
+figure { margin: 0; }
+figcaption { font-weight: 600; padding-bottom: .25rem; }
+img { display: block; max-width: 100%; height: auto; background: #fff; border-radius: .4rem; }
+.figures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 20rem), 1fr)); gap: 1.5rem; }
+.figures img { width: 100%; }
+@media screen and (prefers-color-scheme: dark) {
+  .drawn img { filter: invert(.93) hue-rotate(180deg); } /* white paper becomes the page's black, blue stays blue */
+}
+@media print {
+  @page { margin: 15mm; }
+  :root { color-scheme: light; }
+  body { max-width: none; padding: 0; font-size: 10pt; }
+  h1, h2, h3, summary { break-after: avoid; }
+  figure, tr, dl > div { break-inside: avoid; }
+  details::details-content { content-visibility: visible; block-size: auto; } /* paper cannot be unfolded */
+  .scroll, pre { overflow: visible; background: none; }
+  pre { white-space: pre-wrap; overflow-wrap: anywhere; padding: 0; font-size: 6.5pt; }
+  td { white-space: normal; overflow-wrap: break-word; }
+  th, td { padding-right: .6rem; font-size: 8pt; }
+}
 """
 
 
@@ -54,10 +87,16 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
     return tag("div", tag("table", titles, tag("tbody", *lines)), class_="scroll")
 
 
-def image(data: bytes, kind: str, alt: str) -> Markup:
-    """A picture with its bytes in it; `kind` is png or gif."""
+def facts(entries: Iterable[tuple[str, str]]) -> Markup:
+    """Names with their values, side by side as far as there is room."""
+    return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in entries), class_="facts")
+
+
+def image(data: bytes, kind: str, alt: str, caption: str = "") -> Markup:
+    """A picture with its bytes in it, its caption above it; `kind` is png or gif."""
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
-    return tag("figure", tag("img", src=source, alt=alt))
+    title = tag("figcaption", caption) if caption else Markup()
+    return tag("figure", title, tag("img", src=source, alt=alt))
 
 
 def folded(title: str, *content: str) -> Markup:
@@ -66,7 +105,7 @@ def folded(title: str, *content: str) -> Markup:
 
 
 def page(title: str, *content: str) -> str:
-    """The whole file."""
+    """The whole file; `title` names it in the browser, the content has its own heading."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),
@@ -75,4 +114,4 @@ def page(title: str, *content: str) -> str:
         tag("title", title),
         tag("style", Markup(_STYLE)),
     )
-    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', tag('h1', title), *content), lang='en')}\n"
+    return f"<!DOCTYPE html>\n{tag('html', head, tag('body', *content), lang='en')}\n"

@@ -17,7 +17,7 @@ from stoix_like.runtime.arguments import ArgumentParser, output_file
 from stoix_like.runtime.commands import program
 from stoix_like.runtime.contests import AXES, contests_among
 from stoix_like.runtime.curves import Run, Series
-from stoix_like.runtime.html_page import Markup, folded, image, joined, page, table, tag
+from stoix_like.runtime.html_page import Markup, facts, folded, image, joined, page, table, tag
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 from stoix_like.runtime.telemetry.summary import duration_text, number_text
 
@@ -27,6 +27,9 @@ _SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
 _LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
 _EVENTS = ("start", "resume", "changed", "checkpoint_loaded")
 _SCORED = "evaluator/"
+_BEST_FLATTERS = (
+    "The best of many noisy evaluations flatters: a new one, as evaluate.py plays it, tends to score lower."
+)
 
 
 def main(argv: list[str]) -> int:
@@ -54,10 +57,13 @@ def report(paths: Sequence[Path]) -> str:
         RunError: a run without metrics yet.
     """
     runs = [curves.load_run(path) for path in paths]
-    sections = [_run_section(run) for run in runs]
     if len(runs) == 1:
-        return page(f"{runs[0].algorithm} on {runs[0].task_id}: {runs[0].path.name}", *sections)
-    return page(f"Report of {len(runs)} runs", _comparison_section(runs), *sections)
+        title = f"{runs[0].algorithm} on {runs[0].task_id}"
+        opening = tag("h1", title), tag("p", runs[0].path.name, class_="quiet")
+        return page(f"{title}: {runs[0].path.name}", *opening, *_run_parts(runs[0], "h2"))
+    title = f"Report of {len(runs)} runs"
+    sections = [joined([tag("h2", run.path.name), *_run_parts(run, "h3")]) for run in runs]
+    return page(title, tag("h1", title), _comparison_section(runs), *sections)
 
 
 def _comparison_section(runs: Sequence[Run]) -> Markup:
@@ -70,27 +76,32 @@ def _comparison_section(runs: Sequence[Run]) -> Markup:
     except ConfigError as error:
         return joined([heading, tag("p", error.what)])
     comparison = compare("mean_return", found.contests, found.notes)
-    drawn = [comparison_figures.efficiency_figure(comparison, axis) for axis in AXES]
-    drawn += [comparison_figures.improvement_figure(comparison, "steps")]
-    pictures = [image(media.png_bytes(figure), "png", "comparison") for figure in drawn if figure is not None]
-    return joined([heading, tag("pre", comparison_tables.text(comparison)), *pictures])
+    parts = [heading]
+    for title, head, rows, pairs in comparison_tables.blocks(comparison):
+        parts += [tag("h3", title), *([table(head, rows)] if rows else [])]
+        parts += [table(("probability of improvement", "value", "95 % interval"), pairs)] if pairs else []
+    parts += [tag("p", f"note: {note}", class_="quiet") for note in comparison.notes]
+    drawn = [(comparison_figures.efficiency_figure(comparison, axis), f"score over {axis}") for axis in AXES]
+    drawn.append((comparison_figures.improvement_figure(comparison, "steps"), "probability of improvement"))
+    pictures = [image(media.page_png(f), "png", what, what) for f, what in drawn if f is not None]
+    side_by_side = "figures drawn" if len(comparison.results) == 1 else "drawn"
+    return joined([*parts, tag("div", *pictures, class_=side_by_side)])
 
 
-def _run_section(run: Run) -> Markup:
+def _run_parts(run: Run, heading: str) -> list[Markup]:
+    """All of a run under headings of that level."""
     rows = read_rows(run.path / FILE_NAME)
-    return joined(
-        [
-            tag("h2", run.path.name),
-            table((), _facts(run, rows)),
-            *_scores(run),
-            tag("h3", "Curves"),
-            tag("div", *_pictures(run), class_="figures"),
-            *_animation(run.path),
-            tag("h3", "Configuration and versions"),
-            *_files(run.path),
-            folded("history", table(("update", "seconds", "event", ""), _history(rows))),
-        ]
-    )
+    return [
+        facts(_facts(run, rows)),
+        tag(heading, "Scores"),
+        *_scores(run),
+        tag(heading, "Curves"),
+        tag("div", *_pictures(run), class_="figures drawn"),
+        *_animation(run.path, heading),
+        tag(heading, "Configuration and versions"),
+        *_files(run.path),
+        folded("history", table(("update", "seconds", "event", ""), _history(rows))),
+    ]
 
 
 def _facts(run: Run, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
@@ -113,21 +124,22 @@ _SIZES = {"misc/num_envs": "environments", "misc/rollout_length": "steps"}
 
 
 def _scores(run: Run) -> list[Markup]:
-    """The last evaluation of every seed, and its best by mean return."""
-    names = [key for key in run.series if key.startswith(_SCORED) and not key.endswith(("duration_ms", "episodes"))]
+    """The last evaluation of every seed, and its best by mean return; what matters most stands first."""
     returns = run.series.get(f"{_SCORED}mean_return", {})
     if not returns:
-        return [tag("h3", "Scores"), tag("p", "not evaluated yet")]
+        return [tag("p", "not evaluated yet")]
+    told = [key.removeprefix(_SCORED) for key in run.series if key.startswith(_SCORED)]
+    names = [name for name in _SCORES if name in told]
+    names += [name for name in told if name not in (*_SCORES, "duration_ms", "episodes")]
     lines = []
     for seed, one in sorted(returns.items()):
         best = int(one.values.argmax())
         for what, index in (("last", -1), ("best", best)):
             at = float(one.timesteps[index])
-            cells = [_value_at(run.series[name].get(seed), at) for name in names]
+            cells = [_value_at(run.series[_SCORED + name].get(seed), at) for name in names]
             lines.append([str(seed), what, f"{at:,.0f}", *cells])
-    head = ["seed", "evaluation", "at step", *(name.removeprefix(_SCORED).replace("_", " ") for name in names)]
-    told = "Of the best of many noisy evaluations the score is above what a new one gives: evaluate.py plays one."
-    return [tag("h3", "Scores"), table(head, lines), tag("p", told)]
+    head = ["seed", "evaluation", "at step", *(name.replace("_", " ") for name in names)]
+    return [table(head, lines), tag("p", _BEST_FLATTERS, class_="quiet")]
 
 
 def _value_at(series: Series | None, timesteps: float) -> str:
@@ -139,18 +151,19 @@ def _pictures(run: Run) -> Iterator[Markup]:
     known = {key.partition("/")[2] for key in run.series}
     for metric in _SCORES + _LEARNING:
         if metric in known:
-            figure = media.curves_figure(curves.make_curves([run], metric), metric)
-            yield image(media.png_bytes(figure), "png", f"{metric} over environment steps")
+            figure = media.curves_figure(curves.make_curves([run], metric), metric, captioned=True)
+            name = metric.replace("_", " ")
+            yield image(media.page_png(figure), "png", f"{name} over environment steps", name)
 
 
-def _animation(path: Path) -> list[Markup]:
+def _animation(path: Path, heading: str) -> list[Markup]:
     gif = path / "episode.gif"
     if not gif.is_file():
         return []
-    heading, size = tag("h3", "An episode"), gif.stat().st_size
+    title, size = tag(heading, "An episode"), gif.stat().st_size
     if size > _MOST_GIF_BYTES:
-        return [heading, tag("p", f"episode.gif has {size / 1e6:.1f} MB and stays beside this file")]
-    return [heading, image(gif.read_bytes(), "gif", "an episode")]
+        return [title, tag("p", f"episode.gif has {size / 1e6:.1f} MB and stays beside this file")]
+    return [title, image(gif.read_bytes(), "gif", "an episode")]
 
 
 def _files(path: Path) -> Iterator[Markup]:

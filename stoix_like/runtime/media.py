@@ -126,10 +126,12 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
     return out
 
 
-def png_bytes(figure: Any) -> bytes:
-    """A figure of matplotlib as the content of a PNG file."""
+def page_png(figure: Any) -> bytes:
+    """A figure of matplotlib as the content of a PNG file for a page: small panels with sharp lines, so that their
+    text can be read where a panel is as wide as a phone."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
+    figure.set_size_inches(4.6 * len(figure.axes), 3.0)
+    figure.savefig(buffer, format="png", dpi=180)
     return buffer.getvalue()
 
 
@@ -151,8 +153,9 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
     return path.with_suffix(".gif")
 
 
-def curves_figure(curves: Curves, metric: str) -> Any:
-    """The curves as a figure of matplotlib: what `plot_runs` draws."""
+def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
+    """The curves as a figure of matplotlib: what `plot_runs` draws; without task and metric where a caption
+    beside it names them."""
     from matplotlib.figure import Figure  # here: half a second that only plotting needs
     from matplotlib.lines import Line2D
     from matplotlib.ticker import EngFormatter
@@ -163,7 +166,8 @@ def curves_figure(curves: Curves, metric: str) -> Any:
     figure = Figure(figsize=(6.4 * len(tasks), 4.2), layout="constrained")
     panels = figure.subplots(1, len(tasks), squeeze=False)[0]
     for panel, task_id in zip(panels, tasks, strict=True):
-        prepare(panel, task_id, "environment steps per seed", metric.replace("_", " "))
+        named = ("", "") if captioned else (task_id, metric.replace("_", " "))
+        prepare(panel, named[0], "environment steps per seed", named[1])
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
         beside = [curve for curve in curves.beside if curve.task_id == task_id]
         for curve in beside:

@@ -18,7 +18,7 @@ from stoix_like.runtime.cli import exit_code
 HOSTILE = "</pre></style><script src='https://evil.example/x.js'>alert(1)</script><img src=x onerror=\"alert('2')\">"
 VOID = {"meta", "img"}
 TAGS = {"html", "head", "meta", "title", "style", "body", "h1", "h2", "h3", "p", "pre", "div", "figure", "img"}
-TAGS |= {"details", "summary", "table", "thead", "tbody", "tr", "th", "td"}
+TAGS |= {"details", "summary", "table", "thead", "tbody", "tr", "th", "td", "dl", "dt", "dd", "figcaption"}
 
 
 class Page(html.parser.HTMLParser):
