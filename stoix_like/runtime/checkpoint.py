@@ -24,6 +24,7 @@ import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
+from stoix_like.runtime.allocator import give_back
 from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body, write_problem
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.run_folder import write_atomically
@@ -95,6 +96,7 @@ class CheckpointStore:
             unfinished.rename(path)
             for old in self._listed()[: -self._keep_last_n] if self._keep_last_n else ():
                 self.remove(old)
+            give_back()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
             raise RunError(
                 f"cannot write the checkpoint in {self.folder}: {write_problem(error)}",
