@@ -5,6 +5,8 @@ Imports only the standard library; the replay itself is `replay.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from stoix_like.config_values import LARGEST_WHOLE
 
 MOST_SHARDS = 8
@@ -41,11 +43,7 @@ def size_problems(
     problems = [f"{name}: must be >= 1, got {size}" for name, size in sizes.items() if size < 1]
     if problems:
         return problems
-    for name in ("environment.num_envs", "spo.batch_size"):
-        if sizes[name] % num_shards:
-            below = sizes[name] // num_shards * num_shards
-            use = f"{below} or {below + num_shards}" if below else f"{num_shards}"
-            problems.append(f"{name}: {sizes[name]} is not divisible by the {num_shards} logical shards; use {use}")
+    problems = _shard_problems(sizes, num_shards)
     for name, verb in (("training_core.rollout_length", "added"), ("spo.sample_sequence_length", "sampled")):
         more = bootstrap_steps if verb == "sampled" else 0
         problems += _capacity_problems(capacity_steps, num_envs, name, sizes[name], verb, more)
@@ -58,6 +56,16 @@ def size_problems(
             f" {sample_period - sequence_length} of every {sample_period} steps would never be sampled;"
             f" use at most {sequence_length}"
         )
+    return problems
+
+
+def _shard_problems(sizes: Mapping[str, int], num_shards: int) -> list[str]:
+    problems = []
+    for name in ("environment.num_envs", "spo.batch_size"):
+        if sizes[name] % num_shards:
+            below = sizes[name] // num_shards * num_shards
+            use = f"{below} or {below + num_shards}" if below else f"{num_shards}"
+            problems.append(f"{name}: {sizes[name]} is not divisible by the {num_shards} logical shards; use {use}")
     return problems
 
 

@@ -81,30 +81,39 @@ def make_buffer(
     Raises:
         ConfigError: sizes that cannot work together, all of them at once (`size_problems`).
     """
-    problems = size_problems(
-        num_envs=num_envs,
-        capacity_steps=capacity_steps,
-        rollout_length=rollout_length,
-        sequence_length=sequence_length,
-        batch_size=batch_size,
-        sample_period=sample_period,
-        num_shards=num_shards,
-    )
-    if problems:
+    sizes = _Sizes(num_envs, capacity_steps, rollout_length, sequence_length, batch_size, sample_period, num_shards)
+    if problems := size_problems(**sizes._asdict()):
         raise ConfigError(problems, "change the values named; docs/configuration.md explains each leaf")
-    of_shard = flashbax.make_trajectory_buffer(
-        add_batch_size=num_envs // num_shards,
-        max_length_time_axis=capacity_steps // num_envs,
-        min_length_time_axis=sequence_length,
-        sample_batch_size=batch_size // num_shards,
-        sample_sequence_length=sequence_length,
-        period=sample_period,
-    )
+    of_shard = _ring_of_shard(sizes)
     return Buffer(
         init=functools.partial(_init, of_shard, num_shards),
         add=functools.partial(_add, of_shard, num_envs, num_shards),
         sample=functools.partial(_sample, of_shard, num_shards),
         can_sample=functools.partial(_can_sample, of_shard),
+    )
+
+
+class _Sizes(NamedTuple):
+    """What `make_buffer` is given."""
+
+    num_envs: int
+    capacity_steps: int
+    rollout_length: int
+    sequence_length: int
+    batch_size: int
+    sample_period: int
+    num_shards: int
+
+
+def _ring_of_shard(sizes: _Sizes) -> Any:
+    """flashbax's buffer of the environments of one shard."""
+    return flashbax.make_trajectory_buffer(
+        add_batch_size=sizes.num_envs // sizes.num_shards,
+        max_length_time_axis=sizes.capacity_steps // sizes.num_envs,
+        min_length_time_axis=sizes.sequence_length,
+        sample_batch_size=sizes.batch_size // sizes.num_shards,
+        sample_sequence_length=sizes.sequence_length,
+        period=sizes.sample_period,
     )
 
 

@@ -1,4 +1,5 @@
-"""The house: imports point down, pillars never meet, every library has one door, only runtime touches the world.
+"""The house: imports point down, pillars never meet, every library has one door, only runtime touches the world, and
+files and functions stay short.
 
 The rules are read from the source with `ast`, so an import inside a function counts too. The last tests plant faults
 in a copy and show that each rule sees them.
@@ -48,6 +49,9 @@ STANDARD_ONLY = ("config.py", "config_checks.py", "config_replay.py", "config_va
 #: Only runtime may touch disk, clock, network, environment variables or the terminal.
 OUTSIDE_WORLD = {"os", "sys", "time", "pathlib", "socket", "subprocess", "shutil", "logging", "signal", "tempfile"}
 ALLOWED_OUTSIDE = {("envs", "pathlib")}  # a path given to `animate` is handed on, nothing is opened
+
+
+MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
 
 
 def imports(path):
@@ -129,7 +133,22 @@ def heavy_configuration(root):
     return found
 
 
-RULES = [upward_imports, wrong_doors, outside_world, heavy_configuration]
+def too_long(root):
+    """Files and functions that are more than a reader holds at once. Every line counts, those of docstrings too."""
+    found = []
+    for path, relative in files(root):
+        text = path.read_text()
+        if (num_lines := len(text.splitlines())) > MOST_LINES:
+            found.append(f"{relative}: {num_lines} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                num_lines = node.end_lineno - node.lineno + 1
+                if num_lines > MOST_LINES_OF_A_FUNCTION:
+                    found.append(f"{relative}: {node.name} has {num_lines} lines")
+    return found
+
+
+RULES = [upward_imports, wrong_doors, outside_world, heavy_configuration, too_long]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -166,6 +185,8 @@ def test_modules_say_why_they_exist():
         (outside_world, "algorithms/ppo.py", "import time", "time"),
         (outside_world, "networks/grid.py", "print('here')", "print()"),
         (heavy_configuration, "config.py", "import numpy", "numpy"),
+        (too_long, "ops/returns.py", "\n" * 300, " lines"),
+        (too_long, "types.py", "def long():\n" + "    pass\n" * 40, "long has 41 lines"),
     ],
 )
 def test_each_rule_sees_a_planted_fault(rule, file, planted, seen, tmp_path):

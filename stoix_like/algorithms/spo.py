@@ -18,6 +18,7 @@ from stoix_like import replay
 from stoix_like.algorithms import ppo, rollout, searching, spo_learning
 from stoix_like.algorithms.optimizer import init_dual_optimizer, init_optimizer, linear_decay
 from stoix_like.algorithms.rollout import RolloutState, Transition
+from stoix_like.algorithms.spo_params import first_duals
 from stoix_like.algorithms.spo_state import (
     Duals,
     ReplayStep,
@@ -47,7 +48,6 @@ from stoix_like.types import (
     Learner,
     Metrics,
     Network,
-    NetworkParams,
     Observation,
     Params,
     role_key,
@@ -128,14 +128,6 @@ def make_hyper(config: SPOConfig) -> SPOHyper:
         value = get_leaf(config, name)
         values[name] = np.float32(fallback[name] if value is None else value)
     return SPOHyper(**values)
-
-
-def first_duals(config: SPOConfig) -> Duals:
-    """The logarithms of the first temperature and alpha, float32 on the host."""
-    section = config.spo
-    first = section.fixed_temperature if section.temperature_mode == "fixed" else section.init_temperature
-    values: list[Any] = [np.float32(np.log(first)), np.float32(np.log(section.init_alpha))]
-    return Duals(*values)
 
 
 def init(
@@ -239,18 +231,6 @@ def collect(
     play_key = role_key(state.key, "search", state.step)
     pool_key = role_key(state.key, "pool", state.step)
     return rollout.collect(auto_reset, search_action, state.rollout, play_key, pool_key, settings.rollout_length)
-
-
-def with_network(params: SPOParams, network_params: NetworkParams) -> SPOParams:
-    """The parameters with another network, its target beginning as its equal; the duals stay."""
-    return params._replace(online=network_params, target=jax.tree.map(jnp.copy, network_params))
-
-
-def params_template(network_params: NetworkParams, num_seeds: int) -> SPOParams:
-    """The shapes of the parameters around a network's, placed as they are; of several seeds everything is stacked."""
-    placed = jax.tree.leaves(network_params)[0].sharding
-    scalar: Any = jax.ShapeDtypeStruct(() if num_seeds == 1 else (num_seeds,), jnp.float32, sharding=placed)
-    return SPOParams(network_params, network_params, Duals(scalar, scalar))
 
 
 def temperature_of(settings: SPOSettings, params: Params) -> Temperature:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 
 import jax
 
-from stoix_like.algorithms import ppo, spo
+from stoix_like.algorithms import ppo, spo, spo_params
 from stoix_like.config import ArchitectureConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.envs import registry
 from stoix_like.networks import build as networks
@@ -40,8 +40,8 @@ ALGORITHMS = {
         spo.make,
         spo.make_hyper,
         network_params=lambda params: params.online,
-        with_network=spo.with_network,
-        template=spo.params_template,
+        with_network=spo_params.with_network,
+        template=spo_params.params_template,
     ),
 }
 

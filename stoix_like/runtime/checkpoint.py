@@ -26,6 +26,7 @@ from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
 from stoix_like.runtime.allocator import give_back
 from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body, write_problem
+from stoix_like.runtime.checkpoint_trees import as_in_run, as_stored, differences, words
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.run_folder import write_atomically
 
@@ -90,7 +91,7 @@ class CheckpointStore:
                 plain_errors(f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"),
                 _standard() as writer,
             ):
-                writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(_words, arrays)))
+                writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(words, arrays)))
             body = {"schema": SCHEMA, **meta._asdict(), "files": file_digests(unfinished)}
             (unfinished / "meta.json").write_text(body_text(body), encoding="utf-8")
             unfinished.rename(path)
@@ -165,17 +166,16 @@ class CheckpointStore:
         path = self.folder / str(self._existing(update))
         with _still_there(path):
             check_files(path)
-            differences = _differences(_stored_shapes(path), template)
-            if differences:
+            if problems := differences(_stored_shapes(path), template):
                 raise CheckpointError(
-                    f"checkpoint {path} does not fit: {differences[0]}",
+                    f"checkpoint {path} does not fit: {problems[0]}",
                     "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
                 )
             if on_host:
                 return _read_on_host(path, template)
             with _intact(path), _standard() as reader:
-                found = reader.restore(path / "state", args=ocp.args.StandardRestore(jax.tree.map(_stored, template)))
-                return jax.block_until_ready(jax.tree.map(_as_in_run, found, template))
+                found = reader.restore(path / "state", args=ocp.args.StandardRestore(jax.tree.map(as_stored, template)))
+                return jax.block_until_ready(jax.tree.map(as_in_run, found, template))
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
         """One top-level field of the stored state, such as `params`, in the template's structure.
@@ -187,10 +187,9 @@ class CheckpointStore:
         with _still_there(path):
             check_files(path)
             stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
-            differences = _differences(stored, template)
-            if differences:
+            if problems := differences(stored, template):
                 raise CheckpointError(
-                    f"checkpoint {path} does not fit: {name}/{differences[0]}",
+                    f"checkpoint {path} does not fit: {name}/{problems[0]}",
                     "it was trained with another network; use the run's own config.yaml",
                 )
             with _intact(path), _by_tree() as reader:
@@ -264,7 +263,7 @@ def _intact(path: Path) -> Iterator[None]:
 
 
 def _read_on_host(path: Path, template: Any) -> Any:
-    stored = jax.tree.map(_stored, template)
+    stored = jax.tree.map(as_stored, template)
     as_arrays = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
     with _intact(path), _by_tree() as reader:
         return reader.restore(path / "state", args=ocp.args.PyTreeRestore(stored, restore_args=as_arrays))
@@ -276,44 +275,7 @@ def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(leaf.shape) for name, leaf in trees.named_leaves(tree).items()}
 
 
-def _words(leaf: Any) -> np.ndarray:
-    """A leaf as it is stored: on the host, a typed key as its words. Orbax refuses arrays of one process among many."""
-    return np.asarray(trees.key_words(leaf))
-
-
-def _stored(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
-    words = jax.eval_shape(trees.key_words, leaf)
-    return jax.ShapeDtypeStruct(words.shape, words.dtype, sharding=leaf.sharding)
-
-
-def _as_in_run(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
-    return jax.random.wrap_key_data(found) if trees.is_key(leaf) and not trees.is_key(found) else found
-
-
-def _differences(stored: dict[str, tuple[int, ...]], template: Any) -> list[str]:
-    wanted = {name: tuple(_stored(leaf).shape) for name, leaf in trees.named_leaves(template).items()}
-    lines = [
-        f"{name} is stored as {stored[name]}, this run has {shape}"
-        for name, shape in wanted.items()
-        if name in stored and stored[name] != shape
-    ]
-    lines += [f"{name} is not stored" for name in wanted if name not in stored]
-    lines += [f"{name} is stored, this run has none" for name in stored if name not in wanted]
-    return lines
-
-
 def _nothing_in(folder: Path) -> CheckpointError:
     return CheckpointError(
         f"no checkpoint in {folder}", "give the folder of a run that has saved one: ls runs/*/checkpoints"
     )
-
-
-def without_replay(state: Any) -> Any:
-    """The state with nothing in place of its replay, if it has one: what `save_replay: false` stores."""
-    return state._replace(replay=None) if "replay" in state._fields else state
-
-
-def stored_template(template: Any, meta: Meta) -> Any:
-    """What the checkpoint holds of a state like the template: the template itself, or all but the replay."""
-    keeps_replay = meta.config.get("checkpointing", {}).get("save_replay", True)
-    return template if keeps_replay or "replay" not in template._fields else without_replay(template)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import math
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,8 +16,10 @@ import numpy as np
 from stoix_like.config_checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime import loop, report
-from stoix_like.runtime.checkpoint import Meta, without_replay
+from stoix_like.runtime.checkpoint import Meta
+from stoix_like.runtime.checkpoint_trees import without_replay
 from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.evaluation_share import EvaluationShare
 from stoix_like.runtime.messages import SignOfLife
 from stoix_like.runtime.playing import Allow
 from stoix_like.runtime.processes import Team, local
@@ -32,7 +33,6 @@ from stoix_like.runtime.tracing import Tracing, update_span
 
 _LOG = logging.getLogger(__name__)
 LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
-EVALUATION_SHARE = 0.1  # of the time; more is told
 #: Metrics whose NaN or infinity stops the run: what is learned from, not what only describes it.
 MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
 
@@ -82,8 +82,7 @@ class Driver:
         self._pending = loop.Pending()
         self._pace = loop.Pace()
         self._tracing = Tracing()
-        self._seconds_since_evaluation, self._updates_since_evaluation = 0.0, 0
-        self._told_share = False
+        self._share = EvaluationShare()
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
         self._last_saved = self.update if is_continued else -1
@@ -184,8 +183,7 @@ class Driver:
         seconds = time.monotonic() - began
         _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
         self._pace.learn(length, seconds)
-        self._seconds_since_evaluation += seconds
-        self._updates_since_evaluation += length
+        self._share.train(length, seconds)
         self.update += length
         self._pending.add(metrics, length, seconds)
         interval = self._config.logging.log_interval
@@ -230,7 +228,8 @@ class Driver:
         except RunError as error:  # the state is as it was: nothing that was learned need be lost
             self.save(at_once=True)
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
-        self._tell_share(time.monotonic() - began, last)
+        if (note := self._share.evaluate(time.monotonic() - began, is_last=self.update >= last)) is not None:
+            self._outputs.note(note)
         if scored is not None:
             self._keep(*scored)
             self._evaluated_at = self.update
@@ -255,20 +254,6 @@ class Driver:
         for beside in self._outputs.beside:
             rows += self._evaluation_rows(beside(*asked, watch=watch, allow=allow), beside)
         return scores, rows
-
-    def _tell_share(self, seconds: float, last: int) -> None:
-        """A note after the first of several evaluations, if they are going to take much of the time."""
-        training, updates = self._seconds_since_evaluation, self._updates_since_evaluation
-        self._seconds_since_evaluation, self._updates_since_evaluation = 0.0, 0
-        if self._told_share or self.update >= last or training <= 0.0:
-            return
-        self._told_share = True
-        share = seconds / (seconds + training)
-        if share > EVALUATION_SHARE:
-            enough = math.ceil(updates * seconds / training * (1.0 / EVALUATION_SHARE - 1.0))
-            self._outputs.note(
-                f"evaluation takes {share:.0%} of the time; --eval-interval {enough} makes it {EVALUATION_SHARE:.0%}"
-            )
 
     def _keep(self, scores: Scores, rows: list[Row]) -> None:
         self._recorder.write(rows)

@@ -25,11 +25,13 @@ from stoix_like.runtime.arguments import (
 )
 from stoix_like.runtime.commands import program
 from stoix_like.runtime.messages import SignOfLife, on_stderr
-from stoix_like.runtime.search_choice import chosen_policy
+from stoix_like.runtime.search_choice import Chosen, chosen_policy
 from stoix_like.runtime.search_flags import SearchChoice, add_search_flags, choice_of
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
+    from stoix_like.runtime.scoring import Evaluator
+    from stoix_like.types import Key
 
 
 def main(argv: list[str]) -> int:
@@ -38,18 +40,17 @@ def main(argv: list[str]) -> int:
     if arguments.level_set and arguments.num_episodes:
         raise ConfigError("--num-episodes: a level set has its own number of levels", "leave out one of the two")
     devices.select(HardwareConfig(device_type=arguments.device_type))
-    result = score(
-        arguments.run,
-        arguments.checkpoint,
-        num_episodes=arguments.num_episodes or 1024,
+    manner = Manner(
+        num_episodes=arguments.num_episodes or Manner().num_episodes,
         num_envs=arguments.num_envs,
         level_set=arguments.level_set,
         deterministic=not arguments.sampled,
         seed=arguments.seed,
         search=choice_of(arguments),
         network=arguments.network,
-        show=Show(functools.partial(print, flush=True), on_stderr),  # a pipe gets the table alone
     )
+    show = Show(functools.partial(print, flush=True), on_stderr)  # a pipe gets the table alone
+    result = score(arguments.run, arguments.checkpoint, manner, show)
     print(rows_text(result))
     if arguments.json:
         run_folder.write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
@@ -80,34 +81,29 @@ def make_parser() -> ArgumentParser:
 class Show(NamedTuple):
     """Where it is told what is scored, and how far that is; a line each."""
 
-    heading: Callable[[str], None]
-    status: Callable[[str], None]
+    heading: Callable[[str], None] = lambda _: None
+    status: Callable[[str], None] = lambda _: None
 
 
-def score(
-    run: str,
-    checkpoint: str = "best",
-    *,
-    num_episodes: int = 1024,
-    num_envs: int | None = None,
-    level_set: str | None = None,
-    deterministic: bool = True,
-    seed: int = LARGEST_SEED,
-    search: SearchChoice | None = None,
-    network: bool = False,
-    show: Show | None = None,
-) -> dict[str, Any]:
+class Manner(NamedTuple):
+    """How a run is scored."""
+
+    num_episodes: int = 1024
+    num_envs: int | None = None  # played at a time, a divisor of them; None: up to 256
+    level_set: str | None = None  # name of a frozen set; then num_episodes is the set's
+    deterministic: bool = True  # most probable actions, or sampled ones
+    seed: int = LARGEST_SEED  # root of the fresh levels; the default is no training seed of ours
+    search: SearchChoice | None = None  # another search than the run's own, or one for a run without
+    network: bool = False  # the network alone, of a run that was trained to search
+
+
+def score(run: str, checkpoint: str = "best", manner: Manner | None = None, show: Show | None = None) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
     Args:
         run: folder, name, or `latest`.
         checkpoint: `best`, `latest`, or an update.
-        num_episodes, num_envs: how many, and how many at a time; a multiple.
-        level_set: name of a frozen set; then num_episodes is the set's.
-        deterministic: most probable actions, or sampled ones.
-        seed: root of the fresh levels; the default is no training seed of ours.
-        search: another search than the run's own, or one for a run without.
-        network: the network alone, of a run that was trained to search.
+        manner: how; by default on 1,024 fresh levels.
         show: is told what is scored before it is, and how far it is.
 
     Raises:
@@ -115,33 +111,50 @@ def score(
     """
     import jax
 
-    from stoix_like.runtime import saved_run, scoring
+    from stoix_like.runtime import saved_run
 
-    num_envs = num_envs or _default_num_envs(num_episodes)
+    manner, show = manner or Manner(), show or Show()
+    config = _evaluation_config(manner)
+    saved = saved_run.load_run(run, checkpoint)
+    chosen = chosen_policy(saved, manner.search, manner.network, manner.deterministic)
+    evaluator = _evaluator(saved, chosen, config, manner)
+    levels = {"levels": manner.level_set or f"fresh, seed {manner.seed}", "level_hash": evaluator.level_hash}
+    scored = _what_was_scored(saved, checkpoint) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
+    show.heading(heading(scored))
+    for note in chosen.notes:
+        show.status(f"note: {note}")
+    seeds = _scores(saved, evaluator, jax.random.key(manner.seed), show.status)
+    return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
+
+
+def _evaluation_config(manner: Manner) -> EvaluationConfig:
+    num_episodes = manner.num_episodes
+    num_envs = manner.num_envs or _default_num_envs(num_episodes)
     if num_episodes % num_envs:
         raise ConfigError(
             f"--num-episodes: {num_episodes} is not a multiple of --num-envs {num_envs}", "make it a multiple"
         )
-    saved = saved_run.load_run(run, checkpoint)
-    config = EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=level_set)
-    chosen = chosen_policy(saved, search, network, deterministic)
-    mode: report.EvaluationMode = "deterministic" if deterministic else "sampled"
-    evaluator = scoring.Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
-    levels = {"levels": level_set or f"fresh, seed {seed}", "level_hash": evaluator.level_hash}
-    scored = _what_was_scored(saved, checkpoint) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
-    show = show or Show(lambda _: None, lambda _: None)
-    show.heading(heading(scored))
-    for note in chosen.notes:
-        show.status(f"note: {note}")
-    show.status("compiling …")
+    return EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=manner.level_set)
+
+
+def _evaluator(saved: SavedRun, chosen: Chosen, config: EvaluationConfig, manner: Manner) -> Evaluator:
+    from stoix_like.runtime import scoring
+
+    mode: report.EvaluationMode = "deterministic" if manner.deterministic else "sampled"
+    return scoring.Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
+
+
+def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, tell: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+    """{seed: {metric: numbers}}; all seeds play the same levels by one program."""
+    tell("compiling …")
     began = time.monotonic()
-    evaluator.compile(saved.seed_params(0), jax.random.key(seed))
-    show.status(f"compiled in {time.monotonic() - began:.1f} s")
-    seeds: dict[str, dict[str, Any]] = {}
+    evaluator.compile(saved.seed_params(0), root)
+    tell(f"compiled in {time.monotonic() - began:.1f} s")
+    seeds = {}
     for index, name in enumerate(map(str, saved.seeds)):
-        scores = evaluator(saved.seed_params(index), jax.random.key(seed), 0, watch=SignOfLife(show.status))
+        scores = evaluator(saved.seed_params(index), root, 0, watch=SignOfLife(tell))
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
-    return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
+    return seeds
 
 
 def _what_was_scored(saved: SavedRun, checkpoint: str) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.config_checks import get_leaf, leaf_sections
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import devices, processes, run_folder
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta, stored_template
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.checkpoint_trees import stored_template
 from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict
 from stoix_like.runtime.processes import Team
 from stoix_like.types import Learner, Params

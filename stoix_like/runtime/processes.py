@@ -24,10 +24,9 @@ import numpy as np
 from stoix_like.config import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError, StoixError
 from stoix_like.ops import trees
-from stoix_like.runtime import devices
+from stoix_like.runtime import devices, exchange
 from stoix_like.runtime.messages import on_stderr
 
-_SEE = "its own message says why"
 PATIENCE = 300.0  # seconds that processes wait for each other at the start
 _GOODBYE = 5.0  # seconds that one which failed waits for the others, which may have failed alike
 _SIGN_AFTER = 10.0  # seconds of waiting at the start without a word
@@ -37,7 +36,7 @@ class OtherFailed(RunError):
     """Another process of the run failed; this one has been told, as all have."""
 
     def __init__(self, index: int) -> None:
-        super().__init__(f"process {index} ended the run", _SEE)
+        super().__init__(f"process {index} ended the run", exchange.ITS_OWN_MESSAGE)
 
 
 class Agreed(NamedTuple):
@@ -71,7 +70,7 @@ class Team:
         if self.count == 1:
             return find_out()
         if not self.is_lead:
-            text = _broadcast_text("")
+            text = exchange.broadcast_text("")
             if text == "":
                 raise OtherFailed(0)
             return json.loads(text)
@@ -79,9 +78,9 @@ class Team:
             found = find_out()
         except BaseException:
             with contextlib.suppress(StoixError, ValueError):  # nobody is there to be told
-                _broadcast_text("")
+                exchange.broadcast_text("")
             raise
-        _broadcast_text(json.dumps(found))
+        exchange.broadcast_text(json.dumps(found))
         return found
 
     def led(self, act: Callable[[], Any]) -> Any:
@@ -115,11 +114,8 @@ class Team:
         """
         if self.count == 1:
             return Agreed(number, flag)
-        from jax.experimental import multihost_utils
-
         own = np.array([number, flag, bool(self._failures)], np.int32)
-        with _meeting():
-            every = multihost_utils.process_allgather(own)  # [count, 3]
+        every = exchange.every(own)  # [count, 3]
         failed = np.flatnonzero(every[:, 2])
         if failed.size == 0:
             return Agreed(int(every[0, 0]), bool(every[:, 1].any()))
@@ -136,7 +132,7 @@ class Team:
 
         One leaf after the other: on the devices, and in the others, there is never more than one that is whole.
         """
-        copy = _whole if self.is_lead else lambda array: _whole(array) is None
+        copy = exchange.whole if self.is_lead else lambda array: exchange.whole(array) is None
         whole = jax.tree.map(lambda leaf: copy(trees.key_words(leaf)), tree)
         return whole if self.is_lead else None
 
@@ -151,7 +147,7 @@ class Team:
             return jax.tree.map(lambda leaf, shape: jax.device_put(leaf, shape.sharding), tree, template)
         shapes, structure = jax.tree.flatten(template)
         leaves = jax.tree.leaves(tree) if self.is_lead else [None] * len(shapes)
-        placed = [_spread(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
+        placed = [exchange.spread(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
         return jax.tree.unflatten(structure, placed)
 
 
@@ -260,45 +256,3 @@ def _not_met(hardware: HardwareConfig, error: Exception) -> ConfigError:
         f" {hardware.coordinator_address} ({reason})",
         "process 0 must run on that host, its port free and open to the others, each --process-id given once",
     )
-
-
-def _broadcast_text(text: str) -> str:
-    from jax.experimental import multihost_utils
-
-    encoded = np.frombuffer(text.encode(), np.uint8)
-    with _meeting():
-        length = int(multihost_utils.broadcast_one_to_all(np.int32(encoded.size)))
-        if length == 0:
-            return ""
-        given = encoded if jax.process_index() == 0 else np.zeros(length, np.uint8)
-        return bytes(np.asarray(multihost_utils.broadcast_one_to_all(given), np.uint8)).decode()
-
-
-def _meeting() -> contextlib.AbstractContextManager[None]:
-    """Around what all processes do together: one that is gone is told as that."""
-    return devices.plain_errors("the processes of this run cannot meet", _SEE)
-
-
-def _whole(array: jax.Array) -> np.ndarray:
-    """A copy on the host: on CPU NumPy would look into an array that is donated next."""
-    if array.is_fully_replicated:
-        return np.array(array.addressable_data(0))
-    if array.is_fully_addressable:
-        return np.array(array)
-    from jax.experimental import multihost_utils
-
-    return np.array(multihost_utils.process_allgather(array, tiled=True))
-
-
-def _spread(leaf: Any, shape: jax.ShapeDtypeStruct) -> jax.Array:
-    from jax.experimental import multihost_utils
-
-    stored = jax.eval_shape(trees.key_words, shape)
-    given = np.zeros(stored.shape, stored.dtype) if leaf is None else np.asarray(trees.key_words(leaf))
-    with _meeting():
-        whole = np.asarray(multihost_utils.broadcast_one_to_all(given))
-    if not trees.is_key(shape):
-        return jax.make_array_from_callback(whole.shape, shape.sharding, lambda index: whole[index])
-    wrapped = jax.jit(jax.random.wrap_key_data, out_shardings=shape.sharding)
-    placed: jax.Array = wrapped(whole)
-    return placed

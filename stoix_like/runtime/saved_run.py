@@ -12,7 +12,8 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime import run_folder
 from stoix_like.runtime.build import ALGORITHMS, build
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta, stored_template
+from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.checkpoint_trees import stored_template
 from stoix_like.runtime.load import config_from_dict
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 

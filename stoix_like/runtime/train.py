@@ -11,24 +11,23 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.stages import Compiled
 
-from stoix_like.config_checks import get_leaf, replace_leaves, steps_per_update
+from stoix_like.config_checks import replace_leaves
 from stoix_like.errors import INTERRUPTED
-from stoix_like.runtime import devices, loop, opening, processes, run_folder, search_choice
+from stoix_like.runtime import devices, introduction, loop, opening, processes, run_folder
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.commands import typed
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
-from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict, preset_note, to_yaml
+from stoix_like.runtime.load import Loaded, config_to_dict, to_yaml
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.processes import Team
 from stoix_like.runtime.profile import Profile
 from stoix_like.runtime.recorder import Files, Recorder
-from stoix_like.runtime.report import start_row
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
-from stoix_like.runtime.telemetry import MarlEvalSink, QueuedSink, Row, RunMeta, Telemetry, open_telemetry
+from stoix_like.runtime.telemetry import MarlEvalSink, QueuedSink, open_telemetry
 from stoix_like.runtime.telemetry.chosen import chosen_sinks
-from stoix_like.runtime.telemetry.sink import Sink, Value
+from stoix_like.runtime.telemetry.sink import Sink
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Learner
@@ -191,7 +190,7 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     program = _compile(ready)
     seconds = time.monotonic() - began
     view.compiled(seconds)
-    recorder.write([_event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
+    recorder.write([introduction.event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
     if plan.changes:
         team.led(lambda: run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config)))
     if profile is not None:
@@ -206,10 +205,10 @@ def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack
     store = CheckpointStore(plan.path / "checkpoints", config.checkpointing.keep_last_n, create=True)
     scored_by = opening.here(ready.template.params)
     compared = best.restore(scored_by, plan.resumed.update) if plan.resumed else True
-    meta = _run_meta(plan, ready.found, best)
+    meta = introduction.run_meta(plan, ready.found, best)
     telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink(), *ready.watchers], ready.queued)
     closing.callback(telemetry.close)
-    _introduce(ready, view, telemetry, meta)
+    introduction.introduce(plan, ready.loaded, ready.search, ready.template, view, telemetry, meta)
     if not compared:
         view.note("the best so far was scored on other levels: the next evaluation replaces it")
     return Files(store, best, telemetry)
@@ -221,72 +220,6 @@ def _compile(ready: _Ready) -> Compiled:
     for evaluator in (ready.evaluator, *ready.beside):
         evaluator.compile(processes.local(ready.state.params), processes.local(ready.state.key))
     return program
-
-
-def _run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
-    config = plan.config
-    known = best.updates[0] >= 0 and config.training_core.num_seeds == 1  # of several seeds the view shows the mean
-    return RunMeta(
-        algorithm=plan.algorithm.upper(),
-        task_id=config.environment.task_id,
-        device=devices.describe(found),
-        seed=config.architecture.seed,
-        num_seeds=config.training_core.num_seeds,
-        num_envs=config.environment.num_envs,
-        rollout_length=config.training_core.rollout_length,
-        num_updates=config.training_core.num_updates,
-        eval_interval=config.evaluation.eval_interval,
-        versions=run_folder.versions(),
-        config=config_to_dict(config),
-        resumed_update=plan.resumed.update if plan.resumed else None,
-        best=(float(best.scores[0]), int(best.updates[0])) if known else None,
-    )
-
-
-def _introduce(ready: _Ready, view: TerminalView, telemetry: Telemetry, meta: RunMeta) -> None:
-    from stoix_like.envs.registry import task_note
-
-    plan, task_id = ready.plan, ready.plan.config.environment.task_id
-    view.banner(plan.path, meta)
-    notes = [task_note(task_id), preset_note(ready.loaded)]
-    if ready.search is not None:
-        replay_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(ready.template.replay))
-        view.lines([search_choice.plan_line(ready.search), search_choice.replay_line(replay_bytes, plan.config)])
-        notes += search_choice.search_notes(ready.search, task_id)
-        notes.append(opening.replay_note(ready.template.replay))
-    for note in filter(None, notes):
-        view.note(note)
-    before = _elapsed_before(plan)
-    telemetry.write([start_row(meta, before)])
-    if plan.changes and plan.resumed:
-        old = config_from_dict(type(plan.config), plan.resumed.config)
-        changed = ", ".join(f"{name} = {value} (was {get_leaf(old, name)})" for name, value in plan.changes.items())
-        view.note(f"continued with {changed}")
-        telemetry.write([_event("changed", plan, before, changed=changed)])
-    if plan.resumed and _replay_is_lost(plan):
-        view.note("the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one")
-    if plan.resumed:
-        telemetry.write([_event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
-    elif plan.load_from is not None:
-        view.note(f"starts with {opening.loaded_words(plan)}")
-        telemetry.write([_event("checkpoint_loaded", plan, before, path=str(plan.load_from))])
-
-
-def _replay_is_lost(plan: Plan) -> bool:
-    assert plan.resumed is not None  # narrows the type
-    saved = plan.resumed.config.get("checkpointing", {})
-    return "spo" in plan.resumed.config and not saved.get("save_replay", True)
-
-
-def _event(event: str, plan: Plan, elapsed_seconds: float, **values: Value) -> Row:
-    """A MISC row of something that happened before the first update of this process."""
-    update = plan.resumed.update if plan.resumed else 0
-    named = {"misc/event": event, **{f"misc/{name}": value for name, value in values.items()}}
-    return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, named)
-
-
-def _elapsed_before(plan: Plan) -> float:
-    return float(plan.resumed.host.get("elapsed_seconds", 0.0)) if plan.resumed else 0.0
 
 
 def _conclude(started: _Started, code: int) -> None:

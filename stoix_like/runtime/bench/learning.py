@@ -217,10 +217,11 @@ def _check_settings(training: Training, path: Path) -> None:
 
 
 def _score(run: Path, claim: Claim) -> dict[str, Any]:
-    from stoix_like.runtime.evaluate_run import score
+    from stoix_like.runtime.evaluate_run import Manner, score
     from stoix_like.runtime.telemetry import read_rows
 
-    result = score(str(run), "latest", level_set=claim.level_set, search=claim.search, network=claim.network)
+    manner = Manner(level_set=claim.level_set, search=claim.search, network=claim.network)
+    result = score(str(run), "latest", manner)
     (of_seed,) = result["seeds"].values()
     last = read_rows(run / "metrics.jsonl")[-1]
     return of_seed[claim.metric] | {

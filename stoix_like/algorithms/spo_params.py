@@ -1,0 +1,33 @@
+"""SPO's parameters around those of a network: where they begin, and with another network in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.algorithms.spo_state import Duals, SPOParams
+from stoix_like.config import SPOConfig
+from stoix_like.types import NetworkParams
+
+
+def first_duals(config: SPOConfig) -> Duals:
+    """The logarithms of the first temperature and alpha, float32 on the host."""
+    section = config.spo
+    first = section.fixed_temperature if section.temperature_mode == "fixed" else section.init_temperature
+    values: list[Any] = [np.float32(np.log(first)), np.float32(np.log(section.init_alpha))]
+    return Duals(*values)
+
+
+def with_network(params: SPOParams, network_params: NetworkParams) -> SPOParams:
+    """The parameters with another network, its target beginning as its equal; the duals stay."""
+    return params._replace(online=network_params, target=jax.tree.map(jnp.copy, network_params))
+
+
+def params_template(network_params: NetworkParams, num_seeds: int) -> SPOParams:
+    """The shapes of the parameters around a network's, placed as they are; of several seeds everything is stacked."""
+    placed = jax.tree.leaves(network_params)[0].sharding
+    scalar: Any = jax.ShapeDtypeStruct(() if num_seeds == 1 else (num_seeds,), jnp.float32, sharding=placed)
+    return SPOParams(network_params, network_params, Duals(scalar, scalar))
