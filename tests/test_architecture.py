@@ -42,7 +42,7 @@ DOORS = {
     "PIL": ("runtime/media.py",),
     "optuna": ("runtime/sweep_study.py",),
     "sqlalchemy": ("runtime/sweep_study.py",),
-    "safetensors": ("runtime/policy_files.py",),
+    "safetensors": ("runtime/parameter_files.py",),
 }
 #: What the configuration may import, so that --help is instant.
 STANDARD_ONLY = ("config.py", "config_checks.py", "config_replay.py", "config_values.py", "errors.py")

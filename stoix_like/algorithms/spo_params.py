@@ -1,8 +1,11 @@
-"""SPO's parameters around those of a network: where they begin, and with another network in them."""
+"""SPO's parameters around those of a network: where they begin, with another network in them, as they are published.
+
+What the policies read is the network and the duals' temperature. The target network is for learning alone.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +13,16 @@ import numpy as np
 
 from stoix_like.algorithms.spo_state import Duals, SPOParams
 from stoix_like.config import SPOConfig
-from stoix_like.types import NetworkParams
+from stoix_like.types import NetworkParams, Params
+
+
+class PublishedParams(NamedTuple):
+    """The fields of `NetworkParams`, so that a leaf has the same path whatever learned it, and what a search needs."""
+
+    torso: Params
+    actor: Params
+    critic: Params
+    duals: Duals
 
 
 def first_duals(config: SPOConfig) -> Duals:
@@ -31,3 +43,14 @@ def params_template(network_params: NetworkParams, num_seeds: int) -> SPOParams:
     placed = jax.tree.leaves(network_params)[0].sharding
     scalar: Any = jax.ShapeDtypeStruct(() if num_seeds == 1 else (num_seeds,), jnp.float32, sharding=placed)
     return SPOParams(network_params, network_params, Duals(scalar, scalar))
+
+
+def published(params: SPOParams) -> PublishedParams:
+    """What is published of the parameters, or of their shapes."""
+    return PublishedParams(**params.online._asdict(), duals=params.duals)
+
+
+def from_published(params: PublishedParams) -> SPOParams:
+    """Parameters that act as those that were published; the target begins as the network's equal."""
+    network = NetworkParams(params.torso, params.actor, params.critic)
+    return SPOParams(network, jax.tree.map(jnp.copy, network), params.duals)

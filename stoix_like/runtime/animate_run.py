@@ -11,6 +11,7 @@ from stoix_like.runtime.arguments import (
     ArgumentParser,
     add_checkpoint_flag,
     add_device_flag,
+    add_run_argument,
     output_file,
     positive,
     seed_number,
@@ -49,7 +50,7 @@ def main(argv: list[str]) -> int:
     episode = record(
         saved.env, chosen.policy, params, key, deterministic=is_deterministic, most_steps=arguments.max_steps
     )
-    path = media.save_gif(saved.env, episode.states, arguments.out or saved.path / "episode.gif")
+    path = media.save_gif(saved.env, episode.states, arguments.out or saved.folder / "episode.gif")
     num_steps = len(episode.states) - 1
     what = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
     for note in chosen.notes:
@@ -62,7 +63,7 @@ def main(argv: list[str]) -> int:
 def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(program("animate"), "Draws one episode of a run as a GIF.")
-    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
     parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
@@ -70,7 +71,7 @@ def make_parser() -> ArgumentParser:
         "--max-steps", type=positive, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
     )
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
-    parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the run folder)")
+    parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the folder)")
     add_search_flags(parser)
     add_device_flag(parser)
     return parser

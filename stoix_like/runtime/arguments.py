@@ -77,6 +77,12 @@ def output_file(text: str) -> Path:
     return path
 
 
+def add_run_argument(parser: ArgumentParser) -> None:
+    """`run`, the same wherever a policy is read that was trained."""
+    told = "run folder, its name under runs/, or latest; or a params.safetensors of export_policy.py, or its folder"
+    parser.add_argument("run", help=told)
+
+
 def add_checkpoint_flag(parser: ArgumentParser) -> None:
     """`--checkpoint`, the same wherever a saved run is read."""
     parser.add_argument(

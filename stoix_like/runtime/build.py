@@ -24,6 +24,8 @@ class Algorithm(NamedTuple):
     network_params: Callable[[Params], NetworkParams]  # the network's own among the learner's parameters
     with_network: Callable[[Params, NetworkParams], Params]  # the learner's parameters with another network in them
     template: Callable[[NetworkParams, int], Params]  # (shapes of the network, number of seeds) -> of the parameters
+    published: Callable[[Params], Any]  # all that the policies read, the network's fields at the top; also of shapes
+    from_published: Callable[[Any], Params]  # parameters that act as those that were published
 
 
 ALGORITHMS = {
@@ -34,6 +36,8 @@ ALGORITHMS = {
         network_params=lambda params: params,
         with_network=lambda _, network: network,
         template=lambda network, _: network,
+        published=lambda params: params,
+        from_published=lambda params: params,
     ),
     "spo": Algorithm(
         SPOConfig,
@@ -42,6 +46,8 @@ ALGORITHMS = {
         network_params=lambda params: params.online,
         with_network=spo_params.with_network,
         template=spo_params.params_template,
+        published=spo_params.published,
+        from_published=spo_params.from_published,
     ),
 }
 

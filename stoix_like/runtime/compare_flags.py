@@ -60,7 +60,7 @@ def make_parser() -> ArgumentParser:
         program("compare-search"), "Compares searches of saved runs at equal numbers of model steps."
     )
     defaults = Settings()
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, latest, or files params.safetensors")
     add_checkpoint_flag(parser)
     parser.add_argument("--levels", help=f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)")
     named = ",".join(METHODS)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoix_like.config import HardwareConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import compare_flags, curves, devices, media, run_folder, search_choice
+from stoix_like.runtime import compare_flags, curves, devices, media, parameter_files, run_folder, search_choice
 from stoix_like.runtime.compare_flags import Settings
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def main(argv: list[str]) -> int:
     arguments, settings = compare_flags.parse(argv)
     if arguments.plot:
         media.check_format(arguments.plot)
-    paths = list({path.resolve(): path for path in map(run_folder.find_run, arguments.runs)}.values())
+    paths = list({path.resolve(): path for path in map(_found, arguments.runs)}.values())
     devices.select(HardwareConfig(device_type=arguments.device_type))
     result = compare(paths, arguments.checkpoint, arguments.levels, settings, tell=_print)
     if arguments.json:
@@ -40,6 +40,10 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _found(text: str) -> Path:
+    return parameter_files.find(text) or run_folder.find_run(text)
+
+
 def _print(text: str) -> None:
     print(text, flush=True)
 
@@ -47,8 +51,6 @@ def _print(text: str) -> None:
 class Contest(NamedTuple):
     """A run and the levels it is played on."""
 
-    path: Path
-    checkpoint: str
     saved: SavedRun
     levels: LevelSet
     level_hash: str
@@ -66,7 +68,7 @@ def compare(
     setting, as plain JSON values.
 
     Args:
-        runs: folders, each once.
+        runs: folders, or files of published parameters, each once.
         checkpoint: `best`, `latest`, or an update.
         level_set: name of a frozen set; None: 256 levels of each run's task.
         settings: what is compared.
@@ -83,7 +85,8 @@ def compare(
     for contest in contests:
         own = _play(contest, settings, tell)
         blocks += own
-        identity = contest.saved.meta.algorithm, contest.saved.meta.task_id, curves.config_leaves(contest.path)
+        meta = contest.saved.meta
+        identity = meta.algorithm, meta.task_id, curves.leaves_that_matter(meta.config)
         home = next((members for other, members in groups if other == identity), None)
         if home is None:
             groups.append((identity, own))
@@ -105,7 +108,7 @@ def _contest(path: Path, checkpoint: str, level_set: str | None, settings: Setti
     name = level_set or f"{levels.family_of(saved.env.task_id)}-{compare_flags.DEFAULT_LEVELS}"
     with devices.plain_errors(f"level set {name} cannot be made", "name a smaller set"):
         chosen = levels.level_set(name, saved.env.task_id)
-        return Contest(path, checkpoint, saved, chosen, compare_methods.level_hash(saved.env, chosen))
+        return Contest(saved, chosen, compare_methods.level_hash(saved.env, chosen))
 
 
 def _play(contest: Contest, settings: Settings, tell: Tell) -> list[Block]:
@@ -145,13 +148,13 @@ def _facts(contest: Contest, settings: Settings, index: int) -> Block:
     elif "own" in settings.methods and settings.methods != tuple(compare_flags.METHODS):  # asked for
         excluded["own"] = f"a run of {saved.meta.algorithm.upper()} has no search of its own"
     return {
-        "run": str(contest.path),
-        "seed": saved.config.architecture.seed + index,
+        "run": str(saved.path),
+        "seed": saved.seeds[index],
         "algorithm": saved.meta.algorithm,
         "task_id": saved.meta.task_id,
         "kwargs": dict(saved.config.environment.kwargs),
-        "checkpoint": contest.checkpoint,
-        "update": saved.meta.host["updates"][index] if contest.checkpoint == "best" else saved.meta.update,
+        "checkpoint": saved.checkpoint,
+        "update": saved.updates[index],
         "levels": contest.levels.name,
         "level_hash": contest.level_hash,
         "searches": searches,

@@ -6,7 +6,7 @@ learning or its score are equal and no seed comes twice. Otherwise each gets a c
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -141,6 +141,11 @@ def config_leaves(path: Path) -> dict[str, Any]:
     sections = read_sections(file)
     if sections is None:
         raise RunError(f"{file} is not readable YAML", "restore it from --print-config, or leave this run out")
+    return leaves_that_matter(sections)
+
+
+def leaves_that_matter(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a configuration by sections that can change learning or its score, without the seed."""
     leaves = [
         (name, value, section in _IGNORED_SECTIONS)
         for section, values in sections.items()

@@ -19,6 +19,7 @@ from stoix_like.runtime.arguments import (
     ArgumentParser,
     add_checkpoint_flag,
     add_device_flag,
+    add_run_argument,
     output_file,
     positive,
     seed_number,
@@ -60,7 +61,7 @@ def main(argv: list[str]) -> int:
 def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(program("evaluate"), "Scores the policy of a run.")
-    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument("--num-episodes", type=positive, help="fresh episodes per seed (default: 1024)")
     parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
@@ -101,7 +102,7 @@ def score(run: str, checkpoint: str = "best", manner: Manner | None = None, show
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
     Args:
-        run: folder, name, or `latest`.
+        run: folder, name, or `latest`; or published parameters (`saved_run.load_run`).
         checkpoint: `best`, `latest`, or an update.
         manner: how; by default on 1,024 fresh levels.
         show: is told what is scored before it is, and how far it is.
@@ -119,7 +120,7 @@ def score(run: str, checkpoint: str = "best", manner: Manner | None = None, show
     chosen = chosen_policy(saved, manner.search, manner.network, manner.deterministic)
     evaluator = _evaluator(saved, chosen, config, manner)
     levels = {"levels": manner.level_set or f"fresh, seed {manner.seed}", "level_hash": evaluator.level_hash}
-    scored = _what_was_scored(saved, checkpoint) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
+    scored = _what_was_scored(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
     show.heading(heading(scored))
     for note in chosen.notes:
         show.status(f"note: {note}")
@@ -157,14 +158,14 @@ def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, tell: Callable[[st
     return seeds
 
 
-def _what_was_scored(saved: SavedRun, checkpoint: str) -> dict[str, Any]:
+def _what_was_scored(saved: SavedRun) -> dict[str, Any]:
     """The run and its checkpoint; of `best`, each seed's parameters are of an update of their own."""
     return {
         "run": str(saved.path),
         "algorithm": saved.meta.algorithm,
         "task_id": saved.meta.task_id,
         "kwargs": dict(saved.config.environment.kwargs),
-        "checkpoint": checkpoint,
+        "checkpoint": saved.checkpoint,
         "updates": dict(zip(map(str, saved.seeds), saved.updates, strict=True)),
     }
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import json
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoix_like.config import HardwareConfig
+from stoix_like.config_checks import replace_leaves
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import devices, run_folder
-from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, seed_number
+from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_run_argument, seed_number
 from stoix_like.runtime.commands import program
 from stoix_like.runtime.telemetry import read_rows
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from stoix_like.runtime.policy_files import PolicyFiles
     from stoix_like.runtime.saved_run import SavedRun
 
+#: Sections of the configuration that are nobody else's concern: where it ran, was saved and was shown.
+_OF_THE_MACHINE = ("hardware", "logging", "checkpointing")
 _VERSIONED = ("stoix_like", "jax", "jaxlib")
 #: Leaves of the section `environment` that decide what is played, as `make_env` takes them.
 _PLAYED = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "exact_reference")
@@ -32,8 +34,10 @@ def main(argv: list[str]) -> int:
     from stoix_like.runtime import policy_files, saved_run
 
     saved = saved_run.load_run(arguments.run, arguments.checkpoint)
+    if saved.is_published and arguments.out is None:
+        raise ConfigError(f"--out: {saved.path} has no run folder to export into", "name a folder: --out FOLDER")
     index = position_of(saved, arguments.seed)
-    files = exported(saved, arguments.checkpoint, index)
+    files = exported(saved, index)
     folder = arguments.out or saved.path / "export"
     sizes = policy_files.write(folder, files)
     print(_heading(files.description, saved.seeds))
@@ -49,7 +53,7 @@ def make_parser() -> ArgumentParser:
         program("export"),
         "Writes the policy of a run, without search, for programs that have jax and not this project.",
     )
-    parser.add_argument("run", help="run folder, its name under runs/, or latest")
+    add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument(
         "--seed", type=seed_number, metavar="N", help="of a run of several seeds, the one (default: the first)"
@@ -72,12 +76,11 @@ def position_of(saved: SavedRun, seed: int | None) -> int:
     return saved.seeds.index(seed)
 
 
-def exported(saved: SavedRun, checkpoint: str, index: int = 0) -> PolicyFiles:
-    """The files of a run's search-free policy.
+def exported(saved: SavedRun, index: int = 0) -> PolicyFiles:
+    """The files of a run's search-free policy, and all its parameters.
 
     Args:
         saved: of `load_run`.
-        checkpoint: as it was asked for there.
         index: the position of the seed.
 
     Raises:
@@ -85,7 +88,8 @@ def exported(saved: SavedRun, checkpoint: str, index: int = 0) -> PolicyFiles:
     """
     import jax
 
-    from stoix_like.runtime import policy_files, policy_program
+    from stoix_like.runtime import model_card, parameter_files, policy_files, policy_program
+    from stoix_like.runtime.build import ALGORITHMS
 
     if saved.updates[index] < 0:
         raise CheckpointError(
@@ -93,24 +97,23 @@ def exported(saved: SavedRun, checkpoint: str, index: int = 0) -> PolicyFiles:
             "use --checkpoint latest, or another --seed",
         )
     _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
-    params = saved.network_params(saved.seed_params(index))
+    params = saved.seed_params(index)
+    network_params = saved.network_params(params)
     factored = saved.env.action_spec.num_factors is not None
-    description = describe(saved, checkpoint, index)
-    notes = {"format": "stoix_like.params", "format_version": str(policy_files.FORMAT_VERSION)}
-    for name in ("algorithm", "task_id", "checkpoint", "update", "seed"):
-        notes[name] = str(description[name])
-    notes["config"] = json.dumps(description["config"])
+    description = describe(saved, index)
+    told = {name: description[name] for name in parameter_files.Notes._fields if name in description}
+    notes = parameter_files.Notes(**told, stoix_like=description["versions"]["stoix_like"])
     return policy_files.PolicyFiles(
-        program=policy_program.lower(saved.network, params, timestep.observation, factored=factored),
-        parameters=policy_files.parameters_bytes(params, notes),
+        program=policy_program.lower(saved.network, network_params, timestep.observation, factored=factored),
+        parameters=parameter_files.parameters_bytes(ALGORITHMS[saved.meta.algorithm].published(params), notes),
         description=description,
+        card=model_card.card(saved, description, network_params),
     )
 
 
-def describe(saved: SavedRun, checkpoint: str, index: int = 0) -> dict[str, Any]:
+def describe(saved: SavedRun, index: int = 0) -> dict[str, Any]:
     """The content of policy.json, without the digests: what goes in, what comes out, and where it is from."""
     from stoix_like.runtime import policy_files, policy_program
-    from stoix_like.runtime.load import config_to_dict
 
     found = run_folder.versions()
     environment = dataclasses.asdict(saved.config.environment)
@@ -120,7 +123,7 @@ def describe(saved: SavedRun, checkpoint: str, index: int = 0) -> dict[str, Any]
         "task_id": saved.meta.task_id,
         "environment": {name: environment[name] for name in _PLAYED},
         "algorithm": saved.meta.algorithm,
-        "checkpoint": checkpoint,
+        "checkpoint": saved.checkpoint,
         "update": saved.updates[index],
         "seed": saved.seeds[index],
         "evaluation": _evaluation(saved, index),
@@ -129,8 +132,16 @@ def describe(saved: SavedRun, checkpoint: str, index: int = 0) -> dict[str, Any]
         "action": _action_specification(saved),
         "platforms": list(policy_program.PLATFORMS),
         "versions": {name: found[name] for name in _VERSIONED},
-        "config": config_to_dict(saved.config),
+        "config": _configuration(saved, index),
     }
+
+
+def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
+    """As if the one seed had been trained alone, which gives the same."""
+    from stoix_like.runtime.load import config_to_dict
+
+    alone = replace_leaves(saved.config, {"seed": saved.seeds[index], "num_seeds": 1})
+    return {name: leaves for name, leaves in config_to_dict(alone).items() if name not in _OF_THE_MACHINE}
 
 
 def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
@@ -164,8 +175,10 @@ def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:
     """What the checkpoint scored, as far as it is known: the means that metrics.jsonl has of its update.
 
     `evaluator/` is with search if the run searches, `evaluator_network/` is what is exported. A run folder without
-    metrics still knows the score of its best checkpoint.
+    metrics still knows the score of its best checkpoint, and published parameters what was published with them.
     """
+    if saved.is_published:
+        return dict(saved.meta.host["evaluation"])
     found = {}
     scores = saved.meta.host.get("scores")
     if scores is not None and math.isfinite(scores[index]):

@@ -1,8 +1,9 @@
-"""The folder of an exported policy: three files that belong together, and how that is kept. The door to safetensors.
+"""The folder of an exported policy: files that belong together, and how that is kept.
 
-`policy.json` says what the others are and holds their SHA-256. It is renamed into place last, after both others, so it
+`policy.json` says what the program and the parameters are and holds their SHA-256. It is renamed into place last, so it
 never describes a file that is not there yet. Who reads while an export is replaced, or after a kill in the midst of the
-three renames, finds a file that is not the described one: that is an error, never a wrong policy.
+renames, finds a file that is not the described one: that is an error, never a wrong policy. The model card is for
+people, who may write on in it: nothing depends on it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-import safetensors.numpy
-
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.ops import trees
-from stoix_like.types import NetworkParams
+from stoix_like.runtime.parameter_files import PARAMETERS
 
-PROGRAM, PARAMETERS, DESCRIPTION = "policy.stablehlo", "params.safetensors", "policy.json"
+PROGRAM, CARD, DESCRIPTION = "policy.stablehlo", "model_card.md", "policy.json"
 FORMAT, FORMAT_VERSION = "stoix_like.policy", 1
 
 
@@ -31,18 +28,13 @@ class PolicyFiles(NamedTuple):
     """What is exported, in memory."""
 
     program: bytes  # of policy_program.lower
-    parameters: bytes  # of parameters_bytes
+    parameters: bytes  # of parameter_files.parameters_bytes
     description: dict[str, Any]  # plain JSON values
-
-
-def parameters_bytes(params: NetworkParams, notes: Mapping[str, str]) -> bytes:
-    """The network's parameters as a safetensors file: arrays by path, such as `actor/params/Dense_0/kernel`."""
-    arrays = {name: np.ascontiguousarray(leaf) for name, leaf in trees.named_leaves(params).items()}
-    return safetensors.numpy.save(arrays, dict(notes))
+    card: str  # of model_card.card
 
 
 def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
-    """{name: bytes} of the three files that are now in the folder. If anything fails, what was there before stays.
+    """{name: bytes} of the files that are now in the folder. If anything fails, what was there before stays.
 
     Raises:
         RunError: the folder cannot be written, or the disk is full.
@@ -50,6 +42,7 @@ def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
     contents = {PROGRAM: files.program, PARAMETERS: files.parameters}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     description = files.description | {"sha256": digests}
+    contents[CARD] = files.card.encode()
     contents[DESCRIPTION] = (json.dumps(description, indent=2, allow_nan=False) + "\n").encode()
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,6 +82,19 @@ def read(folder: Path) -> tuple[bytes, dict[str, Any]]:
     if hashlib.sha256(program).hexdigest() != description["sha256"].get(PROGRAM):
         raise unusable(folder, f"its {PROGRAM} is not the one that {DESCRIPTION} describes")
     return program, description
+
+
+def check_parameters(path: Path) -> None:
+    """Nothing, if a file of parameters is the one that the policy.json beside it describes, or if there is none.
+
+    Raises:
+        CheckpointError: they differ, or policy.json cannot be used.
+    """
+    if path.name != PARAMETERS or not (path.parent / DESCRIPTION).is_file():
+        return
+    description = _read_description(path.parent)
+    if hashlib.sha256(path.read_bytes()).hexdigest() != description["sha256"].get(PARAMETERS):
+        raise unusable(path.parent, f"its {PARAMETERS} is not the one that {DESCRIPTION} describes")
 
 
 def _read_description(folder: Path) -> dict[str, Any]:

@@ -1,4 +1,6 @@
-"""A finished or unfinished run, read back: its configuration, environment, learner and parameters."""
+"""A finished or unfinished run, read back: its configuration, environment, learner and parameters. Of parameters that
+were published, the same without the run.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from stoix_like.errors import CheckpointError
-from stoix_like.runtime import run_folder
-from stoix_like.runtime.build import ALGORITHMS, build
+from stoix_like.config_checks import replace_leaves
+from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime import parameter_files, policy_files, run_folder
+from stoix_like.runtime.build import ALGORITHMS, Algorithm, build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.checkpoint_trees import stored_template
-from stoix_like.runtime.load import config_from_dict
+from stoix_like.runtime.load import config_from_dict, config_to_dict
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
 
@@ -22,13 +25,14 @@ class SavedRun(NamedTuple):
     """What `load_run` gives.
 
     Attributes:
-        path: the run folder.
+        path: the run folder, or the file of published parameters.
         config: as it ran.
         env: built from the configuration.
         network: likewise.
         learner: likewise.
         params: of the chosen checkpoint; leaves [S, ...] if the run trained several seeds.
         meta: what the checkpoint says of itself; `meta.update` is when it was written.
+        checkpoint: which one it is: best, latest, or the number of an update.
     """
 
     path: Path
@@ -38,6 +42,17 @@ class SavedRun(NamedTuple):
     learner: Learner
     params: Params
     meta: Meta
+    checkpoint: str
+
+    @property
+    def is_published(self) -> bool:
+        """Whether there are parameters alone, and no run."""
+        return self.path.is_file()
+
+    @property
+    def folder(self) -> Path:
+        """Where things go that are made of it: the run folder, or the one of the file."""
+        return self.path.parent if self.is_published else self.path
 
     @property
     def num_seeds(self) -> int:
@@ -64,8 +79,11 @@ class SavedRun(NamedTuple):
         that was not kept is empty.
 
         Raises:
-            CheckpointError: it is damaged.
+            CheckpointError: it is damaged, or only parameters were published.
         """
+        if self.is_published:
+            what = f"{self.path} holds parameters alone: there is no state to go on from"
+            raise CheckpointError(what, "load the run that they were exported from")
         store = CheckpointStore(self.path / "checkpoints")
         template = state_template(self.learner, self.num_seeds)
         stored = stored_template(template, store.load_meta())
@@ -83,23 +101,54 @@ class SavedRun(NamedTuple):
 def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     """A run with the parameters of one checkpoint: `best`, `latest`, or the number of an update.
 
+    Also parameters that `export_policy.py` published: the path of `params.safetensors`, or of its folder. They are of
+    one seed and one checkpoint, which is not asked for then.
+
     Raises:
-        CheckpointError: no such run or checkpoint, or a damaged one.
+        CheckpointError: no such run or checkpoint, no such file, or a damaged or foreign one.
+        ConfigError: a checkpoint is asked of published parameters.
     """
+    if (file := parameter_files.find(run)) is not None:
+        return _load_published(file, checkpoint)
     path = run_folder.find_run(run)
     update = int(checkpoint) if checkpoint.isdecimal() else None
     store = open_checkpoints(path, checkpoint)
     meta = store.load_meta(update)
-    if meta.algorithm not in ALGORITHMS:
-        raise CheckpointError(
-            f"{path} is a run of {meta.algorithm.upper()}, which this version does not know",
-            "use the version of stoix_like in its versions.json",
-        )
-    config = config_from_dict(ALGORITHMS[meta.algorithm].config_type, meta.config)
+    algorithm = _known(path, meta.algorithm, "in its versions.json")
+    config = config_from_dict(algorithm.config_type, meta.config)
     built = build(meta.algorithm, config)
     template = state_template(built.learner, config.training_core.num_seeds).params
     params = store.load_part("params", template, meta.update)  # a running run may have written a newer one meanwhile
-    return SavedRun(path, config, built.env, built.network, built.learner, params, meta)
+    return SavedRun(path, config, built.env, built.network, built.learner, params, meta, checkpoint)
+
+
+def _load_published(path: Path, checkpoint: str) -> SavedRun:
+    if checkpoint != "best":  # the default
+        raise ConfigError(f"--checkpoint: {path} holds the parameters of one checkpoint", "leave it out")
+    notes = parameter_files.read_notes(path)
+    policy_files.check_parameters(path)
+    algorithm = _known(path, notes.algorithm, notes.stoix_like)
+    try:
+        config = config_from_dict(algorithm.config_type, notes.config)
+    except ConfigError as error:
+        what = f"the configuration in {path} cannot be used: {error.problems[0]}"
+        raise CheckpointError(what, f"use the version of stoix_like that wrote it: {notes.stoix_like}") from error
+    config = replace_leaves(config, {"seed": notes.seed, "num_seeds": 1})  # whatever else it may say
+    built = build(notes.algorithm, config)
+    template = algorithm.published(state_template(built.learner, 1).params)
+    params = algorithm.from_published(parameter_files.read_arrays(path, template))
+    host = {"updates": [notes.update], "evaluation": notes.evaluation}
+    meta = Meta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), host)
+    return SavedRun(path, config, built.env, built.network, built.learner, params, meta, notes.checkpoint)
+
+
+def _known(path: Path, algorithm: str, version: str) -> Algorithm:
+    if algorithm not in ALGORITHMS:
+        raise CheckpointError(
+            f"{path} is a run of {algorithm.upper()}, which this version does not know",
+            f"use the version of stoix_like {version}",
+        )
+    return ALGORITHMS[algorithm]
 
 
 def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:

@@ -35,7 +35,7 @@ CASES = {
 KEY = jax.random.key(0)
 
 
-def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, path=Path("runs/none")):
+def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, checkpoint="latest"):
     """A run as `load_run` gives it, with random parameters: wider than the initial ones, so that actions differ."""
     make = {"ppo": sl.ppo_config, "spo": sl.spo_config}[algorithm]
     more = SEARCH if algorithm == "spo" else {}
@@ -50,7 +50,7 @@ def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, path=Path("
         ALGORITHMS[algorithm].template(stacked, num_seeds),
     )
     meta = Meta(algorithm, config.environment.task_id, 3, config_to_dict(config), host or {})
-    return saved_run.SavedRun(path, config, *built, params, meta)
+    return saved_run.SavedRun(Path("runs/none"), config, *built, params, meta, checkpoint)
 
 
 class Answers(NamedTuple):
@@ -68,7 +68,7 @@ class Exported:
     def __init__(self, name, folder):
         self.saved = make_saved(*CASES[name])
         self.folder = folder / name
-        policy_files.write(self.folder, export_run.exported(self.saved, "latest"))
+        policy_files.write(self.folder, export_run.exported(self.saved))
         self.policy = sl.load_policy(self.folder)
         self.observation = random_observation(self.saved.env, 7)
         self._answers = jax.jit(self._answer)

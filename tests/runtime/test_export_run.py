@@ -14,6 +14,8 @@ from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.commands import COMMANDS
 from stoix_like.runtime.telemetry import read_rows
 
+FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
+
 
 @pytest.fixture(scope="module")
 def trained(tmp_path_factory):
@@ -36,10 +38,10 @@ def test_the_command(trained, tmp_path, capfd):
     lines = out.splitlines()
     what = "checkpoint 2 (update 2), seed 5 of 4, 5: its policy, for cpu, cuda, tpu"
     assert lines[0] == f"PPO on probe/action_observation_reward, {what}"
-    for line, name in zip(lines[1:4], ("policy.stablehlo", "params.safetensors", "policy.json"), strict=True):
+    for line, name in zip(lines[1:5], FILES, strict=True):
         assert line.split() == [str(folder / name), f"{(folder / name).stat().st_size:,}", "bytes"]
-    assert lines[4].startswith(f'next: stoix_like.load_policy("{folder}")')
-    assert (len(lines), err) == (5, "")
+    assert lines[5].startswith(f'next: stoix_like.load_policy("{folder}")')
+    assert (len(lines), err) == (6, "")
 
     policy, saved = sl.load_policy(folder), saved_run.load_run(str(trained), "2")
     told = policy.description

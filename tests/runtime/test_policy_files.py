@@ -18,6 +18,8 @@ from stoix_like.ops import trees
 from stoix_like.runtime import export_run, policy_files, policy_loading, run_folder
 from stoix_like.runtime.load import config_to_dict
 
+FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
@@ -64,7 +66,10 @@ def test_the_description_of_a_joint_action(folder):
     assert (told["format"], told["format_version"]) == ("stoix_like.policy", 1)
     assert (told["algorithm"], told["task_id"], told["checkpoint"]) == ("spo", "BinPack-v2", "latest")
     assert (told["update"], told["seed"], told["evaluation"]) == (3, 0, {})
-    assert told["config"] == json.loads(json.dumps(config_to_dict(case.saved.config)))
+    whole = json.loads(json.dumps(config_to_dict(case.saved.config)))
+    of_the_machine = {"hardware", "logging", "checkpointing"}  # concern nobody who gets the export
+    assert told["config"] == {name: leaves for name, leaves in whole.items() if name not in of_the_machine}
+    assert whole.keys() - told["config"].keys() == of_the_machine
     assert told["versions"]["jax"] == jax.__version__
     assert told["versions"]["stoix_like"] == run_folder.versions()["stoix_like"]
     env = sl.make_env(**told["environment"])
@@ -81,8 +86,10 @@ def test_the_description_of_other_actions(folder):
 
 def test_the_parameters_are_there_by_path(case):
     arrays = load_file(case.folder / "params.safetensors")
-    params = case.saved.network_params(case.saved.params)
-    expected = trees.named_leaves(params)
+    expected = trees.named_leaves(case.saved.network_params(case.saved.params))
+    if case.saved.meta.algorithm == "spo":
+        duals = case.saved.params.duals
+        expected |= {"duals/log_temperature": duals.log_temperature, "duals/log_alpha": duals.log_alpha}
     assert arrays.keys() == expected.keys()
     for name, value in expected.items():
         np.testing.assert_array_equal(arrays[name], value)
@@ -101,31 +108,31 @@ def test_each_of_several_seeds():
     with pytest.raises(ConfigError, match="did not train seed 1") as caught:
         export_run.position_of(saved, 1)
     assert caught.value.hint == "its seeds are: 5, 6, 7"
-    files = export_run.exported(saved, "best", 1)
+    files = export_run.exported(saved, 1)
     assert (files.description["seed"], files.description["update"]) == (6, 9)
     assert files.description["evaluation"] == {"evaluator/mean_return": 0.25}
     alone = saved._replace(params=saved.seed_params(1), config=make_saved("ppo", MAZE).config)
-    assert files.program == export_run.exported(alone, "latest").program
-    assert files.program != export_run.exported(saved, "best", 0).program
+    assert files.program == export_run.exported(alone).program
+    assert files.program != export_run.exported(saved, 0).program
 
 
 def test_a_seed_that_never_had_a_score_is_refused():
     saved = make_saved("ppo", MAZE, num_seeds=2, host={"updates": [2, -1], "scores": [0.5, float("-inf")]})
     with pytest.raises(CheckpointError, match="seed 1 of runs/none has no best checkpoint"):
-        export_run.exported(saved, "best", 1)
+        export_run.exported(saved, 1)
 
 
 # --- whole or not at all
 
 
-def test_exporting_again_replaces_all_three(maze, tmp_path):
+def test_exporting_again_replaces_all(maze, tmp_path):
     other = make_saved("ppo", MAZE | {"hidden_dim": 8})
-    first = export_run.exported(maze.saved, "latest")
-    assert first.program == export_run.exported(maze.saved, "latest").program  # the same again is the same
+    first = export_run.exported(maze.saved)
+    assert first.program == export_run.exported(maze.saved).program  # the same again is the same
     policy_files.write(tmp_path, first)
     (tmp_path / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    sizes = policy_files.write(tmp_path, export_run.exported(other, "latest"))
+    sizes = policy_files.write(tmp_path, export_run.exported(other))
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert after.keys() == before.keys() == {*sizes, "notes.txt"}
     assert {name: len(content) for name, content in after.items() if name in sizes} == sizes
@@ -135,7 +142,7 @@ def test_exporting_again_replaces_all_three(maze, tmp_path):
 
 def test_a_disk_that_fills_up_leaves_the_previous_export(maze, copied):
     before = contents(copied)
-    files = export_run.exported(maze.saved, "latest")
+    files = export_run.exported(maze.saved)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(files.program) + 100, limits[1]))  # enough for the first alone
     try:
@@ -144,16 +151,16 @@ def test_a_disk_that_fills_up_leaves_the_previous_export(maze, copied):
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert contents(copied) == before
-    assert {path.name for path in copied.iterdir()} == {"policy.stablehlo", "params.safetensors", "policy.json"}
+    assert {path.name for path in copied.iterdir()} == {*FILES}
 
 
-@pytest.mark.parametrize("name", ["policy.stablehlo", "params.safetensors", "policy.json"])
+@pytest.mark.parametrize("name", FILES)
 def test_a_folder_in_the_way_leaves_the_previous_export(maze, copied, name):
     (copied / name).unlink()
     (copied / name).mkdir()
     before = contents(copied)
     with pytest.raises(RunError, match=f"cannot write the export in {copied}: {name} is a folder there"):
-        policy_files.write(copied, export_run.exported(maze.saved, "latest"))
+        policy_files.write(copied, export_run.exported(maze.saved))
     assert contents(copied) == before
 
 
@@ -161,14 +168,14 @@ def test_a_file_in_place_of_the_folder(maze, tmp_path):
     (tmp_path / "file").write_text("old")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
-            policy_files.write(place, export_run.exported(maze.saved, "latest"))
+            policy_files.write(place, export_run.exported(maze.saved))
         assert "--out" in caught.value.hint
     assert (tmp_path / "file").read_text() == "old"
 
 
 def test_a_replacement_that_was_cut_short_is_noticed(maze, copied):
     """The new program beside the old description, as after a kill between two renames."""
-    other = export_run.exported(make_saved("ppo", MAZE | {"hidden_dim": 8}), "latest")
+    other = export_run.exported(make_saved("ppo", MAZE | {"hidden_dim": 8}))
     (copied / "policy.stablehlo").write_bytes(other.program)
     with pytest.raises(CheckpointError, match=r"is not the one that policy\.json describes") as caught:
         sl.load_policy(copied)

@@ -103,7 +103,7 @@ def test_the_program_does_not_say_where_it_was_made(case):
     program = (case.folder / "policy.stablehlo").read_bytes()
     assert b".py" not in program
     assert str(ROOT.parent).encode() not in program
-    assert export_run.exported(case.saved, "latest").program == program  # called for from another line
+    assert export_run.exported(case.saved).program == program  # called for from another line
     assert jax.config.jax_traceback_in_locations_limit == before
 
 
@@ -158,17 +158,17 @@ def test_the_page_as_it_stands(tmp_path, monkeypatch, capsys):
     import jumanji
 
     saved = make_saved("ppo", {"task_id": "Minesweeper-v0"})
-    policy_files.write(tmp_path / "runs" / "NAME" / "export", export_run.exported(saved, "latest"))
+    policy_files.write(tmp_path / "runs" / "NAME" / "export", export_run.exported(saved))
     monkeypatch.chdir(tmp_path)
     names = {}
-    assert len(blocks("python")) == 5
+    assert len(blocks("python")) == 6
     with jax.numpy_rank_promotion("allow"):
         for block in blocks("python"):
             exec(compile(block, str(PAGE), "exec"), names)
         spec, act = names["spec"], names["act"]
         levels = jax.random.split(jax.random.key(7), 4)
         totals = [names["play"](jumanji.make("Minesweeper-v0"), spec, act, level) for level in levels]
-    assert capsys.readouterr().out.count("\n") == 4
+    assert capsys.readouterr().out.count("\n") == 5
     assert spec["action"]["joint_shape"] == [10, 10]
     play = functools.partial(sl.evaluate_levels, saved.env, saved.learner.network_policy, num_envs=4)
     ours = jax.jit(play)(saved.params, levels, KEY)
