@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # constraints/py311.txt pins what CI ran; other Python versions resolve on their own
 CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt" if sys.version_info[:2] == (3, 11) else "")')
 
-.PHONY: help train train-maze train-spo test test-integration test-slow check format docs site bench clean
+.PHONY: help train train-maze train-spo test test-integration test-slow check format docs site tutorials bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
@@ -19,6 +19,7 @@ help:
 	@echo "make format            rewrite to the house format"
 	@echo "make docs              regenerate the parts of docs/ that come from code"
 	@echo "make site              build the documentation into build/site, strictly: any warning is an error"
+	@echo "make tutorials         run the notebooks and write docs/tutorials (some 15 minutes on 2 cores)"
 	@echo "make bench             measure what docs/benchmarks.md claims"
 
 $(VENV)/.runtime: pyproject.toml constraints/py311.txt
@@ -74,6 +75,9 @@ docs: $(VENV)/.dev
 site: $(VENV)/.dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 	@echo "open build/site/index.html"
+
+tutorials: $(VENV)/.dev
+	$(BIN)/python docs/tools/tutorials.py
 
 bench: $(VENV)/.runtime
 	$(BIN)/python scripts/bench.py --suite all

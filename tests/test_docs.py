@@ -28,7 +28,7 @@ def test_scripts_targets_and_presets_exist(page):
     assert [s for s in re.findall(r"scripts/(\w+\.py)", text) if not (ROOT / "scripts" / s).exists()] == []
     assert [
         t
-        for t in re.findall(r"`?make ((?:train|test|check|docs|site|bench|format)[\w-]*)", text)
+        for t in re.findall(r"`?make ((?:train|test|check|docs|site|tutorials|bench|format)[\w-]*)", text)
         if f"\n{t}:" not in makefile
     ] == []
     named = re.findall(r"--config ((?:ppo|spo)/\w+)", text)

@@ -17,7 +17,7 @@
 # PPO with several seeds each and asks which is better, after Agarwal et al. 2021, "Deep Reinforcement Learning at the
 # Edge of the Statistical Precipice" (arXiv 2108.13264): interquartile means with bootstrap intervals, the probability
 # of improvement, performance profiles, and curves at equal budgets. `python scripts/compare.py RUN...` does the same
-# with run folders; `docs/how-to/compare-runs.md` says how to read it.
+# with run folders; [a page](../how-to/compare-runs.md) says how to read it.
 #
 # It is a Python file in jupytext's percent format. Run it as a script (`python docs/notebooks/compare_runs.py`), open
 # it in an editor that knows the format, or make a notebook of it with
@@ -47,6 +47,7 @@ NUM_EVALUATIONS = 3 if FAST else 8
 UPDATES_BETWEEN = 1 if FAST else 5
 NUM_EPISODES = 16 if FAST else 128
 plt.rcParams["figure.dpi"] = 80
+plt.switch_backend(plt.get_backend())  # loads it, so that a figure that ends a cell is shown
 
 # %% [markdown]
 # ## Training
@@ -160,17 +161,17 @@ print(comparison_tables.text(result))
 standing = result.results[0].standings["steps"]
 assert [row.num_runs for row in standing.rows] == [(NUM_SEEDS,)] * 3
 
-# %%
+# %% alt="The share of runs above every score, for three learning rates at equal steps"
 comparison_figures.profiles_figure(result, "steps")
 
-# %%
+# %% alt="The probability of improvement of every pair of learning rates, with its interval"
 comparison_figures.improvement_figure(result, "steps")
 
-# %%
+# %% alt="Interquartile mean of the return over environment steps, for three learning rates"
 comparison_figures.efficiency_figure(result, "steps")
 
-# %%
+# %% alt="Interquartile mean of the return over seconds on the clock, for three learning rates"
 comparison_figures.efficiency_figure(result, "seconds")
 
 # %% [markdown]
-# Next: `docs/how-to/compare-runs.md` for run folders, several tasks and what not to conclude.
+# Next: [Compare runs](../how-to/compare-runs.md), for run folders, several tasks and what not to conclude.

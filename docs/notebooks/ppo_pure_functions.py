@@ -40,8 +40,8 @@ NUM_EPISODES = 32 if FAST else 512
 # ## One run
 #
 # An environment, a configuration, a network, a learner. Leaves of the configuration are given by name; everything not
-# named keeps the default of docs/configuration.md. The task is Jumanji's Snake on a board of 6 by 6 cells: 1 for each
-# fruit, and the episode ends when the snake bites itself, leaves the board or fills it.
+# named keeps the default of [the configuration](../configuration.md). The task is Jumanji's Snake on a board of 6 by 6
+# cells: 1 for each fruit, and the episode ends when the snake bites itself, leaves the board or fills it.
 
 # %%
 env = sl.make_env("Snake-v1", kwargs={"num_rows": 6, "num_cols": 6})
@@ -218,5 +218,5 @@ print(f"mean return {results.episode_return.mean():.4f}, best possible {best.mea
 assert results.episode_return.mean() > best.mean() - 0.01
 
 # %% [markdown]
-# Next: `docs/training-loop.md` says what happens inside `update` and where each detail comes from;
-# `docs/architecture.md` says where new environments, networks and algorithms go.
+# Next: [PPO's training loop](../training-loop.md) says what happens inside `update` and where each detail comes from,
+# [the architecture](../architecture.md) where new environments, networks and algorithms go.

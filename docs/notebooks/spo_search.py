@@ -205,7 +205,7 @@ print(f"three steps ahead it should go left with {exact[LEFT]:.4f}")
 # A search of few particles is a noisy estimate. Its error falls with the root of their number, whether something is
 # resampled on the way or not.
 
-# %%
+# %% alt="The error of a search falls with the root of the number of particles, resampled or not"
 SIZES = [2**n for n in range(4, 11 if FAST else 13, 2)]
 RESAMPLING = {"none": {"resampling": "none"}, "every step": {"resampling_period": 1}}
 
@@ -370,6 +370,6 @@ def solved_by(params):
 print(f"untrained {solved_by(state.params):.3f}   trained {solved_by(trained.params):.3f}")
 
 # %% [markdown]
-# Next: `docs/spo-training-loop.md` says what happens inside `update`, what the search promises and where each detail
-# comes from. On the command line the same is `python scripts/train_spo.py`, and `scripts/evaluate.py RUN --search`
-# searches for any saved run.
+# Next: [SPO's training loop](../spo-training-loop.md) says what happens inside `update`, what the search promises and
+# where each detail comes from. On the command line the same is `python scripts/train_spo.py`, and
+# `scripts/evaluate.py RUN --search` searches for any saved run.

@@ -1,13 +1,15 @@
 """The first import of Jumanji.
 
 In a Jupyter kernel Jumanji's import runs `%matplotlib ipympl`, which fails where ipympl is not installed and changes
-the notebook's backend where it is (jumanji 1.1.2, `jumanji/environments/__init__.py`).
+the notebook's backend where it is (jumanji 1.1.2, `jumanji/environments/__init__.py`). What it imports for downloads
+asks in a kernel for ipywidgets, which nothing here needs.
 """
 
 from __future__ import annotations
 
 import builtins
 import contextlib
+import warnings
 from collections.abc import Iterator
 from types import ModuleType
 
@@ -15,8 +17,9 @@ IPYTHON_MARK = "__IPYTHON__"
 
 
 def jumanji_registration() -> ModuleType:
-    """`jumanji.registration`, imported as outside IPython: the plotting backend stays what it was."""
-    with _ipython_hidden():
+    """`jumanji.registration`, imported as outside IPython: the plotting backend stays what it was, tqdm quiet."""
+    with _ipython_hidden(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
         from jumanji import registration
     return registration
 
