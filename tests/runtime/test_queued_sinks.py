@@ -22,11 +22,12 @@ class _Sink:
 
     def __init__(self, fails_in="", error=None, waits_in="", traced=None):
         self.fails_in, self.error, self.waits_in = fails_in, error or ConnectionError("refused"), waits_in
-        self.go_on, self.calls, self.threads = threading.Event(), [], set()
+        self.waits, self.go_on, self.calls, self.threads = threading.Event(), threading.Event(), [], set()
 
     def _call(self, name, *what):
         self.threads.add(threading.get_ident())
         if name == self.waits_in:
+            self.waits.set()
             self.go_on.wait(20.0)
         self.calls.append((name, *what))
         if name == self.fails_in:
@@ -132,7 +133,9 @@ def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
 def test_one_that_is_too_far_behind_is_dropped_and_its_thread_ends(tmp_path, capsys):
     slow = _Sink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(slow, "Slow", most_waiting=5)])
-    for update in range(20):
+    telemetry.write([_row(0)])
+    assert slow.waits.wait(5.0)  # else its thread may end before it begins to write
+    for update in range(1, 20):
         telemetry.write([_row(update)])
     assert capsys.readouterr().err == _dropped("Slow", "TimeoutError: it is 5 reports behind", tmp_path)
     (thread,) = [one for one in threading.enumerate() if one.name == "telemetry-Slow"]
