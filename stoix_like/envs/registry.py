@@ -1,4 +1,4 @@
-"""Environments by task id: every registered Jumanji name, `BinPack-v0`, and the probes as `probe/<name>`.
+"""Environments by task id: every registered Jumanji name, `BinPack-v0`, the probes as `probe/<name>`, and your own.
 
 What cannot be played is refused here, before anything compiles, with the reason and what to do instead.
 """
@@ -6,7 +6,7 @@ What cannot be played is refused here, before anything compiles, with the reason
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,7 +20,8 @@ from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
 
-PROBE_PREFIX = "probe/"
+#: Environments that are not Jumanji's, by task id. A program adds its own: `OWN["Corridor-v0"] = make_corridor`.
+OWN: dict[str, Callable[..., Environment]] = {f"probe/{name}": maker for name, maker in probes.PROBES.items()}
 #: rust_rl's generator of BinPack-v0 (rust_rl, src/common/config.rs and docs/configuration.md).
 RUST_RL_BINPACK = {
     "max_num_items": 20,
@@ -59,10 +60,7 @@ def make(
     """
     arguments = _with_sizes(task_id, dict(kwargs or {}), max_items, max_ems)
     with usable_values(task_id, arguments):
-        if task_id.startswith(PROBE_PREFIX):
-            env = _make_probe(task_id, arguments)
-        else:
-            env = _make_jumanji(task_id, arguments, exact_reference)
+        env = _make_own(task_id, arguments) if task_id in OWN else _make_jumanji(task_id, arguments, exact_reference)
         if arguments:
             _check_playable(env)
     return env if max_episode_steps is None else with_time_limit(env, max_episode_steps)
@@ -84,7 +82,7 @@ def task_ids() -> list[str]:
         {
             *jumanji_registration().registered_environments(),
             "BinPack-v0",
-            *(PROBE_PREFIX + name for name in probes.PROBES),
+            *OWN,
         }
     )
 
@@ -112,10 +110,8 @@ def _check_playable(env: Environment) -> None:
         raise ValueError(f"the time limit is {env.time_limit} steps")
 
 
-def _make_probe(task_id: str, arguments: dict[str, Any]) -> Environment:
-    maker = probes.PROBES.get(task_id.removeprefix(PROBE_PREFIX))
-    if maker is None:
-        raise _unknown(task_id)
+def _make_own(task_id: str, arguments: dict[str, Any]) -> Environment:
+    maker = OWN[task_id]
     valid = signature_names(maker)
     unknown = [f"environment.kwargs: {task_id} has no '{n}'{nearest(n, valid)}" for n in arguments if n not in valid]
     if unknown:

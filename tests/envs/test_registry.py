@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from stoix_like.envs import construction, registry
+from stoix_like.envs.probes import make_truncated_constant
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
 
@@ -34,6 +35,15 @@ def test_unknown_id_ignores_case():
 
 def test_unknown_probe():
     assert "probe/delayed_reward" in refusal(UnsupportedEnvironmentError, "probe/delayed").what
+
+
+def test_an_environment_of_ones_own_is_made_by_its_id_and_takes_arguments(monkeypatch):
+    monkeypatch.setitem(registry.OWN, "Own-v0", lambda num_steps=3: make_truncated_constant(num_steps))
+    env = registry.make("Own-v0", kwargs={"num_steps": 4})
+    assert (env.task_id, env.time_limit) == ("Own-v0", 4)
+    assert "Own-v0" in registry.task_ids()
+    error = refusal(ConfigError, "Own-v0", kwargs={"steps": 4})
+    assert error.what == "environment.kwargs: Own-v0 has no 'steps'; did you mean 'num_steps'?"
 
 
 def test_sokoban_is_refused_without_touching_the_network(monkeypatch):

@@ -158,7 +158,7 @@ def test_the_page_as_it_stands(tmp_path, monkeypatch, capsys):
     import jumanji
 
     saved = make_saved("ppo", {"task_id": "Minesweeper-v0"})
-    policy_files.write(tmp_path / "runs" / "NAME" / "export", export_run.exported(saved))
+    policy_files.write(tmp_path / "runs" / "latest" / "export", export_run.exported(saved))
     monkeypatch.chdir(tmp_path)
     names = {}
     assert len(blocks("python")) == 6
