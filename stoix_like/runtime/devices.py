@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,6 +17,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from stoix_like.config import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError
+from stoix_like.runtime import compile_cache as cache
 from stoix_like.runtime import messages
 
 _LOG = logging.getLogger(__name__)
@@ -33,7 +32,7 @@ def prepare(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, comp
     messages.configure(logs or LoggingConfig())
     jax.config.update("jax_enable_compilation_cache", compile_cache)  # off, even where the environment names one
     if compile_cache:
-        _use_compile_cache()
+        cache.use()
     if hardware.device_type != "auto":
         jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
@@ -53,8 +52,8 @@ def select(
     prepare(hardware, logs, compile_cache=compile_cache)
     chosen = _chosen(available(hardware.device_type, platforms_before), hardware)
     compile_alike(chosen)
-    cache: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
-    _LOG.debug("devices %s, compile cache %s", chosen, cache)
+    folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
+    _LOG.debug("devices %s, compile cache %s", chosen, folder)
     return chosen
 
 
@@ -182,17 +181,6 @@ def plain_errors(what: str, hint: str | Callable[[], str]) -> Iterator[None]:
         if isinstance(error, ValueError):
             raise
         raise RunError(f"{what}: {reason}", hint if isinstance(hint, str) else hint()) from error
-
-
-def _use_compile_cache() -> None:
-    if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        given = os.environ.get("XDG_CACHE_HOME")
-        try:
-            base = Path(given) if given else Path.home() / ".cache"
-        except RuntimeError:  # no HOME, and a user id without an entry in passwd, as in containers: nowhere to keep it
-            return
-        jax.config.update("jax_compilation_cache_dir", str(base / "stoix_like" / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 
 
 def environment_mesh(devices: list[jax.Device]) -> Mesh:

@@ -45,6 +45,11 @@ def own_process() -> None:
     _OWNERSHIP.is_ours = True
 
 
+def is_own_process() -> bool:
+    """Whether this process is a command of ours, and no notebook or program of a user."""
+    return _OWNERSHIP.is_ours
+
+
 def configure(config: LoggingConfig) -> None:
     """Our level; in a command of ours also one handler and the libraries' levels, else they are the caller's.
 

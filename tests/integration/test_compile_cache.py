@@ -1,0 +1,29 @@
+"""A compile cache that a kill or a full disk has torn is mended by the next run, in one line."""
+
+from scripted_runs import BASE, Scripts, flags
+
+
+def test_torn_entries_are_told_once_and_written_anew(tmp_path):
+    scripts = Scripts(tmp_path, tmp_path / "cache")
+
+    def train(name):
+        sizes = BASE | {"num_updates": 2, "run_name": name}
+        return scripts.run("train_ppo", *flags(**sizes))[1].splitlines()
+
+    assert train("first") == []
+    entries = list((tmp_path / "cache" / "stoix_like" / "xla").glob("*-cache"))
+    assert len(entries) > 3
+    entries.sort(key=lambda path: path.stat().st_size, reverse=True)  # what is large takes long enough to be kept again
+    whole = {path: path.stat().st_size for path in entries}
+    torn, empty, *untouched = entries
+    torn.write_bytes(torn.read_bytes()[:-20])
+    empty.write_bytes(b"")
+    kept = {path: path.stat().st_mtime_ns for path in untouched}
+
+    programs = [path.name.rsplit("-", 2)[0] for path in (torn, empty)]
+    assert sorted(train("second")) == sorted(
+        f"note: {program} is compiled anew; the compile cache held it half-written" for program in programs
+    )
+    assert {path: path.stat().st_mtime_ns for path in untouched} == kept
+    assert all(0.9 < path.stat().st_size / whole[path] < 1.1 for path in (torn, empty))
+    assert train("third") == []
