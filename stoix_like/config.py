@@ -145,7 +145,7 @@ class CheckpointingConfig:
     save_interval: int = leaf(100, "updates between checkpoints; 0 = only at the end", low=0)
     keep_last_n: int | None = leaf(None, "checkpoints kept besides the best one; null = all", low=1)
     load_path: str | None = leaf(
-        None, "run, by path or name, or checkpoint whose parameters it starts with; null = fresh"
+        None, "run (path or name), checkpoint or params.safetensors that it starts with; null = fresh"
     )
     save_replay: bool = leaf(True, "SPO: keep the replay buffer in the checkpoint")
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from stoix_like.config_checks import get_leaf, steps_per_update
-from stoix_like.runtime import devices, opening, run_folder, search_choice
+from stoix_like.runtime import devices, opening, run_folder, search_choice, starting_params
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict, preset_note
 from stoix_like.runtime.opening import Plan
@@ -85,7 +85,7 @@ def _tell_origin(plan: Plan, view: TerminalView, telemetry: Telemetry) -> None:
     if plan.resumed:
         telemetry.write([event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.load_from is not None:
-        view.note(f"starts with {opening.loaded_words(plan)}")
+        view.note(f"starts with {starting_params.words(plan.algorithm, plan.load_from)}")
         telemetry.write([event("checkpoint_loaded", plan, before, path=str(plan.load_from))])
 
 

@@ -19,13 +19,13 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from stoix_like.config_checks import get_leaf, leaf_sections
-from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime import devices, processes, run_folder
+from stoix_like.errors import ConfigError, RunError
+from stoix_like.runtime import devices, processes, run_folder, starting_params
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.checkpoint_trees import stored_template
 from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict
 from stoix_like.runtime.processes import Team
-from stoix_like.types import Learner, Params
+from stoix_like.types import Learner
 
 #: Leaves that give the state its shapes or its meaning: a continued run keeps them.
 FIXED_ON_RESUME = frozenset(
@@ -48,7 +48,7 @@ class Plan(NamedTuple):
         changes: leaves that differ from that checkpoint, with their new values.
         lock: the right to write a folder that exists; a new run gets its own with the folder. A new run without a name
             may get another path then, too: see `run_folder.create`.
-        load_from: the run or checkpoint whose parameters a new run starts with.
+        load_from: the run, checkpoint or file whose parameters a new run starts with.
     """
 
     algorithm: str
@@ -71,7 +71,7 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
     if loaded.options.resume is not None:
         return _plan_resume(algorithm, loaded, run_folder.find_run(loaded.options.resume))
     config = loaded.config
-    load_from = _folder_to_load(config)  # whatever is wrong with it is said before anything is built
+    load_from = starting_params.named(config)  # whatever is wrong with it is said before anything is built
     name = config.checkpointing.run_name
     if name is None:
         path = run_folder.new_path(config.checkpointing.save_dir, algorithm, config)
@@ -192,7 +192,7 @@ def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template:
         return state
     source, num_seeds, fresh = plan.load_from, plan.config.training_core.num_seeds, state.params
     asked = here(template.params)
-    params = team.led(lambda: load_params(plan.algorithm, source, asked, processes.local(fresh), num_seeds))
+    params = team.led(lambda: starting_params.load(plan.algorithm, source, asked, processes.local(fresh), num_seeds))
     return state._replace(params=team.spread(params, template.params))
 
 
@@ -230,60 +230,3 @@ def _resumed_state(team: Team, plan: Plan, make_state: Callable[[], Any], templa
     placed = jax.tree.map(lambda x: x.sharding, state.hyper)
     hyper = jax.jit(lambda old: jax.tree.map(jnp.full_like, old, given), out_shardings=placed)(state.hyper)
     return state._replace(hyper=hyper)
-
-
-def _folder_to_load(config: Any) -> Path | None:
-    """What `load_path` means: a run or checkpoint by its path, or a run by its name; None if there is no such leaf.
-
-    Raises:
-        CheckpointError: there is none, or it holds no checkpoint; the hint names the runs there are.
-    """
-    text = config.checkpointing.load_path
-    if text is None:
-        return None
-    found = run_folder.run_named(text, config.checkpointing.save_dir)
-    if found is None and not Path(text).is_dir():
-        return run_folder.find_run(text, config.checkpointing.save_dir)  # says what there is
-    found = found or Path(text)
-    checkpoint_at(found)
-    return found
-
-
-def loaded_words(plan: Plan) -> str:
-    """What a new run starts with: `the parameters of runs/a/checkpoints/best/40`."""
-    assert plan.load_from is not None  # narrows the type
-    folder, update = checkpoint_at(plan.load_from)
-    meta = CheckpointStore(folder).load_meta(update)
-    what = "parameters" if meta.algorithm == plan.algorithm else f"network ({meta.algorithm.upper()})"
-    return f"the {what} of {folder / str(meta.update)}"
-
-
-def load_params(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:
-    """Parameters from a run (its best ones if it has any) or from one checkpoint folder.
-
-    Those of another algorithm give their network, so that SPO can go on from what PPO has learned, and PPO from SPO;
-    everything else stays as in `fresh`.
-
-    Raises:
-        CheckpointError: there are none there, or they do not fit.
-    """
-    folder, update = checkpoint_at(path)
-    store = CheckpointStore(folder)
-    source = store.load_meta(update).algorithm
-    from stoix_like.runtime.build import ALGORITHMS  # starts the backend: only after the device is chosen
-
-    if source == algorithm or source not in ALGORITHMS:
-        return store.load_part("params", template, update)
-    ours, theirs = ALGORITHMS[algorithm], ALGORITHMS[source]
-    found = store.load_part("params", theirs.template(ours.network_params(template), num_seeds), update)
-    return ours.with_network(fresh, theirs.network_params(found))
-
-
-def checkpoint_at(path: Path) -> tuple[Path, int | None]:
-    """(folder of checkpoints, update or None for the last) that a run or checkpoint path means."""
-    if path.name.isdecimal() and (path / "state").is_dir():
-        return path.parent, int(path.name)
-    for folder in (path / "checkpoints" / "best", path / "checkpoints", path):
-        if folder.is_dir() and any(child.name.isdecimal() for child in folder.iterdir()):
-            return folder, None
-    raise CheckpointError(f"no checkpoint in {path}", "give a run folder, for example runs/<name>")

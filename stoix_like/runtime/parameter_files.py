@@ -99,12 +99,13 @@ def _value(path: Path, name: str, told: Mapping[str, str], kind: type) -> Any:
     raise _unusable(path, f"'{name}' in their metadata cannot be read")
 
 
-def read_arrays(path: Path, template: Any) -> Any:
+def read_arrays(path: Path, template: Any, *, of_this_run: bool = False) -> Any:
     """The parameters, in the template's structure.
 
     Args:
         path: the file.
         template: a pytree of jax.ShapeDtypeStruct, of the configuration in the notes.
+        of_this_run: the template is of another configuration, that of a run which is to begin with them.
 
     Raises:
         CheckpointError: damaged, or of other shapes or types; the first leaf that differs is named. Nothing of more
@@ -113,15 +114,19 @@ def read_arrays(path: Path, template: Any) -> Any:
     leaves, structure = trees.named_leaves(template), jax.tree.structure(template)
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
-        problems = differences({name: tuple(s.get_shape()) for name, s in slices.items()}, template, "their network")
+        whose = "this run's" if of_this_run else "their"
+        shapes = {name: tuple(s.get_shape()) for name, s in slices.items()}
+        problems = differences(shapes, template, f"{whose} network")
         problems += [
-            f"{name} is stored as {slices[name].get_dtype()}, their network has {leaf.dtype.name}"
+            f"{name} is stored as {slices[name].get_dtype()}, {whose} network has {leaf.dtype.name}"
             for name, leaf in leaves.items()
             if name in slices and _TYPES.get(slices[name].get_dtype()) != leaf.dtype.name
         ]
         if problems:
             hint = "they were changed, or another version of stoix_like wrote them; export them again from their run"
-            raise CheckpointError(f"the parameters {path} do not fit their configuration: {_line(problems[0])}", hint)
+            if of_this_run:
+                hint = "take task, --hidden-dim, --num-layers and --observation-adapter from their configuration"
+            raise CheckpointError(f"the parameters {path} do not fit {whose} configuration: {_line(problems[0])}", hint)
         arrays = [jnp.asarray(file.get_tensor(name)) for name in leaves]
     return jax.tree.unflatten(structure, arrays)
 

@@ -1,6 +1,7 @@
 """Fixtures of the integration tests: processes, the run that others are compared with, training in this process."""
 
 import importlib.util
+import os
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,11 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture(scope="session")
 def compile_cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("xdg_cache")
+    """One for all workers of pytest-xdist: most runs of these tests are the same few programs."""
+    base = tmp_path_factory.getbasetemp()
+    folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "xdg_cache"
+    folder.mkdir(exist_ok=True)
+    return folder
 
 
 @pytest.fixture

@@ -1,0 +1,104 @@
+"""What a new run may begin with instead of fresh parameters: `--load-path` names a run, one checkpoint or a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime import parameter_files, policy_files, run_folder
+from stoix_like.runtime.checkpoint import CheckpointStore
+from stoix_like.types import NetworkParams, Params
+
+
+def named(config: Any) -> Path | None:
+    """What `load_path` means: a run or checkpoint by its path, a run by its name, or published parameters by their path
+    or their folder's; None if there is no such leaf.
+
+    Raises:
+        CheckpointError: there is none, it holds no checkpoint, or the file is damaged; a hint names the runs there are.
+    """
+    text = config.checkpointing.load_path
+    if text is None:
+        return None
+    if (file := parameter_files.find(text)) is not None:
+        parameter_files.read_notes(file)
+        policy_files.check_parameters(file)
+        return file
+    found = run_folder.run_named(text, config.checkpointing.save_dir)
+    if found is None and not Path(text).is_dir():
+        return run_folder.find_run(text, config.checkpointing.save_dir)  # says what there is
+    found = found or Path(text)
+    checkpoint_at(found)
+    return found
+
+
+def words(algorithm: str, path: Path) -> str:
+    """What a new run of that algorithm starts with: `the parameters of runs/a/checkpoints/best/40`."""
+    if _is_published(path):
+        return f"the network ({parameter_files.read_notes(path).algorithm.upper()}) of {path}"
+    folder, update = checkpoint_at(path)
+    meta = CheckpointStore(folder).load_meta(update)
+    what = "parameters" if meta.algorithm == algorithm else f"network ({meta.algorithm.upper()})"
+    return f"the {what} of {folder / str(meta.update)}"
+
+
+def load(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:
+    """Parameters from what `named` gave; of a run its best ones, if it has any.
+
+    Those of another algorithm give their network, so that SPO can go on from what PPO has learned, and PPO from SPO;
+    everything else stays as in `fresh`. Published ones give their network, too, and the same to every seed.
+
+    Raises:
+        CheckpointError: there are none there, or they do not fit.
+    """
+    from stoix_like.runtime.build import ALGORITHMS  # starts the backend: only after the device is chosen
+
+    ours = ALGORITHMS[algorithm]
+    if _is_published(path):
+        return ours.with_network(fresh, _published_network(path, ours.network_params(template), num_seeds))
+    folder, update = checkpoint_at(path)
+    store = CheckpointStore(folder)
+    source = store.load_meta(update).algorithm
+    if source == algorithm or source not in ALGORITHMS:
+        return store.load_part("params", template, update)
+    theirs = ALGORITHMS[source]
+    found = store.load_part("params", theirs.template(ours.network_params(template), num_seeds), update)
+    return ours.with_network(fresh, theirs.network_params(found))
+
+
+def checkpoint_at(path: Path) -> tuple[Path, int | None]:
+    """(folder of checkpoints, update or None for the last) that a run or checkpoint path means."""
+    if path.name.isdecimal() and (path / "state").is_dir():
+        return path.parent, int(path.name)
+    for folder in (path / "checkpoints" / "best", path / "checkpoints", path):
+        if folder.is_dir() and any(child.name.isdecimal() for child in folder.iterdir()):
+            return folder, None
+    raise CheckpointError(f"no checkpoint in {path}", "give a run folder, for example runs/<name>")
+
+
+def _is_published(path: Path) -> bool:
+    return path.suffix == parameter_files.SUFFIX and path.is_file()
+
+
+def _published_network(path: Path, template: NetworkParams, num_seeds: int) -> NetworkParams:
+    """The network in a file of parameters, [S, ...] if there are several seeds."""
+    from stoix_like.runtime.build import ALGORITHMS
+
+    notes = parameter_files.read_notes(path)
+    if notes.algorithm not in ALGORITHMS:
+        raise CheckpointError(
+            f"{path} holds parameters of {notes.algorithm.upper()}, which this version does not know",
+            f"use the version of stoix_like {notes.stoix_like}",
+        )
+    theirs, of_one = ALGORITHMS[notes.algorithm], template
+    if num_seeds > 1:
+        of_one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), template)
+    arrays = parameter_files.read_arrays(path, theirs.published(theirs.template(of_one, 1)), of_this_run=True)
+    network = theirs.network_params(theirs.from_published(arrays))
+    if num_seeds == 1:
+        return network
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (num_seeds, *x.shape)), network)
