@@ -1,14 +1,23 @@
 """One CPU platform, strict shapes, quick compilation, and the fixtures every test shares.
 
-XLA's optimisations are off: they change no result that a test looks at, and compiling takes a quarter of the time.
+XLA's optimisations are off: they change no result that a test looks at, and compiling takes a quarter of the time. What
+one test or worker has compiled, the others find: the workers of pytest-xdist inherit the folder.
 """
 
+import atexit
 import os
+import shutil
 import signal
+import tempfile
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("XLA_FLAGS", "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true")
+
+os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
+if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
+    os.environ["JAX_COMPILATION_CACHE_DIR"] = tempfile.mkdtemp(prefix="stoix_like-tests-")
+    atexit.register(shutil.rmtree, os.environ["JAX_COMPILATION_CACHE_DIR"], ignore_errors=True)
 
 import jax
 import pytest

@@ -123,10 +123,12 @@ def read_arrays(path: Path, template: Any, *, of_this_run: bool = False) -> Any:
             if name in slices and _TYPES.get(slices[name].get_dtype()) != leaf.dtype.name
         ]
         if problems:
+            what = "do not fit their configuration"
             hint = "they were changed, or another version of stoix_like wrote them; export them again from their run"
             if of_this_run:
+                what = "do not fit this run's configuration"
                 hint = "take task, --hidden-dim, --num-layers and --observation-adapter from their configuration"
-            raise CheckpointError(f"the parameters {path} do not fit {whose} configuration: {_line(problems[0])}", hint)
+            raise CheckpointError(f"the parameters {path} {what}: {_line(problems[0])}", hint)
         arrays = [jnp.asarray(file.get_tensor(name)) for name in leaves]
     return jax.tree.unflatten(structure, arrays)
 

@@ -16,7 +16,7 @@ import pytest
 import stoix_like as sl
 from stoix_like.config import HardwareConfig
 from stoix_like.config_checks import replace_leaves
-from stoix_like.runtime import devices, loop, opening, run_folder, saved_run
+from stoix_like.runtime import compile_cache, devices, loop, opening, run_folder, saved_run
 from stoix_like.runtime.build import build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.cli import exit_code
@@ -281,7 +281,7 @@ def test_without_a_home_nothing_is_cached_unless_it_is_said_where(variable, monk
 
     for name in ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(devices.Path, "home", no_home)
+    monkeypatch.setattr(compile_cache.Path, "home", no_home)
     if variable:
         monkeypatch.setenv(variable, str(tmp_path))
     asked = {}
