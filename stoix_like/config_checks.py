@@ -11,6 +11,7 @@ import re
 import typing
 from collections.abc import Collection, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from stoix_like.config_replay import num_logical_shards, size_problems
 from stoix_like.config_values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
@@ -231,7 +232,22 @@ def _logging_problems(logging: Any) -> list[str]:
             f"logging.mlflow_tracking_uri: '{uri}' is a folder, which MLflow no longer takes as a store; give"
             " sqlite:///<path>.db or http://<server>"
         )
+    for name, text, instead in (
+        ("otlp_endpoint", endpoint, "OTEL_EXPORTER_OTLP_HEADERS"),
+        ("mlflow_tracking_uri", uri, "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_URI"),
+    ):
+        if text is not None and _has_secret(text):
+            problems.append(
+                f"logging.{name}: it has a password, which would be written into files of the run; give it in the"
+                f" environment, by {instead}"
+            )
     return problems
+
+
+def _has_secret(address: str) -> bool:
+    """Whether there is a password in it, or a token in the place of a user of the web."""
+    scheme, user = address.partition(":")[0], urlsplit(address).netloc.rpartition("@")[0]
+    return ":" in user or bool(user and scheme in ("http", "https"))
 
 
 def _environment_problems(environment: Any) -> list[str]:

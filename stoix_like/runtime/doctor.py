@@ -6,8 +6,10 @@ What would keep a training from running is a problem and makes the exit code 1; 
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,9 +26,10 @@ EXTRAS = {
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "wandb": ("wandb",),
     "sweep": ("optuna",),
-    "notebooks": ("jupytext", "ipykernel"),
+    "notebooks": ("jupytext", "ipykernel", "nbclient", "nbconvert"),
     "docs": ("material", "mkdocstrings"),
 }
+_NAME = re.compile(r"[\w.-]+")  # of the package in a requirement
 
 
 class Finding(NamedTuple):
@@ -64,12 +67,36 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
     for name, version in run_folder.versions().items():
         missing = "install it: pip install stoix_like" if version == "not installed" else None
         yield Finding(name, version, missing)
+    yield _others()
     for extra, modules in EXTRAS.items():
         missing_modules = [module for module in modules if not is_there(module)]
         hint = f'not installed: pip install "stoix_like[{extra}]"'
         yield Finding(f"extra {extra}", hint if missing_modules else "installed")
     yield _writable("runs", save_dir)
     yield from _device_findings(device_type)
+
+
+def _others() -> Finding:
+    """The dependencies whose versions decide no numbers."""
+    needed = [_NAME.match(text)[0] for text in _requirements() if "extra ==" not in text]  # type: ignore[index]
+    absent = [name for name in needed if not _is_installed(name)]
+    hint = f"install them: pip install {' '.join(absent)}" if absent else None
+    return Finding("other dependencies", f"{', '.join(absent)} not installed" if absent else "installed", hint)
+
+
+def _requirements() -> list[str]:
+    try:
+        return metadata.requires("stoix_like") or []
+    except metadata.PackageNotFoundError:  # told among the versions
+        return []
+
+
+def _is_installed(package: str) -> bool:
+    try:
+        metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return False
+    return True
 
 
 def _writable(name: str, folder: Path) -> Finding:
@@ -106,4 +133,7 @@ def _compile_cache(folder: str | None) -> Finding:
     path = Path(folder)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.exists() else 0
     found = _writable("compile cache", path)
+    if found.problem is not None:  # programs are compiled at every start, and that is all
+        instead = "set JAX_COMPILATION_CACHE_DIR to keep one, or use --no-compile-cache"
+        return Finding("compile cache", f"{path} cannot be written; {instead}")
     return found._replace(found=f"{found.found}, {size / 1e6:,.0f} MB used")

@@ -155,6 +155,11 @@ class Driver:
             self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
         self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
 
+    def tell_failure(self, what: str) -> None:
+        """The last row of a run that ends by an error: whoever looks at its metrics sees that it did, and why."""
+        values: dict[str, Value] = {"misc/event": "failed", "misc/message": what}
+        self._recorder.write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, values)])
+
     def _saved_row(self, update: int, timesteps: int, path: Path) -> Row:
         values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
         return Row("MISC", update, timesteps, self.elapsed_seconds, None, values)

@@ -25,7 +25,7 @@ _MOST_GIF_BYTES = 3_000_000
 #: What is drawn, if a run has it: scores, and what tells whether it learns as it should.
 _SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
 _LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
-_EVENTS = ("start", "resume", "changed", "checkpoint_loaded")
+_EVENTS = ("start", "resume", "changed", "checkpoint_loaded", "failed")
 _SCORED = "evaluator/"
 _BEST_FLATTERS = (
     "The best of many noisy evaluations flatters: a new one, as evaluate.py plays it, tends to score lower."
@@ -184,5 +184,6 @@ def _files(path: Path) -> Iterator[Markup]:
 def _history(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         if (event := row.get("misc/event")) in _EVENTS:
-            told = str(row.get("misc/changed") or row.get("misc/path") or row.get("misc/device") or "")
+            beside = (row.get(f"misc/{name}") for name in ("changed", "message", "path", "device"))
+            told = str(next(filter(None, beside), ""))
             yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", str(event), told

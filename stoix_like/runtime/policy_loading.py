@@ -128,7 +128,7 @@ def _fitting(description: Mapping[str, Any], leaves: Mapping[str, Any]) -> dict[
     problems = [f"observation: '{leaf['name']}' is missing" for leaf in wanted if leaf["name"] not in taken]
     for leaf in (leaf for leaf in wanted if leaf["name"] in taken):
         found = taken[leaf["name"]]
-        if found.ndim == 0 or found.shape[1:] != tuple(leaf["shape"][1:]):
+        if found.ndim == 0 or found.shape[0] == 0 or found.shape[1:] != tuple(leaf["shape"][1:]):
             problems.append(f"observation: '{leaf['name']}' has shape {found.shape}, not {_shape_text(leaf['shape'])}")
         elif not np.can_cast(found.dtype, leaf["dtype"], "same_kind"):
             problems.append(f"observation: '{leaf['name']}' is {found.dtype}, not {leaf['dtype']}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import collections
 import contextlib
 import re
+import shutil
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -66,10 +67,16 @@ class PhaseTimes(NamedTuple):
 
 
 class Profile:
-    """The one profile of a run, written into `folder`. `times` is None until it is taken, `problem` if it can be."""
+    """The one profile of a run, written into `folder`. `times` is None until it is taken, `problem` if it can be.
 
-    def __init__(self, folder: Path) -> None:
+    Args:
+        folder: of the trace, some ten megabytes.
+        is_kept: whether it stays there once the times are read.
+    """
+
+    def __init__(self, folder: Path, *, is_kept: bool = True) -> None:
         self.folder = folder
+        self._is_kept = is_kept
         self.times: PhaseTimes | None = None
         self.problem: str | None = None
         self._module = ""
@@ -104,8 +111,11 @@ class Profile:
         finally:
             seconds = time.monotonic() - began
             self.problem = self._stop()
+        new = sorted(set(self.folder.rglob(_TRACES)) - there)
         if self.problem is None:
-            self._read(sorted(set(self.folder.rglob(_TRACES)) - there), updates, seconds / updates)
+            self._read(new, updates, seconds / updates)
+        if not self._is_kept:
+            self._remove(new)
 
     def _stop(self) -> str | None:
         try:
@@ -121,11 +131,20 @@ class Profile:
         else:
             self.problem = "the trace holds no instruction of the update"
 
+    def _remove(self, traces: list[Path]) -> None:
+        """The traces, with what the profiler has put beside them; what another start has kept stays."""
+        for trace in traces:
+            shutil.rmtree(trace.parent, ignore_errors=True)
+        for folder in [*sorted(self.folder.rglob("*"), reverse=True), self.folder]:
+            with contextlib.suppress(OSError):  # not empty
+                folder.rmdir()
+
     def values(self) -> dict[str, Value]:
         """What a MISC row says of it, once it is taken: each share of one update's wall-clock time, in milliseconds."""
         times = self._taken()
         milliseconds = times.seconds * 1e3
-        values: dict[str, Value] = {"misc/event": "profiled", "misc/path": self.folder.name}
+        values: dict[str, Value] = {"misc/event": "profiled"}
+        values |= {"misc/path": self.folder.name} if self._is_kept else {}
         values |= {f"misc/{name}_ms": share * milliseconds for name, share in times.shares.items()}
         values["misc/rollout_duration_ms"] = times.playing * milliseconds
         if times.searching > 0.0:

@@ -49,9 +49,14 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def stopping_on_signals() -> Iterator[StopRequest]:
-    """A StopRequest that the three signals set while the block runs. Outside the main thread nothing is installed."""
+def stopping_on_signals(outer: StopRequest | None = None) -> Iterator[StopRequest]:
+    """A StopRequest that the three signals set while the block runs. Outside the main thread nothing is installed.
+
+    Args:
+        outer: that of a block around this one. What has asked that one to end before asks this one, too.
+    """
     request = StopRequest()
+    request.is_set = outer is not None and outer.is_set
     previous = {}
     # signal.signal raises ValueError outside the main thread: signals then belong to whoever runs it
     with contextlib.suppress(ValueError):

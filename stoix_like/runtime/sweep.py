@@ -144,7 +144,7 @@ class _Sweep:
 
         for trial in self._due(stop):
             path = self._folder / f"trial-{trial.number:04d}"
-            played = sweep_trial.play(self._plan, self._study, trial, path)
+            played = sweep_trial.play(self._plan, self._study, trial, path, stop)
             if played.is_through:
                 self._tell(trial.number)
             if played.is_signalled:

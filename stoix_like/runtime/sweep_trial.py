@@ -110,13 +110,20 @@ class Played(NamedTuple):
     is_signalled: bool  # a signal asked the sweep to end
 
 
-def play(plan: SweepPlan, study: Study, trial: Trial, path: Path) -> Played:
+def play(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopRequest) -> Played:
     """Trains a trial in the run folder `path`, and tells the study how it went.
 
     What makes this trial alone impossible (its combination of leaves, a loss that is not finite) fails it.
 
+    Args:
+        plan, study, trial: what is played.
+        path: its run folder.
+        outer: the sweep's request to end, which signals set while no run takes them.
+
     Raises:
         RunError: files cannot be written, which no other trial could either.
+        Exception: a fault in the program, an environment of the user's for example. It fails the trial, too: the same
+            command goes on with the next.
     """
     sinks: list[TrialSink] = []
 
@@ -127,12 +134,17 @@ def play(plan: SweepPlan, study: Study, trial: Trial, path: Path) -> Played:
     try:
         loaded = _loaded(plan, trial, path)
         with _logged(path.with_name(f"{path.name}.log")):
-            code = train(plan.settings.algorithm, loaded, watch)
+            code = train(plan.settings.algorithm, loaded, watch, outer)
     except StoixError as error:
         if isinstance(error.__cause__, OSError):
             raise
         study.fail(trial.number, " ".join(error.what.split()))
         return Played(True, any(sink.is_signalled for sink in sinks))
+    except OSError:
+        raise
+    except Exception as error:
+        study.fail(trial.number, " ".join(f"{type(error).__name__}: {error}".split()))
+        raise
     is_signalled = any(sink.is_signalled for sink in sinks)
     if code == INTERRUPTED and is_signalled:
         return Played(False, True)

@@ -12,7 +12,7 @@ import jax
 from jax.stages import Compiled
 
 from stoix_like.config_checks import replace_leaves
-from stoix_like.errors import INTERRUPTED
+from stoix_like.errors import INTERRUPTED, StoixError
 from stoix_like.runtime import devices, introduction, loop, opening, processes, run_folder
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
@@ -67,8 +67,14 @@ class _Started(NamedTuple):
     profile: Profile | None  # if it was asked for
 
 
-def train(algorithm: str, loaded: Loaded, watch: Watch | None = None) -> int:
+def train(algorithm: str, loaded: Loaded, watch: Watch | None = None, outer: StopRequest | None = None) -> int:
     """Trains as configured and returns the exit code: 0 done, 130 interrupted, by a signal or by what `watch` makes.
+
+    Args:
+        algorithm: key of `build.ALGORITHMS`.
+        loaded: the configuration.
+        watch: makes a sink that may end the run.
+        outer: a request that signals have set until now, of what this run is a part of.
 
     Raises:
         StoixError: see `errors`; nothing is written before configuration, device and environment are known to be good.
@@ -86,7 +92,7 @@ def train(algorithm: str, loaded: Loaded, watch: Watch | None = None) -> int:
             _view(team, closing, False).note(f"{done}; --num-updates N goes on to more")
             return 0
         ready = _prepare(team, plan, loaded)
-        stop = closing.enter_context(stopping_on_signals())
+        stop = closing.enter_context(stopping_on_signals(outer))
         if watch is not None:
             ready = ready._replace(watchers=(watch(stop),))
         started = _start(ready, closing) if plan.resumed else _start_new(ready, closing)
@@ -116,6 +122,10 @@ def _run(started: _Started, stop: StopRequest) -> int:
             started.view.lines(
                 [f"the last checkpoint is of update {update:,}", f"next: {_resume_command(started.plan)}"]
             )
+        raise
+    except StoixError as error:
+        with contextlib.suppress(StoixError):  # a full disk, say
+            started.driver.tell_failure(error.what)
         raise
 
 
@@ -177,8 +187,9 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     recorder = Recorder(team, team.led(lambda: _open_files(ready, view, closing)))
     closing.callback(recorder.close)  # after the lock's and the telemetry's, so before them
     told = plan.resumed or Meta(plan.algorithm, config.environment.task_id, 0, {}, {})
-    wants_profile = ready.loaded.options.profile or config.logging.otlp_endpoint is not None  # traces tell the phases
-    profile = Profile(plan.path / "profile") if wants_profile and team.is_lead else None
+    is_kept = ready.loaded.options.profile
+    wants_profile = is_kept or config.logging.otlp_endpoint is not None  # traces tell the phases
+    profile = Profile(plan.path / "profile", is_kept=is_kept) if wants_profile and team.is_lead else None
     outputs = Outputs(ready.evaluator, recorder, view.note, profile, ready.beside)
     meta = told._replace(config=config_to_dict(config))
     driver = Driver(ready.state, config, meta, outputs, is_continued=plan.resumed is not None, team=team)
@@ -195,7 +206,7 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
         team.led(lambda: run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config)))
     if profile is not None:
         profile.learn(program.as_text() or "")
-    return _Started(plan, view, driver, program, profile if ready.loaded.options.profile else None)
+    return _Started(plan, view, driver, program, profile if is_kept else None)
 
 
 def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack) -> Files:

@@ -89,6 +89,19 @@ def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monk
     assert "3 problems\n" in out  # no TPU here
 
 
+def test_the_doctor_misses_any_dependency_and_takes_a_cache_that_cannot_be_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=2", "no-such.package>=1; python_version>'3'"])
+    file = tmp_path / "file"
+    file.touch()
+    assert doctor._compile_cache(str(file / "xla")).problem is None
+    assert "--no-compile-cache" in doctor._compile_cache(str(file / "xla")).found
+    assert doctor.main(["--save-dir", str(tmp_path), "--device-type", "cpu"]) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"(?m)^other dependencies +no-such.package not installed$", out)
+    assert "problem: install them: pip install no-such.package\n" in out
+    assert out.endswith("1 problem\n")
+
+
 def test_environments_are_listed_with_what_they_are(capsys):
     assert list_envs.main(["Maze-v0", "Connector-v3"]) == 0
     maze, connector = capsys.readouterr().out.split("\n\n")

@@ -23,6 +23,33 @@ def _scores(contest, axis):
     return {entry.name: scores_at(entry, axis, moment)[:, 0].tolist() for entry in contest.experiments}
 
 
+# --- which runs are one experiment
+
+
+def _three_leaves(value):
+    return {"optimization": {"actor_lr": value, "critic_lr": value, "ent_coef": value}}
+
+
+def test_runs_of_one_folder_name_stay_apart(tmp_path):
+    """Two sweeps have a trial-0000 each; where more than two leaves differ, folders name the experiments."""
+    for sweep, value in (("first", 0.2), ("second", 0.8)):
+        write_run(tmp_path / sweep / "trial-0000", _level(value), config=_three_leaves(value))
+    write_run(tmp_path / "first" / "other", _level(0.5), config=_three_leaves(0.5))
+    paths = [tmp_path / "first" / "trial-0000", tmp_path / "second" / "trial-0000", tmp_path / "first" / "other"]
+    (contest,), _ = _found(paths)
+    assert _scores(contest, "steps") == {
+        "PPO · first/trial-0000": [0.2],
+        "PPO · second/trial-0000": [0.8],
+        "PPO · other": [0.5],
+    }
+
+
+def test_a_repeated_seed_stays_apart_by_its_folder(tmp_path):
+    paths = [write_run(tmp_path / machine / "maze", _level(value)) for machine, value in (("a", 0.2), ("b", 0.8))]
+    (contest,), _ = _found(paths)
+    assert _scores(contest, "steps") == {"PPO · a/maze": [0.2], "PPO · b/maze": [0.8]}
+
+
 # --- equal budgets
 
 

@@ -247,7 +247,9 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_a_good_checkpoint(int
     assert all(np.isfinite(leaf).all() for leaf in _words(saved.params))
     store = CheckpointStore(Path("broken/checkpoints"))
     assert store.updates()[-1] == int(Path(named).name)  # --resume goes on from the one that was named
-    assert all(json.loads(line) for line in Path("broken/metrics.jsonl").read_text().splitlines())
+    rows = [json.loads(line) for line in Path("broken/metrics.jsonl").read_text().splitlines()]
+    assert f"error: {rows[-1]['misc/message']}" == lines[0]
+    assert (rows[-1]["misc/event"], rows[-1]["category"]) == ("failed", "MISC")
 
 
 def _out_of_memory(*_args):

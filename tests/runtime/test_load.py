@@ -342,6 +342,16 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
 def test_where_telemetry_goes_must_be_an_address():
     good = ("http://localhost:4318", "https://collector.lab/v1/traces")
     assert [loaded("--otlp-endpoint", one).config.logging.otlp_endpoint for one in good] == [*good]
+    for flag, address in (
+        ("--otlp-endpoint", "http://me:s3cret@lab:4318"),
+        ("--mlflow-tracking-uri", "https://s3cret@lab"),
+        ("--mlflow-tracking-uri", "postgresql://me:s3cret@lab/db"),
+    ):
+        (problem,) = problems(flag, address)
+        assert "it has a password, which would be written into files of the run" in problem
+        assert "s3cret" not in problem
+    postgres = "postgresql://me@lab/db"
+    assert loaded("--mlflow-tracking-uri", postgres).config.logging.mlflow_tracking_uri == postgres
     assert problems("--otlp-endpoint", "localhost:4318") == [
         "--otlp-endpoint: 'localhost:4318' is no address; give one such as http://localhost:4318"
     ]

@@ -1,5 +1,6 @@
 """TensorBoard's event files and W&B's offline runs, read back as their own programs read them."""
 
+import json
 import struct
 import time
 
@@ -88,6 +89,20 @@ def test_wandb_writes_an_offline_run_that_it_can_read(tmp_path, monkeypatch):
     ]
     assert "trainer/broken" not in history[0]
     assert config["environment"] == '{"num_envs":64}'
+
+
+def test_a_wandb_run_goes_on_under_its_id_and_a_new_one_has_its_own(tmp_path, monkeypatch):
+    """Two sweeps have a trial-0000 each, and a deleted run's name may be used again: names are no ids."""
+    monkeypatch.delenv("WANDB_RUN_ID", raising=False)
+    ids = {}
+    for place, meta in (("a", META), ("a", META._replace(resumed_update=1)), ("b", META)):
+        (tmp_path / place).mkdir(exist_ok=True)
+        _told(WandbSink(), tmp_path / place / "trial-0000", [1], meta)
+        noted = json.loads((tmp_path / place / "trial-0000" / "wandb.json").read_text())["run_id"]
+        ids.setdefault(place, []).append(noted)
+        assert list((tmp_path / place / "trial-0000" / "wandb").glob(f"offline-run-*-{noted}"))
+    assert ids["a"][0] == ids["a"][1] != ids["b"][0]
+    assert all(each.startswith("trial-0000-") for each in [*ids["a"], *ids["b"]])
 
 
 def _wandb_records(path):

@@ -65,7 +65,27 @@ def test_a_resumed_run_goes_on_in_its_own(uri, client, tmp_path):
     assert again == first
     assert [m.step for m in client.get_metric_history(first, "trainer/loss")] == [1024, 2048, 3072]
     assert client.get_run(first).info.status == "FINISHED"
+
+
+def test_a_run_that_was_deleted_over_there_gets_a_new_one_unless_it_was_asked_for(uri, client, tmp_path):
+    """MLflow's deletion keeps the run, marked, and refuses to write to it."""
+    first = _told(uri, tmp_path / "run", [1])
     client.delete_run(first)
+    again = _told(uri, tmp_path / "run", [2, 3], META._replace(resumed_update=1))
+    assert again != first
+    assert [m.step for m in client.get_metric_history(again, "trainer/loss")] == [2048, 3072]
+    with pytest.raises(ConfigError, match=f"somebody has deleted the run '{first}'"):
+        _told(uri, tmp_path / "other", [], run_id=first)
+
+
+def test_a_run_that_an_error_ended_is_failed(uri, client, tmp_path):
+    (tmp_path / "run").mkdir()
+    sink = MlflowSink(uri)
+    sink.open(tmp_path / "run", META)
+    sink.write([Row("MISC", 1, 1024, 0.1, None, {"misc/event": "failed", "misc/message": "the disk is full"})])
+    sink.close()
+    run = client.get_run(sink.run.result().run_id)
+    assert (run.info.status, run.data.tags["misc/message"]) == ("FAILED", "the disk is full")
 
 
 def test_a_fresh_run_in_a_folder_that_knows_one_gets_a_new_one(uri, tmp_path):

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import http.server
 import json
+import logging
 import threading
 import time
 
@@ -28,6 +29,7 @@ class _Collector(http.server.ThreadingHTTPServer):
     def __init__(self, experiments=None):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.spans, self.headers, self.resources, self.status, self.experiments = [], [], [], 200, experiments
+        self.wants = None  # (header, value) without which it answers 401
 
     @property
     def url(self):
@@ -51,7 +53,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._answer(404, json.dumps({"error_code": "RESOURCE_DOES_NOT_EXIST"}).encode())
 
     def do_GET(self):
-        self._experiment(self.path.rpartition("=")[2])
+        if self.server.wants and self.headers.get(self.server.wants[0]) != self.server.wants[1]:
+            return self._answer(401, b"who are you?")
+        return self._experiment(self.path.rpartition("=")[2])
 
     def do_POST(self):
         from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
@@ -122,6 +126,28 @@ def test_a_server_of_mlflow_is_told_the_experiment(tmp_path, known):
         sink.close()
     header = {name.lower(): value for name, value in server.headers[0].items()}
     assert header["x-mlflow-experiment-id"] == known.get("ours", "8")
+
+
+def test_headers_of_the_environment_are_sent_with_everything(tmp_path, monkeypatch):
+    """A server of MLflow that wants a password is recognised, too, and gets its header beside that."""
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20bWU6cHc=,x-team=ours")
+    with collector({"ours": "3"}) as server:
+        server.wants = ("Authorization", "Basic bWU6cHc=")
+        sink = OtlpSink(server.url, "ours", None)
+        sink.open(tmp_path, META)
+        sink.close()
+    header = {name.lower(): value for name, value in server.headers[0].items()}
+    assert header["x-mlflow-experiment-id"] == "3"
+    assert (header["authorization"], header["x-team"]) == ("Basic bWU6cHc=", "ours")
+
+
+def test_a_second_sink_hears_the_exporters_complaints_as_the_first_did(tmp_path):
+    with collector() as server:
+        for _ in range(2):
+            sink = OtlpSink(server.url, "e", None)
+            sink.open(tmp_path, META)
+            sink.close()
+            assert logging.getLogger("opentelemetry.exporter.otlp.proto.http").propagate
 
 
 def test_a_collector_that_refuses_is_dropped_with_its_reason(tmp_path, capsys):

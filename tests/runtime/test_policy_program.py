@@ -136,6 +136,7 @@ def test_observations_that_do_not_fit(maze):
     assert error.problems == ["observation: 'walls' has shape (5, 5), not (batch, 5, 5)"]
     assert refused(step_count=np.int32(3)).problems == ["observation: 'step_count' has shape (), not (batch,)"]
     assert refused(walls=np.zeros((7, 5, 5))).problems == ["observation: 'walls' is float64, not bool"]
+    assert "walls' has shape (0, 5, 5)" in refused(walls=np.zeros((0, 5, 5), bool)).problems[0]
     (problem,) = refused(walls=np.zeros((6, 5, 5), bool)).problems
     assert problem.startswith("observation: batches differ: ")
     assert "'walls': 6" in problem

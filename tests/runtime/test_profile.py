@@ -154,6 +154,20 @@ def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
     assert "profile" in taken.problem.lower()
 
 
+def test_a_trace_that_is_not_wanted_leaves_nothing_and_takes_nothing_else(tmp_path):
+    """The times of a run that is only traced to a collector: its run folder gets no ten megabytes."""
+    kept = profile.Profile(tmp_path / "profile")
+    with kept.recording(1):
+        pass
+    before = sorted(tmp_path.rglob("*"))
+    for folder, expected in ((tmp_path / "profile", before), (tmp_path / "other", before)):
+        taken = profile.Profile(folder, is_kept=False)
+        with taken.recording(1):
+            pass
+        assert taken.is_over
+        assert sorted(tmp_path.rglob("*")) == expected
+
+
 def test_a_trace_without_the_program_is_a_problem(tmp_path):
     taken = profile.Profile(tmp_path / "profile")
     taken.learn(PROGRAM)

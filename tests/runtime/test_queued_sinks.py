@@ -104,6 +104,25 @@ def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
     assert good.calls == [("open",), ("close",)]
 
 
+def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
+    """An answer that takes longer than others are waited for, as importing MLflow does, is still heard in time."""
+
+    class Late(_Sink):
+        def open(self, run_dir, meta):
+            time.sleep(2 * fanout.OPEN_SECONDS)
+            super().open(run_dir, meta)
+
+    refusing = Late("open", ConfigError("there is no run 'x'", "copy it"))
+    hanging = _Sink(waits_in="open")
+    queued = [QueuedSink(hanging, "G"), QueuedSink(refusing, "B", answer_seconds=20.0)]
+    began = time.monotonic()
+    with pytest.raises(ConfigError, match="no run 'x'"):
+        open_telemetry(tmp_path, META, queued=queued)
+    assert time.monotonic() - began < 10.0  # the one that hangs would hold for 20
+    assert capsys.readouterr().err == ""  # there is no run whose metrics could continue
+    hanging.go_on.set()
+
+
 def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys):
     slow = [_Sink(waits_in="open"), _Sink(waits_in="open")]
     began = time.monotonic()

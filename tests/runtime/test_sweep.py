@@ -419,7 +419,7 @@ def test_what_no_trial_could_do_ends_the_sweep(plan, study, tmp_path, monkeypatc
     trial = each.ask()
     (tmp_path / "folder").write_text("a file stands there")
     with pytest.raises(OSError, match="Not a directory"):
-        sweep_trial.play(plan(), each, trial, tmp_path / "folder" / "trial-0000")
+        sweep_trial.play(plan(), each, trial, tmp_path / "folder" / "trial-0000", StopRequest())
     assert each.trials()[0].state == "running"
 
 
@@ -430,10 +430,35 @@ def test_a_loss_that_is_not_finite_fails_its_trial(plan, study, tmp_path, monkey
     )
     each = study(text)
     trial = each.ask()
-    played = sweep_trial.play(plan(text), each, trial, tmp_path / "trial-0000")
+    played = sweep_trial.play(plan(text), each, trial, tmp_path / "trial-0000", StopRequest())
     (failed,) = each.trials()
     assert (played, failed.state) == ((True, False), "failed")
     assert "is not finite at update" in failed.notes["message"]
+
+
+def test_a_signal_while_a_trial_is_prepared_ends_the_sweep_before_its_first_update(plan, study, tmp_path, monkeypatch):
+    """Until its run takes signals the sweep's own request does: what has asked that one asks the run."""
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")
+    each = study()
+    trial, stop = each.ask(), StopRequest()
+    stop.is_set = True
+    assert sweep_trial.play(plan(), each, trial, tmp_path / "trial-0000", stop) == (False, True)
+    assert each.trials()[0].state == "running"  # the same command goes on with it
+    assert max(row["update"] for row in read_rows(tmp_path / "trial-0000" / "metrics.jsonl")) == 0
+
+
+def test_a_fault_in_the_program_fails_its_trial_and_is_told(plan, study, tmp_path, monkeypatch):
+    """Else the same command would meet it again for ever."""
+
+    def faulty(*_):
+        raise ZeroDivisionError("of an environment of one's own")
+
+    monkeypatch.setattr(sweep_trial, "train", faulty)
+    each = study()
+    with pytest.raises(ZeroDivisionError):
+        sweep_trial.play(plan(), each, each.ask(), tmp_path / "trial-0000", StopRequest())
+    (failed,) = each.trials()
+    assert (failed.state, failed.notes["message"]) == ("failed", "ZeroDivisionError: of an environment of one's own")
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from stoix_like.runtime.telemetry.tensorboard_sink import TensorboardSink
 from stoix_like.runtime.telemetry.wandb_sink import WandbSink
 
 _RUN_SECONDS = 30.0  # that the first trace waits for the MLflow run it belongs to
+_ANSWER_SECONDS = 30.0  # that a run waits to hear whether there is the MLflow run it is to write to
 
 
 def chosen_sinks(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
@@ -27,7 +28,8 @@ def chosen_sinks(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
     if wants_mlflow(config):
         uri = config.mlflow_tracking_uri or default_tracking_uri(save_dir, os.environ)
         mlflow = MlflowSink(uri, config.mlflow_run_id)
-        found.append(QueuedSink(mlflow, "MLflow"))
+        asked = config.mlflow_run_id is not None
+        found.append(QueuedSink(mlflow, "MLflow", answer_seconds=_ANSWER_SECONDS if asked else 0.0))
     if config.otlp_endpoint is not None:
         find_run = _run_id(mlflow) if mlflow is not None else None
         found.append(QueuedSink(OtlpSink(config.otlp_endpoint, experiment_name(), find_run), "OTLP"))

@@ -28,7 +28,7 @@ class Telemetry:
 
     Only `open` lets an error of theirs through, and only a StoixError: what the user asked for and cannot have (a
     missing extra, an unknown MLflow run) is said before training starts. A queued sink that has not opened within
-    `OPEN_SECONDS` goes on opening while the run begins.
+    `OPEN_SECONDS` goes on opening while the run begins, unless it has `answer_seconds` of its own.
     """
 
     def __init__(self, record: Sink, others: Sequence[Sink] = (), queued: Sequence[QueuedSink] = ()) -> None:
@@ -53,7 +53,7 @@ class Telemetry:
             deadline = time.monotonic() + OPEN_SECONDS
             self._each(self._queued, lambda sink: sink.wait_until_open(deadline), let_through=StoixError)
         except StoixError:
-            self.close()
+            self._abandon()
             raise
 
     def write(self, rows: Sequence[Row]) -> None:
@@ -79,6 +79,18 @@ class Telemetry:
         self._each(self._queued, lambda sink: sink.close())
         with _disk_errors(self._run_dir):
             self._record.close()
+
+    def _abandon(self) -> None:
+        """Closes everything, without a word and in a second at most: there will be no run."""
+        deadline = time.monotonic() + 1.0
+        for queued in self._queued:
+            with contextlib.suppress(Exception):
+                queued.finish(deadline)
+        for sink in [*self._others, *self._queued]:
+            with contextlib.suppress(Exception):
+                sink.close()
+        self._others, self._queued = [], []
+        self._record.close()
 
     def _each(
         self, sinks: list[_AnySink], act: Callable[[_AnySink], None], let_through: type[StoixError] | tuple[()] = ()

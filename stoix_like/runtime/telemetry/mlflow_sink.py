@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from stoix_like.errors import ConfigError
@@ -63,7 +63,10 @@ class MlflowSink:
         self._uri, self._asked_run_id = tracking_uri, run_id
         self._client: MlflowClient | None = None
         self._patience = _Patience()
+        self._patience.set(_AT_START)  # here: a new variable moves the environment, which other threads read
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it tells of each migration of a new SQLite file
         self._texts: dict[str, str] = {}
+        self._has_failed = False
         self._last = (0, 0)  # (update told last, update that would be the last)
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
@@ -92,14 +95,18 @@ class MlflowSink:
                 if self._texts.get(key) != text:
                     client.set_tag(run_id, key, text)
                     self._texts[key] = text
+        self._has_failed |= any(row.values.get("misc/event") == "failed" for row in rows)
         self._last = (max((row.update for row in rows), default=0), self._last[1])
 
     def close(self) -> None:
-        """Ends the MLflow run: FINISHED after its last update, otherwise KILLED. Safe to call twice."""
+        """Ends the MLflow run: FINISHED after its last update, FAILED after an error, otherwise KILLED. Safe to call
+        twice.
+        """
         client, self._client = self._client, None
         try:
             if client is not None:
                 status = "FINISHED" if self._last[0] >= self._last[1] else "KILLED"
+                status = "FAILED" if self._has_failed else status
                 client.set_terminated(self.run.result().run_id, status=status)
         finally:
             self._patience.restore()
@@ -110,8 +117,6 @@ class MlflowSink:
         return self._client, self.run.result().run_id
 
     def _open(self, run_dir: Path, meta: RunMeta) -> MlflowRun:
-        self._patience.set(_AT_START)
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it tells of each migration of a new SQLite file
         from mlflow.tracking import MlflowClient
 
         client = MlflowClient(tracking_uri=self._uri)
@@ -135,12 +140,15 @@ class MlflowSink:
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
+            info = None
+        if info is None or info.lifecycle_stage == "deleted":
             if self._asked_run_id is None:  # deleted over there: it gets a new one
                 return None
+            what = "there is no run" if info is None else "somebody has deleted the run"
             raise ConfigError(
-                f"logging.mlflow_run_id: there is no run '{run_id}' at {without_secrets(self._uri)}",
+                f"logging.mlflow_run_id: {what} '{run_id}' at {without_secrets(self._uri)}",
                 "copy it from the run's page, or leave it null for a new one",
-            ) from error
+            )
         client.update_run(run_id, status="RUNNING")
         return MlflowRun(without_secrets(self._uri), info.experiment_id, run_id)
 
@@ -160,18 +168,16 @@ class MlflowSink:
 class _Patience:
     """How long the client waits, which it reads from the process's environment at every request."""
 
-    def __init__(self) -> None:
-        self._set: list[str] = []  # by us: what the user has set is left alone
+    _ours: ClassVar[set[str]] = set()  # of this process: what the user has set is left alone
 
     def set(self, values: Mapping[str, str]) -> None:
-        self._set = [name for name in values if name in self._set or name not in os.environ]
-        os.environ.update({name: values[name] for name in self._set})
+        self._ours.update(name for name in values if name not in os.environ)
+        os.environ.update({name: value for name, value in values.items() if name in self._ours})
 
     def restore(self) -> None:
         """Leaves the environment as it was, for the next run of this process."""
-        for name in self._set:
-            os.environ.pop(name, None)
-        self._set = []
+        while self._ours:
+            os.environ.pop(self._ours.pop(), None)
 
 
 def default_tracking_uri(save_dir: str, environ: Mapping[str, str]) -> str:

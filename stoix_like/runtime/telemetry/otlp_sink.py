@@ -2,18 +2,20 @@
 
 Each chunk of updates is a trace, sent when it is over. A server of MLflow (3.6 or newer) is such a collector, too, if
 it is told the experiment in a header: the server is recognised by its own API, and the experiment found or made there.
-Every other header comes from OTEL_EXPORTER_OTLP_HEADERS, as for every program that uses OpenTelemetry.
+Every other header comes from OTEL_EXPORTER_OTLP_HEADERS, as for every program that uses OpenTelemetry; a server that
+asks for a password gets it from there, too.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import os
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -65,7 +67,8 @@ class OtlpSink:
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-        headers = _mlflow_headers(self._base, self._experiment)
+        headers = _given_headers()
+        headers |= _mlflow_headers(self._base, self._experiment, headers)
         self._log.listen()
         self._exporter = OTLPSpanExporter(endpoint=self._base + _TRACES, headers=headers, timeout=_SECONDS)
         about = {"service.name": f"stoix_like.{meta.algorithm.lower()}", "service.instance.id": run_dir.name}
@@ -132,33 +135,45 @@ class _LastMessage(logging.Handler):
         logger.propagate = False
 
     def stop(self) -> None:
-        logging.getLogger(_EXPORTER).removeHandler(self)
+        logger = logging.getLogger(_EXPORTER)
+        logger.removeHandler(self)
+        logger.propagate = True
 
     def emit(self, record: logging.LogRecord) -> None:
         self.text = record.getMessage()
 
 
-def _mlflow_headers(base: str, experiment: str) -> dict[str, str] | None:
-    """The header that an MLflow server wants; None where the collector is none.
+def _given_headers() -> dict[str, str]:
+    """Those of the environment. The exporter would read them itself, but not beside one that it is given: up to 1.44 it
+    takes the one or the others.
+    """
+    from opentelemetry.util.re import parse_env_headers
+
+    general = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
+    return dict(parse_env_headers(os.environ.get("OTEL_EXPORTER_OTLP_TRACES_HEADERS", general), liberal=True))
+
+
+def _mlflow_headers(base: str, experiment: str, given: Mapping[str, str]) -> dict[str, str]:
+    """The header that an MLflow server wants beside those given; none where the collector is no such server.
 
     The experiment is made if it is missing; two runs that begin together may both try.
     """
     api = f"{base}/api/2.0/mlflow/experiments"
     query = f"{api}/get-by-name?{urllib.parse.urlencode({'experiment_name': experiment})}"
     for _ in range(2):
-        answer = _asked(query)
+        answer = _asked(query, given)
         if found := answer.get("experiment"):
             return {"x-mlflow-experiment-id": str(found["experiment_id"])}
         if answer.get("error_code") != "RESOURCE_DOES_NOT_EXIST":
-            return None
-        _asked(f"{api}/create", {"name": experiment})
-    return None
+            return {}
+        _asked(f"{api}/create", given, {"name": experiment})
+    return {}
 
 
-def _asked(url: str, message: dict[str, str] | None = None) -> dict[str, Any]:
+def _asked(url: str, headers: Mapping[str, str], message: dict[str, str] | None = None) -> dict[str, Any]:
     """What a server answers, if it is a JSON object; an empty one otherwise."""
     data = None if message is None else json.dumps(message).encode()
-    request = urllib.request.Request(url, data, {"Content-Type": "application/json"})
+    request = urllib.request.Request(url, data, {**headers, "Content-Type": "application/json"})
     try:
         with urllib.request.urlopen(request, timeout=1.0) as answer:
             text = answer.read()

@@ -25,10 +25,13 @@ class QueuedSink:
         sink: opened, called and closed on the thread alone.
         name: what a warning calls it.
         most_waiting: deliveries it may be behind before it counts as failed.
+        answer_seconds: that the run waits for it to open, however long it would wait for others: the user asked for
+            something that there may not be.
     """
 
-    def __init__(self, sink: Sink, name: str, most_waiting: int = MOST_WAITING) -> None:
+    def __init__(self, sink: Sink, name: str, most_waiting: int = MOST_WAITING, answer_seconds: float = 0.0) -> None:
         self.name = name
+        self._answer_seconds = answer_seconds
         self._sink = sink
         self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(most_waiting)
         self._opened = threading.Event()
@@ -44,12 +47,13 @@ class QueuedSink:
         self._thread.start()
 
     def wait_until_open(self, deadline: float) -> None:
-        """Until the sink is open or has failed to, at most until the moment `deadline` of `time.monotonic()`.
+        """Until the sink is open or has failed to: at most until the moment `deadline` of `time.monotonic()`, or for
+        its `answer_seconds`.
 
         Raises:
             Exception: what its `open` raised.
         """
-        self._opened.wait(max(0.0, deadline - time.monotonic()))
+        self._opened.wait(max(0.0, deadline - time.monotonic(), self._answer_seconds))
         self._raise_failure()
 
     def write(self, rows: Sequence[Row]) -> None:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import json
 import os
+import secrets
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from stoix_like.runtime.extras import require
+from stoix_like.runtime.run_folder import write_atomically
 from stoix_like.runtime.telemetry.scalars import reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
+FILE_NAME = "wandb.json"
 PROJECT = "stoix_like"  # unless WANDB_PROJECT says otherwise
 
 
 class WandbSink:
     """Numbers become metrics over environment steps; what it writes lies in the run folder (`wandb/`).
 
-    `wandb sync RUN/wandb/offline-run-*` uploads it later. A resumed run goes on under the same id.
+    `wandb sync RUN/wandb/offline-run-*` uploads it later. A resumed run goes on under the id in its `wandb.json`; a new
+    one has a new id, whatever its folder is called, since that name may have been used before or elsewhere.
 
     Raises:
         MissingExtraError: wandb is not installed.
@@ -31,10 +36,15 @@ class WandbSink:
         """Starts wandb's own process."""
         import wandb
 
+        run_id = os.environ.get("WANDB_RUN_ID")
+        if run_id is None and meta.resumed_update is not None:
+            run_id = _noted(run_dir)
+        run_id = run_id or f"{run_dir.name}-{secrets.token_hex(4)}"
+        write_atomically(run_dir / FILE_NAME, json.dumps({"run_id": run_id}) + "\n")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=run_dir.name,
-            id=os.environ.get("WANDB_RUN_ID", run_dir.name),
+            id=run_id,
             group=f"{meta.algorithm} {meta.task_id}",
             dir=str(run_dir),
             config=dict(meta.config),
@@ -56,3 +66,11 @@ class WandbSink:
         run, self._run = self._run, None
         if run is not None:
             run.finish()
+
+
+def _noted(run_dir: Path) -> str | None:
+    try:
+        found = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))["run_id"]
+    except (OSError, ValueError, TypeError, KeyError):
+        return None
+    return found if isinstance(found, str) else None
