@@ -87,20 +87,32 @@ class _Training:
         return Row(f"checkpoints/{self.preset}", 100.0 * cost / (interval * update + cost), "% of the time", note=note)
 
     def evaluation_share(self) -> Row:
-        """An evaluation as the preset makes it, of the network beside the search where there is one."""
+        """An evaluation as the preset makes it, of the network beside the search where there is one, and the keeping of
+        the parameters as the best so far: of a run that gets better each time.
+        """
         evaluation = self.config.evaluation
         policies = dict.fromkeys((self.learner.policy, self.learner.network_policy))
         evaluators = [Evaluator(self.env, policy, evaluation, 1) for policy in policies]
         for evaluator in evaluators:
             evaluator.compile(self.state.params, self.state.key)
         params, key = jax.tree.map(jnp.copy, (self.state.params, self.state.key))
+        numbers = itertools.count(1)
+        with tempfile.TemporaryDirectory() as folder:
+            best = BestKeeper(Path(folder), 1)
 
-        def evaluate() -> list[Any]:
-            return [evaluator(params, key, 0).mean_return() for evaluator in evaluators]
+            def evaluate() -> list[Any]:
+                scores = [evaluator(params, key, 0).mean_return() for evaluator in evaluators]
+                number = next(numbers)
+                best.offer(params, np.full(1, float(number)), self.meta._replace(update=number))
+                return scores
 
-        taken, interval = in_turns({"evaluation": evaluate}, repetitions=3)["evaluation"], evaluation.eval_interval
+            taken = in_turns({"evaluation": evaluate}, repetitions=3)["evaluation"]
+        interval = evaluation.eval_interval
         between = interval * self.seconds
-        note = f"{taken.seconds:.1f} s of every {between + taken.seconds:.0f} s ({interval} updates), of a new network"
+        note = (
+            f"{taken.seconds:.1f} s of every {between + taken.seconds:.0f} s ({interval} updates), of a new network"
+            " that is kept as the best"
+        )
         share = 100.0 * taken.seconds / (taken.seconds + between)
         return Row(f"evaluations/{self.preset}", share, "% of the time", taken.spread, note=note)
 
