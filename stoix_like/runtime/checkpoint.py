@@ -99,12 +99,16 @@ class CheckpointStore:
                 self.remove(old)
             give_back()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
-            raise RunError(
-                f"cannot write the checkpoint in {self.folder}: {write_problem(error)}",
-                "free some space or choose another --save-dir; earlier checkpoints are intact",
-            ) from error
+            what = f"cannot write the checkpoint in {self.folder}: {write_problem(error)}"
+            raise RunError(what, self._after_failure()) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
+
+    def _after_failure(self) -> str:
+        with contextlib.suppress(OSError):
+            if there := self._listed():
+                return f"free some space; checkpoint {there[-1]} is intact, and --resume {self.folder.parent} goes on"
+        return "free some space or choose another --save-dir"
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
         """Replaces what the host notes beside the arrays of one checkpoint, which stay.

@@ -10,11 +10,13 @@ import os
 import sys
 import time
 from collections.abc import Callable
+from typing import Any
 
 from stoix_like.config import LoggingConfig
 
 _OURS = "stoix_like"
-_CHATTY = ("absl", "jax._src.xla_bridge")  # they warn of what no user can change
+#: They warn of what no user can change; and what orbax logs as an error by absl, it raises, too, and we tell it.
+_CHATTY = {"absl": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
 
 
 SECONDS_PER_SIGN = 10.0  # of life, in what takes long
@@ -67,11 +69,27 @@ def configure(config: LoggingConfig) -> None:
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
         root.addHandler(handler)
     root.setLevel(level if config.backend_logs_visible else max(logging.WARNING, logging.getLevelName(level)))
-    quiet = logging.NOTSET if config.backend_logs_visible else logging.ERROR
-    for name in _CHATTY:
-        logging.getLogger(name).setLevel(quiet)
+    for name, quiet in _CHATTY.items():
+        logging.getLogger(name).setLevel(logging.NOTSET if config.backend_logs_visible else quiet)
+    _quiet_tensorstore()
     if not config.backend_logs_visible:
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+def _quiet_tensorstore() -> None:
+    """Leaves out what it prints, once per array, after a write that failed: orbax has closed the event loop that it
+    would tell.
+    """
+    before = sys.unraisablehook
+    if getattr(before, "leaves_out_tensorstore", False):
+        return
+
+    def tell(what: Any) -> None:
+        if what.exc_type is not RuntimeError or str(what.exc_value) != "Event loop is closed":
+            before(what)
+
+    tell.leaves_out_tensorstore = True  # type: ignore[attr-defined]
+    sys.unraisablehook = tell
 
 
 def on_stderr(text: str) -> None:
