@@ -166,7 +166,7 @@ def combination_problems(config: Any) -> list[str]:
         multiples = [n for n in (lower, lower + evaluation.num_eval_envs) if n]
         problems.append(
             f"evaluation.num_eval_episodes: {evaluation.num_eval_episodes} is not a multiple of num_eval_envs ="
-            f" {evaluation.num_eval_envs}; use {' or '.join(map(str, multiples))}"
+            f" {evaluation.num_eval_envs}; use {' or '.join(map(str, multiples))}, or other num_eval_envs"
         )
     problems += _size_problems(config)
     problems += _replay_problems(config) if replays else []

@@ -117,8 +117,8 @@ def mean(values: ArrayLike) -> Any:
 def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     """(mean, low, high) over independent episodes or levels [E], by Student's t with E - 1 degrees of freedom.
 
-    One value has no interval: low and high are NaN. Equal values give an interval of width 0; for a solve rate at
-    exactly 0 or 1 that says only that no exception was seen (rule of three: it is above 1 - 3 / E, or below 3 / E).
+    One value has no interval: low and high are NaN. Equal values give an interval of width 0. For what is 0 or 1 in
+    every episode, such as whether it was solved, `score_interval` is the better one.
 
     Raises:
         ValueError: values that are not [E], none, or not finite; a confidence outside (0, 1).
@@ -132,6 +132,23 @@ def mean_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
         return Interval(point, float("nan"), float("nan"))
     half = quantile * float(sample.std(ddof=1)) / size**0.5
     return Interval(point, point - half, point + half)
+
+
+def score_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
+    """(mean, low, high) of scores of independent episodes or levels [E]: of zeros and ones by Wilson's score interval
+    (Wilson 1927, "Probable Inference, the Law of Succession, and Statistical Inference"), else as `mean_interval`.
+
+    Wilson's stays between 0 and 1, and has a width where all episodes were solved, or none.
+
+    Raises:
+        ValueError: as `mean_interval`.
+    """
+    found = mean_interval(values, confidence)
+    sample = finite(values)
+    if not np.isin(sample, (0.0, 1.0)).all():
+        return found
+    share = stats.binomtest(int(sample.sum()), sample.size).proportion_ci(confidence, "wilson")
+    return Interval(found.point, float(share.low), float(share.high))
 
 
 def paired_difference_interval(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Interval:

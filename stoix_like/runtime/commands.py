@@ -58,15 +58,33 @@ COMMANDS: dict[str, Command] = {
 }
 
 
+class _Spelling:
+    own: str | None = None  # a user's program that has our commands
+
+
+_SPELLING = _Spelling()
+
+
+def spelled_by(program: str) -> None:
+    """From now on hints and help spell commands as those of a program of the user's, such as `tasks.py`."""
+    _SPELLING.own = program
+
+
+def program_name() -> str:
+    """What stands before a command's name where no script is meant: `stoix-like`, or a program of the user's."""
+    return _SPELLING.own or PROGRAM
+
+
 def program(name: str) -> str:
     """What a command calls itself in its help: `plot.py`, or `stoix-like plot` if it was started so."""
-    return f"{PROGRAM} {name}" if _is_console() else COMMANDS[name].script
+    return COMMANDS[name].script if _is_script() else f"{program_name()} {name}"
 
 
 def named(name: str) -> str:
     """What a hint calls a command: `scripts/plot.py` or `stoix-like plot`; also one that only another version has."""
-    script = COMMANDS[name].script if name in COMMANDS else f"{name.replace('-', '_')}.py"
-    return f"{PROGRAM} {name}" if _is_console() else f"scripts/{script}"
+    if not _is_script():
+        return f"{program_name()} {name}"
+    return f"scripts/{COMMANDS[name].script if name in COMMANDS else name.replace('-', '_') + '.py'}"
 
 
 def usage(name: str) -> str:
@@ -76,12 +94,22 @@ def usage(name: str) -> str:
 
 def typed(name: str, *argv: str) -> str:
     """What a person types to run a command with these arguments, in the manner in which this process was started."""
-    start = f"{PROGRAM} {name}" if _is_console() else f"{_python()} {named(name)}"
+    start = named(name) if _is_console() else f"{_python()} {named(name)}"
     return " ".join([start, *map(shlex.quote, argv)])
 
 
+def installs(what: str) -> str:
+    """What a person types to install something beside this Python, such as `pip install "stoix_like[sweep]"`."""
+    python = _python()
+    return f'{"pip" if python == "python" else f"{python} -m pip"} install "{what}"'
+
+
 def _is_console() -> bool:
-    return Path(sys.argv[0]).name == PROGRAM
+    return _SPELLING.own is None and Path(sys.argv[0]).name == PROGRAM
+
+
+def _is_script() -> bool:
+    return _SPELLING.own is None and not _is_console()
 
 
 def _python() -> str:

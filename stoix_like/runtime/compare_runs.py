@@ -22,7 +22,7 @@ def main(argv: list[str]) -> int:
     """Compares, prints, and writes what was asked for; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     scales = scales_of(arguments.normalise)
-    paths = list({path.resolve(): path for path in map(run_folder.find_run, arguments.runs)}.values())
+    paths = run_folder.find_runs(arguments.runs)
     from stoix_like.runtime import comparison_figures, comparison_tables
     from stoix_like.runtime.contests import contests_among
     from stoix_like.runtime.curves import load_run

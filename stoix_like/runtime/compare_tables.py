@@ -30,7 +30,7 @@ def row_of(played: Played, greedy: Played) -> Row:
         "method": played.method,
         "budget": played.budget,
         "particles": played.particles,
-        **_plain(statistics.mean_interval(played.returns)),
+        **_plain(statistics.score_interval(played.returns)),
         "gain": None if played.method == "greedy" else _plain(gain),
         "model_steps_per_decision": played.model_steps_per_decision,
         "seconds": played.seconds,

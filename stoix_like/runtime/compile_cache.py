@@ -14,7 +14,10 @@ import jax
 
 from stoix_like.runtime import messages
 
-_UNREADABLE = re.compile(r"Error reading persistent compilation cache entry for '(?P<program>[^']+)'")
+_FAILED = re.compile(
+    r"Error (?P<what>reading|writing) persistent compilation cache entry for '(?P<program>[^']+)'[^:]*: (?P<why>.*)",
+    re.DOTALL,
+)
 
 
 def use() -> None:
@@ -64,13 +67,20 @@ def _mend_what_cannot_be_read() -> None:
 
 
 def _showing(shown: Callable[..., None]) -> Callable[..., None]:
+    is_noted = False
+
     def show(message: Warning | str, *where: Any, **more: Any) -> None:
-        told = _UNREADABLE.match(str(message))
+        nonlocal is_noted
+        told = _FAILED.match(str(message))
         folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
-        if told is None or folder is None or not drop_torn(Path(folder), told["program"]):
+        if told is None or folder is None:
             shown(message, *where, **more)
-            return
-        messages.on_stderr(f"note: {told['program']} is compiled anew; the compile cache held it half-written")
+        elif told["what"] == "reading" and drop_torn(Path(folder), told["program"]):
+            messages.on_stderr(f"note: {told['program']} is compiled anew; the compile cache held it half-written")
+        elif not is_noted:
+            is_noted = True
+            why = " ".join(told["why"].split())
+            messages.on_stderr(f"note: the compile cache {folder} cannot be used ({why}); every start compiles")
 
     show.mends_the_compile_cache = True  # type: ignore[attr-defined]
     return show

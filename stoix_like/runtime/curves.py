@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.run_folder import known_runs
+from stoix_like.runtime.run_folder import config_remedy, known_runs
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 from stoix_like.runtime.yaml_nodes import read_sections
 
@@ -140,7 +140,8 @@ def config_leaves(path: Path) -> dict[str, Any]:
         return {}
     sections = read_sections(file)
     if sections is None:
-        raise RunError(f"{file} is not readable YAML", "restore it from --print-config, or leave this run out")
+        remedy = config_remedy(path)
+        raise RunError(f"{file} is not readable YAML", f"{remedy}, or leave this run out" if remedy else "leave it out")
     return leaves_that_matter(sections)
 
 

@@ -17,7 +17,7 @@ from stoix_like.config import HardwareConfig
 from stoix_like.errors import StoixError
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_device_flag
-from stoix_like.runtime.commands import program, typed
+from stoix_like.runtime.commands import installs, program, typed
 from stoix_like.runtime.extras import is_there
 
 #: Extras of pyproject.toml and the modules by which they are known; those of CUDA show as devices.
@@ -70,7 +70,7 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
     yield _others()
     for extra, modules in EXTRAS.items():
         missing_modules = [module for module in modules if not is_there(module)]
-        hint = f'not installed: pip install "stoix_like[{extra}]"'
+        hint = f"not installed: {installs(f'stoix_like[{extra}]')}"
         yield Finding(f"extra {extra}", hint if missing_modules else "installed")
     yield _writable("runs", save_dir)
     yield from _device_findings(device_type)

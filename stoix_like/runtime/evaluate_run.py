@@ -175,7 +175,7 @@ def _default_num_envs(num_episodes: int) -> int:
 
 
 def _summary(values: np.ndarray) -> dict[str, float | int]:
-    interval = statistics.mean_interval(values)
+    interval = statistics.score_interval(values)
     return {
         "episodes": int(values.size),
         "mean": float(interval.point),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 
 from stoix_like.errors import MissingExtraError
+from stoix_like.runtime.commands import installs
 
 
 def require(feature: str, extra: str, *modules: str) -> None:
@@ -19,7 +20,7 @@ def require(feature: str, extra: str, *modules: str) -> None:
         MissingExtraError: one of them is not installed.
     """
     if not all(map(is_there, modules)):
-        raise MissingExtraError(feature, extra)
+        raise MissingExtraError(feature, extra, installs(f"stoix_like[{extra}]"))
 
 
 def is_there(module: str) -> bool:

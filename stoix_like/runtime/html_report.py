@@ -35,7 +35,7 @@ _BEST_FLATTERS = (
 def main(argv: list[str]) -> int:
     """Writes the report and prints where it is; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    paths = list({path.resolve(): path for path in map(run_folder.find_run, arguments.runs)}.values())
+    paths = run_folder.find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
     run_folder.write_atomically(out, report(paths))
     print(f"report {out}")

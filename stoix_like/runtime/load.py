@@ -25,7 +25,7 @@ from stoix_like.config_checks import (
 )
 from stoix_like.config_values import nearest
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import flags
+from stoix_like.runtime import commands, flags
 from stoix_like.runtime.config_yaml import Layer, parse_text, read_yaml, to_yaml
 from stoix_like.runtime.flags import Options
 from stoix_like.runtime.yaml_nodes import read_sections
@@ -79,6 +79,7 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
             found = _resumed(scan.options, algorithm, config_type, {} if flag_problems else flag_layer)
         source = str(found[0])
         file_layer, problems = read_yaml(found[0], config_type, found[1])
+        hint = _hint(found[0]) if problems and scan.options.resume is not None else HINT
     except ConfigError as error:
         problems, hint = error.problems, error.hint
     values, where, merge_problems = merge_layers([file_layer, flag_layer])
@@ -92,21 +93,35 @@ def load(config_type: type, algorithm: str, argv: Sequence[str], default_config:
     return Loaded(config, explicit, options, file_layer.get("task_id", (None,))[0])
 
 
+def _hint(config_yaml: Path) -> str:
+    """What to do about the configuration of a run that is to be continued."""
+    from stoix_like.runtime import run_folder
+
+    return run_folder.config_remedy(config_yaml.parent) or HINT
+
+
 def preset_note(loaded: Loaded) -> str | None:
     """What to say when the file was written for another task than a flag names, or for another algorithm; or None."""
     task, named = loaded.config.environment.task_id, loaded.options.config
     algorithm = "spo" if "spo" in section_types(loaded.config.__class__) else "ppo"
-    theirs = next(
-        (name.partition("/")[0] for name in preset_paths() if name == str(named).removesuffix(".yaml")), algorithm
-    )
+    theirs = _algorithm_of(str(named)) or algorithm
     if loaded.options.resume is not None or (loaded.task_read in (None, task) and theirs == algorithm):
         return None
     ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
     made = [name for name, path in ours.items() if _task_of(path) == task]
     other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
     chosen_for = loaded.task_read if theirs == algorithm else f"{theirs.upper()} on {loaded.task_read}"
-    other += "" if theirs == algorithm else f" and {algorithm.upper()}"
+    if theirs != algorithm:
+        other += f" and {algorithm.upper()}, and {commands.named(f'train-{theirs}')} trains {theirs.upper()}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"
+
+
+def _algorithm_of(named: str) -> str | None:
+    """That a preset is for, by its name or its path; None of any other file."""
+    for name, path in preset_paths().items():
+        if name == named.removesuffix(".yaml") or path.resolve() == Path(named).resolve():
+            return name.partition("/")[0]
+    return None
 
 
 def _task_of(path: Path) -> str | None:

@@ -192,7 +192,8 @@ def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template:
         return state
     source, num_seeds, fresh = plan.load_from, plan.config.training_core.num_seeds, state.params
     asked = here(template.params)
-    params = team.led(lambda: starting_params.load(plan.algorithm, source, asked, processes.local(fresh), num_seeds))
+    begin = functools.partial(starting_params.load, plan.algorithm, plan.config.environment.task_id, source)
+    params = team.led(lambda: begin(asked, processes.local(fresh), num_seeds))
     return state._replace(params=team.spread(params, template.params))
 
 

@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     arguments = make_parser().parse_args(argv)
     from stoix_like.runtime import media
 
-    paths = [run_folder.find_run(run) for run in arguments.runs]
+    paths = run_folder.find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "curves.png" if len(paths) == 1 else Path("curves.png"))
     summary = media.plot_runs(paths, out, arguments.metric)
     print(summary.table)

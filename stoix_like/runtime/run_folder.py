@@ -18,8 +18,10 @@ from typing import IO, Any, NamedTuple
 from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
 from stoix_like.config_values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime import messages
 from stoix_like.runtime.commands import named
 
+STUDY_FILE = "study.db"  # of a sweep, among runs
 _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "jumanji", "distrax", "numpy")
 
 
@@ -86,10 +88,44 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     """
     if (found := run_named(text, save_dir)) is not None:
         return found
+    for path in (Path(text), Path(save_dir) / text):
+        if (path / STUDY_FILE).is_file():
+            raise CheckpointError(f"{path} is a sweep, not a run", f"its runs are {path}/trial-0000 and so on")
+        if remedy := config_remedy(path):
+            raise CheckpointError(f"{path} has no config.yaml", remedy)
     folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
     runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
     near = nearest(Path(text).name, [p.name for p in runs])
     raise CheckpointError(f"no run at {text}{near}", known_runs(runs) or "train one first: make train")
+
+
+def find_runs(texts: Sequence[str]) -> list[Path]:
+    """`find_run` of each, once. What lies beside runs and is none, as `runs/*` names it, is left out with a note.
+
+    Raises:
+        CheckpointError: one is not there at all, or none of them is a run.
+    """
+    found: dict[Path, Path] = {}
+    failure: CheckpointError | None = None
+    for text in texts:
+        try:
+            path = find_run(text)
+        except CheckpointError as error:
+            if len(texts) == 1 or not Path(text).exists():
+                raise
+            failure = error
+            messages.on_stderr(f"note: {text} is left out: it is no run")
+        else:
+            found.setdefault(path.resolve(), path)
+    if not found and failure is not None:
+        raise failure
+    return list(found.values())
+
+
+def config_remedy(run: Path) -> str | None:
+    """Where else the configuration of a run stands whose config.yaml is lost; None if nowhere."""
+    held = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)
+    return f"write it anew from what stands under 'config' in {held[-1]}; JSON is YAML" if held else None
 
 
 def check_algorithm(path: Path, theirs: str, ours: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +48,7 @@ def words(algorithm: str, path: Path) -> str:
     return f"the {what} of {folder / str(meta.update)}"
 
 
-def load(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:
+def load(algorithm: str, task_id: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:
     """Parameters from what `named` gave; of a run its best ones, if it has any.
 
     Those of another algorithm give their network, so that SPO can go on from what PPO has learned, and PPO from SPO;
@@ -59,15 +61,31 @@ def load(algorithm: str, path: Path, template: Params, fresh: Params, num_seeds:
 
     ours = ALGORITHMS[algorithm]
     if _is_published(path):
-        return ours.with_network(fresh, _published_network(path, ours.network_params(template), num_seeds))
+        with _of_another_task(path, parameter_files.read_notes(path).task_id, task_id):
+            return ours.with_network(fresh, _published_network(path, ours.network_params(template), num_seeds))
     folder, update = checkpoint_at(path)
     store = CheckpointStore(folder)
-    source = store.load_meta(update).algorithm
-    if source == algorithm or source not in ALGORITHMS:
-        return store.load_part("params", template, update)
-    theirs = ALGORITHMS[source]
-    found = store.load_part("params", theirs.template(ours.network_params(template), num_seeds), update)
-    return ours.with_network(fresh, theirs.network_params(found))
+    meta = store.load_meta(update)
+    with _of_another_task(path, meta.task_id, task_id):
+        if meta.algorithm == algorithm or meta.algorithm not in ALGORITHMS:
+            return store.load_part("params", template, update)
+        theirs = ALGORITHMS[meta.algorithm]
+        found = store.load_part("params", theirs.template(ours.network_params(template), num_seeds), update)
+        return ours.with_network(fresh, theirs.network_params(found))
+
+
+@contextlib.contextmanager
+def _of_another_task(path: Path, theirs: str, ours: str) -> Iterator[None]:
+    """Says of parameters that do not fit that they are of another task, if they are: that is why."""
+    try:
+        yield
+    except CheckpointError as error:
+        if theirs == ours:
+            raise
+        raise CheckpointError(
+            f"{path} is of {theirs}, and its network does not fit {ours}",
+            f"give a run of {ours}, or of a task with the same observations and actions",
+        ) from error
 
 
 def checkpoint_at(path: Path) -> tuple[Path, int | None]:

@@ -187,7 +187,7 @@ class _Sweep:
         self._view.lines([f"best: trial {best.number}, {self._plan.settings.metric} {best.value:.4g}"])
         self._draw()
         path = self._folder / f"trial-{best.number:04d}"
-        elsewhere = ("--save-dir", str(self._folder.parent), "--run-name", "none")
+        elsewhere = ("--save-dir", str(self._folder.parent), "--run-name", f"{self._folder.name}-best")
         again = typed(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *elsewhere)
         self._view.lines([f"next: {again}", f"      {typed('evaluate', str(path))}"])
 

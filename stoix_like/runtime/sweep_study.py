@@ -18,11 +18,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import extras
+from stoix_like.runtime import extras, run_folder
 from stoix_like.runtime.sweep_plan import SweepPlan, differences
 from stoix_like.runtime.sweep_space import Choices, Dimension
 
-FILE_NAME = "study.db"
+FILE_NAME = run_folder.STUDY_FILE
 ENOUGH_TO_COMPARE = 4  # complete trials; of fewer, importances say nothing
 _NAME = "sweep"  # of the study in its file, whatever the folder is called
 _IDENTITY = "identity"

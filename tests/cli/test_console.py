@@ -62,6 +62,17 @@ def test_a_training_can_be_asked_for_its_configuration(capsys):
     assert "task_id: Maze-v0" in capsys.readouterr().out
 
 
+def test_a_program_of_the_users_own_is_what_hints_spell(monkeypatch, capsys):
+    monkeypatch.setattr(commands._SPELLING, "own", None)
+    assert console.dispatch([], "tasks.py") == 0
+    assert capsys.readouterr().out.startswith("usage: tasks.py COMMAND")
+    assert commands.typed("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")
+    assert (commands.named("train-a2c"), commands.program("plot")) == ("tasks.py train-a2c", "tasks.py plot")
+    with pytest.raises(ConfigError, match="unknown command 'nonsense'") as caught:
+        console.dispatch(["nonsense"], "tasks.py")
+    assert caught.value.hint == "tasks.py --help lists them"
+
+
 def test_the_doctor_finds_this_machine_ready(tmp_path, capsys):
     assert doctor.main(["--save-dir", str(tmp_path / "a" / "b"), "--device-type", "cpu"]) == 0
     out = capsys.readouterr().out
@@ -85,7 +96,7 @@ def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monk
     out = capsys.readouterr().out
     assert "problem: install it: pip install stoix_like" in out
     assert "problem: " + str(file) + " cannot be written: Not a directory; choose another --save-dir" in out
-    assert 'not installed: pip install "stoix_like[notebooks]"' in out
+    assert f"not installed: {commands.installs('stoix_like[notebooks]')}" in out
     assert "3 problems\n" in out  # no TPU here
 
 

@@ -80,6 +80,21 @@ def test_one_run_has_no_interval():
     assert np.isnan(curve.high).all()
 
 
+def test_shares_have_wilsons_interval_by_hand():
+    """With z = 1.96, none of 32 solved has the upper bound z^2 / (32 + z^2), not 0."""
+    z = 1.959963984540054
+    none, every = statistics.score_interval(np.zeros(32)), statistics.score_interval(np.ones(32))
+    np.testing.assert_allclose(none, (0.0, 0.0, z**2 / (32 + z**2)), atol=1e-12)
+    np.testing.assert_allclose(every, (1.0, 32 / (32 + z**2), 1.0), atol=1e-12)
+    share, size = 0.25, 8
+    centre, half = share + z**2 / (2 * size), z * np.sqrt(share * (1 - share) / size + z**2 / (4 * size**2))
+    found = statistics.score_interval([1.0, 0.0, 0.0, 0.0] * 2)
+    np.testing.assert_allclose(found, (share, *((centre + s * half) / (1 + z**2 / size) for s in (-1, 1))), rtol=1e-12)
+    fractions = [0.0, 0.5, 1.0, 1.0]
+    assert statistics.score_interval(fractions) == statistics.mean_interval(fractions)
+    assert 0.0 < statistics.score_interval([1.0]).low < statistics.score_interval([1.0]).high == 1.0
+
+
 def test_mean_interval_by_hand_and_by_scipy():
     values = [1.0, 2.0, 3.0, 4.0, 5.0]  # s = sqrt(2.5), s / sqrt(5) = sqrt(0.5); t(0.975, 4) = 2.7764451052
     interval = statistics.mean_interval(values)

@@ -27,3 +27,11 @@ def test_torn_entries_are_told_once_and_written_anew(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in untouched} == kept
     assert all(0.9 < path.stat().st_size / whole[path] < 1.1 for path in (torn, empty))
     assert train("third") == []
+
+
+def test_a_cache_that_cannot_be_kept_is_told_once(tmp_path):
+    (tmp_path / "file").touch()
+    scripts = Scripts(tmp_path, tmp_path / "file")
+    _, err = scripts.run("train_ppo", *flags(**BASE | {"num_updates": 2, "run_name": "run"}))
+    (note,) = err.splitlines()
+    assert note.startswith(f"note: the compile cache {tmp_path / 'file' / 'stoix_like' / 'xla'} cannot be used (")

@@ -333,7 +333,7 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
     assert problems("--config", path, "--num-eval-episodes", "33", "--num-devices", "2", "--process-id", "0") == [
         "run.yaml:5: training_core.num_minibatches: num_envs * rollout_length = 25 * 40 = 1000 is not divisible by 16;"
         " use 10 or 20",
-        "--num-eval-episodes: 33 is not a multiple of num_eval_envs = 32; use 32 or 64",
+        "--num-eval-episodes: 33 is not a multiple of num_eval_envs = 32; use 32 or 64, or other num_eval_envs",
         "--num-devices: num_envs = 25 is not divisible by 2; use 1 or 5",
         "hardware: coordinator_address, num_processes and process_id go together; give all or none",
     ]
@@ -584,7 +584,8 @@ def test_choices_of_unions_are_found():
         ),
         (
             ["--config", "spo/maze"],
-            "the values of spo/maze were chosen for SPO on Maze-v0; --config ppo/maze is for Maze-v0 and PPO",
+            "the values of spo/maze were chosen for SPO on Maze-v0; --config ppo/maze is for Maze-v0 and PPO, "
+            "and scripts/train_spo.py trains SPO",
         ),
     ],
 )

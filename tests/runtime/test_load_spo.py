@@ -153,8 +153,10 @@ def test_a_run_too_short_to_fill_one_sequence_is_refused():
 
 @pytest.mark.parametrize("name", ["ppo/maze", "ppo/maze.yaml"])
 def test_a_preset_of_ppo_is_told(name):
-    told = f"the values of {name} were chosen for PPO on Maze-v0; --config spo/maze is for Maze-v0 and SPO"
-    assert preset_note(loaded("--config", name)) == told
+    told = f"the values of {name} were chosen for PPO on Maze-v0; --config spo/maze is for Maze-v0 and SPO, "
+    assert preset_note(loaded("--config", name)) == f"{told}and scripts/train_ppo.py trains PPO"
+    path = str(preset_paths()[name.removesuffix(".yaml")])
+    assert preset_note(loaded("--config", path)) == f"{told}and scripts/train_ppo.py trains PPO".replace(name, path)
 
 
 def test_values_named_in_a_replay_problem_work():

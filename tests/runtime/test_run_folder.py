@@ -208,3 +208,42 @@ def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeyp
         run_folder.create(Path("runs/a"), "", {})
     assert caught.value.what == f"cannot lock runs/a: {os.strerror(errno.ENOLCK)}"
     assert not Path("runs/a").exists()
+
+
+# --- runs among other things
+
+
+def _run(folder, name):
+    (folder / name / "checkpoints" / "3").mkdir(parents=True)
+    (folder / name / "config.yaml").write_text("{}")
+    (folder / name / "checkpoints" / "3" / "meta.json").write_text("{}")
+    return folder / name
+
+
+def test_what_lies_beside_runs_is_left_out_with_a_note(tmp_path, capsys):
+    """`report.py runs/*` after a run with --mlflow and a sweep."""
+    runs = [_run(tmp_path, "a"), _run(tmp_path, "b")]
+    (tmp_path / "mlflow.db").touch()
+    (tmp_path / "search").mkdir()
+    (tmp_path / "search" / "study.db").touch()
+    (tmp_path / "latest").symlink_to("b")
+    everything = [str(path) for path in sorted(tmp_path.iterdir())]
+    assert run_folder.find_runs(everything) == runs
+    assert capsys.readouterr().err.splitlines() == [
+        f"note: {tmp_path / name} is left out: it is no run" for name in ("mlflow.db", "search")
+    ]
+    with pytest.raises(CheckpointError, match=r"no run at .*/c"):  # a name that is not there is a mistake
+        run_folder.find_runs([*everything, str(tmp_path / "c")])
+    with pytest.raises(CheckpointError, match="no run at"):
+        run_folder.find_runs([str(tmp_path / "mlflow.db")] * 2)
+    with pytest.raises(CheckpointError, match="is a sweep, not a run") as caught:
+        run_folder.find_runs([str(tmp_path / "search")])
+    assert "trial-0000" in caught.value.hint
+
+
+def test_a_run_without_its_configuration_is_not_called_missing(tmp_path):
+    run = _run(tmp_path, "a")
+    (run / "config.yaml").unlink()
+    with pytest.raises(CheckpointError, match=r"has no config\.yaml") as caught:
+        run_folder.find_run(str(run))
+    assert f"'config' in {run / 'checkpoints' / '3' / 'meta.json'}" in caught.value.hint

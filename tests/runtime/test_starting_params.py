@@ -26,8 +26,9 @@ def published(request, tmp_path_factory):
 
 def begin(algorithm, capsys, *, code=0, **leaves):
     """(the network after one update that learns nothing, what was told on stderr)."""
-    leaves = SMALL | DENSE | leaves | {"kwargs": "{num_rows: 5, num_cols: 5}", "num_updates": 1, "num_eval_envs": 8}
-    leaves |= {"actor_lr": 0, "critic_lr": 0, "num_eval_episodes": 8, "save_dir": ".", "run_name": "taken", "seed": 9}
+    leaves = SMALL | DENSE | {"kwargs": "{num_rows: 5, num_cols: 5}"} | leaves
+    leaves |= {"num_updates": 1, "num_eval_envs": 8, "num_eval_episodes": 8, "actor_lr": 0, "critic_lr": 0}
+    leaves |= {"save_dir": ".", "run_name": "taken", "seed": 9}
     if algorithm == "spo":
         leaves |= SEARCH | {"num_minibatches": 1}
     flags = [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
@@ -71,6 +72,12 @@ def test_what_does_not_fit_or_is_damaged_is_refused_in_one_line(published, tmp_p
         f"error: the parameters {folder / 'params.safetensors'} do not fit this run's configuration: "
     )
     assert hint == "hint: take task, --hidden-dim, --num-layers and --observation-adapter from their configuration"
+    probe = {"task_id": "probe/action_observation_reward", "kwargs": "{}"}
+    _, told = begin(algorithm, capsys, code=4, load_path=folder, **probe)
+    error, _ = told.splitlines()
+    assert error.endswith(
+        "params.safetensors is of Maze-v0, and its network does not fit probe/action_observation_reward"
+    )
     (tmp_path / "torn.safetensors").write_bytes((folder / "params.safetensors").read_bytes()[:500])
     _, told = begin(algorithm, capsys, code=4, load_path="torn.safetensors")
     error, _ = told.splitlines()

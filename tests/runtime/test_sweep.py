@@ -391,7 +391,7 @@ def test_the_command_it_names_repeats_the_best_trial(again, capfd):
     words = line.split()
     loaded = load(PPOConfig, "ppo", words[words.index("--config") :], default_config="ppo/quick")
     assert train("ppo", loaded) == 0
-    (run,) = Path("runs").glob("ppo-*")
+    run = Path("runs/tiny-best")
     best = again / f"trial-{json.loads((again / 'trials.json').read_text())['best']:04d}"
     assert evaluations(run) == evaluations(best)
 
