@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import shutil
 import signal
 import socket
@@ -170,8 +171,8 @@ def test_what_the_lead_cannot_write_ends_all_at_once(scripts):
         seconds, outputs = seconds_to_end(processes)
     assert [process.returncode for process in processes] == [1, 1], outputs
     assert seconds < 60.0
-    assert "error: cannot" in outputs[0][1]
-    assert f"{Path('full/checkpoints').absolute()}: Not a directory" in outputs[0][1]
+    where = re.escape(str(Path("full/checkpoints").absolute()))  # or the best in it, whichever is met first
+    assert re.search(rf"error: cannot .*{where}(/best)?: Not a directory", outputs[0][1]), outputs[0][1]
     assert outputs[1][1].splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
 
 

@@ -22,7 +22,7 @@ SHORT = "--num-updates 2 --num-eval-envs 16 --num-eval-episodes 16"
 CUTS = Cuts(
     appended=[
         (r"--print-config|--resume", ""),
-        (r"spo/binpack", f"{SHORT} --num-envs 16 --epochs 2 --batch-size 16"),
+        (r"scripts/train_spo\.py", f"{SHORT} --num-envs 16 --epochs 2 --batch-size 16"),
         (r"scripts/train_\wpo\.py", SHORT),
         (r"scripts/compare_search\.py", "--levels binpack-8 --budgets 40"),
         (r"-m pytest", "--collect-only -p no:cacheprovider"),
