@@ -1,6 +1,5 @@
-"""The notebooks as their readers use them: converted by jupytext and run by nbmake in a fresh kernel.
-
-tests/test_notebooks.py runs the same files as scripts.
+"""The notebooks as their readers use them: converted by jupytext and run by nbmake in a fresh kernel, with the small
+budgets that they have for tests. Their own assertions hold: one compilation for a sweep, the best return in a corridor.
 """
 
 import os
@@ -34,6 +33,7 @@ def test_a_notebook_runs_in_a_kernel(notebook, tmp_path):
     (tmp_path / "pytest.ini").write_text("[pytest]\n")  # so that this project's own settings do not apply
     told = run("pytest", "-q", "-p", "no:cacheprovider", "--nbmake", "--nbmake-timeout=600", target, folder=tmp_path)
     assert "1 passed" in told
+    assert {path.name for path in tmp_path.iterdir()} == {target.name, "pytest.ini"}  # it leaves nothing behind
 
 
 def test_a_failing_notebook_is_seen(tmp_path):
