@@ -200,7 +200,7 @@ def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
     evaluations, checkpoints = overhead.overhead_suite()
     assert (checkpoints.name, evaluations.name) == (f"checkpoints/{preset}", f"evaluations/{preset}")
     assert 0.0 < evaluations.value < 100.0
-    assert evaluations.note.endswith("(10 updates), of a new network")
+    assert evaluations.note.endswith("(10 updates), of a new network that is kept as the best")
 
 
 def test_the_size_of_a_checkpoint_is_that_of_the_newest_alone(tmp_path):
