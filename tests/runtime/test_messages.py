@@ -22,9 +22,9 @@ for name in ("stoix_like.runtime.driver", "matplotlib.animation", "absl"):
 @pytest.mark.parametrize(
     ("level", "backend", "ours", "library", "absl"),
     [
-        ("info", "no", "iwe", "we", "e"),
-        ("debug", "no", "diwe", "we", "e"),
-        ("error", "no", "e", "e", "e"),
+        ("info", "no", "iwe", "we", ""),
+        ("debug", "no", "diwe", "we", ""),
+        ("error", "no", "e", "e", ""),
         ("debug", "yes", "diwe", "diwe", "diwe"),
         ("warning", "yes", "we", "we", "we"),
     ],
