@@ -51,5 +51,5 @@ class MissingExtraError(StoixError):
 
     exit_code = 5
 
-    def __init__(self, feature: str, extra: str, command: str | None = None) -> None:
-        super().__init__(f"{feature} needs the '{extra}' extra", command or f'pip install "stoix_like[{extra}]"')
+    def __init__(self, feature: str, extra: str, command: str) -> None:
+        super().__init__(f"{feature} needs the '{extra}' extra", command)

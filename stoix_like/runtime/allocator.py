@@ -2,7 +2,7 @@
 
 Orbax starts threads for every checkpoint, and each leaves pages that are partly used in an arena of glibc's. Small
 runs grow by some 30 MB over their first hundred checkpoints until the arenas are full. Giving back after each leaves
-the 46 KiB per checkpoint that tensorstore leaks (docs/log.md).
+46 KiB per checkpoint, part of which tensorstore leaks (docs/log.md).
 """
 
 from __future__ import annotations

@@ -21,7 +21,9 @@ _FAILED = re.compile(
 
 
 def use() -> None:
-    """`JAX_COMPILATION_CACHE_DIR`, else `stoix_like/xla` in the user's cache folder. For what takes over 0.2 s."""
+    """`JAX_COMPILATION_CACHE_DIR`, else `stoix_like/xla` in the user's cache folder. For what takes over 0.2 s to
+    compile, or over `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`.
+    """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
         given = os.environ.get("XDG_CACHE_HOME")
         try:
@@ -29,7 +31,8 @@ def use() -> None:
         except RuntimeError:  # no HOME, and a user id without an entry in passwd, as in containers: nowhere to keep it
             return
         jax.config.update("jax_compilation_cache_dir", str(base / "stoix_like" / "xla"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
+    if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     if messages.is_own_process():
         _mend_what_cannot_be_read()
 

@@ -79,7 +79,7 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
 def _others() -> Finding:
     """The dependencies whose versions decide no numbers."""
     needed = [_NAME.match(text)[0] for text in _requirements() if "extra ==" not in text]  # type: ignore[index]
-    absent = [name for name in needed if not _is_installed(name)]
+    absent = [name for name in needed if run_folder.installed_version(name) is None]
     hint = f"install them: pip install {' '.join(absent)}" if absent else None
     return Finding("other dependencies", f"{', '.join(absent)} not installed" if absent else "installed", hint)
 
@@ -89,14 +89,6 @@ def _requirements() -> list[str]:
         return metadata.requires("stoix_like") or []
     except metadata.PackageNotFoundError:  # told among the versions
         return []
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return False
-    return True
 
 
 def _writable(name: str, folder: Path) -> Finding:

@@ -15,8 +15,9 @@ from typing import Any
 from stoix_like.config import LoggingConfig
 
 _OURS = "stoix_like"
-#: They warn of what no user can change; and what orbax logs as an error by absl, it raises, too, and we tell it.
-_CHATTY = {"absl": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
+#: They warn of what no user can change. Of a write that failed orbax raises the first error, which we tell; it logs it
+#: by absl, too, and asyncio logs those of the other arrays when they are collected as garbage.
+_CHATTY = {"absl": logging.CRITICAL, "asyncio": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
 
 
 SECONDS_PER_SIGN = 10.0  # of life, in what takes long

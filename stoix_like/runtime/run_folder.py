@@ -265,9 +265,12 @@ def _point_latest(link: Path, name: str) -> None:
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide numbers."""
     found = {"python": platform.python_version(), "machine": platform.platform()}
-    for package in _VERSIONED:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found[package] = "not installed"
-    return found
+    return found | {package: installed_version(package) or "not installed" for package in _VERSIONED}
+
+
+def installed_version(package: str) -> str | None:
+    """None of what is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None

@@ -114,7 +114,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     update = int(checkpoint) if checkpoint.isdecimal() else None
     store = open_checkpoints(path, checkpoint)
     meta = store.load_meta(update)
-    algorithm = _known(path, meta.algorithm, "in its versions.json")
+    algorithm = known_algorithm(path, meta.algorithm, "in its versions.json")
     config = config_from_dict(algorithm.config_type, meta.config)
     built = build(meta.algorithm, config)
     template = state_template(built.learner, config.training_core.num_seeds).params
@@ -127,7 +127,7 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
         raise ConfigError(f"--checkpoint: {path} holds the parameters of one checkpoint", "leave it out")
     notes = parameter_files.read_notes(path)
     policy_files.check_parameters(path)
-    algorithm = _known(path, notes.algorithm, notes.stoix_like)
+    algorithm = known_algorithm(path, notes.algorithm, notes.stoix_like)
     try:
         config = config_from_dict(algorithm.config_type, notes.config)
     except ConfigError as error:
@@ -142,10 +142,15 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
     return SavedRun(path, config, built.env, built.network, built.learner, params, meta, notes.checkpoint)
 
 
-def _known(path: Path, algorithm: str, version: str) -> Algorithm:
+def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:
+    """That of a run, or of published parameters; `version` says which one wrote them.
+
+    Raises:
+        CheckpointError: this version has none of that name.
+    """
     if algorithm not in ALGORITHMS:
         raise CheckpointError(
-            f"{path} is a run of {algorithm.upper()}, which this version does not know",
+            f"{path} is of {algorithm.upper()}, which this version does not know",
             f"use the version of stoix_like {version}",
         )
     return ALGORITHMS[algorithm]

@@ -104,15 +104,10 @@ def _is_published(path: Path) -> bool:
 
 def _published_network(path: Path, template: NetworkParams, num_seeds: int) -> NetworkParams:
     """The network in a file of parameters, [S, ...] if there are several seeds."""
-    from stoix_like.runtime.build import ALGORITHMS
+    from stoix_like.runtime.saved_run import known_algorithm  # starts the backend
 
     notes = parameter_files.read_notes(path)
-    if notes.algorithm not in ALGORITHMS:
-        raise CheckpointError(
-            f"{path} holds parameters of {notes.algorithm.upper()}, which this version does not know",
-            f"use the version of stoix_like {notes.stoix_like}",
-        )
-    theirs, of_one = ALGORITHMS[notes.algorithm], template
+    theirs, of_one = known_algorithm(path, notes.algorithm, notes.stoix_like), template
     if num_seeds > 1:
         of_one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), template)
     arrays = parameter_files.read_arrays(path, theirs.published(theirs.template(of_one, 1)), of_this_run=True)

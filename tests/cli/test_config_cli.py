@@ -149,7 +149,7 @@ def test_exit_codes_of_errors(error, code, capsys):
 
 def test_missing_extra(capsys):
     def main(argv):
-        raise MissingExtraError("wandb", "wandb")
+        raise MissingExtraError("wandb", "wandb", 'pip install "stoix_like[wandb]"')
 
     assert exit_code(main, []) == 5
     assert capsys.readouterr().err == (

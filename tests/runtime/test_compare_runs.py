@@ -295,5 +295,20 @@ def test_runs_of_which_none_fits_are_refused(tmp_path, script, capfd):
     assert exit_code(script.main, [str(tmp_path / "b")]) == 4
 
 
+def test_of_a_damaged_configuration_it_is_said_where_else_it_stands(tmp_path, script, capfd):
+    path = write_run(tmp_path / "a", lambda s, u: 0.5)
+    (path / "config.yaml").write_text("training_core: {seed: [")
+    assert exit_code(script.main, [str(path)]) == 1
+    error, hint = capfd.readouterr().err.splitlines()
+    assert (error, hint) == (f"error: {path / 'config.yaml'} is not readable YAML", "hint: leave it out")
+    meta = path / "checkpoints" / "20" / "meta.json"
+    meta.parent.mkdir(parents=True)
+    meta.write_text("{}")
+    assert exit_code(script.main, [str(path)]) == 1
+    hint = capfd.readouterr().err.splitlines()[1]
+    assert f"what stands under 'config' in {meta}" in hint
+    assert "or leave this run out" in hint
+
+
 def test_scales_from_words():
     assert compare_runs.scales_of([["A", "-1e1", "2"], ["B", "0", "1"]]) == {"A": (-10.0, 2.0), "B": (0.0, 1.0)}

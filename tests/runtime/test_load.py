@@ -444,6 +444,19 @@ def test_resume_reads_the_runs_own_configuration(file, tmp_path):
         loaded("--resume", "runs/b")
 
 
+def test_resume_says_where_a_damaged_configuration_stands_too(file, tmp_path):
+    run = tmp_path / "runs" / "a"
+    (run / "checkpoints" / "3").mkdir(parents=True)
+    (run / "config.yaml").write_text("training_core: {seed: [")
+    with pytest.raises(ConfigError, match="not valid YAML") as caught:
+        loaded("--resume", "a")
+    assert "--help lists every flag" in caught.value.hint  # there is no checkpoint
+    (run / "checkpoints" / "3" / "meta.json").write_text("{}")
+    with pytest.raises(ConfigError, match="not valid YAML") as caught:
+        loaded("--resume", "a")
+    assert "what stands under 'config' in runs/a/checkpoints/3/meta.json" in caught.value.hint
+
+
 PLAIN = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
     lambda inner: (

@@ -13,14 +13,14 @@ messages.own_process()
 logging.basicConfig()  # what a library's call of logging.warning does
 messages.configure(LoggingConfig(log_level=sys.argv[1], backend_logs_visible=sys.argv[2] == "yes"))
 messages.configure(LoggingConfig(log_level=sys.argv[1], backend_logs_visible=sys.argv[2] == "yes"))
-for name in ("stoix_like.runtime.driver", "matplotlib.animation", "absl"):
+for name in ("stoix_like.runtime.driver", "matplotlib.animation", "absl", "asyncio"):
     for level in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger(name), level)("%s", level[0])
 """
 
 
 @pytest.mark.parametrize(
-    ("level", "backend", "ours", "library", "absl"),
+    ("level", "backend", "ours", "library", "orbax"),
     [
         ("info", "no", "iwe", "we", ""),
         ("debug", "no", "diwe", "we", ""),
@@ -29,12 +29,17 @@ for name in ("stoix_like.runtime.driver", "matplotlib.animation", "absl"):
         ("warning", "yes", "we", "we", "we"),
     ],
 )
-def test_each_message_is_shown_once_from_its_level_on(level, backend, ours, library, absl):
+def test_each_message_is_shown_once_from_its_level_on(level, backend, ours, library, orbax):
     result = subprocess.run([sys.executable, "-c", SPEAK, level, backend], check=True, capture_output=True, text=True)
     names = {"d": "DEBUG", "i": "INFO", "w": "WARNING", "e": "ERROR"}
     expected = [
         f"{names[letter]} {name}: {letter}"
-        for name, letters in (("stoix_like.runtime.driver", ours), ("matplotlib.animation", library), ("absl", absl))
+        for name, letters in {
+            "stoix_like.runtime.driver": ours,
+            "matplotlib.animation": library,
+            "absl": orbax,
+            "asyncio": orbax,
+        }.items()
         for letter in letters
     ]
     assert (result.stdout, result.stderr.splitlines()) == ("", expected)

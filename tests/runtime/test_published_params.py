@@ -306,7 +306,7 @@ def test_a_damaged_file(export, copied, tmp_path):
         ({"seed": "true"}, "'seed' in their metadata cannot be read"),
         ({"seed": "-1"}, "'seed' in their metadata cannot be read"),
         ({"evaluation": '{"a": []}'}, "'evaluation' in their metadata cannot be read"),
-        ({"algorithm": "dqn", "stoix_like": "9.9.9"}, "is a run of DQN, which this version does not know"),
+        ({"algorithm": "dqn", "stoix_like": "9.9.9"}, "is of DQN, which this version does not know"),
         ({"algorithm": "a\nhint: b"}, "'algorithm' in their metadata cannot be read"),
     ],
 )

@@ -165,7 +165,7 @@ def test_a_failing_sink_is_dropped_with_one_warning(tmp_path, capsys, fails_in, 
 
 
 def test_a_missing_extra_is_said_before_training(tmp_path):
-    good, bad = _Sink(), _Sink("open", MissingExtraError("wandb", "wandb"))
+    good, bad = _Sink(), _Sink("open", MissingExtraError("wandb", "wandb", "pip install wandb"))
     with pytest.raises(MissingExtraError):
         open_telemetry(tmp_path, META, [good, bad])
     assert good.calls == ["open", "close"]

@@ -90,7 +90,7 @@ class Telemetry:
             with contextlib.suppress(Exception):
                 sink.close()
         self._others, self._queued = [], []
-        self._record.close()
+        self.close()
 
     def _each(
         self, sinks: list[_AnySink], act: Callable[[_AnySink], None], let_through: type[StoixError] | tuple[()] = ()
