@@ -20,6 +20,7 @@ from stoix_like.config_values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import messages
 from stoix_like.runtime.commands import named
+from stoix_like.runtime.commit import commit
 
 STUDY_FILE = "study.db"  # of a sweep, among runs
 _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "jumanji", "distrax", "numpy")
@@ -263,8 +264,10 @@ def _point_latest(link: Path, name: str) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide numbers."""
+    """Versions of Python and of the packages that decide numbers, and the commit where it runs from a clone."""
     found = {"python": platform.python_version(), "machine": platform.platform()}
+    if (known := commit()) is not None:
+        found["commit"] = known
     return found | {package: installed_version(package) or "not installed" for package in _VERSIONED}
 
 

@@ -19,7 +19,6 @@ ROOT = Path(__file__).parents[2]
 LEFT_OUT = shutil.ignore_patterns(
     ".venv", ".git", "runs", "build", "*.egg-info", ".*_cache", "__pycache__", ".hypothesis", "mlruns"
 )
-QUICK_COMPILATION = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 
 
@@ -79,7 +78,6 @@ class Clone:
         self.environment = kept | {
             "PYTHONPATH": str(self.path),  # before the project that is installed in this environment
             "XDG_CACHE_HOME": str(cache),
-            "XLA_FLAGS": QUICK_COMPILATION,
             "JAX_PLATFORMS": "cpu",
             "MPLBACKEND": "Agg",
         }

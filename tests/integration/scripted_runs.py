@@ -70,14 +70,12 @@ class Scripts(NamedTuple):
     variables: tuple[tuple[str, str], ...] = ()
 
     def environment(self):
-        quick = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
         kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
         return kept | {
             "XDG_CACHE_HOME": str(self.cache),
             "JAX_PLATFORMS": "cpu",
             "MPLBACKEND": "Agg",
             "JAX_NUMPY_RANK_PROMOTION": "raise",
-            "XLA_FLAGS": quick,
             **dict(self.variables),
         }
 

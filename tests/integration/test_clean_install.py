@@ -37,7 +37,6 @@ def clean(tmp_path_factory):
 def _run(command, cwd):
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
     environ = kept | {"JAX_PLATFORMS": "cpu", "MPLBACKEND": "Agg", "XDG_CACHE_HOME": str(cwd / "cache")}
-    environ["XLA_FLAGS"] = "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true"
     done = subprocess.run(
         [*map(str, command)], check=False, cwd=cwd, env=environ, text=True, capture_output=True, timeout=SECONDS
     )

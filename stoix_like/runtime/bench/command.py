@@ -6,14 +6,14 @@ import datetime
 import json
 import os
 import platform
-import subprocess
 import warnings
 
 from stoix_like.config import HardwareConfig
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_device_flag, output_file
-from stoix_like.runtime.bench.measure import ROOT, Row
+from stoix_like.runtime.bench.measure import Row
 from stoix_like.runtime.commands import program
+from stoix_like.runtime.commit import commit
 
 
 def main(argv: list[str]) -> int:
@@ -74,18 +74,10 @@ def machine_row(device: str) -> Row:
     """What it was measured on, and with what: the first row of every file."""
     versions = run_folder.versions()
     told = ", ".join(f"{name} {versions[name]}" for name in ("stoix_like", "python", "jax", "jaxlib", "jumanji"))
-    note = f"{device}; {platform.machine()}, {told}; {datetime.date.today().isoformat()}{_commit()}"
+    note = f"{device}; {platform.machine()}, {told}; {datetime.date.today().isoformat()}"
+    if (known := commit()) is not None:
+        note += f"; commit {known}"
     return Row("machine", os.cpu_count() or 1, "cores", note=note)
-
-
-def _commit() -> str:
-    """`; commit 0123abc`, with a + where files were changed since, or nothing outside a clone."""
-    git = ["git", "-C", str(ROOT), "describe", "--always", "--exclude=*", "--dirty=+"]
-    try:
-        done = subprocess.run(git, check=True, capture_output=True, text=True)
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return f"; commit {done.stdout.strip()}"
 
 
 def line(row: Row) -> str:

@@ -1,0 +1,44 @@
+"""The commit that versions.json names: of this project's own clone, never of what it is installed in."""
+
+import subprocess
+
+import pytest
+
+from stoix_like.runtime import commit, run_folder
+
+
+def git(folder, *words):
+    who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+    return subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def root(tmp_path, monkeypatch):
+    """A clone of one commit, in place of the project's."""
+    (tmp_path / "file").write_text("a")
+    git(tmp_path, "init", "--quiet")
+    git(tmp_path, "add", "file")
+    git(tmp_path, "commit", "--quiet", "--message", "A")
+    monkeypatch.setattr(commit, "ROOT", tmp_path.resolve())
+    commit.commit.cache_clear()
+    yield tmp_path
+    commit.commit.cache_clear()
+
+
+def test_a_run_names_it_and_whether_files_were_changed(root):
+    known = git(root, "rev-parse", "--short", "HEAD").strip()
+    assert run_folder.versions()["commit"] == known
+    commit.commit.cache_clear()
+    (root / "file").write_text("b")
+    assert run_folder.versions()["commit"] == f"{known}+"
+
+
+def test_what_it_is_installed_in_is_not_meant(root, monkeypatch):
+    (root / "site-packages").mkdir()
+    monkeypatch.setattr(commit, "ROOT", (root / "site-packages").resolve())
+    assert "commit" not in run_folder.versions()
+
+
+def test_without_git_there_is_none(root, monkeypatch):
+    monkeypatch.setenv("PATH", str(root))
+    assert commit.commit() is None
