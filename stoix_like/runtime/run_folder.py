@@ -123,6 +123,12 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
     return list(found.values())
 
 
+def title(run: Path) -> str:
+    """What a dashboard calls the run: its folder's name, after the sweep's if it is a trial of one."""
+    run = run.absolute()
+    return f"{run.parent.name}/{run.name}" if (run.parent / STUDY_FILE).is_file() else run.name
+
+
 def config_remedy(run: Path) -> str | None:
     """Where else the configuration of a run stands whose config.yaml is lost; None if nowhere."""
     held = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)

@@ -58,6 +58,13 @@ def test_a_run_is_one_with_metrics_parameters_and_tags(uri, client, tmp_path):
     assert noted == {"tracking_uri": uri, "experiment_id": run.info.experiment_id, "run_id": run.info.run_id}
 
 
+def test_a_trial_is_known_by_its_sweep(uri, client, tmp_path):
+    (tmp_path / "mini").mkdir()
+    (tmp_path / "mini" / "study.db").touch()
+    run = client.get_run(_told(uri, tmp_path / "mini" / "trial-0000", [1, 2, 3]))
+    assert run.info.run_name == "mini/trial-0000"
+
+
 def test_a_resumed_run_goes_on_in_its_own(uri, client, tmp_path):
     first = _told(uri, tmp_path / "run", [1])
     assert client.get_run(first).info.status == "KILLED"  # before its last update

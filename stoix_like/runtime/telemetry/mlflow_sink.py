@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.extras import require
-from stoix_like.runtime.run_folder import write_atomically
+from stoix_like.runtime.run_folder import title, write_atomically
 from stoix_like.runtime.telemetry.scalars import flat_config, reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
@@ -158,7 +158,7 @@ class MlflowSink:
         experiment_id = _experiment(client, run_dir, self._uri)
         tags = {f"version_{library}": version for library, version in meta.versions.items()}
         tags |= {"algorithm": meta.algorithm, "task_id": meta.task_id, "device": meta.device}
-        run_id = client.create_run(experiment_id, run_name=run_dir.name, tags=tags).info.run_id
+        run_id = client.create_run(experiment_id, run_name=title(run_dir), tags=tags).info.run_id
         params = [Param(name, value[:_LONGEST_PARAM]) for name, value in flat_config(meta.config).items()]
         for batch in _batches(params, _MOST_PARAMS):
             client.log_batch(run_id, params=batch)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from stoix_like.runtime.extras import require
+from stoix_like.runtime.run_folder import title
 from stoix_like.runtime.telemetry.sink import Row, RunMeta, Span, Value
 
 if TYPE_CHECKING:
@@ -71,13 +72,13 @@ class OtlpSink:
         headers |= _mlflow_headers(self._base, self._experiment, headers)
         self._log.listen()
         self._exporter = OTLPSpanExporter(endpoint=self._base + _TRACES, headers=headers, timeout=_SECONDS)
-        about = {"service.name": f"stoix_like.{meta.algorithm.lower()}", "service.instance.id": run_dir.name}
+        about = {"service.name": f"stoix_like.{meta.algorithm.lower()}", "service.instance.id": title(run_dir)}
         about["service.version"] = meta.versions.get("stoix_like", "")
         provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
         self._ended = InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
         self._tracer = provider.get_tracer("stoix_like")
-        self._common = {"run": run_dir.name, "algorithm": meta.algorithm, "task_id": meta.task_id}
+        self._common = {"run": title(run_dir), "algorithm": meta.algorithm, "task_id": meta.task_id}
         sizes = ("device", "seed", "num_seeds", "num_envs", "rollout_length", "num_updates")
         self.trace([Span("start", time.time(), 0.0, {name: getattr(meta, name) for name in sizes})])
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.runtime.extras import require
-from stoix_like.runtime.run_folder import write_atomically
+from stoix_like.runtime.run_folder import title, write_atomically
 from stoix_like.runtime.telemetry.scalars import reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
@@ -43,7 +43,7 @@ class WandbSink:
         write_atomically(run_dir / FILE_NAME, json.dumps({"run_id": run_id}) + "\n")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
-            name=run_dir.name,
+            name=title(run_dir),
             id=run_id,
             group=f"{meta.algorithm} {meta.task_id}",
             dir=str(run_dir),
