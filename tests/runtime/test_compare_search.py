@@ -13,10 +13,10 @@ from scipy import stats
 
 import stoix_like as sl
 from stoix_like.algorithms import searching
-from stoix_like.config import EvaluationConfig, HardwareConfig, SPOSectionConfig
+from stoix_like.config import EvaluationConfig, SPOSectionConfig
 from stoix_like.config_checks import replace_leaves
 from stoix_like.evaluation import episodes
-from stoix_like.runtime import compare_methods, compare_search, compare_tables, devices, run_folder, saved_run
+from stoix_like.runtime import compare_methods, compare_search, compare_tables, run_folder, saved_run
 from stoix_like.runtime.build import build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.cli import exit_code
@@ -53,23 +53,6 @@ def _untrained(path, **leaves):
     meta = Meta("ppo", leaves["task_id"], 1, config_to_dict(config), {"updates": [1] * num_seeds})
     CheckpointStore(path / "checkpoints" / "best", create=True).save({"params": params}, meta)
     return path
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compile_cache(tmp_path_factory):
-    """Many runs here are one program, compiled once. JAX is put back as it was."""
-    from jax.experimental.compilation_cache import compilation_cache
-
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        devices.select(HardwareConfig())
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="module")

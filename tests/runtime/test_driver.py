@@ -59,22 +59,6 @@ def _train(*argv):
     return exit_code(_script().main, argv)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _compile_cache(tmp_path_factory):
-    """All runs here are one program, compiled once. JAX is put back as it was."""
-    from jax.experimental.compilation_cache import compilation_cache
-
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
-
-
 @pytest.fixture(autouse=True)
 def _inside(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

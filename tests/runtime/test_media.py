@@ -3,6 +3,7 @@
 import json
 import os
 import threading
+import time
 
 import matplotlib
 import numpy as np
@@ -300,11 +301,12 @@ def test_a_running_run_can_be_read_while_it_is_written(tmp_path):
             while not stop.is_set():
                 for part in (line[:30], line[30:]):  # a reader may see half of a line
                     file.write(part)
+                    time.sleep(0.0005)  # or the file grows faster than it is read
 
     writer = threading.Thread(target=write)
     writer.start()
     try:
-        for _ in range(10):
+        for _ in range(50):
             assert curves.load_run(path).seeds == {0}
     finally:
         stop.set()

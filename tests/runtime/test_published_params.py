@@ -15,9 +15,8 @@ from exports import SEARCH, SMALL, contents
 from safetensors.numpy import load_file, save
 
 import stoix_like as sl
-from stoix_like.config import HardwareConfig
 from stoix_like.errors import CheckpointError, ConfigError, StoixError
-from stoix_like.runtime import console, devices, parameter_files, saved_run
+from stoix_like.runtime import console, parameter_files, saved_run
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.commands import COMMANDS
 from stoix_like.runtime.evaluate_run import Manner, score
@@ -34,23 +33,6 @@ SEEDS = {"ppo": 5, "spo": 0}
 def command(name, *argv, **leaves):
     flags = [word for leaf, value in leaves.items() for word in (f"--{leaf.replace('_', '-')}", str(value))]
     return exit_code(COMMANDS[name].run, [*map(str, argv), *flags])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _compile_cache(tmp_path_factory):
-    """A run and its published parameters are one program, compiled once. JAX is put back as it was."""
-    from jax.experimental.compilation_cache import compilation_cache
-
-    names = ("jax_compilation_cache_dir", "jax_persistent_cache_min_compile_time_secs")
-    before = {name: getattr(jax.config, name) for name in names}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        devices.select(HardwareConfig())
-        yield
-    for name, value in before.items():
-        jax.config.update(name, value)
-    compilation_cache.reset_cache()
 
 
 @pytest.fixture(scope="module", params=list(RUNS))
