@@ -197,10 +197,13 @@ def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
     monkeypatch.setattr(overhead, "preset_config", lambda name: resolve(replace_leaves(preset_config(name), leaves)))
     monkeypatch.setattr(overhead, "SECONDS", 0.01)
     monkeypatch.setattr(overhead, "PRESETS", (preset,))
-    evaluations, checkpoints = overhead.overhead_suite()
+    monkeypatch.setattr(overhead, "EVALUATED", {preset: 2} if preset.startswith("ppo") else {})
+    evaluations, checkpoints, *later = overhead.overhead_suite()
     assert (checkpoints.name, evaluations.name) == (f"checkpoints/{preset}", f"evaluations/{preset}")
     assert 0.0 < evaluations.value < 100.0
     assert evaluations.note.endswith("(10 updates), of a new network that is kept as the best")
+    assert [row.name for row in later] == [evaluations.name] * preset.startswith("ppo")
+    assert all(row.note.endswith("of a network of 2 updates that is kept as the best") for row in later)
 
 
 def test_the_size_of_a_checkpoint_is_that_of_the_newest_alone(tmp_path):

@@ -28,6 +28,8 @@ from stoix_like.runtime.telemetry import RunMeta, open_telemetry
 
 #: Without spo/binpack, whose update alone takes a minute on a core.
 PRESETS = ("ppo/quick", "ppo/binpack", "ppo/maze", "spo/maze", "spo/quick")
+#: The other presets that are evaluated, and after how many updates: a new snake dies at once.
+EVALUATED = {"ppo/snake": 100, "ppo/maze_mlp": 0, "spo/maze_mlp": 0}
 SECONDS = 4.0  # of training around each checkpoint
 
 
@@ -37,6 +39,11 @@ def overhead_suite() -> Iterator[Row]:
         training = _Training(preset)
         yield training.evaluation_share()  # first: how long episodes are depends on what was learned
         yield training.checkpoint_share()
+    for preset, updates in EVALUATED.items():
+        training = _Training(preset)
+        if updates:
+            training.advance(updates)
+        yield training.evaluation_share()
 
 
 class _Training:
@@ -54,9 +61,10 @@ class _Training:
     @functools.cached_property
     def seconds(self) -> float:
         """Of an update; some are made to find out."""
-        return in_turns({"update": lambda: self._advance(1)}, repetitions=3)["update"].seconds
+        return in_turns({"update": lambda: self.advance(1)}, repetitions=3)["update"].seconds
 
-    def _advance(self, updates: int) -> Any:
+    def advance(self, updates: int) -> Any:
+        """Trains by so many updates; gives their metrics."""
         self.state, metrics = self.program(self.state, np.int32(updates))
         return jax.block_until_ready(metrics)
 
@@ -70,11 +78,11 @@ class _Training:
                 number = next(numbers)
                 written = Told("MISC", number, 0, 0.0, None, {"misc/event": "checkpoint_saved"})
                 recorder.save(self.state, self.meta._replace(update=number), lambda _: written)
-                metrics = self._advance(updates)
+                metrics = self.advance(updates)
                 recorder.settle()
                 return metrics
 
-            contestants = {"without": lambda: self._advance(updates), "with": saved}
+            contestants = {"without": lambda: self.advance(updates), "with": saved}
             timings = in_turns(contestants, repetitions=7 if self.seconds < SECONDS else 3)
             size = newest_megabytes(Path(folder) / "checkpoints")
         alone, both = timings["without"], timings["with"]
@@ -90,7 +98,7 @@ class _Training:
         """An evaluation as the preset makes it, of the network beside the search where there is one, and the keeping of
         the parameters as the best so far: of a run that gets better each time.
         """
-        evaluation = self.config.evaluation
+        evaluation, updates = self.config.evaluation, int(self.state.step)
         policies = dict.fromkeys((self.learner.policy, self.learner.network_policy))
         evaluators = [Evaluator(self.env, policy, evaluation, 1) for policy in policies]
         for evaluator in evaluators:
@@ -109,8 +117,9 @@ class _Training:
             taken = in_turns({"evaluation": evaluate}, repetitions=3)["evaluation"]
         interval = evaluation.eval_interval
         between = interval * self.seconds
+        learned = f"a network of {updates} updates" if updates else "a new network"
         note = (
-            f"{taken.seconds:.1f} s of every {between + taken.seconds:.0f} s ({interval} updates), of a new network"
+            f"{taken.seconds:.1f} s of every {between + taken.seconds:.0f} s ({interval} updates), of {learned}"
             " that is kept as the best"
         )
         share = 100.0 * taken.seconds / (taken.seconds + between)
