@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+import os
 import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+_OF_ANOTHER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # repository, whose hook may have started this
 SECONDS = 5.0  # for git to answer: on a network's file system it may take long to look for changes
 
 
@@ -26,4 +28,6 @@ def commit() -> str | None:
 
 def _git(*words: str) -> str:
     call = ["git", "-C", str(ROOT), *words]
-    return subprocess.run(call, check=True, capture_output=True, text=True, timeout=SECONDS).stdout.strip()
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
+    done = subprocess.run(call, check=True, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    return done.stdout.strip()

@@ -1,15 +1,21 @@
 """The commit that versions.json names: of this project's own clone, never of what it is installed in."""
 
+import os
+import shutil
 import subprocess
 
 import pytest
 
 from stoix_like.runtime import commit, run_folder
 
+pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+
 
 def git(folder, *words):
     who = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
-    return subprocess.run(["git", "-C", folder, *who, *words], check=True, capture_output=True, text=True).stdout
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    call = ["git", "-C", folder, *who, *words]
+    return subprocess.run(call, check=True, capture_output=True, text=True, env=kept).stdout
 
 
 @pytest.fixture
@@ -31,6 +37,13 @@ def test_a_run_names_it_and_whether_files_were_changed(root):
     commit.commit.cache_clear()
     (root / "file").write_text("b")
     assert run_folder.versions()["commit"] == f"{known}+"
+
+
+def test_a_hook_of_another_repository_changes_nothing(root, monkeypatch, tmp_path_factory):
+    other = tmp_path_factory.mktemp("other")
+    git(other, "init", "--quiet")
+    monkeypatch.setenv("GIT_DIR", str(other / ".git"))
+    assert commit.commit() == git(root, "rev-parse", "--short", "HEAD").strip()
 
 
 def test_what_it_is_installed_in_is_not_meant(root, monkeypatch):
