@@ -13,7 +13,7 @@ help:
 	@echo "make train-maze        the same on Maze-v0"
 	@echo "make train-spo         the same with SPO on BinPack-v2"
 	@echo "make test              install with the dev extra and run the tests (some 12 minutes on 2 cores)"
-	@echo "make test-integration  new processes, kills, clean installs, documentation commands (some 25 minutes)"
+	@echo "make test-integration  new processes, kills, clean installs, documentation commands (at most 30 minutes)"
 	@echo "make test-slow         learning tests"
 	@echo "make check             format, lint, types, architecture"
 	@echo "make format            rewrite to the house format"
