@@ -7,6 +7,7 @@
     learner = sl.ppo.make(env, sl.make_network(env, config), config)
     state = jax.jit(learner.init)(jax.random.key(0))
     state, metrics = jax.jit(learner.update)(state)
+    print(metrics["trainer/entropy"])  # in nats, of the policy
 
 Names are looked up on first use: importing this package imports neither jumanji, which starts the JAX backend, nor any
 optional library.

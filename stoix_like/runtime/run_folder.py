@@ -19,8 +19,8 @@ from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
 from stoix_like.config_values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import messages
+from stoix_like.runtime.clone import commit
 from stoix_like.runtime.commands import named
-from stoix_like.runtime.commit import commit
 
 STUDY_FILE = "study.db"  # of a sweep, among runs
 _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "jumanji", "distrax", "numpy")

@@ -290,6 +290,17 @@ def test_without_a_home_nothing_is_cached_unless_it_is_said_where(variable, monk
     assert asked.get("jax_compilation_cache_dir") == (str(tmp_path / "stoix_like" / "xla") if variable else None)
 
 
+def test_cached_is_what_takes_a_fifth_of_a_second_unless_jax_is_told_another_time(monkeypatch):
+    asked, name = {}, "jax_persistent_cache_min_compile_time_secs"
+    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
+    monkeypatch.delenv(name.upper())
+    compile_cache.use()
+    assert asked.pop(name) == 0.2
+    monkeypatch.setenv(name.upper(), "3")
+    compile_cache.use()
+    assert name not in asked
+
+
 def test_a_terminal_without_the_signs_of_a_table_gets_others():
     command = "import sys; from stoix_like.runtime.cli import run_main; run_main(lambda _: print('1 – 2 · 3'))"
     environment = os.environ | {"PYTHONIOENCODING": "latin-1"}

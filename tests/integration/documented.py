@@ -102,7 +102,9 @@ class Clone:
             text=True,
             timeout=1800,
         )
-        assert done.returncode == 0, f"$ {command}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        assert done.returncode == 0, (
+            f"$ {command}\nexit code {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
+        )
         return done.stdout
 
     def lines_of(self, command):
@@ -115,7 +117,8 @@ class Clone:
         """What the blocks of a page print, one after the other, in one Python and one working folder.
 
         Shell blocks end at their first failing command. Python blocks share their names; one whose first line is a
-        comment that names a file is written there instead, for a later block to run.
+        comment that names a file is written there instead, for a later block to run. A page that ends while the device
+        computes fails: Python, ending there, crashes now and then (docs/troubleshooting.md).
         """
         (self.path / "played.json").write_text(json.dumps([page, *played]))
         return self.run(f"python {Path(__file__).resolve()} played.json")
@@ -133,6 +136,9 @@ def _play(page, played):
         else:
             padded = "\n" * (line - 1) + code  # a traceback names the line of the page
             exec(compile(padded, page, "exec"), names)
+    jax = sys.modules.get("jax")
+    if jax is not None and not all(array.is_ready() for array in jax.live_arrays()):
+        raise SystemExit(f"{page} ends while the device computes, which can crash: print what it computes")
 
 
 if __name__ == "__main__":

@@ -132,11 +132,14 @@ def test_what_a_page_tells_to_type_runs(page, clone):
 
 
 def test_a_wrong_flag_and_a_wrong_line_of_python_are_seen(clone):
-    """The test above can fail: a flag that is not there, a program that does not hold what it says."""
+    """The test above can fail: a flag that is not there, a program that does not hold what it says or does not wait."""
     with pytest.raises(AssertionError, match="unknown flag '--num-env'; did you mean '--num-envs'"):
         clone.play("wrong.md", [("bash", 3, "python scripts/train_ppo.py --num-env 8 --print-config")])
     with pytest.raises(AssertionError, match=r'File "wrong.md", line 7'):
         clone.play("wrong.md", [("python", 5, "x = 1\n\nassert x == 2\n")])
+    seconds = "y = jax.jit(lambda x: jax.lax.fori_loop(0, 10_000, lambda _, x: x @ x, x))(x)\n"
+    with pytest.raises(AssertionError, match=r"wrong\.md ends while the device computes"):
+        clone.play("wrong.md", [("python", 9, "import jax\nx = jax.numpy.ones((256, 256))\n" + seconds)])
 
 
 def test_what_is_not_run_is_listed():

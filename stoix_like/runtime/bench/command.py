@@ -12,8 +12,8 @@ from stoix_like.config import HardwareConfig
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_device_flag, output_file
 from stoix_like.runtime.bench.measure import Row
+from stoix_like.runtime.clone import commit
 from stoix_like.runtime.commands import program
-from stoix_like.runtime.commit import commit
 
 
 def main(argv: list[str]) -> int:

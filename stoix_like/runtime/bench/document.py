@@ -10,7 +10,8 @@ import json
 import re
 from pathlib import Path
 
-from stoix_like.runtime.bench.measure import ROOT, Row
+from stoix_like.runtime.bench.measure import Row
+from stoix_like.runtime.clone import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 _PART = re.compile(r"(<!-- rows: (\S+) ([^>]*?) -->\n).*?(<!-- end of rows -->)", re.DOTALL)

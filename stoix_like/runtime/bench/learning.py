@@ -14,7 +14,8 @@ import numpy as np
 from stoix_like.config import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import difference_interval, mean_interval
-from stoix_like.runtime.bench.measure import ROOT, Row
+from stoix_like.runtime.bench.measure import Row
+from stoix_like.runtime.clone import ROOT
 from stoix_like.runtime.curves import config_leaves
 from stoix_like.runtime.load import load, to_yaml
 from stoix_like.runtime.search_flags import SearchChoice

@@ -8,13 +8,10 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 from jax.stages import Compiled
-
-ROOT = Path(__file__).parents[3]
 
 
 class Row(NamedTuple):

@@ -28,7 +28,7 @@ from stoix_like.runtime.telemetry import RunMeta, open_telemetry
 
 #: Without spo/binpack, whose update alone takes a minute on a core.
 PRESETS = ("ppo/quick", "ppo/binpack", "ppo/maze", "spo/maze", "spo/quick")
-#: The other presets that are evaluated, and after how many updates: a new snake dies at once.
+#: Presets of which evaluations alone are measured, and after how many updates: a new snake dies at once.
 EVALUATED = {"ppo/snake": 100, "ppo/maze_mlp": 0, "spo/maze_mlp": 0}
 SECONDS = 4.0  # of training around each checkpoint
 

@@ -20,13 +20,13 @@ from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.runtime.bench import binpack, environments, learning, overhead, scaling, searches, spo
 from stoix_like.runtime.bench.flops import ppo_flops_per_step
 from stoix_like.runtime.bench.measure import (
-    ROOT,
     Row,
     in_turns,
     matrix_product_peak,
     peak_flops,
 )
 from stoix_like.runtime.bench.updates import Updates, preset_config
+from stoix_like.runtime.clone import ROOT
 from stoix_like.runtime.scoring import Evaluator
 
 

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from stoix_like.runtime import commit, run_folder
+from stoix_like.runtime import clone, run_folder
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -25,16 +25,16 @@ def root(tmp_path, monkeypatch):
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "file")
     git(tmp_path, "commit", "--quiet", "--message", "A")
-    monkeypatch.setattr(commit, "ROOT", tmp_path.resolve())
-    commit.commit.cache_clear()
+    monkeypatch.setattr(clone, "ROOT", tmp_path.resolve())
+    clone.commit.cache_clear()
     yield tmp_path
-    commit.commit.cache_clear()
+    clone.commit.cache_clear()
 
 
 def test_a_run_names_it_and_whether_files_were_changed(root):
     known = git(root, "rev-parse", "--short", "HEAD").strip()
     assert run_folder.versions()["commit"] == known
-    commit.commit.cache_clear()
+    clone.commit.cache_clear()
     (root / "file").write_text("b")
     assert run_folder.versions()["commit"] == f"{known}+"
 
@@ -43,15 +43,15 @@ def test_a_hook_of_another_repository_changes_nothing(root, monkeypatch, tmp_pat
     other = tmp_path_factory.mktemp("other")
     git(other, "init", "--quiet")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    assert commit.commit() == git(root, "rev-parse", "--short", "HEAD").strip()
+    assert clone.commit() == git(root, "rev-parse", "--short", "HEAD").strip()
 
 
 def test_what_it_is_installed_in_is_not_meant(root, monkeypatch):
     (root / "site-packages").mkdir()
-    monkeypatch.setattr(commit, "ROOT", (root / "site-packages").resolve())
+    monkeypatch.setattr(clone, "ROOT", (root / "site-packages").resolve())
     assert "commit" not in run_folder.versions()
 
 
 def test_without_git_there_is_none(root, monkeypatch):
     monkeypatch.setenv("PATH", str(root))
-    assert commit.commit() is None
+    assert clone.commit() is None

@@ -1,4 +1,4 @@
-"""The commit of this project that runs, where it runs from a clone."""
+"""The clone that this project runs from, if it does: its folder and its commit."""
 
 from __future__ import annotations
 
