@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 import warnings
 import zlib
 from collections.abc import Callable
@@ -18,6 +19,8 @@ _FAILED = re.compile(
     r"Error (?P<what>reading|writing) persistent compilation cache entry for '(?P<program>[^']+)'[^:]*: (?P<why>.*)",
     re.DOTALL,
 )
+#: An entry that is not whole is looked at again after this time: another process may just be writing it.
+_SECONDS_TO_WRITE = 1.0
 
 
 def use() -> None:
@@ -42,6 +45,9 @@ def drop_torn(folder: Path, program: str) -> int:
     installed; what it packed counts as torn here, too: it is compiled once more.)
     """
     torn = [path for path in folder.glob("*-cache") if _is_of(path, program) and not _is_whole(path)]
+    if torn:
+        time.sleep(_SECONDS_TO_WRITE)
+        torn = [path for path in torn if not _is_whole(path)]
     for path in torn:
         path.unlink(missing_ok=True)
     return len(torn)
@@ -62,7 +68,8 @@ def _is_whole(path: Path) -> bool:
 def _mend_what_cannot_be_read() -> None:
     """JAX writes entries in place. One that a kill or a full disk has torn would be warned of at every start from then
     on, and its program compiled at every start, since JAX overwrites none: it is removed when it is met, and JAX, which
-    warns before it compiles, then writes it anew.
+    warns before it compiles, then writes it anew. One that is whole by then was
+    read while another process wrote it, and there is nothing to tell.
     """
     shown = warnings.showwarning
     if not getattr(shown, "mends_the_compile_cache", False):
@@ -80,6 +87,8 @@ def _showing(shown: Callable[..., None]) -> Callable[..., None]:
             shown(message, *where, **more)
         elif told["what"] == "reading" and drop_torn(Path(folder), told["program"]):
             messages.on_stderr(f"note: {told['program']} is compiled anew; the compile cache held it half-written")
+        elif told["what"] == "reading" and "decompress" in told["why"]:
+            return
         elif not is_noted:
             is_noted = True
             why = " ".join(told["why"].split())

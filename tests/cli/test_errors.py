@@ -14,9 +14,8 @@ import jax.numpy as jnp
 import pytest
 
 import stoix_like as sl
-from stoix_like.config import HardwareConfig
 from stoix_like.config_checks import replace_leaves
-from stoix_like.runtime import compile_cache, devices, loop, opening, run_folder, saved_run
+from stoix_like.runtime import loop, opening, run_folder, saved_run
 from stoix_like.runtime.build import build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.cli import exit_code
@@ -270,35 +269,6 @@ def test_a_gpu_is_not_chosen_where_none_is_used(refused):
 def test_devices_that_do_not_divide_the_environments(refused):
     error, _ = refused(2, "train_ppo", *_train_flags(num_devices=3))
     assert error == "error: --num-devices: num_envs = 8 is not divisible by 3; use 2 or 4"
-
-
-@pytest.mark.parametrize("variable", [None, "XDG_CACHE_HOME"])
-def test_without_a_home_nothing_is_cached_unless_it_is_said_where(variable, monkeypatch, tmp_path):
-    """As in a container whose user id stands in no passwd."""
-
-    def no_home():
-        raise RuntimeError("Could not determine home directory.")
-
-    for name in ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(compile_cache.Path, "home", no_home)
-    if variable:
-        monkeypatch.setenv(variable, str(tmp_path))
-    asked = {}
-    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
-    devices.select(HardwareConfig())
-    assert asked.get("jax_compilation_cache_dir") == (str(tmp_path / "stoix_like" / "xla") if variable else None)
-
-
-def test_cached_is_what_takes_a_fifth_of_a_second_unless_jax_is_told_another_time(monkeypatch):
-    asked, name = {}, "jax_persistent_cache_min_compile_time_secs"
-    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
-    monkeypatch.delenv(name.upper())
-    compile_cache.use()
-    assert asked.pop(name) == 0.2
-    monkeypatch.setenv(name.upper(), "3")
-    compile_cache.use()
-    assert name not in asked
 
 
 def test_a_terminal_without_the_signs_of_a_table_gets_others():

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from scripted_runs import BASE, Scripts, finish, flags, last_update, rows_of, wait_until
+from scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, rows_of, wait_until
 
 MAZE = BASE | {
     "task_id": "Maze-v0",
@@ -129,7 +129,7 @@ def test_importing_the_package_starts_nothing(scripts):
 
 
 def test_a_second_start_reads_the_compile_cache(scripts, tmp_path):
-    own = Scripts(tmp_path, tmp_path / "cache")
+    own = Scripts(tmp_path, tmp_path / "cache", (KEPT_HOWEVER_FAST,))
     leaves = BASE | {"num_updates": 2}
 
     def entries():

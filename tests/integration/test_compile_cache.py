@@ -1,11 +1,10 @@
 """A compile cache that a kill or a full disk has torn is mended by the next run, in one line."""
 
-from scripted_runs import BASE, Scripts, flags
+from scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, flags
 
 
 def test_torn_entries_are_told_once_and_written_anew(tmp_path):
-    every = ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")  # however fast the machine, nothing is left out
-    scripts = Scripts(tmp_path, tmp_path / "cache", (every,))
+    scripts = Scripts(tmp_path, tmp_path / "cache", (KEPT_HOWEVER_FAST,))
 
     def train(name):
         sizes = BASE | {"num_updates": 2, "run_name": name}

@@ -5,7 +5,7 @@ import shutil
 import signal
 
 import pytest
-from scripted_runs import Scripts, assert_same_run, finish, last_update, wait_until
+from scripted_runs import KEPT_HOWEVER_FAST, Scripts, assert_same_run, finish, last_update, wait_until
 
 pytest.importorskip("optuna", reason="needs the 'sweep' extra")
 
@@ -40,7 +40,7 @@ def unbroken(tmp_path_factory):
     folder = tmp_path_factory.mktemp("unbroken")
     (folder / "run.yaml").write_text(RUN)
     (folder / "tiny.yaml").write_text(SWEEP)
-    _, err = Scripts(folder, folder / "cache").run("sweep", "tiny.yaml")
+    _, err = Scripts(folder, folder / "cache", (KEPT_HOWEVER_FAST,)).run("sweep", "tiny.yaml")
     assert without_signs(err) == ""
     return folder / "runs" / "tiny"
 

@@ -1,0 +1,83 @@
+"""Where compiled programs are kept, which, and what is told of an entry that cannot be read."""
+
+import threading
+import types
+import warnings
+import zlib
+
+import jax
+import pytest
+
+from stoix_like.config import HardwareConfig
+from stoix_like.runtime import compile_cache, devices, messages
+
+
+@pytest.mark.parametrize("variable", [None, "XDG_CACHE_HOME"])
+def test_without_a_home_nothing_is_cached_unless_it_is_said_where(variable, monkeypatch, tmp_path):
+    """As in a container whose user id stands in no passwd."""
+
+    def no_home():
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("JAX_COMPILATION_CACHE_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(compile_cache.Path, "home", no_home)
+    if variable:
+        monkeypatch.setenv(variable, str(tmp_path))
+    asked = {}
+    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
+    devices.select(HardwareConfig())
+    assert asked.get("jax_compilation_cache_dir") == (str(tmp_path / "stoix_like" / "xla") if variable else None)
+
+
+def test_cached_is_what_takes_a_fifth_of_a_second_unless_jax_is_told_another_time(monkeypatch):
+    asked, name = {}, "jax_persistent_cache_min_compile_time_secs"
+    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
+    monkeypatch.delenv(name.upper())
+    compile_cache.use()
+    assert asked.pop(name) == 0.2
+    monkeypatch.setenv(name.upper(), "3")
+    compile_cache.use()
+    assert name not in asked
+
+
+def _tell_of_entry(path, monkeypatch, *, why="zlib.error: Error -5 while decompressing data: incomplete stream"):
+    """Lets JAX's warning of this entry of `jit_chunk` go through what the compile cache installs."""
+    monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
+    config = types.SimpleNamespace(update=lambda *_: None, jax_compilation_cache_dir=str(path.parent))
+    monkeypatch.setattr(compile_cache, "jax", types.SimpleNamespace(config=config))
+    monkeypatch.setattr(messages, "is_own_process", lambda: True)
+    compile_cache.use()
+    text = f"Error reading persistent compilation cache entry for 'jit_chunk': {why}"
+    warnings.showwarning(UserWarning(text), UserWarning, "compiler.py", 1)
+
+
+def test_an_entry_that_another_process_is_writing_is_left_to_it(tmp_path, monkeypatch, capsys):
+    path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
+    whole = zlib.compress(b"program" * 1000)
+    path.write_bytes(whole[:-8])
+    writer = threading.Timer(0.2, path.write_bytes, [whole])
+    writer.start()
+    _tell_of_entry(path, monkeypatch)
+    writer.join()
+    assert path.read_bytes() == whole
+    assert capsys.readouterr().err == ""
+
+
+def test_an_entry_that_stays_torn_is_removed_and_told(tmp_path, monkeypatch, capsys):
+    path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
+    path.write_bytes(zlib.compress(b"program" * 1000)[:-8])
+    _tell_of_entry(path, monkeypatch)
+    assert not path.exists()
+    assert capsys.readouterr().err == ("note: jit_chunk is compiled anew; the compile cache held it half-written\n")
+
+
+def test_a_whole_entry_that_cannot_be_used_is_told(tmp_path, monkeypatch, capsys):
+    path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
+    path.write_bytes(zlib.compress(b"program" * 1000))
+    _tell_of_entry(path, monkeypatch, why="XlaRuntimeError: made for another machine")
+    assert path.exists()
+    assert capsys.readouterr().err == (
+        f"note: the compile cache {tmp_path} cannot be used (XlaRuntimeError: made for another machine); "
+        "every start compiles\n"
+    )
