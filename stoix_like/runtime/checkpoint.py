@@ -99,10 +99,18 @@ class CheckpointStore:
                 self.remove(old)
             give_back()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
-            what = f"cannot write the checkpoint in {self.folder}: {write_problem(error)}"
+            what = f"cannot write the checkpoint in {self.folder}: {self._unreadable() or write_problem(error)}"
             raise RunError(what, self._after_failure()) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
+
+    def _unreadable(self) -> str | None:
+        """What is wrong with the folder itself. Where it is gone, orbax and tensorstore tell of whatever they met."""
+        try:
+            self._listed()
+        except OSError as error:
+            return error.strerror
+        return None
 
     def _after_failure(self) -> str:
         with contextlib.suppress(OSError):

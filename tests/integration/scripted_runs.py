@@ -1,7 +1,9 @@
 """Scripts in new processes that share one compile cache, and how two runs are compared."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -121,6 +123,26 @@ def wait_until(condition, process, seconds=TIMEOUT, every=0.002):
         assert process.poll() is None, "".join(finish(process))
         assert time.monotonic() < deadline, "it took too long"
         time.sleep(every)
+
+
+@contextlib.contextmanager
+def stopped(process):
+    """While this lasts no thread of the process runs."""
+    process.send_signal(signal.SIGSTOP)
+    try:
+        wait_until(lambda: _is_stopped(process), process)
+        yield
+    finally:
+        process.send_signal(signal.SIGCONT)
+
+
+def _is_stopped(process):
+    """Every thread of it: one that writes a checkpoint may go on for a moment."""
+    tasks = Path(f"/proc/{process.pid}/task").iterdir()
+    try:
+        return all((task / "stat").read_text().rpartition(")")[2].split()[0] in "Tt" for task in tasks)
+    except OSError:  # a thread has just ended
+        return False
 
 
 def last_update(run):

@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, wait_until
+from scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, stopped, wait_until
 
 from stoix_like.runtime import saved_run
 from stoix_like.runtime.checkpoint import CheckpointStore
@@ -77,9 +77,13 @@ def _kill_during_a_save(run, after, process):
 
 
 def _kill_at_random(run, after, process):
-    """Kills anywhere in the 0.3 seconds after an update: in a save, an evaluation, a write."""
+    """Kills anywhere in the 0.3 seconds after an update: in a save, an evaluation, a write.
+
+    Two updates later at the latest, or a fast machine would end the run.
+    """
     wait_until(lambda: last_update(run) >= after, process)
-    time.sleep(random.Random(after).uniform(0.0, 0.3))
+    moment = time.monotonic() + random.Random(after).uniform(0.0, 0.3)
+    wait_until(lambda: time.monotonic() >= moment or last_update(run) >= after + 2, process)
     process.kill()
 
 
@@ -117,24 +121,14 @@ def test_a_killed_run_of_several_seeds_ends_the_same(scripts):
     assert_same_run(scripts.cwd / "whole", scripts.cwd / "killed")
 
 
-def _is_stopped(process):
-    """Every thread of it: one that writes a checkpoint may go on for a moment."""
-    tasks = Path(f"/proc/{process.pid}/task").iterdir()
-    return all((task / "stat").read_text().rpartition(")")[2].split()[0] in "Tt" for task in tasks)
-
-
 def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
     run = scripts.cwd / "shared"
     with scripts.start("train_ppo", *flags(**BASE, run_name="shared")) as first:
         wait_until(lambda: last_update(run) >= 3, first)
-        first.send_signal(signal.SIGSTOP)  # so that it is there as long as the second needs
-        try:
-            wait_until(lambda: _is_stopped(first), first)
+        with stopped(first):  # so that it is there as long as the second needs
             before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
             out, err = scripts.run("train_ppo", "--resume", "shared", code=1)
             after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
-        finally:
-            first.send_signal(signal.SIGCONT)
         finish(first)
     assert err.splitlines() == [
         "error: another process is writing shared",

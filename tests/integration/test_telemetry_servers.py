@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import NamedTuple
@@ -16,7 +17,7 @@ import pytest
 from scripted_runs import BASE, finish, flags, rows_of, wait_until
 
 MLFLOW = "mlflow==3.17.2"
-SMALL = BASE | {"num_updates": 12, "eval_interval": 6, "save_interval": 6}
+SMALL = BASE | {"num_updates": 12, "log_interval": 3, "eval_interval": 6, "save_interval": 6}
 
 
 class _Server(NamedTuple):
@@ -77,6 +78,9 @@ def _start(python, folder):
             return False
 
     wait_until(is_up, process, every=0.2)
+    missing = f"{url}/api/2.0/mlflow/experiments/get-by-name?experiment_name=none"
+    with pytest.raises(urllib.error.HTTPError, match="404"):  # its first answer takes long: it opens its store
+        urllib.request.urlopen(missing, timeout=60)
     return _Server(url, process)
 
 
@@ -100,8 +104,7 @@ def test_metrics_and_traces_are_read_back_from_the_server(scripts, server):
         history = client.get_metric_history(noted["run_id"], key)
         rows = [(row["timesteps"], row[key]) for row in rows_of("told", category)]
         assert [(metric.step, metric.value) for metric in history] == rows
-    traces = _traces(client, noted["experiment_id"])
-    chunks = [trace for trace in traces if trace.data.spans[0].name == "chunk"]
+    chunks = _chunks(client, noted["experiment_id"], updates=12)
     assert sum(_spans(trace)["update"].attributes["updates"] for trace in chunks) == 12
     names = {name for trace in chunks for name in _spans(trace)}
     assert names == {"chunk", "update", "rollout", "optimise", "evaluate", "checkpoint"}
@@ -112,15 +115,16 @@ def _spans(trace):
     return {span.name: span for span in trace.data.spans}
 
 
-def _traces(client, experiment_id):
-    """All of them; the server may take a moment to show the last."""
-    found = []
-    for _ in range(20):
-        before, found = len(found), client.search_traces(locations=[experiment_id], max_results=500)
-        if found and len(found) == before:
-            return found
+def _chunks(client, experiment_id, updates):
+    """The traces of all chunks; the server may take a moment to show the last."""
+    deadline = time.monotonic() + 60.0
+    while True:
+        traces = client.search_traces(locations=[experiment_id], max_results=500)
+        chunks = [trace for trace in traces if trace.data.spans[0].name == "chunk"]
+        told = sum(_spans(trace)["update"].attributes["updates"] for trace in chunks)
+        if told >= updates or time.monotonic() > deadline:
+            return chunks
         time.sleep(0.5)
-    return found
 
 
 def test_a_server_that_is_killed_costs_nothing_but_a_warning(scripts, server):

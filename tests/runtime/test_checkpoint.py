@@ -1,5 +1,6 @@
 """Whole states on disk: what is saved comes back bit for bit, and what is damaged never does."""
 
+import contextlib
 import shutil
 from pathlib import Path
 
@@ -180,9 +181,25 @@ def test_a_folder_that_cannot_be_written_is_a_plain_error(make_store, tmp_path):
     (tmp_path / "checkpoints").write_text("a file in its place")
     with pytest.raises(RunError) as caught:
         store.save({"step": jnp.int32(2)}, _meta(2))
-    assert caught.value.what.startswith(f"cannot write the checkpoint in {tmp_path / 'checkpoints'}: ")
+    assert caught.value.what == f"cannot write the checkpoint in {tmp_path / 'checkpoints'}: Not a directory"
     assert caught.value.hint == "free some space or choose another --save-dir"
     assert (tmp_path / "moved" / "1").is_dir()
+
+
+def test_a_folder_that_goes_while_it_is_written_is_a_plain_error(make_store, tmp_path, monkeypatch):
+    """Whatever is met first then: tensorstore tells of a file it did not find, orbax of a folder."""
+
+    class Writer:
+        def save(self, path, args):
+            (tmp_path / "checkpoints").rename(tmp_path / "moved")
+            raise ValueError('NOT_FOUND: Error writing "step/0" in OCDBT database: Error reading Byte range [0, 842)')
+
+    store = make_store(create=True)
+    monkeypatch.setattr(checkpoint, "_standard", lambda: contextlib.nullcontext(Writer()))
+    with pytest.raises(RunError) as caught:
+        store.save({"step": jnp.int32(2)}, _meta(2))
+    assert caught.value.what == f"cannot write the checkpoint in {tmp_path / 'checkpoints'}: No such file or directory"
+    assert caught.value.hint == "free some space or choose another --save-dir"
 
 
 def _damages(content):

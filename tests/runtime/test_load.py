@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
@@ -515,7 +515,7 @@ def configs(draw):
     return ppo_config(**(leaves | sizes | hosts | stores))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(config=configs())
 def test_yaml_feeds_back_to_the_identical_configuration(config, tmp_path_factory):
     path = tmp_path_factory.mktemp("config") / "config.yaml"

@@ -48,7 +48,7 @@ class _Tracing(_Sink):
         self._call("trace", [span.name for span in spans])
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def in_a_hurry(monkeypatch):
     monkeypatch.setattr(fanout, "OPEN_SECONDS", 0.5)
     monkeypatch.setattr(fanout, "CLOSE_SECONDS", 0.5)
@@ -104,6 +104,7 @@ def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
     assert good.calls == [("open",), ("close",)]
 
 
+@pytest.mark.usefixtures("in_a_hurry")
 def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
     """An answer that takes longer than others are waited for, as importing MLflow does, is still heard in time."""
 
@@ -137,6 +138,7 @@ def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("in_a_hurry")
 def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
     hung = _Sink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(hung, "H", most_waiting=100)])

@@ -176,7 +176,7 @@ def _asked(url: str, headers: Mapping[str, str], message: dict[str, str] | None 
     data = None if message is None else json.dumps(message).encode()
     request = urllib.request.Request(url, data, {**headers, "Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=1.0) as answer:
+        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
             text = answer.read()
     except urllib.error.HTTPError as error:
         text = error.read()
