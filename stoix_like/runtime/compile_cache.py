@@ -41,7 +41,7 @@ def use() -> None:
 
 
 def drop_torn(folder: Path, program: str) -> int:
-    """Removes the entries of a program that are no whole stream, and says how many. (JAX takes zstandard where that is
+    """Removes the entries of a program that stay no whole stream, and says how many. (JAX takes zstandard where that is
     installed; what it packed counts as torn here, too: it is compiled once more.)
     """
     torn = [path for path in folder.glob("*-cache") if _is_of(path, program) and not _is_whole(path)]
@@ -68,8 +68,8 @@ def _is_whole(path: Path) -> bool:
 def _mend_what_cannot_be_read() -> None:
     """JAX writes entries in place. One that a kill or a full disk has torn would be warned of at every start from then
     on, and its program compiled at every start, since JAX overwrites none: it is removed when it is met, and JAX, which
-    warns before it compiles, then writes it anew. One that is whole by then was
-    read while another process wrote it, and there is nothing to tell.
+    warns before it compiles, then writes it anew. One that was read while another process wrote it is whole a moment
+    later, and there is nothing to tell.
     """
     shown = warnings.showwarning
     if not getattr(shown, "mends_the_compile_cache", False):
