@@ -195,13 +195,19 @@ def _replay_problems(config: Any) -> list[str]:
     if size % num_envs and not any(problem.startswith(name) for problem in problems):
         near = f"{size // num_envs * num_envs:,} or {(size // num_envs + 1) * num_envs:,}"
         problems.append(f"{name}: {size:,} is not a multiple of num_envs = {num_envs}; use {near}")
+    return problems + ([] if core.num_updates is None else _learning_problems(config))
+
+
+def _learning_problems(config: Any) -> list[str]:
+    core, length = config.training_core, config.spo.sample_sequence_length
     played = core.num_updates * core.rollout_length
-    if played < section.sample_sequence_length:
-        problems.append(
-            f"spo.sample_sequence_length: {section.sample_sequence_length} is more than num_updates * rollout_length ="
-            f" {played} steps, which each environment plays, so nothing would be learned; use at most {played}"
-        )
-    return problems
+    if played > length:
+        return []
+    use = f"use at most {played - 1}, or more updates" if played > 1 else "use more updates"
+    return [
+        f"spo.sample_sequence_length: {length} and 1 more are sampled at once, and each environment plays num_updates *"
+        f" rollout_length = {played} steps, so nothing would be learned; {use}"
+    ]
 
 
 def _size_problems(config: Any) -> list[str]:

@@ -73,11 +73,11 @@ class BestKeeper:
         self.scores = np.where(better, scores, self.scores)
         self.updates = np.where(better, meta.update, self.updates)
         host = {"scores": self.scores.tolist(), "updates": self.updates.tolist(), "scored_on": self._scored_on}
-        self._store.save({"params": self._params}, meta._replace(host=host))
+        self._store.save({"params": self._params}, meta._replace(host=host), replace=True)
         return True
 
     def prune(self, saved: int) -> None:
-        """Removes what a run that falls back to the whole checkpoint of update `saved`, or to a later one, never needs.
+        """Removes what a run that falls back to the checkpoint of update `saved`, or to a later one, never needs.
 
         That is all older than the newest best as of then; what scored better afterwards stays beside it.
         """

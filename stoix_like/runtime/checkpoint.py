@@ -25,7 +25,7 @@ import orbax.checkpoint as ocp
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
 from stoix_like.runtime.allocator import give_back
-from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body, write_problem
+from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body, sync, write_problem
 from stoix_like.runtime.checkpoint_trees import as_in_run, as_stored, differences, words
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.run_folder import write_atomically
@@ -72,8 +72,9 @@ class CheckpointStore:
     def _listed(self) -> list[int]:
         return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
-    def save(self, arrays: Any, meta: Meta) -> Path:
-        """The folder of the new checkpoint, which must be of a later update than all there are.
+    def save(self, arrays: Any, meta: Meta, *, replace: bool = False) -> Path:
+        """The folder of the new checkpoint, which must be of a later update than all there are, or with `replace` take
+        the place of the last. It is on the disk, not only in the system's memory, before an older one is removed.
 
         Raises:
             RunError: the folder cannot be written, or the disk is full.
@@ -81,12 +82,12 @@ class CheckpointStore:
         path, began = self.folder / str(meta.update), time.monotonic()
         try:
             there = self._listed()
-            if there and there[-1] >= meta.update:
+            if there and there[-1] >= meta.update + replace:
                 raise RunError(
                     f"checkpoint {meta.update} was not written: {self.folder} holds {there}",
                     "remove checkpoints of a later update, or start a run under another --run-name",
                 )
-            unfinished = self._unfinished(meta.update)
+            unfinished = self._unfinished(str(meta.update))
             with (
                 plain_errors(f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"),
                 _standard() as writer,
@@ -94,7 +95,11 @@ class CheckpointStore:
                 writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(words, arrays)))
             body = {"schema": SCHEMA, **meta._asdict(), "files": file_digests(unfinished)}
             (unfinished / "meta.json").write_text(body_text(body), encoding="utf-8")
+            sync(unfinished)
+            if replace:
+                self.remove(meta.update)
             unfinished.rename(path)
+            sync(self.folder, deep=False)
             for old in self._listed()[: -self._keep_last_n] if self._keep_last_n else ():
                 self.remove(old)
             give_back()
@@ -137,13 +142,13 @@ class CheckpointStore:
 
         What somebody still reads over a network may stay until the next start: no reason to end a training.
         """
-        unfinished = self._unfinished(update)
+        removed = self._unfinished(f"{update}.removed")
         with contextlib.suppress(OSError):
-            (self.folder / str(update)).rename(unfinished)
-            shutil.rmtree(unfinished)
+            (self.folder / str(update)).rename(removed)
+            shutil.rmtree(removed)
 
-    def _unfinished(self, update: int) -> Path:
-        path = self.folder / f"{update}{_UNFINISHED}"
+    def _unfinished(self, name: str) -> Path:
+        path = self.folder / f"{name}{_UNFINISHED}"
         shutil.rmtree(path, ignore_errors=True)
         return path
 

@@ -37,7 +37,7 @@ def prepare(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, comp
         jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
         with contextlib.suppress(RuntimeError):  # JAX has started: there are as many as there are
-            jax.config.update("jax_num_cpu_devices", hardware.num_devices // (hardware.num_processes or 1))
+            jax.config.update("jax_num_cpu_devices", max(1, hardware.num_devices // (hardware.num_processes or 1)))
 
 
 def select(

@@ -238,6 +238,8 @@ class Driver:
         if scored is not None:
             self._keep(*scored)
             self._evaluated_at = self.update
+        if self._last_saved == self.update:
+            self.save(at_once=True)  # whoever continues from it shall not evaluate it again
 
     def _allow(self, stop: StopRequest, steps: int) -> int:
         """How many steps an evaluation plays next, the lead's number in all processes, so that all end it together.

@@ -95,6 +95,13 @@ def _replay_is_lost(plan: Plan) -> bool:
     return "spo" in plan.resumed.config and not saved.get("save_replay", True)
 
 
+def of_a_best_on_other_levels(plan: Plan) -> str:
+    """A note for a continued run whose levels are others."""
+    done = plan.resumed is not None and plan.resumed.host.get("evaluated_at") == plan.config.training_core.num_updates
+    then = "no evaluation follows; evaluate.py --level-set scores it" if done else "the next evaluation replaces it"
+    return f"the best so far was scored on other levels: {then}"
+
+
 def event(name: str, plan: Plan, elapsed_seconds: float, **values: Value) -> Row:
     """A MISC row of something that happened before the first update of this process."""
     update = plan.resumed.update if plan.resumed else 0

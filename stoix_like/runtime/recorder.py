@@ -106,8 +106,13 @@ class Recorder:
             self._note(self._files, writing.path.result(), writing.finished)
 
     def _note(self, files: Files, path: Path, finished: Finished) -> None:
-        files.best.prune(int(path.name))
+        self._prune(files)
         self.write([finished(path)])
+
+    def _prune(self, files: Files) -> None:
+        """A person may move damaged checkpoints away: the best belongs to the oldest that is left, too."""
+        if there := files.store.updates():
+            files.best.prune(there[0])
 
     def close(self) -> None:
         """Waits for what is being written, however the run ends; that it failed is told beside what ended the run.
@@ -134,7 +139,7 @@ class Recorder:
         if self._files is not None:
             with self._team.alone():
                 self._files.store.rewrite_host(update, host)
-                self._files.best.prune(update)
+                self._prune(self._files)
 
     def offer(self, params: Params, scores: np.ndarray, meta: Meta, how_to_continue: Callable[[], str]) -> None:
         """Keeps the parameters if they scored best: of this process's own device, [S, ...] for several seeds.

@@ -221,7 +221,7 @@ def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack
     closing.callback(telemetry.close)
     introduction.introduce(plan, ready.loaded, ready.search, ready.template, view, telemetry, meta)
     if not compared:
-        view.note("the best so far was scored on other levels: the next evaluation replaces it")
+        view.note(introduction.of_a_best_on_other_levels(plan))
     return Files(store, best, telemetry)
 
 

@@ -93,10 +93,14 @@ def log_weights(particles: Particles, temperature: Temperature) -> Array:
 
 
 def log_evidence(particles: Particles, temperature: Temperature) -> Array:
-    """Score over temperature [N, P], which is what particles are resampled by and how many of them count."""
+    """Score over temperature [N, P], which is what particles are resampled by and how many of them count.
+
+    0 for the best of a search: a prior beside a score of millions would be lost in float32.
+    """
     given = temperature(particles.score) if callable(temperature) else temperature
     given = jnp.asarray(given, jnp.float32)
-    return particles.score / (given[:, None] if given.ndim else given)
+    score = particles.score - jnp.max(particles.score, axis=1, keepdims=True)
+    return score / (given[:, None] if given.ndim else given)
 
 
 def resample_if_due(

@@ -1,6 +1,7 @@
 """Whole states on disk: what is saved comes back bit for bit, and what is damaged never does."""
 
 import contextlib
+import os
 import shutil
 from pathlib import Path
 
@@ -184,6 +185,26 @@ def test_a_folder_that_cannot_be_written_is_a_plain_error(make_store, tmp_path):
     assert caught.value.what == f"cannot write the checkpoint in {tmp_path / 'checkpoints'}: Not a directory"
     assert caught.value.hint == "free some space or choose another --save-dir"
     assert (tmp_path / "moved" / "1").is_dir()
+
+
+def test_a_checkpoint_is_on_the_disk_before_an_older_one_is_removed(make_store, tmp_path, monkeypatch):
+    """Or a power failure could leave none of them whole."""
+    synced, sync = [], os.fsync
+
+    def noting(descriptor):
+        path = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        synced.append((path.relative_to(tmp_path).as_posix(), store.updates()))
+        sync(descriptor)
+
+    store = make_store(create=True, keep_last_n=1)
+    store.save({"step": jnp.int32(1)}, _meta(1))
+    monkeypatch.setattr(os, "fsync", noting)
+    path = store.save({"step": jnp.int32(2)}, _meta(2))
+    unfinished = "checkpoints/2.orbax-checkpoint-tmp"
+    within = {f"{unfinished}/{found.relative_to(path).as_posix()}" for found in path.rglob("*")}
+    assert {name for name, updates in synced if updates == [1]} == {unfinished, *within}
+    assert synced[-1] == ("checkpoints", [1, 2])
+    assert store.updates() == [2]
 
 
 def test_a_folder_that_goes_while_it_is_written_is_a_plain_error(make_store, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
+from stoix_like.config import HardwareConfig
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime import devices
 
@@ -83,3 +84,12 @@ def test_a_lost_partner_is_told_from_other_failures_of_a_collective():
             raise error
     with pytest.raises(ValueError, match="a bug of ours"), devices.plain_errors("an update", "less memory"):
         raise ValueError("a bug of ours")
+
+
+def test_fewer_devices_than_processes_leave_one_to_each(monkeypatch):
+    """JAX refuses to start with none; what is asked for is compared with all there are, later."""
+    asked = {}
+    monkeypatch.setattr(jax.config, "update", asked.__setitem__)
+    monkeypatch.setattr(devices.messages, "configure", lambda _: None)
+    devices.prepare(HardwareConfig(device_type="cpu", num_devices=2, num_processes=4), compile_cache=False)
+    assert asked["jax_num_cpu_devices"] == 1

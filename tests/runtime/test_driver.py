@@ -103,6 +103,14 @@ def _rows(run, category):
     return [{name: value for name, value in row.items() if name not in timed} for row in rows]
 
 
+class _Killed(BaseException):
+    """Nothing handles it: the run ends where it is."""
+
+
+def _kill(*_):
+    raise _Killed
+
+
 def _killed_after(finished, update, path="killed"):
     """A copy of the run as a kill leaves it: the last checkpoint is of `update`; rows may go further."""
     run = Path(shutil.copytree(finished, path))
@@ -298,6 +306,21 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(finished, monkeyp
     assert _rows(Path("stopped"), "EVALUATOR") == []
     assert _train("--resume", "stopped") == 0
     assert _rows(Path("stopped"), "EVALUATOR") == _rows(finished, "EVALUATOR")
+
+
+def test_an_evaluation_that_was_made_up_for_is_noted_at_once(finished, monkeypatch):
+    """Or a run that is killed before its next checkpoint would evaluate a second time."""
+    leaves = SMALL | {"save_interval": 0, "save_dir": ".", "run_name": "noted"}
+    with monkeypatch.context() as patch:
+        patch.setattr(EpisodePlayer, "_round", _out_of_memory)
+        assert _train(*_flags(**leaves)) == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Driver, "_advance", _kill)
+        with pytest.raises(_Killed):
+            _train("--resume", "noted")
+    assert CheckpointStore(Path("noted/checkpoints")).updates()[-1] == 2
+    assert _train("--resume", "noted") == 0
+    assert _rows(Path("noted"), "EVALUATOR") == _rows(finished, "EVALUATOR")
 
 
 def test_a_second_interrupt_names_the_checkpoint_that_is_left(finished, monkeypatch, capsys):

@@ -145,10 +145,34 @@ def test_a_replay_too_small_and_uneven_is_told_the_size_that_serves_both():
 def test_a_run_too_short_to_fill_one_sequence_is_refused():
     (found,) = problems("--config", "spo/maze", "--num-updates", "1", "--rollout-length", "16")
     assert found.endswith(
-        "spo.sample_sequence_length: 31 is more than num_updates * rollout_length = 16 steps,"
-        " which each environment plays, so nothing would be learned; use at most 16"
+        "spo.sample_sequence_length: 31 and 1 more are sampled at once, and each environment plays num_updates *"
+        " rollout_length = 16 steps, so nothing would be learned; use at most 15, or more updates"
     )
     assert loaded("--config", "spo/maze", "--num-updates", "2", "--rollout-length", "16")
+    sequence = ("--sample-sequence-length", "16", "--sample-period", "15")
+    (found,) = problems("--config", "spo/maze", "--num-updates", "1", "--rollout-length", "16", *sequence)
+    assert found.endswith("use at most 15, or more updates")
+
+
+def test_a_run_of_one_step_is_told_to_be_longer():
+    (found,) = problems("--config", "spo/maze", "--num-updates", "1", "--rollout-length", "1")
+    assert found.endswith("so nothing would be learned; use more updates")
+
+
+@pytest.mark.parametrize(
+    ("argv", "expected"),
+    [
+        (
+            ["--total-timesteps", "1e6"],
+            "--total-timesteps: 1,000,000 is not a multiple of num_envs * rollout_length = 2,048;"
+            " use 999,424 or 1,001,472",
+        ),
+        (["--num-updates", "none"], "training_core: num_updates and total_timesteps are both null; give one"),
+    ],
+)
+def test_a_number_of_updates_that_is_not_known_is_told(argv, expected):
+    """What depends on it cannot be checked then."""
+    assert problems("--config", "spo/maze", *argv) == [expected]
 
 
 @pytest.mark.parametrize("name", ["ppo/maze", "ppo/maze.yaml"])

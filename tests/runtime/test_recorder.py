@@ -36,7 +36,7 @@ class Gated(CheckpointStore):
     """Writes when it is let, as a slow disk does."""
 
     def __init__(self, folder):
-        super().__init__(folder, create=True)
+        super().__init__(folder, keep_last_n=2, create=True)
         self.gate = threading.Event()
 
     def save(self, arrays, meta):
@@ -140,7 +140,24 @@ def test_the_best_that_a_checkpoint_falls_back_to_stays_until_a_later_one_is_who
     assert kept() == [2, 4]  # a run killed now goes on from 3, and its best so far is 2
     recorder.save(state(5), meta(5), row(5))
     recorder.settle()
+    assert kept() == [2, 4]  # a person who finds 5 damaged moves it away, and goes on from 3
+    recorder.save(state(6), meta(6), row(6))
+    recorder.settle()
     assert kept() == [4]
+
+
+def test_a_better_score_of_the_same_update_takes_its_place(tmp_path):
+    """As of a checkpoint that is evaluated again, on other levels or with the rounding of another device."""
+    best = BestKeeper(tmp_path / "best", 1)
+    for value in (1.0, 2.0):
+        assert best.offer({"w": jnp.full(2, value)}, np.array([value]), meta(4))
+    assert not best.offer({"w": jnp.zeros(2)}, np.array([2.0]), meta(4))
+    store = CheckpointStore(tmp_path / "best")
+    assert (store.updates(), store.load_meta().host["scores"]) == ([4], [2.0])
+    again = BestKeeper(tmp_path / "best", 1)
+    assert again.restore({"w": jax.ShapeDtypeStruct((2,), jnp.float32)}, 4)
+    assert again.scores == [2.0]
+    assert list((tmp_path / "best").iterdir()) == [tmp_path / "best" / "4"]
 
 
 def test_the_others_of_a_team_write_nothing(tmp_path):

@@ -352,8 +352,8 @@ def test_two_presets_resample_within_their_search(name, kind):
 
 
 def still(**leaves):
-    """A run of one update that learns nothing."""
-    return leaves | {"num_updates": 1, "actor_lr": 0, "critic_lr": 0, "seed": 9, "save_dir": ".", "run_name": "taken"}
+    """A run of two updates that learns nothing."""
+    return leaves | {"num_updates": 2, "actor_lr": 0, "critic_lr": 0, "seed": 9, "save_dir": ".", "run_name": "taken"}
 
 
 @pytest.mark.integration

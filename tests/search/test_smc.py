@@ -33,6 +33,17 @@ RANDOM = random_tree(361)
 CERTAIN = {"root": "gumbel_topk", "continuation": "greedy"}
 
 
+def test_a_prior_counts_beside_large_scores():
+    """Two actions pay the same 10,000, at temperature 0.0001: 10^8, where float32 knows every eighth number."""
+    tree = make_tree(
+        [[0.4, 0.0], [0.0, 0.0]], True, [0.0, 0.0], [[1, 1], [1, 1]], [[1e4, 1e4], [0.0, 0.0]], [[0.0] * 2] * 2
+    )
+    for resampling in ("none", "ess"):
+        leaves = {"num_particles": 2, "search_depth": 1, "resampling": resampling}
+        out = search_tree(tree, [0], temperature=1e-4, **CERTAIN, **leaves)
+        np.testing.assert_allclose(root_marginal(out, tree), [softmax(np.array([0.4, 0.0]))], rtol=1e-5)
+
+
 def test_two_steps_by_hand():
     """gamma = lambda = 1/2, temperature 1/2, V = 1, 2, 4, 8.
 
