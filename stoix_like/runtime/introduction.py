@@ -9,6 +9,7 @@ import jax
 from stoix_like.config_checks import get_leaf, steps_per_update
 from stoix_like.runtime import devices, opening, run_folder, search_choice, starting_params
 from stoix_like.runtime.best import BestKeeper
+from stoix_like.runtime.checkpoint import Meta
 from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict, preset_note
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.report import start_row
@@ -35,6 +36,7 @@ def run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
         versions=run_folder.versions(),
         config=config_to_dict(config),
         resumed_update=plan.resumed.update if plan.resumed else None,
+        resumed_evaluated=plan.resumed is None or _evaluated_at(plan.resumed) == plan.resumed.update,
         best=(float(best.scores[0]), int(best.updates[0])) if known else None,
     )
 
@@ -97,7 +99,7 @@ def _replay_is_lost(plan: Plan) -> bool:
 
 def of_a_best_on_other_levels(plan: Plan) -> str:
     """A note for a continued run whose levels are others."""
-    done = plan.resumed is not None and plan.resumed.host.get("evaluated_at") == plan.config.training_core.num_updates
+    done = plan.resumed is not None and _evaluated_at(plan.resumed) == plan.config.training_core.num_updates
     then = "no evaluation follows; evaluate.py --level-set scores it" if done else "the next evaluation replaces it"
     return f"the best so far was scored on other levels: {then}"
 
@@ -107,6 +109,10 @@ def event(name: str, plan: Plan, elapsed_seconds: float, **values: Value) -> Row
     update = plan.resumed.update if plan.resumed else 0
     named = {"misc/event": name, **{f"misc/{key}": value for key, value in values.items()}}
     return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, named)
+
+
+def _evaluated_at(resumed: Meta) -> int:
+    return int(resumed.host.get("evaluated_at", resumed.update))
 
 
 def _elapsed_before(plan: Plan) -> float:

@@ -107,7 +107,7 @@ class _Killed(BaseException):
     """Nothing handles it: the run ends where it is."""
 
 
-def _kill(*_):
+def _kill(*_, **__):
     raise _Killed
 
 
@@ -308,17 +308,21 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(finished, monkeyp
     assert _rows(Path("stopped"), "EVALUATOR") == _rows(finished, "EVALUATOR")
 
 
-def test_an_evaluation_that_was_made_up_for_is_noted_at_once(finished, monkeypatch):
-    """Or a run that is killed before its next checkpoint would evaluate a second time."""
+@pytest.mark.parametrize("killed_in", ["_advance", "save"], ids=["after it is noted", "before it is noted"])
+def test_an_evaluation_that_was_made_up_for_is_told_once(killed_in, finished, monkeypatch):
+    """However soon after it the run is killed, and continued."""
     leaves = SMALL | {"save_interval": 0, "save_dir": ".", "run_name": "noted"}
     with monkeypatch.context() as patch:
         patch.setattr(EpisodePlayer, "_round", _out_of_memory)
         assert _train(*_flags(**leaves)) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(Driver, "_advance", _kill)
+        patch.setattr(Driver, killed_in, _kill)
         with pytest.raises(_Killed):
             _train("--resume", "noted")
-    assert CheckpointStore(Path("noted/checkpoints")).updates()[-1] == 2
+    saved = CheckpointStore(Path("noted/checkpoints"))
+    assert saved.updates()[-1] == 2
+    assert saved.load_meta().host["evaluated_at"] == (2 if killed_in == "_advance" else 0)
+    assert [row["update"] for row in _rows(Path("noted"), "EVALUATOR")] == [2]
     assert _train("--resume", "noted") == 0
     assert _rows(Path("noted"), "EVALUATOR") == _rows(finished, "EVALUATOR")
 

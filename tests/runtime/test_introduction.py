@@ -13,7 +13,6 @@ from stoix_like.runtime import introduction
     [(4, "the next evaluation replaces it"), (8, "no evaluation follows; evaluate.py --level-set scores it")],
 )
 def test_a_best_on_other_levels_is_replaced_where_an_evaluation_follows(evaluated_at, then):
-    plan = SimpleNamespace(
-        config=ppo_config(num_updates=8), resumed=SimpleNamespace(host={"evaluated_at": evaluated_at})
-    )
+    resumed = SimpleNamespace(update=8, host={"evaluated_at": evaluated_at})
+    plan = SimpleNamespace(config=ppo_config(num_updates=8), resumed=resumed)
     assert introduction.of_a_best_on_other_levels(plan) == f"the best so far was scored on other levels: {then}"

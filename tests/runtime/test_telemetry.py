@@ -72,6 +72,15 @@ def test_resume_cuts_a_torn_line_and_the_rows_after_the_checkpoint(tmp_path, tor
     assert [entry.name for entry in tmp_path.iterdir()] == ["metrics.jsonl"]  # no temporary file stays
 
 
+@pytest.mark.parametrize(("evaluated", "kept"), [(True, [1, 2, 2]), (False, [1, 2])])
+def test_resume_cuts_an_evaluation_of_which_the_checkpoint_knows_nothing(tmp_path, evaluated, kept):
+    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
+        telemetry.write([_row(1, "EVALUATOR", score=1.0), _row(2, loss=1.0), _row(2, "EVALUATOR", score=2.0)])
+    meta = META._replace(resumed_update=2, resumed_evaluated=evaluated)
+    with contextlib.closing(open_telemetry(tmp_path, meta)):
+        assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == kept
+
+
 def test_a_complete_last_line_without_its_newline_is_kept(tmp_path):
     path = tmp_path / "metrics.jsonl"
     path.write_bytes(b'{"update": 1}\n{"update": 2}')

@@ -35,7 +35,7 @@ class JsonlSink:
         """
         path = run_dir / FILE_NAME
         if meta.resumed_update is not None and path.exists():
-            cut_after(path, meta.resumed_update)
+            cut_after(path, meta.resumed_update, keeps_evaluation=meta.resumed_evaluated)
         elif path.exists():
             raise RunError(f"{path} exists already", "continue that run with --resume, or choose another --run-name")
         self._file = path.open("a", encoding="utf-8")
@@ -82,13 +82,20 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
     return [row for row in rows if row is not None]
 
 
-def cut_after(path: Path, update: int) -> None:
+def cut_after(path: Path, update: int, *, keeps_evaluation: bool = True) -> None:
     """Removes the rows after `update`, and lines that are no rows, by an atomic replacement; the rest keeps its bytes.
 
-    The rows of `update` itself stay: they were written before its checkpoint was.
+    The rows of `update` itself stay: they were written before its checkpoint was. But for those of an evaluation of
+    which the checkpoint knows nothing, as a kill right after it leaves them.
     """
+
+    def stays(row: dict[str, Any] | None) -> bool:
+        if row is None or row.get("update", 0) > update:
+            return False
+        return keeps_evaluation or row.get("update") != update or row.get("category") != "EVALUATOR"
+
     lines = _lines(path)
-    kept = [line for line in lines if (row := _parse(line)) is not None and row.get("update", 0) <= update]
+    kept = [line for line in lines if stays(_parse(line))]
     content = b"".join(line + b"\n" for line in kept)
     if content == path.read_bytes():
         return

@@ -59,6 +59,7 @@ class RunMeta(NamedTuple):
         versions: {"stoix_like": "0.1.0", "jax": ...}.
         config: every leaf by name, for sinks that store parameters.
         resumed_update: the update of the checkpoint that is continued; None for a fresh run.
+        resumed_evaluated: whether that checkpoint knows of an evaluation at its update; another one's rows are cut.
         best: (evaluation mean return, update) of the best checkpoint of a resumed run.
     """
 
@@ -74,6 +75,7 @@ class RunMeta(NamedTuple):
     versions: Mapping[str, str]
     config: Mapping[str, Any]
     resumed_update: int | None = None
+    resumed_evaluated: bool = True
     best: tuple[float, int] | None = None
 
     @property
