@@ -25,9 +25,9 @@ def published(request, tmp_path_factory):
 
 
 def begin(algorithm, capsys, *, code=0, **leaves):
-    """(the network after one update that learns nothing, what was told on stderr)."""
+    """(the network that a run which learns nothing begins with, what was told on stderr)."""
     leaves = SMALL | DENSE | {"kwargs": "{num_rows: 5, num_cols: 5}"} | leaves
-    leaves |= {"num_updates": 1, "num_eval_envs": 8, "num_eval_episodes": 8, "actor_lr": 0, "critic_lr": 0}
+    leaves |= {"num_updates": 2, "num_eval_envs": 8, "num_eval_episodes": 8, "actor_lr": 0, "critic_lr": 0}
     leaves |= {"save_dir": ".", "run_name": "taken", "seed": 9}
     if algorithm == "spo":
         leaves |= SEARCH | {"num_minibatches": 1}
