@@ -7,8 +7,7 @@ its states sees them.
 
 Only Connector and LevelBasedForaging truncate by themselves. At Connector's time limit the agents that are neither
 connected nor blocked keep discount 1; were there none, the episode would have ended before (routing/connector/env.py).
-All other limits of time are terminations (discount 0), and are shown in the observation, but for
-that of PacMan.
+All other limits of time are terminations (discount 0), and are shown in the observation, but for that of PacMan.
 """
 
 from __future__ import annotations

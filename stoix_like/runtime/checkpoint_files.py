@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -46,6 +47,9 @@ def sync(folder: Path, *, deep: bool = True) -> None:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
+        except OSError as error:  # some network file systems know no such thing of a folder
+            if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):
+                raise
         finally:
             os.close(descriptor)
 

@@ -1,6 +1,7 @@
 """Whole states on disk: what is saved comes back bit for bit, and what is damaged never does."""
 
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -205,6 +206,26 @@ def test_a_checkpoint_is_on_the_disk_before_an_older_one_is_removed(make_store, 
     assert {name for name, updates in synced if updates == [1]} == {unfinished, *within}
     assert synced[-1] == ("checkpoints", [1, 2])
     assert store.updates() == [2]
+
+
+@pytest.mark.parametrize("refused", ["folder", "file"])
+def test_only_of_folders_may_a_file_system_refuse_to_be_synced(make_store, monkeypatch, refused):
+    sync = os.fsync
+
+    def refusing(descriptor):
+        if Path(f"/proc/self/fd/{descriptor}").is_dir() == (refused == "folder"):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL))
+        sync(descriptor)
+
+    store = make_store(create=True)
+    monkeypatch.setattr(os, "fsync", refusing)
+    if refused == "folder":
+        store.save({"step": jnp.int32(1)}, _meta(1))
+        assert store.updates() == [1]
+        return
+    with pytest.raises(RunError, match="Invalid argument"):
+        store.save({"step": jnp.int32(1)}, _meta(1))
+    assert store.updates() == []
 
 
 def test_a_folder_that_goes_while_it_is_written_is_a_plain_error(make_store, tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ import pytest
 
 from stoix_like.errors import ConfigError, MissingExtraError
 from stoix_like.runtime import extras
-from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, fanout, open_telemetry
+from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, open_telemetry
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
 
 #: Of MLflow's own use of SQLAlchemy 2.1; a command of ours does not show it.
@@ -155,7 +155,7 @@ def test_a_server_that_is_not_there_costs_at_most_three_seconds_each_time(tmp_pa
         (tmp_path / name).mkdir()
         began = time.monotonic()
         telemetry = open_telemetry(tmp_path / name, META, queued=[QueuedSink(MlflowSink(url), "MLflow")])
-        assert time.monotonic() - began < 2 * fanout.OPEN_SECONDS  # one wait, not two
+        assert time.monotonic() - began < 3.5
         time.sleep(3.0)  # so that a client that is still being imported has failed, too
         telemetry.write([_row(1, loss=1.0)])
         telemetry.close()

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from stoix_like.runtime.telemetry import QueuedSink, RunMeta, Span, fanout, open_telemetry
+from stoix_like.runtime.telemetry import QueuedSink, RunMeta, Span, open_telemetry
 from stoix_like.runtime.telemetry.otlp_sink import OtlpSink
 
 META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {"stoix_like": "0.1.0"}, {})
@@ -169,7 +169,7 @@ def test_a_collector_that_is_not_there_costs_little_and_is_told(tmp_path, capsys
         url = server.url  # a port that nobody listens on any more
     began = time.monotonic()
     telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(OtlpSink(url, "e", None), "OTLP")])
-    assert time.monotonic() - began < 2 * fanout.OPEN_SECONDS  # one wait, not two
+    assert time.monotonic() - began < 3.5
     time.sleep(max(0.0, 4.0 - (time.monotonic() - began)))
     telemetry.trace([CHUNK])
     telemetry.close()
