@@ -28,10 +28,10 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Observation": ("stoix_like.types", "Observation"),
     "TimeStep": ("stoix_like.types", "TimeStep"),
     "StoixError": ("stoix_like.errors", "StoixError"),
-    "PPOConfig": ("stoix_like.config", "PPOConfig"),
-    "SPOConfig": ("stoix_like.config", "SPOConfig"),
-    "ppo_config": ("stoix_like.config", "ppo_config"),
-    "spo_config": ("stoix_like.config", "spo_config"),
+    "PPOConfig": ("stoix_like.config.sections", "PPOConfig"),
+    "SPOConfig": ("stoix_like.config.sections", "SPOConfig"),
+    "ppo_config": ("stoix_like.config.sections", "ppo_config"),
+    "spo_config": ("stoix_like.config.sections", "spo_config"),
     "make_env": ("stoix_like.envs.registry", "make"),
     "with_time_limit": ("stoix_like.envs.time_limit", "with_time_limit"),
     "make_network": ("stoix_like.runtime.build", "make_network"),
@@ -90,7 +90,7 @@ __all__ = [
 if TYPE_CHECKING:
     from stoix_like import replay
     from stoix_like.algorithms import ppo, searching, spo
-    from stoix_like.config import PPOConfig, SPOConfig, ppo_config, spo_config
+    from stoix_like.config.sections import PPOConfig, SPOConfig, ppo_config, spo_config
     from stoix_like.envs.registry import make as make_env
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError

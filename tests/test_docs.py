@@ -73,7 +73,7 @@ def test_functions_named_in_the_documentation_exist(page):
 
 
 def test_a_missing_function_is_seen():
-    assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config.py`") == ["ppo.lost"]
+    assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config/sections.py`") == ["ppo.lost"]
 
 
 @pytest.mark.parametrize("page", ["training-loop.md", "spo-training-loop.md"])
@@ -109,7 +109,7 @@ def replay_bytes(preset):
 
     from stoix_like import replay
     from stoix_like.algorithms import spo
-    from stoix_like.config import SPOConfig
+    from stoix_like.config.sections import SPOConfig
     from stoix_like.runtime import build
     from stoix_like.runtime.load import load
 

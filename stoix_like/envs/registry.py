@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from stoix_like.config_values import nearest
+from stoix_like.config.values import nearest
 from stoix_like.envs import probes
 from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
 from stoix_like.envs.importing import jumanji_registration

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from stoix_like.config import ArchitectureConfig
+from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.networks.grid import GridTorso
 from stoix_like.networks.heads import CategoricalHead, PairHead, SetValueHead, ValueHead

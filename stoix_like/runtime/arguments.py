@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from stoix_like.config_values import LARGEST_WHOLE, nearest
+from stoix_like.config.values import LARGEST_WHOLE, nearest
 from stoix_like.errors import ConfigError
 
 LARGEST_SEED = LARGEST_WHOLE

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import jax
 
 from stoix_like.algorithms import ppo, spo, spo_params
-from stoix_like.config import ArchitectureConfig, EnvironmentConfig, PPOConfig, SPOConfig
+from stoix_like.config.sections import ArchitectureConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.envs import registry
 from stoix_like.networks import build as networks
 from stoix_like.search.model import SearchConfig

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import NamedTuple
 
-from stoix_like.config_values import nearest
+from stoix_like.config.values import nearest
 from stoix_like.runtime.arguments import (
     LARGEST_SEED,
     ArgumentParser,

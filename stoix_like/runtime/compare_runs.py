@@ -11,7 +11,7 @@ import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from stoix_like.config_values import nearest
+from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime import run_folder
 from stoix_like.runtime.arguments import ArgumentParser, number_that, output_file

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoix_like.config import HardwareConfig
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import compare_flags, curves, devices, media, parameter_files, run_folder, search_choice
 from stoix_like.runtime.compare_flags import Settings

@@ -8,9 +8,9 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from stoix_like.config import SPOConfig
-from stoix_like.config_checks import leaf_types, section_types
-from stoix_like.config_values import range_text, type_name
+from stoix_like.config.checks import leaf_types, section_types
+from stoix_like.config.sections import SPOConfig
+from stoix_like.config.values import range_text, type_name
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.flags import default_text, flag_name
 

@@ -1,7 +1,7 @@
 """Configurations as YAML, in and out: files become {leaf: (value, "file:line")}; a configuration becomes YAML.
 
-How YAML is read is `yaml_nodes.py`; what the leaves mean, and how values are checked, `config.py` and
-`config_checks.py`.
+How YAML is read is `yaml_nodes.py`; what the leaves mean, and how values are checked, `config/sections.py` and
+`config/checks.py`.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 import yaml
 
-from stoix_like.config import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
-from stoix_like.config_checks import check_leaf, leaf_sections, leaf_types, section_types
-from stoix_like.config_values import allows, choices, nearest
+from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
+from stoix_like.config.values import allows, choices, nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.yaml_nodes import (
     TAG,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
-from stoix_like.config_values import nearest
+from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.cli import run_main
 from stoix_like.runtime.commands import COMMANDS, PROGRAM, program_name, spelled_by

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stoix_like.config_values import nearest
+from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.run_folder import config_remedy, known_runs

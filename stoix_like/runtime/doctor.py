@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from stoix_like.config import HardwareConfig
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_device_flag

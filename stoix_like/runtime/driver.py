@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.config_checks import steps_per_update
+from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime import loop, report
 from stoix_like.runtime.checkpoint import Meta

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.config import EvaluationConfig, HardwareConfig
+from stoix_like.config.sections import EvaluationConfig, HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime import devices, report, run_folder

@@ -8,8 +8,8 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoix_like.config import HardwareConfig
-from stoix_like.config_checks import replace_leaves
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_run_argument, seed_number
@@ -138,7 +138,7 @@ def describe(saved: SavedRun, index: int = 0) -> dict[str, Any]:
 
 def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
     """As if the one seed had been trained alone, which gives the same."""
-    from stoix_like.runtime.load import config_to_dict
+    from stoix_like.config.dicts import config_to_dict
 
     alone = replace_leaves(saved.config, {"seed": saved.seeds[index], "num_seeds": 1})
     return {name: leaves for name, leaves in config_to_dict(alone).items() if name not in _OF_THE_MACHINE}

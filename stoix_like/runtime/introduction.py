@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 
-from stoix_like.config_checks import get_leaf, steps_per_update
+from stoix_like.config.checks import get_leaf, steps_per_update
+from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.runtime import devices, opening, run_folder, search_choice, starting_params
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import Meta
-from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict, preset_note
+from stoix_like.runtime.load import Loaded, preset_note
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry

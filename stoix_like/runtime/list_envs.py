@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stoix_like.config import HardwareConfig
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
 from stoix_like.runtime import devices
 from stoix_like.runtime.arguments import ArgumentParser

@@ -1,21 +1,19 @@
 """From files and flags to one checked configuration: code defaults < YAML < flags.
 
 Every problem of a file and a command line is told at once. How YAML is read and written is `config_yaml.py`, how the
-command line is sorted is `flags.py`, what the leaves mean is `config.py`.
+command line is sorted is `flags.py`, what the leaves mean is `config/sections.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import importlib.metadata
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import stoix_like
-from stoix_like.config import HardwareConfig, LoggingConfig
-from stoix_like.config_checks import (
+from stoix_like.config.checks import (
     check_leaf,
     leaf_sections,
     leaf_types,
@@ -23,14 +21,13 @@ from stoix_like.config_checks import (
     resolve,
     section_types,
 )
-from stoix_like.config_values import nearest
+from stoix_like.config.sections import HardwareConfig, LoggingConfig
+from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import commands, flags
-from stoix_like.runtime.config_yaml import Layer, parse_text, read_yaml, to_yaml
+from stoix_like.runtime.config_yaml import Layer, parse_text, read_yaml
 from stoix_like.runtime.flags import Options
 from stoix_like.runtime.yaml_nodes import read_sections
-
-__all__ = ["Loaded", "Options", "config_from_dict", "config_to_dict", "find_config", "load", "preset_paths", "to_yaml"]
 
 HINT = "--help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
 
@@ -241,29 +238,3 @@ def _flag_layer(given: Mapping[str, tuple[str, str]], config_type: type) -> tupl
         if problem:
             problems.append(f"{flag}: {problem}")
     return layer, problems
-
-
-def config_to_dict(config: Any) -> dict[str, dict[str, Any]]:
-    """{section: {leaf: value}} of plain values, as the JSON beside a checkpoint holds it."""
-    return dataclasses.asdict(config)
-
-
-def config_from_dict(config_type: type, mapping: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The configuration in a dictionary of `config_to_dict`; a leaf that is not there keeps its default.
-
-    Raises:
-        ConfigError: a section or leaf that this version does not know, or a value that does not fit.
-    """
-    kinds = section_types(config_type)
-    problems: list[str] = []
-    values: dict[str, Any] = {}
-    for section, leaves in mapping.items():
-        if section not in kinds or not isinstance(leaves, Mapping):
-            problems.append(f"unknown section '{section}'")
-            continue
-        problems += [f"unknown key '{section}.{name}'" for name in leaves if name not in leaf_types(kinds[section])]
-        values |= leaves
-    if problems:
-        raise ConfigError(problems, "the configuration was stored by another version of stoix_like")
-    explicit = [name for name, value in values.items() if value is not None]
-    return resolve(replace_leaves(config_type(), values), explicit=explicit)

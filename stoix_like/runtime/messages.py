@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from stoix_like.config import LoggingConfig
+from stoix_like.config.sections import LoggingConfig
 
 _OURS = "stoix_like"
 #: They warn of what no user can change. Of a write that failed orbax raises the first error, which we tell; it logs it

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from stoix_like.config_checks import steps_per_update
+from stoix_like.config.checks import steps_per_update
 from stoix_like.runtime.commands import PROGRAM
 from stoix_like.runtime.parameter_files import PARAMETERS
 from stoix_like.runtime.telemetry.summary import number_text

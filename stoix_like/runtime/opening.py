@@ -18,12 +18,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from stoix_like.config_checks import get_leaf, leaf_sections
+from stoix_like.config.checks import get_leaf, leaf_sections
+from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime import devices, processes, run_folder, starting_params
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.checkpoint_trees import stored_template
-from stoix_like.runtime.load import Loaded, config_from_dict, config_to_dict
+from stoix_like.runtime.load import Loaded
 from stoix_like.runtime.processes import Team
 from stoix_like.types import Learner
 

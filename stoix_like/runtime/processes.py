@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.config import HardwareConfig, LoggingConfig
+from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError, StoixError
 from stoix_like.ops import trees
 from stoix_like.runtime import devices, exchange

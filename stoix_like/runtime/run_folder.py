@@ -15,8 +15,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
-from stoix_like.config_values import nearest
+from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
+from stoix_like.config.values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import messages
 from stoix_like.runtime.clone import commit

@@ -11,13 +11,13 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from stoix_like.config_checks import replace_leaves
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import parameter_files, policy_files, run_folder
 from stoix_like.runtime.build import ALGORITHMS, Algorithm, build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.checkpoint_trees import stored_template
-from stoix_like.runtime.load import config_from_dict, config_to_dict
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.config import EvaluationConfig
+from stoix_like.config.sections import EvaluationConfig
 from stoix_like.evaluation import episodes, levels
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.playing import Allow, EpisodePlayer, Schedule, Watch, fresh_levels, frozen_levels

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoix_like.config_checks import steps_per_update
+from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.search_flags import SearchChoice
 
 if TYPE_CHECKING:
-    from stoix_like.config import SPOConfig
+    from stoix_like.config.sections import SPOConfig
     from stoix_like.runtime.saved_run import SavedRun
     from stoix_like.search.model import SearchConfig, SearchModel
     from stoix_like.search.roots import RootKind
@@ -92,7 +92,7 @@ def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]
         ConfigError: see `model.check`.
     """
     from stoix_like.algorithms import searching, spo
-    from stoix_like.config import SPOSectionConfig
+    from stoix_like.config.sections import SPOSectionConfig
     from stoix_like.search.model import check
 
     factored = saved.env.action_spec.num_factors is not None

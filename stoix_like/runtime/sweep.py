@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoix_like.config_checks import RUN_NAME_RULE, is_run_name
+from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError
 from stoix_like.runtime import sweep_study, sweep_table
 from stoix_like.runtime.arguments import ArgumentParser, positive

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config import PPOConfig, SPOConfig, leaf
-from stoix_like.config_checks import check_leaf, leaf_sections, leaf_types, replace_leaves, resolve
-from stoix_like.config_values import nearest
+from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, replace_leaves, resolve
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.config.sections import PPOConfig, SPOConfig, leaf
+from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.config_yaml import Layer, read_yaml
-from stoix_like.runtime.load import config_to_dict, find_config, merge_layers, sweep_paths
+from stoix_like.runtime.load import find_config, merge_layers, sweep_paths
 from stoix_like.runtime.sweep_space import SEARCHED_SECTIONS, Dimension, Sheet, ends, plain, read_fixed, read_space
 from stoix_like.runtime.yaml_nodes import read_tree
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from stoix_like.config import CHECKED_ONLY_SECTIONS
-from stoix_like.config_checks import check_leaf, leaf_sections, leaf_types, section_types
-from stoix_like.config_values import allows, choices, coerce, nearest
+from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.sections import CHECKED_ONLY_SECTIONS
+from stoix_like.config.values import allows, choices, coerce, nearest
 from stoix_like.runtime.config_yaml import Layer
 
 #: Leaves that the sweep itself decides, and how.

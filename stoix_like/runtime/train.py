@@ -11,14 +11,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.stages import Compiled
 
-from stoix_like.config_checks import replace_leaves
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import INTERRUPTED, StoixError
 from stoix_like.runtime import devices, introduction, loop, opening, processes, run_folder
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.commands import typed
+from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
-from stoix_like.runtime.load import Loaded, config_to_dict, to_yaml
+from stoix_like.runtime.load import Loaded
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.processes import Team
 from stoix_like.runtime.profile import Profile

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from stoix_like.config import PPOConfig, SPOConfig
-from stoix_like.runtime.load import load, to_yaml
+from stoix_like.config.sections import PPOConfig, SPOConfig
+from stoix_like.runtime.config_yaml import to_yaml
+from stoix_like.runtime.load import load
 
 
 def train_ppo(argv: list[str]) -> int:

@@ -11,8 +11,8 @@ from walks import LEGAL, SIZES, played
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
 from stoix_like.algorithms.spo_state import Duals, SPOHyper, SPOParams
-from stoix_like.config import ppo_config, spo_config
-from stoix_like.config_checks import get_leaf
+from stoix_like.config.checks import get_leaf
+from stoix_like.config.sections import ppo_config, spo_config
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.envs.probes import PROBES
 from stoix_like.errors import ConfigError

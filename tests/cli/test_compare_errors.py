@@ -7,12 +7,13 @@ import jax
 import pytest
 
 import stoix_like as sl
-from stoix_like.config_checks import replace_leaves
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime import compare_search, run_folder
 from stoix_like.runtime.build import build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.load import config_to_dict, to_yaml
+from stoix_like.runtime.config_yaml import to_yaml
 
 ROOT = Path(__file__).parents[2]
 TASK = "probe/action_observation_reward"

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from stoix_like.config import PPOConfig
-from stoix_like.config_checks import steps_per_update
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.load import load, preset_paths
@@ -25,7 +25,7 @@ SCRIPT = """
     from stoix_like.runtime.cli import run_main
 
     def main(argv):
-        from stoix_like.config import PPOConfig
+        from stoix_like.config.sections import PPOConfig
         from stoix_like.runtime.load import load, to_yaml
 
         loaded = load(PPOConfig, "ppo", argv, default_config="ppo/quick")

@@ -14,12 +14,13 @@ import jax.numpy as jnp
 import pytest
 
 import stoix_like as sl
-from stoix_like.config_checks import replace_leaves
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime import loop, opening, run_folder, saved_run
 from stoix_like.runtime.build import build
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.load import config_to_dict, to_yaml
+from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.saved_run import state_template
 
 ROOT = Path(__file__).parents[2]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import stoix_like as sl
-from stoix_like.config_checks import replace_leaves, resolve
+from stoix_like.config.checks import replace_leaves, resolve
 from stoix_like.ops import trees
 from stoix_like.runtime import loop
 from stoix_like.runtime.build import ALGORITHMS

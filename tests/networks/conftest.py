@@ -7,7 +7,7 @@ import jax
 import jumanji
 import pytest
 
-from stoix_like.config import ArchitectureConfig
+from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.networks import build
 from stoix_like.types import ActionSpec, Observation
 

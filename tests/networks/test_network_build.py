@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.config import ArchitectureConfig
+from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.networks import build
 from stoix_like.types import ActionSpec

@@ -10,11 +10,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import stoix_like as sl
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.ops import trees
 from stoix_like.runtime import export_run, policy_files, saved_run
 from stoix_like.runtime.build import ALGORITHMS, build
 from stoix_like.runtime.checkpoint import Meta
-from stoix_like.runtime.load import config_to_dict
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "export-a-policy.md"

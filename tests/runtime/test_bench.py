@@ -6,7 +6,7 @@ import subprocess
 import jax
 import pytest
 
-from stoix_like.config_checks import replace_leaves, resolve
+from stoix_like.config.checks import replace_leaves, resolve
 from stoix_like.envs import registry
 from stoix_like.runtime.bench import binpack, command, document, environments, measure, overhead, scaling, sharing
 from stoix_like.runtime.bench.measure import Row, Timing

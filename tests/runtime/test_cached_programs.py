@@ -8,7 +8,7 @@ import zlib
 import jax
 import pytest
 
-from stoix_like.config import HardwareConfig
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.runtime import compile_cache, devices, messages
 
 

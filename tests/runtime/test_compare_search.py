@@ -13,8 +13,9 @@ from scipy import stats
 
 import stoix_like as sl
 from stoix_like.algorithms import searching
-from stoix_like.config import EvaluationConfig, SPOSectionConfig
-from stoix_like.config_checks import replace_leaves
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.config.sections import EvaluationConfig, SPOSectionConfig
 from stoix_like.evaluation import episodes
 from stoix_like.runtime import compare_methods, compare_search, compare_tables, run_folder, saved_run
 from stoix_like.runtime.build import build
@@ -23,7 +24,7 @@ from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.compare_flags import METHODS, Settings
 from stoix_like.runtime.compare_methods import Played
 from stoix_like.runtime.compare_play import Program, counting_policy
-from stoix_like.runtime.load import config_to_dict, to_yaml
+from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.types import ActionSpec, role_key
 

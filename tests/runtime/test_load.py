@@ -9,20 +9,14 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
-from stoix_like.config_checks import leaf_sections, leaf_types, section_types
-from stoix_like.config_values import LARGEST_NUMBER, allows, choices
+from stoix_like.config.checks import leaf_sections, leaf_types, section_types
+from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
+from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import config_table, flags
-from stoix_like.runtime.load import (
-    config_from_dict,
-    config_to_dict,
-    find_config,
-    load,
-    preset_note,
-    preset_paths,
-    to_yaml,
-)
+from stoix_like.runtime.config_yaml import to_yaml
+from stoix_like.runtime.load import find_config, load, preset_note, preset_paths
 
 ROOT = Path(__file__).parents[2]
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]

@@ -4,11 +4,13 @@ import dataclasses
 
 import pytest
 
-from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config, spo_config
-from stoix_like.config_checks import leaf_types
+from stoix_like.config.checks import leaf_types
+from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config, spo_config
 from stoix_like.errors import ConfigError
+from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.flags import help_text
-from stoix_like.runtime.load import config_from_dict, config_to_dict, load, preset_note, preset_paths, to_yaml
+from stoix_like.runtime.load import load, preset_note, preset_paths
 
 
 def loaded(*argv):

@@ -13,10 +13,10 @@ from exports import CASES, MAZE, PAGE, blocks, contents, exported, make_saved
 from safetensors.numpy import load_file
 
 import stoix_like as sl
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.ops import trees
 from stoix_like.runtime import export_run, policy_files, policy_loading, run_folder
-from stoix_like.runtime.load import config_to_dict
 
 FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
 

@@ -77,7 +77,7 @@ def profiled(tmp_path_factory):
     import contextlib
     import io
 
-    from stoix_like.config import PPOConfig
+    from stoix_like.config.sections import PPOConfig
     from stoix_like.runtime import train
     from stoix_like.runtime.load import load
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from stoix_like.config import ppo_config
+from stoix_like.config.sections import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import run_folder
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoix_like.config import spo_config
+from stoix_like.config.sections import spo_config
 from stoix_like.runtime.search_choice import describe, plan_line, replay_line, search_notes
 from stoix_like.search.model import SearchConfig
 

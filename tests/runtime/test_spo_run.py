@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from stoix_like.algorithms import searching, spo
-from stoix_like.config import SPOConfig, SPOSectionConfig, spo_config
-from stoix_like.config_checks import leaf_types
+from stoix_like.config.checks import leaf_types
+from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import saved_run
 from stoix_like.runtime.build import make_env, make_network

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from stoix_like.config import PPOConfig
-from stoix_like.config_checks import get_leaf
+from stoix_like.config.checks import get_leaf
+from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime import sweep, sweep_trial
 from stoix_like.runtime.cli import exit_code

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from stoix_like.config import PPOConfig
-from stoix_like.config_checks import get_leaf, leaf_types
+from stoix_like.config.checks import get_leaf, leaf_types
+from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import commands, sweep
 from stoix_like.runtime.cli import exit_code

@@ -8,7 +8,7 @@ import os
 import platform
 import warnings
 
-from stoix_like.config import HardwareConfig
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.runtime import devices, run_folder
 from stoix_like.runtime.arguments import ArgumentParser, add_device_flag, output_file
 from stoix_like.runtime.bench.measure import Row

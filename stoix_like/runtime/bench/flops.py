@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import jax
 
-from stoix_like.config import PPOConfig, SPOConfig
+from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.runtime import build
 
 

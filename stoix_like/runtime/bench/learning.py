@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.config import PPOConfig, SPOConfig
+from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.bench.measure import Row
 from stoix_like.runtime.clone import ROOT
+from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.curves import config_leaves
-from stoix_like.runtime.load import load, to_yaml
+from stoix_like.runtime.load import load
 from stoix_like.runtime.search_flags import SearchChoice
 
 RUNS = Path("runs") / "bench"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import jax
 
-from stoix_like.config import PPOConfig
+from stoix_like.config.sections import PPOConfig
 from stoix_like.runtime.bench.updates import Updates
 from stoix_like.runtime.load import load
 

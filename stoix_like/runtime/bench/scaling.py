@@ -10,8 +10,8 @@ from typing import Any
 
 import jax
 
-from stoix_like.config import PPOConfig, SPOConfig
-from stoix_like.config_checks import replace_leaves, resolve, steps_per_update
+from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
+from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.runtime.bench import spo
 from stoix_like.runtime.bench.flops import ppo_flops_per_step
 from stoix_like.runtime.bench.measure import Row, in_turns, matrix_product_peak, peak_flops

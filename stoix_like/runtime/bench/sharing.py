@@ -8,8 +8,8 @@ import sys
 import jax
 import numpy as np
 
-from stoix_like.config import HardwareConfig
-from stoix_like.config_checks import steps_per_update
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.runtime import devices, loop, opening
 from stoix_like.runtime.bench.measure import in_turns
 from stoix_like.runtime.bench.updates import preset_config

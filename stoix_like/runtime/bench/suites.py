@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jax
 
-from stoix_like.config import EvaluationConfig
+from stoix_like.config.sections import EvaluationConfig
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval

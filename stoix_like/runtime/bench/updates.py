@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stoix_like.config import PPOConfig, SPOConfig
+from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.runtime import build, loop
 from stoix_like.runtime.bench.measure import peak_bytes
 from stoix_like.runtime.load import load

@@ -6,7 +6,7 @@ import concurrent.futures
 import os
 from collections.abc import Callable
 
-from stoix_like.config import LoggingConfig
+from stoix_like.config.sections import LoggingConfig
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, experiment_name
 from stoix_like.runtime.telemetry.otlp_sink import OtlpSink
 from stoix_like.runtime.telemetry.queued import QueuedSink

@@ -1,6 +1,6 @@
 """What one leaf may hold: its type and range in words, and the conversion of loose values such as 1e7 to an int.
 
-Knows nothing of sections or files (see `config_checks.py`); imports only the standard library.
+Knows nothing of sections or files (see `config/checks.py`); imports only the standard library.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Checks and small tools for configurations: every problem is found before anything starts, and all are told at once.
 
-Works on any frozen dataclass made of section dataclasses (see `config.py`); imports only the standard library.
+Works on any frozen dataclass made of section dataclasses (see `config/sections.py`); imports only the standard library.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from collections.abc import Collection, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from stoix_like.config_replay import num_logical_shards, size_problems
-from stoix_like.config_values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
+from stoix_like.config.replay_sizes import num_logical_shards, size_problems
+from stoix_like.config.values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
 from stoix_like.errors import ConfigError
 
 RUN_NAME_RULE = "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"

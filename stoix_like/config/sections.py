@@ -2,7 +2,7 @@
 
 Only the standard library is imported, so `--help` is instant and a configuration can be read before JAX starts.
 Every leaf has one name in the whole program: the YAML key, the flag (kebab-case) and the keyword of `ppo_config`.
-Checks are in `config_checks.py`; reading YAML and flags is `runtime/load.py`.
+Checks are in `config/checks.py`; reading YAML and flags is `runtime/load.py`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoix_like import config_checks
+from stoix_like.config import checks
 
 
 def leaf(
@@ -240,7 +240,7 @@ def ppo_config(**leaves: Any) -> PPOConfig:
     Raises:
         ConfigError: unknown leaf, wrong type, value out of range or an impossible combination; all problems at once.
     """
-    return config_checks.resolve(config_checks.replace_leaves(PPOConfig(), leaves), explicit=set(leaves))
+    return checks.resolve(checks.replace_leaves(PPOConfig(), leaves), explicit=set(leaves))
 
 
 def spo_config(**leaves: Any) -> SPOConfig:
@@ -249,4 +249,4 @@ def spo_config(**leaves: Any) -> SPOConfig:
     Raises:
         ConfigError: as `ppo_config`.
     """
-    return config_checks.resolve(config_checks.replace_leaves(SPOConfig(), leaves), explicit=set(leaves))
+    return checks.resolve(checks.replace_leaves(SPOConfig(), leaves), explicit=set(leaves))

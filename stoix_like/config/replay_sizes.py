@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from stoix_like.config_values import LARGEST_WHOLE
+from stoix_like.config.values import LARGEST_WHOLE
 
 MOST_SHARDS = 8
 

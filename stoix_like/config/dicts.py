@@ -1,0 +1,41 @@
+"""A configuration as plain dictionaries, the form in which checkpoints and metrics hold it, and back."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from stoix_like.config.checks import (
+    leaf_types,
+    replace_leaves,
+    resolve,
+    section_types,
+)
+from stoix_like.errors import ConfigError
+
+
+def config_to_dict(config: Any) -> dict[str, dict[str, Any]]:
+    """{section: {leaf: value}} of plain values, as the JSON beside a checkpoint holds it."""
+    return dataclasses.asdict(config)
+
+
+def config_from_dict(config_type: type, mapping: Mapping[str, Mapping[str, Any]]) -> Any:
+    """The configuration in a dictionary of `config_to_dict`; a leaf that is not there keeps its default.
+
+    Raises:
+        ConfigError: a section or leaf that this version does not know, or a value that does not fit.
+    """
+    kinds = section_types(config_type)
+    problems: list[str] = []
+    values: dict[str, Any] = {}
+    for section, leaves in mapping.items():
+        if section not in kinds or not isinstance(leaves, Mapping):
+            problems.append(f"unknown section '{section}'")
+            continue
+        problems += [f"unknown key '{section}.{name}'" for name in leaves if name not in leaf_types(kinds[section])]
+        values |= leaves
+    if problems:
+        raise ConfigError(problems, "the configuration was stored by another version of stoix_like")
+    explicit = [name for name, value in values.items() if value is not None]
+    return resolve(replace_leaves(config_type(), values), explicit=explicit)
