@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import devices
-from stoix_like.runtime.arguments import (
+from stoix_like.runtime.console.arguments import (
     ArgumentParser,
     add_checkpoint_flag,
     add_device_flag,
@@ -16,7 +15,8 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.search_choice import chosen_policy
 from stoix_like.runtime.search_flags import add_search_flags, choice_of
 from stoix_like.types import Environment, EnvState, Key, MemoryPolicy, Params, Policy

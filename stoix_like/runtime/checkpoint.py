@@ -24,11 +24,11 @@ import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
-from stoix_like.runtime.allocator import give_back
-from stoix_like.runtime.checkpoint_files import body_text, check_files, file_digests, read_body, sync, write_problem
 from stoix_like.runtime.checkpoint_trees import as_in_run, as_stored, differences, words
-from stoix_like.runtime.devices import plain_errors
-from stoix_like.runtime.run_folder import write_atomically
+from stoix_like.runtime.hardware.devices import plain_errors
+from stoix_like.runtime.hardware.memory import give_back
+from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.digests import body_text, check_files, file_digests, read_body, sync, write_problem
 
 SCHEMA = 1
 _LOG = logging.getLogger(__name__)

@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
-from stoix_like.runtime import messages, stopping
+from stoix_like.runtime import stopping
+from stoix_like.runtime.console import messages
 
 Main = Callable[[list[str]], int | None]
 
@@ -46,9 +47,9 @@ def run_main(main: Main) -> NoReturn:
         traceback.print_exc()
         code = 1
     if code != 0 and _is_one_of_several():
-        from stoix_like.runtime import processes
+        from stoix_like.runtime.hardware import process_group
 
-        processes.leave(code)
+        process_group.leave(code)
     sys.exit(code)
 
 

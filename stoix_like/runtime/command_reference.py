@@ -11,8 +11,9 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoix_like.runtime.commands import COMMANDS, PROGRAM, Command
+from stoix_like.runtime.command_table import COMMANDS, Command
 from stoix_like.runtime.config_table import with_part
+from stoix_like.runtime.console.spelling import PROGRAM, script_of
 from stoix_like.runtime.flags import OPTION_HELP, flag_name
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
@@ -42,7 +43,7 @@ def _section(name: str, command: Command) -> str:
         rows = [(_form(action), _meaning(action)) for action in taken]
     typed = " ".join([*places, "[--flag VALUE ...]"])
     table = "\n".join(f"| {_code(form)} | {meaning} |" for form, meaning in rows)
-    lines = f"```text\npython scripts/{command.script} {typed}\n{PROGRAM} {name} {typed}\n```"
+    lines = f"```text\npython scripts/{script_of(name)} {typed}\n{PROGRAM} {name} {typed}\n```"
     summary = f"{command.summary[0].upper()}{command.summary[1:]}."
     return f"## {name}\n\n{summary}\n\n{lines}\n\n| argument | meaning |\n| --- | --- |\n{table}"
 

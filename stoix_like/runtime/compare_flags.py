@@ -6,7 +6,7 @@ import argparse
 from typing import NamedTuple
 
 from stoix_like.config.values import nearest
-from stoix_like.runtime.arguments import (
+from stoix_like.runtime.console.arguments import (
     LARGEST_SEED,
     ArgumentParser,
     above_zero,
@@ -17,7 +17,7 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.spelling import program
 
 #: {method: what it is}; more in `compare_methods`.
 METHODS = {

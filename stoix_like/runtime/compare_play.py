@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import searching
-from stoix_like.runtime.devices import plain_errors
-from stoix_like.runtime.messages import SignOfLife, on_stderr
+from stoix_like.runtime.console.messages import SignOfLife, on_stderr
+from stoix_like.runtime.hardware.devices import plain_errors
 from stoix_like.runtime.playing import EpisodePlayer, frozen_levels
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan

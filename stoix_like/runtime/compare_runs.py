@@ -14,8 +14,9 @@ from pathlib import Path
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime import run_folder
-from stoix_like.runtime.arguments import ArgumentParser, number_that, output_file
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.arguments import ArgumentParser, number_that, output_file
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.storage.atomic import write_atomically
 
 
 def main(argv: list[str]) -> int:
@@ -37,7 +38,7 @@ def main(argv: list[str]) -> int:
     print(comparison_tables.text(comparison))
     if arguments.json:
         content = {"runs": list(map(str, paths)), **comparison_tables.document(comparison)}
-        run_folder.write_atomically(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        write_atomically(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
     for path in comparison_figures.write(comparison, arguments.out) if arguments.out else ():
         print(f"figure {path}")
     return 0

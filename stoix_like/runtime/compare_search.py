@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import compare_flags, curves, devices, media, parameter_files, run_folder, search_choice
+from stoix_like.runtime import compare_flags, curves, media, parameter_files, run_folder, search_choice
 from stoix_like.runtime.compare_flags import Settings
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from stoix_like.evaluation.levels import LevelSet
@@ -34,7 +36,7 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type=arguments.device_type))
     result = compare(paths, arguments.checkpoint, arguments.levels, settings, tell=_print)
     if arguments.json:
-        run_folder.write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+        write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
     if arguments.plot:
         _print(f"figure {draw(result, arguments.plot)}")
     return 0

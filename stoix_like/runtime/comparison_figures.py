@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.runtime.contests import AXES, Axis
-from stoix_like.runtime.media import COLOURS, FEW_SEEDS, check_format, prepare, written_picture
+from stoix_like.runtime.media import COLOURS, FEW_SEEDS, check_format, prepare
 from stoix_like.runtime.standings import Comparison, Efficiency, Standing
+from stoix_like.runtime.storage.atomic import written_picture
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = "os^Dv"

@@ -17,17 +17,8 @@ from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, sect
 from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
 from stoix_like.config.values import allows, choices, nearest
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.yaml_nodes import (
-    TAG,
-    File,
-    Loader,
-    compose,
-    construct,
-    entries,
-    problem_of,
-    root_of,
-    shown_path,
-)
+from stoix_like.runtime.console.text import shown_path
+from stoix_like.runtime.yaml_nodes import TAG, File, Loader, compose, construct, entries, problem_of, root_of
 
 Layer = dict[str, tuple[Any, str]]  # {leaf: (value, "file:line" or flag)}
 

@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
-from stoix_like.runtime import devices, run_folder
-from stoix_like.runtime.arguments import ArgumentParser, add_device_flag
-from stoix_like.runtime.commands import installs, program, typed
-from stoix_like.runtime.extras import is_there
+from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag
+from stoix_like.runtime.console.installation import installed_version, is_there, versions
+from stoix_like.runtime.console.spelling import installs, program, typed
+from stoix_like.runtime.hardware import devices
 
 #: Extras of pyproject.toml and the modules by which they are known; those of CUDA show as devices.
 EXTRAS = {
@@ -64,7 +64,7 @@ def make_parser() -> ArgumentParser:
 
 def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
     """Everything that is looked at, in order; the devices are started last."""
-    for name, version in run_folder.versions().items():
+    for name, version in versions().items():
         missing = "install it: pip install stoix_like" if version == "not installed" else None
         yield Finding(name, version, missing)
     yield _others()
@@ -79,7 +79,7 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
 def _others() -> Finding:
     """The dependencies whose versions decide no numbers."""
     needed = [_NAME.match(text)[0] for text in _requirements() if "extra ==" not in text]  # type: ignore[index]
-    absent = [name for name in needed if run_folder.installed_version(name) is None]
+    absent = [name for name in needed if installed_version(name) is None]
     hint = f"install them: pip install {' '.join(absent)}" if absent else None
     return Finding("other dependencies", f"{', '.join(absent)} not installed" if absent else "installed", hint)
 

@@ -18,17 +18,17 @@ from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime import loop, report
 from stoix_like.runtime.checkpoint import Meta
 from stoix_like.runtime.checkpoint_trees import without_replay
-from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.console.messages import SignOfLife
+from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluation_share import EvaluationShare
-from stoix_like.runtime.messages import SignOfLife
+from stoix_like.runtime.hardware.devices import plain_errors
+from stoix_like.runtime.hardware.process_group import Team, local
 from stoix_like.runtime.playing import Allow
-from stoix_like.runtime.processes import Team, local
 from stoix_like.runtime.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.recorder import Recorder
 from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.telemetry import Row
-from stoix_like.runtime.telemetry.sink import Value
 from stoix_like.runtime.tracing import Tracing, update_span
 
 _LOG = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import numpy as np
 from stoix_like.config.sections import EvaluationConfig, HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime import devices, report, run_folder
-from stoix_like.runtime.arguments import (
+from stoix_like.runtime import report
+from stoix_like.runtime.console.arguments import (
     LARGEST_SEED,
     ArgumentParser,
     add_checkpoint_flag,
@@ -24,10 +24,12 @@ from stoix_like.runtime.arguments import (
     positive,
     seed_number,
 )
-from stoix_like.runtime.commands import program
-from stoix_like.runtime.messages import SignOfLife, on_stderr
+from stoix_like.runtime.console.messages import SignOfLife, on_stderr
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.search_choice import Chosen, chosen_policy
 from stoix_like.runtime.search_flags import SearchChoice, add_search_flags, choice_of
+from stoix_like.runtime.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun
@@ -54,7 +56,7 @@ def main(argv: list[str]) -> int:
     result = score(arguments.run, arguments.checkpoint, manner, show)
     print(rows_text(result))
     if arguments.json:
-        run_folder.write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+        write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
     return 0
 
 

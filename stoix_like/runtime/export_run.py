@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime import devices, run_folder
-from stoix_like.runtime.arguments import ArgumentParser, add_checkpoint_flag, add_run_argument, seed_number
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.arguments import ArgumentParser, add_checkpoint_flag, add_run_argument, seed_number
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.telemetry import read_rows
 
 if TYPE_CHECKING:
@@ -115,7 +116,7 @@ def describe(saved: SavedRun, index: int = 0) -> dict[str, Any]:
     """The content of policy.json, without the digests: what goes in, what comes out, and where it is from."""
     from stoix_like.runtime import policy_files, policy_program
 
-    found = run_folder.versions()
+    found = versions()
     environment = dataclasses.asdict(saved.config.environment)
     return {
         "format": policy_files.FORMAT,

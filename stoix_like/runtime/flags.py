@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 from stoix_like.config.checks import leaf_sections, leaf_types, section_types
 from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.config.values import allows, choices, nearest, range_text, type_name
-from stoix_like.runtime.commands import usage
+from stoix_like.runtime.console.spelling import usage
 
 
 class Options(NamedTuple):

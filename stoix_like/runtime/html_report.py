@@ -13,13 +13,14 @@ from typing import Any
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import curves, media, run_folder
-from stoix_like.runtime.arguments import ArgumentParser, output_file
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.arguments import ArgumentParser, output_file
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.text import duration_text, number_text
 from stoix_like.runtime.contests import AXES, contests_among
 from stoix_like.runtime.curves import Run, Series
 from stoix_like.runtime.html_page import Markup, facts, folded, image, joined, page, table, tag
+from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
-from stoix_like.runtime.telemetry.summary import duration_text, number_text
 
 _MOST_GIF_BYTES = 3_000_000
 #: What is drawn, if a run has it: scores, and what tells whether it learns as it should.
@@ -37,7 +38,7 @@ def main(argv: list[str]) -> int:
     arguments = make_parser().parse_args(argv)
     paths = run_folder.find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
-    run_folder.write_atomically(out, report(paths))
+    write_atomically(out, report(paths))
     print(f"report {out}")
     return 0
 

@@ -8,14 +8,16 @@ import jax
 
 from stoix_like.config.checks import get_leaf, steps_per_update
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.runtime import devices, opening, run_folder, search_choice, starting_params
+from stoix_like.runtime import opening, search_choice, starting_params
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import Meta
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.load import Loaded, preset_note
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.report import start_row
 from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry
-from stoix_like.runtime.telemetry.sink import Value
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.search.model import SearchConfig
 
@@ -34,7 +36,7 @@ def run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
         rollout_length=config.training_core.rollout_length,
         num_updates=config.training_core.num_updates,
         eval_interval=config.evaluation.eval_interval,
-        versions=run_folder.versions(),
+        versions=versions(),
         config=config_to_dict(config),
         resumed_update=plan.resumed.update if plan.resumed else None,
         resumed_evaluated=plan.resumed is None or _evaluated_at(plan.resumed) == plan.resumed.update,

@@ -6,9 +6,9 @@ from typing import Any
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
-from stoix_like.runtime import devices
-from stoix_like.runtime.arguments import ArgumentParser
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.arguments import ArgumentParser
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.hardware import devices
 
 
 def main(argv: list[str]) -> int:

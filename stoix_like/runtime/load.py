@@ -24,8 +24,9 @@ from stoix_like.config.checks import (
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import commands, flags
+from stoix_like.runtime import flags
 from stoix_like.runtime.config_yaml import Layer, parse_text, read_yaml
+from stoix_like.runtime.console import spelling
 from stoix_like.runtime.flags import Options
 from stoix_like.runtime.yaml_nodes import read_sections
 
@@ -109,7 +110,7 @@ def preset_note(loaded: Loaded) -> str | None:
     other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
     chosen_for = loaded.task_read if theirs == algorithm else f"{theirs.upper()} on {loaded.task_read}"
     if theirs != algorithm:
-        other += f" and {algorithm.upper()}, and {commands.named(f'train-{theirs}')} trains {theirs.upper()}"
+        other += f" and {algorithm.upper()}, and {spelling.named(f'train-{theirs}')} trains {theirs.upper()}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"
 
 
@@ -154,9 +155,9 @@ def _resumed(options: Options, algorithm: str, config_type: type, flag_layer: La
     together = None not in (hardware.coordinator_address, count, index) and index < count
     if not (together or hardware.distributed):
         return Path(find()), None  # or flags that are refused soon
-    from stoix_like.runtime import processes
+    from stoix_like.runtime.hardware import process_group
 
-    team = processes.join(hardware, LoggingConfig(), compile_cache=options.is_cached)
+    team = process_group.join(hardware, LoggingConfig(), compile_cache=options.is_cached)
     path, text = team.told(lambda: (path := find(), _text(Path(path))))
     return Path(path), text
 

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
+from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.curves import Curve, Curves, load_run, make_curves
-from stoix_like.runtime.run_folder import written_whole
-from stoix_like.runtime.telemetry.summary import number_text
+from stoix_like.runtime.storage.atomic import written_picture
 from stoix_like.types import Environment, EnvState
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for colour-blind
@@ -227,18 +227,6 @@ def _table_line(curve: Curve) -> tuple[str, ...]:
     interval = "–" if math.isnan(low) else f"[{number_text(low)}, {number_text(high)}]"
     at_best = number_text(float(curve.iqm.point[best])), f"{curve.timesteps[best]:,.0f}"
     return (*identity, number_text(point), interval, *at_best)
-
-
-@contextlib.contextmanager
-def written_picture(path: Path) -> Iterator[Path]:
-    """`run_folder.written_whole` for a picture: its folder is made, and what fails is a plain error."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as temporary:
-            yield temporary
-    except OSError as error:
-        what = f"{path} cannot be written: {error.strerror or error}"
-        raise RunError(what, "choose a writable folder with free space") from error
 
 
 @contextlib.contextmanager

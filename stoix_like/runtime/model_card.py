@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from stoix_like.config.checks import steps_per_update
-from stoix_like.runtime.commands import PROGRAM
+from stoix_like.runtime.console.spelling import PROGRAM
+from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.parameter_files import PARAMETERS
-from stoix_like.runtime.telemetry.summary import number_text
 
 if TYPE_CHECKING:
     from stoix_like.runtime.saved_run import SavedRun

@@ -21,11 +21,13 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.config.checks import get_leaf, leaf_sections
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import devices, processes, run_folder, starting_params
+from stoix_like.runtime import run_folder, starting_params
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.checkpoint_trees import stored_template
+from stoix_like.runtime.hardware import devices, process_group
+from stoix_like.runtime.hardware.process_group import Team
 from stoix_like.runtime.load import Loaded
-from stoix_like.runtime.processes import Team
+from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.types import Learner
 
 #: Leaves that give the state its shapes or its meaning: a continued run keeps them.
@@ -57,7 +59,7 @@ class Plan(NamedTuple):
     path: Path
     resumed: Meta | None
     changes: dict[str, Any]
-    lock: run_folder.RunLock | None
+    lock: RunLock | None
     load_from: Path | None = None
 
 
@@ -113,7 +115,7 @@ def plan_together(team: Team, algorithm: str, loaded: Loaded) -> Plan:
 
 
 def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
-    lock = run_folder.RunLock(path)
+    lock = RunLock(path)
     try:
         meta = _last_meta(path)
         run_folder.check_algorithm(path, meta.algorithm, algorithm)
@@ -194,7 +196,7 @@ def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template:
     source, num_seeds, fresh = plan.load_from, plan.config.training_core.num_seeds, state.params
     asked = here(template.params)
     begin = functools.partial(starting_params.load, plan.algorithm, plan.config.environment.task_id, source)
-    params = team.led(lambda: begin(asked, processes.local(fresh), num_seeds))
+    params = team.led(lambda: begin(asked, process_group.local(fresh), num_seeds))
     return state._replace(params=team.spread(params, template.params))
 
 

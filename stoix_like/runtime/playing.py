@@ -16,7 +16,7 @@ import numpy as np
 
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.episodes import EpisodeResults
-from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.hardware.devices import plain_errors
 from stoix_like.runtime.loop import Pace
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
 

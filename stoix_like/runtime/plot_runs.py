@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from stoix_like.runtime import run_folder
-from stoix_like.runtime.arguments import ArgumentParser, output_file
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.arguments import ArgumentParser, output_file
+from stoix_like.runtime.console.spelling import program
 
 
 def main(argv: list[str]) -> int:

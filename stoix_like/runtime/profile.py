@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import jax
 
 from stoix_like.ops.phases import PHASES, PREFIX
-from stoix_like.runtime.telemetry.sink import Value
+from stoix_like.runtime.console.text import Value
 
 MOST_UPDATES = 2
 OTHER = "other"

@@ -12,7 +12,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from stoix_like.runtime.telemetry.sink import Category, Row, RunMeta, Value
+from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.telemetry.sink import Category, Row, RunMeta
 from stoix_like.types import metric_reduction
 
 EvaluationMode = Literal["deterministic", "sampled", "network"]

@@ -3,47 +3,25 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import itertools
 import json
 import os
-import platform
 import shutil
 import time
-from collections.abc import Iterator, Sequence
-from importlib import metadata
+from collections.abc import Sequence
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
 from stoix_like.config.values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime import messages
-from stoix_like.runtime.clone import commit
-from stoix_like.runtime.commands import named
+from stoix_like.runtime.console import messages
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.console.spelling import named
+from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.lock import RunLock
 
 STUDY_FILE = "study.db"  # of a sweep, among runs
-_VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint", "jumanji", "distrax", "numpy")
-
-
-@contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` with the same suffix, renamed to it if nothing failed: nobody sees half a file."""
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
-    try:
-        yield temporary
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    finally:
-        with contextlib.suppress(OSError):  # renamed already, or never made: the first error is the one told
-            temporary.unlink()
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """The text at the path, whole or not at all."""
-    with written_whole(path) as temporary:
-        temporary.write_text(text, encoding="utf-8")
 
 
 def new_name(algorithm: str, task_id: str, seed: int) -> str:
@@ -163,32 +141,6 @@ def known_runs(runs: Sequence[Path], most: int = 5) -> str:
     return f"runs there are: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
 
 
-class RunLock:
-    """The right to write a run folder, held until closed or until the process ends, however it ends.
-
-    The lock is the kernel's (flock), so a killed process leaves nothing behind that would have to be cleaned up.
-    """
-
-    def __init__(self, run_dir: Path) -> None:
-        self._file: IO[str] = (run_dir / ".lock").open("a+")
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            self._file.close()
-            raise RunError(
-                f"another process is writing {run_dir}", "wait for it to end, or start a run under another --run-name"
-            ) from error
-        except OSError as error:  # a network file system mounted without locks
-            self._file.close()
-            raise RunError(
-                f"cannot lock {run_dir}: {error.strerror or error}",
-                "write to a file system with locks (--save-dir), so that no second process can damage the run",
-            ) from error
-
-    def close(self) -> None:
-        self._file.close()
-
-
 class NewRun(NamedTuple):
     """A run folder that was just made, and what to put back if the run cannot begin after all."""
 
@@ -267,19 +219,3 @@ def _point_latest(link: Path, name: str) -> None:
         temporary.replace(link)
     except OSError:  # a file system without links, or a folder named latest: only the convenience is lost
         temporary.unlink(missing_ok=True)
-
-
-def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide numbers, and the commit where it runs from a clone."""
-    found = {"python": platform.python_version(), "machine": platform.platform()}
-    if (known := commit()) is not None:
-        found["commit"] = known
-    return found | {package: installed_version(package) or "not installed" for package in _VERSIONED}
-
-
-def installed_version(package: str) -> str | None:
-    """None of what is not installed."""
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None

@@ -10,7 +10,7 @@ import numpy as np
 
 from stoix_like.config.sections import EvaluationConfig
 from stoix_like.evaluation import episodes, levels
-from stoix_like.runtime.devices import plain_errors
+from stoix_like.runtime.hardware.devices import plain_errors
 from stoix_like.runtime.playing import Allow, EpisodePlayer, Schedule, Watch, fresh_levels, frozen_levels
 from stoix_like.runtime.report import EvaluationMode
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key

@@ -6,7 +6,7 @@ import argparse
 from typing import NamedTuple
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.arguments import ArgumentParser, above_zero, number_that, positive
+from stoix_like.runtime.console.arguments import ArgumentParser, above_zero, number_that, positive
 
 
 class SearchChoice(NamedTuple):

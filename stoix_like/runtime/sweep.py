@@ -14,10 +14,11 @@ from pathlib import Path
 from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError
 from stoix_like.runtime import sweep_study, sweep_table
-from stoix_like.runtime.arguments import ArgumentParser, positive
-from stoix_like.runtime.commands import program, typed
-from stoix_like.runtime.run_folder import RunLock, write_atomically
+from stoix_like.runtime.console.arguments import ArgumentParser, positive
+from stoix_like.runtime.console.spelling import program, typed
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
+from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.sweep_plan import SweepPlan, check_metric, find_sweep, pace_note, read_plan
 from stoix_like.runtime.sweep_study import Study, Trial
 
@@ -104,7 +105,7 @@ def _check_task(plan: SweepPlan) -> None:
     """
     import jax
 
-    from stoix_like.runtime import devices
+    from stoix_like.runtime.hardware import devices
 
     devices.select(plan.example.hardware, plan.example.logging)
     from stoix_like.runtime import build  # starts the backend: only after the device is chosen

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoix_like.runtime.run_folder import written_whole
+from stoix_like.runtime.storage.atomic import written_whole
 
 _COLOUR = "#0072B2"  # as the first curve of `media.py`
 

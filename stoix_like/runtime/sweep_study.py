@@ -18,7 +18,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import extras, run_folder
+from stoix_like.runtime import run_folder
+from stoix_like.runtime.console import installation
 from stoix_like.runtime.sweep_plan import SweepPlan, differences
 from stoix_like.runtime.sweep_space import Choices, Dimension
 
@@ -58,7 +59,7 @@ def require() -> None:
 
 
 def _optuna() -> Any:
-    extras.require("a sweep", "sweep", "optuna")
+    installation.require("a sweep", "sweep", "optuna")
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)

@@ -8,9 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.sweep_plan import SweepPlan
 from stoix_like.runtime.sweep_study import Trial
-from stoix_like.runtime.telemetry.summary import number_text
 
 _DASH = "–"
 

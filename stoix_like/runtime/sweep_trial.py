@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import INTERRUPTED, StoixError
+from stoix_like.runtime.console.messages import on_stderr
 from stoix_like.runtime.flags import Options
 from stoix_like.runtime.load import Loaded, load
-from stoix_like.runtime.messages import on_stderr
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.sweep_plan import SweepPlan
 from stoix_like.runtime.sweep_study import Study, Trial

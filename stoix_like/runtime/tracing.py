@@ -10,8 +10,9 @@ import contextlib
 import time
 from collections.abc import Iterator
 
+from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.profile import PhaseTimes
-from stoix_like.runtime.telemetry.sink import Span, Value
+from stoix_like.runtime.telemetry.sink import Span
 
 
 class Tracing:

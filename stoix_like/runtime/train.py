@@ -14,19 +14,21 @@ from jax.stages import Compiled
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import INTERRUPTED, StoixError
-from stoix_like.runtime import devices, introduction, loop, opening, processes, run_folder
+from stoix_like.runtime import introduction, loop, opening, run_folder
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.commands import typed
 from stoix_like.runtime.config_yaml import to_yaml
+from stoix_like.runtime.console.spelling import typed
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
+from stoix_like.runtime.hardware import devices, process_group
+from stoix_like.runtime.hardware.process_group import Team
 from stoix_like.runtime.load import Loaded
 from stoix_like.runtime.opening import Plan
-from stoix_like.runtime.processes import Team
 from stoix_like.runtime.profile import Profile
 from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
+from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.telemetry import MarlEvalSink, QueuedSink, open_telemetry
 from stoix_like.runtime.telemetry.chosen import chosen_sinks
 from stoix_like.runtime.telemetry.sink import Sink
@@ -83,7 +85,7 @@ def train(algorithm: str, loaded: Loaded, watch: Watch | None = None, outer: Sto
     """
     with contextlib.ExitStack() as closing:
         launched = loaded.config
-        team = processes.join(launched.hardware, launched.logging, compile_cache=loaded.options.is_cached)
+        team = process_group.join(launched.hardware, launched.logging, compile_cache=loaded.options.is_cached)
         loaded = _of_the_run(loaded)
         plan = opening.plan_together(team, algorithm, loaded)
         if plan.lock:
@@ -205,7 +207,7 @@ def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     view.compiled(seconds)
     recorder.write([introduction.event("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
     if plan.changes:
-        team.led(lambda: run_folder.write_atomically(plan.path / "config.yaml", to_yaml(config)))
+        team.led(lambda: write_atomically(plan.path / "config.yaml", to_yaml(config)))
     if profile is not None:
         profile.learn(program.as_text() or "")
     return _Started(plan, view, driver, program, profile if is_kept else None)
@@ -231,7 +233,7 @@ def _compile(ready: _Ready) -> Compiled:
     with devices.plain_errors("the update cannot be compiled", LESS_MEMORY):
         program = loop.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
     for evaluator in (ready.evaluator, *ready.beside):
-        evaluator.compile(processes.local(ready.state.params), processes.local(ready.state.key))
+        evaluator.compile(process_group.local(ready.state.params), process_group.local(ready.state.key))
     return program
 
 

@@ -15,6 +15,8 @@ from typing import Any
 
 import yaml
 
+from stoix_like.runtime.console.text import shown_path
+
 
 class Loader(yaml.SafeLoader):
     """Nodes only, with the scalars of YAML 1.2 instead of PyYAML's 1.1, and without aliases."""
@@ -128,11 +130,6 @@ def _branch(file: File, node: Any, prefix: str, places: dict[str, str]) -> dict[
         except yaml.YAMLError as error:
             file.problem(*problem_of(error))
     return data
-
-
-def shown_path(path: Path) -> str:
-    """The path as messages show it: from the working folder if it is in there."""
-    return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
 
 
 def root_of(file: File, path: Path, text: str | None) -> Any:

@@ -7,69 +7,69 @@ from pathlib import Path
 import pytest
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import commands, console, doctor, list_envs
+from stoix_like.runtime import dispatch, doctor, list_envs
 from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.command_table import COMMANDS
+from stoix_like.runtime.console import spelling
 
 ROOT = Path(__file__).parents[2]
 
 
 def test_every_script_is_a_command_and_every_command_a_script():
-    assert {command.script for command in commands.COMMANDS.values()} == {
-        p.name for p in (ROOT / "scripts").glob("*.py")
-    }
+    assert {spelling.script_of(name) for name in COMMANDS} == {p.name for p in (ROOT / "scripts").glob("*.py")}
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
+@pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_and_its_script_run_the_same_function(name):
-    command = commands.COMMANDS[name]
+    command = COMMANDS[name]
     assert callable(getattr(importlib.import_module(command.module), command.function))
-    text = (ROOT / "scripts" / command.script).read_text()
+    text = (ROOT / "scripts" / spelling.script_of(name)).read_text()
     called = f"{command.module.rpartition('.')[2]}.{command.function}(argv)"
     assert f"return {called}" in text
-    assert name in console.help_text()
+    assert name in dispatch.help_text()
 
 
 def test_without_a_command_all_are_listed(capsys):
-    assert exit_code(console.dispatch, []) == exit_code(console.dispatch, ["--help"]) == 0
+    assert exit_code(dispatch.dispatch, []) == exit_code(dispatch.dispatch, ["--help"]) == 0
     out = capsys.readouterr().out
     assert out.count("usage: stoix-like COMMAND") == 2
-    assert exit_code(console.dispatch, ["--version"]) == 0
+    assert exit_code(dispatch.dispatch, ["--version"]) == 0
     assert re.fullmatch(r"stoix-like \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
 def test_a_command_that_is_not_there_names_the_nearest(capsys):
-    assert exit_code(console.dispatch, ["evalute", "latest"]) == 2
+    assert exit_code(dispatch.dispatch, ["evalute", "latest"]) == 2
     assert capsys.readouterr().err == (
         "error: unknown command 'evalute'; did you mean 'evaluate'?\nhint: stoix-like --help lists them\n"
     )
 
 
 def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
-    monkeypatch.setattr(commands.sys, "argv", ["scripts/train_ppo.py"])
-    assert commands.program("plot") == "plot.py"
-    assert commands.usage("train-spo") == "python scripts/train_spo.py"
-    assert re.fullmatch(r"\S*python\S* scripts/plot.py 'runs/a b'", commands.typed("plot", "runs/a b"))
-    monkeypatch.setattr(commands.sys, "argv", ["/opt/bin/stoix-like", "train-ppo"])
-    assert commands.program("plot") == commands.usage("plot") == commands.named("plot") == "stoix-like plot"
-    assert commands.typed("plot", "runs/a b") == "stoix-like plot 'runs/a b'"
+    monkeypatch.setattr(spelling.sys, "argv", ["scripts/train_ppo.py"])
+    assert spelling.program("plot") == "plot.py"
+    assert spelling.usage("train-spo") == "python scripts/train_spo.py"
+    assert re.fullmatch(r"\S*python\S* scripts/plot.py 'runs/a b'", spelling.typed("plot", "runs/a b"))
+    monkeypatch.setattr(spelling.sys, "argv", ["/opt/bin/stoix-like", "train-ppo"])
+    assert spelling.program("plot") == spelling.usage("plot") == spelling.named("plot") == "stoix-like plot"
+    assert spelling.typed("plot", "runs/a b") == "stoix-like plot 'runs/a b'"
     with pytest.raises(ConfigError) as caught:
-        console.dispatch(["plot", "--metrc", "x", "run"])
+        dispatch.dispatch(["plot", "--metrc", "x", "run"])
     assert caught.value.hint == "stoix-like plot --help lists what it takes"
 
 
 def test_a_training_can_be_asked_for_its_configuration(capsys):
-    assert exit_code(console.dispatch, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
+    assert exit_code(dispatch.dispatch, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
     assert "task_id: Maze-v0" in capsys.readouterr().out
 
 
 def test_a_program_of_the_users_own_is_what_hints_spell(monkeypatch, capsys):
-    monkeypatch.setattr(commands._SPELLING, "own", None)
-    assert console.dispatch([], "tasks.py") == 0
+    monkeypatch.setattr(spelling._SPELLING, "own", None)
+    assert dispatch.dispatch([], "tasks.py") == 0
     assert capsys.readouterr().out.startswith("usage: tasks.py COMMAND")
-    assert commands.typed("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")
-    assert (commands.named("train-a2c"), commands.program("plot")) == ("tasks.py train-a2c", "tasks.py plot")
+    assert spelling.typed("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")
+    assert (spelling.named("train-a2c"), spelling.program("plot")) == ("tasks.py train-a2c", "tasks.py plot")
     with pytest.raises(ConfigError, match="unknown command 'nonsense'") as caught:
-        console.dispatch(["nonsense"], "tasks.py")
+        dispatch.dispatch(["nonsense"], "tasks.py")
     assert caught.value.hint == "tasks.py --help lists them"
 
 
@@ -96,7 +96,7 @@ def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monk
     out = capsys.readouterr().out
     assert "problem: install it: pip install stoix_like" in out
     assert "problem: " + str(file) + " cannot be written: Not a directory; choose another --save-dir" in out
-    assert f"not installed: {commands.installs('stoix_like[notebooks]')}" in out
+    assert f"not installed: {spelling.installs('stoix_like[notebooks]')}" in out
     assert "3 problems\n" in out  # no TPU here
 
 

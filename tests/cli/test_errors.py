@@ -22,6 +22,7 @@ from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.saved_run import state_template
+from stoix_like.runtime.storage.lock import RunLock
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -416,7 +417,7 @@ def test_a_second_writer_is_refused_before_anything_is_read(refused, run):
     """The first may be removing the checkpoint that the second is about to read: here the last one is damaged."""
     for path in _array_files(run / "checkpoints" / "2"):
         _truncate(path)
-    lock = run_folder.RunLock(run)
+    lock = RunLock(run)
     lines = refused(1, "train_ppo", "--resume", "runs/a")
     lock.close()
     assert lines == [

@@ -17,7 +17,7 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 from scripted_runs import BASE, SPO_BASE, Scripts, flags, rows_of
 
-from stoix_like.runtime.telemetry.summary import number_text
+from stoix_like.runtime.console.text import number_text
 
 EXECUTABLES = ("chromium", "chromium-browser", "google-chrome")
 #: Beside what Playwright sets itself, which keeps Chromium from calling home: a root user and no GPU.

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stoix_like.runtime.allocator import give_back
+from stoix_like.runtime.hardware.memory import give_back
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="glibc's malloc_trim")
 SIZE = 64 * 1024  # below what malloc takes from the system piece by piece
@@ -27,5 +27,5 @@ def test_freed_pages_go_back_though_there_are_used_ones_behind_them():
 
 
 def test_a_c_library_without_it_is_told(monkeypatch):
-    monkeypatch.setattr("stoix_like.runtime.allocator.ctypes.CDLL", lambda name: object())
+    monkeypatch.setattr("stoix_like.runtime.hardware.memory.ctypes.CDLL", lambda name: object())
     assert give_back() is False

@@ -9,7 +9,8 @@ import jax
 import pytest
 
 from stoix_like.config.sections import HardwareConfig
-from stoix_like.runtime import compile_cache, devices, messages
+from stoix_like.runtime.console import messages
+from stoix_like.runtime.hardware import compile_cache, devices
 
 
 @pytest.mark.parametrize("variable", [None, "XDG_CACHE_HOME"])

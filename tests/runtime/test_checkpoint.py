@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.runtime import checkpoint, checkpoint_files
+from stoix_like.runtime import checkpoint
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.storage import digests
 
 CONFIG = {"environment": {"num_envs": 64, "kwargs": {"num_rows": 5}}, "architecture": {"seed": 0}}
 
@@ -322,13 +323,13 @@ def test_what_is_as_it_was_written_is_not_called_damaged(saved_folder, monkeypat
 def test_a_checkpoint_that_its_run_removes_while_it_is_read(saved_folder, tmp_path, monkeypatch, read, when):
     folder = Path(shutil.copytree(saved_folder, tmp_path / "checkpoints"))
     step = "read_body" if when == "before" or read == "meta" else "file_digests"
-    original = getattr(checkpoint_files, step)
+    original = getattr(digests, step)
 
     def removing(path):
         CheckpointStore(folder).remove(3)
         return original(path)
 
-    for module in (checkpoint, checkpoint_files):  # whichever of them asks
+    for module in (checkpoint, digests):  # whichever of them asks
         monkeypatch.setattr(module, step, removing)
     store, template = CheckpointStore(folder), _template(_arrays(3))
     reads = {
@@ -455,6 +456,6 @@ def test_what_the_system_said_is_told_whoever_tells_it():
     of_tensorstore = ValueError(
         "NOT_FOUND: Error writing 'manifest.ocdbt': Failed to open [os_error_code='20'] [tensorstore_spec='{...}']"
     )
-    assert checkpoint_files.write_problem(of_tensorstore) == "Not a directory"
-    assert checkpoint_files.write_problem(OSError(28, "No space left on device", "x")) == "No space left on device"
-    assert checkpoint_files.write_problem(ValueError("another")) == "another"
+    assert digests.write_problem(of_tensorstore) == "Not a directory"
+    assert digests.write_problem(OSError(28, "No space left on device", "x")) == "No space left on device"
+    assert digests.write_problem(ValueError("another")) == "another"

@@ -6,7 +6,8 @@ import subprocess
 
 import pytest
 
-from stoix_like.runtime import clone, run_folder
+from stoix_like.runtime.console import installation
+from stoix_like.runtime.console.installation import versions
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 
@@ -25,33 +26,33 @@ def root(tmp_path, monkeypatch):
     git(tmp_path, "init", "--quiet")
     git(tmp_path, "add", "file")
     git(tmp_path, "commit", "--quiet", "--message", "A")
-    monkeypatch.setattr(clone, "ROOT", tmp_path.resolve())
-    clone.commit.cache_clear()
+    monkeypatch.setattr(installation, "ROOT", tmp_path.resolve())
+    installation.commit.cache_clear()
     yield tmp_path
-    clone.commit.cache_clear()
+    installation.commit.cache_clear()
 
 
 def test_a_run_names_it_and_whether_files_were_changed(root):
     known = git(root, "rev-parse", "--short", "HEAD").strip()
-    assert run_folder.versions()["commit"] == known
-    clone.commit.cache_clear()
+    assert versions()["commit"] == known
+    installation.commit.cache_clear()
     (root / "file").write_text("b")
-    assert run_folder.versions()["commit"] == f"{known}+"
+    assert versions()["commit"] == f"{known}+"
 
 
 def test_a_hook_of_another_repository_changes_nothing(root, monkeypatch, tmp_path_factory):
     other = tmp_path_factory.mktemp("other")
     git(other, "init", "--quiet")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    assert clone.commit() == git(root, "rev-parse", "--short", "HEAD").strip()
+    assert installation.commit() == git(root, "rev-parse", "--short", "HEAD").strip()
 
 
 def test_what_it_is_installed_in_is_not_meant(root, monkeypatch):
     (root / "site-packages").mkdir()
-    monkeypatch.setattr(clone, "ROOT", (root / "site-packages").resolve())
-    assert "commit" not in run_folder.versions()
+    monkeypatch.setattr(installation, "ROOT", (root / "site-packages").resolve())
+    assert "commit" not in versions()
 
 
 def test_without_git_there_is_none(root, monkeypatch):
     monkeypatch.setenv("PATH", str(root))
-    assert clone.commit() is None
+    assert installation.commit() is None

@@ -4,8 +4,8 @@ import pytest
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime import command_reference
-from stoix_like.runtime.arguments import ArgumentParser
-from stoix_like.runtime.commands import COMMANDS
+from stoix_like.runtime.command_table import COMMANDS
+from stoix_like.runtime.console.arguments import ArgumentParser
 
 PAGE = command_reference.DOCUMENT.read_text(encoding="utf-8")
 

@@ -9,7 +9,7 @@ from jax.experimental.compilation_cache import compilation_cache
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import devices
+from stoix_like.runtime.hardware import devices
 
 
 class Device(NamedTuple):

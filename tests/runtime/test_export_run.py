@@ -11,7 +11,7 @@ from exports import SMALL, contents
 import stoix_like as sl
 from stoix_like.runtime import saved_run
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.commands import COMMANDS
+from stoix_like.runtime.command_table import COMMANDS
 from stoix_like.runtime.telemetry import read_rows
 
 FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")

@@ -16,7 +16,8 @@ import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.ops import trees
-from stoix_like.runtime import export_run, policy_files, policy_loading, run_folder
+from stoix_like.runtime import export_run, policy_files, policy_loading
+from stoix_like.runtime.console.installation import versions
 
 FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
 
@@ -71,7 +72,7 @@ def test_the_description_of_a_joint_action(folder):
     assert told["config"] == {name: leaves for name, leaves in whole.items() if name not in of_the_machine}
     assert whole.keys() - told["config"].keys() == of_the_machine
     assert told["versions"]["jax"] == jax.__version__
-    assert told["versions"]["stoix_like"] == run_folder.versions()["stoix_like"]
+    assert told["versions"]["stoix_like"] == versions()["stoix_like"]
     env = sl.make_env(**told["environment"])
     assert (env.task_id, env.action_spec, env.joint_shape) == ("BinPack-v2", case.saved.env.action_spec, (6, 4))
 

@@ -12,7 +12,7 @@ from jax.experimental import multihost_utils
 from stoix_like.errors import RunError
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.processes import OtherFailed, Team
+from stoix_like.runtime.hardware.process_group import OtherFailed, Team
 from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry, read_rows
 

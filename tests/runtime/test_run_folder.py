@@ -13,6 +13,8 @@ import pytest
 from stoix_like.config.sections import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime import run_folder
+from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.lock import RunLock
 
 HOLDER = """
 import sys, time
@@ -120,15 +122,15 @@ def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
 
 def test_only_one_writer():
     path = _make_run("runs/a")
-    first = run_folder.RunLock(path)
+    first = RunLock(path)
     with pytest.raises(RunError) as caught:
-        run_folder.RunLock(path)
+        RunLock(path)
     assert (caught.value.what, caught.value.hint) == (
         "another process is writing runs/a",
         "wait for it to end, or start a run under another --run-name",
     )
     first.close()
-    run_folder.RunLock(path).close()
+    RunLock(path).close()
 
 
 def test_a_killed_writer_leaves_no_lock_behind():
@@ -136,10 +138,10 @@ def test_a_killed_writer_leaves_no_lock_behind():
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(RunError, match="another process is writing"):
-            run_folder.RunLock(path)
+            RunLock(path)
         holder.kill()
         holder.wait(timeout=10)
-    run_folder.RunLock(path).close()
+    RunLock(path).close()
 
 
 def test_runs_begun_in_the_same_second_get_a_number(monkeypatch):
@@ -191,11 +193,11 @@ def test_create_does_not_take_over_a_folder():
 
 def test_a_failed_write_leaves_the_old_text():
     path = Path("config.yaml")
-    run_folder.write_atomically(path, "old")
+    write_atomically(path, "old")
     with pytest.raises(UnicodeEncodeError):
-        run_folder.write_atomically(path, "new \udc80")  # cannot be encoded, so it fails half-way
+        write_atomically(path, "new \udc80")  # cannot be encoded, so it fails half-way
     assert path.read_text() == "old"
-    run_folder.write_atomically(path, "new ä")
+    write_atomically(path, "new ä")
     assert path.read_text(encoding="utf-8") == "new ä"
 
 

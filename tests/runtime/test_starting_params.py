@@ -9,7 +9,7 @@ from exports import MAZE, SEARCH, SMALL, make_saved
 
 from stoix_like.runtime import export_run, policy_files, saved_run
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.commands import COMMANDS
+from stoix_like.runtime.command_table import COMMANDS
 
 DENSE = MAZE | {"observation_adapter": "dense", "num_layers": 1}
 OTHER = {"ppo": "spo", "spo": "ppo"}

@@ -10,8 +10,9 @@ import yaml
 from stoix_like.config.checks import get_leaf, leaf_types
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import commands, sweep
+from stoix_like.runtime import sweep
 from stoix_like.runtime.cli import exit_code
+from stoix_like.runtime.console import spelling
 from stoix_like.runtime.load import find_config, sweep_paths
 from stoix_like.runtime.sweep_plan import (
     SweepSettings,
@@ -363,6 +364,6 @@ def test_without_optuna_the_extra_is_named(plan, monkeypatch, capfd):
     assert exit_code(sweep.main, ["sweep.yaml"]) == 5
     assert capfd.readouterr().err.splitlines() == [
         "error: a sweep needs the 'sweep' extra",
-        f"hint: {commands.installs('stoix_like[sweep]')}",
+        f"hint: {spelling.installs('stoix_like[sweep]')}",
     ]
     assert not Path("runs").exists()

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from stoix_like.errors import MissingExtraError, RunError
+from stoix_like.runtime.console.text import duration_text, number_text
 from stoix_like.runtime.telemetry import JsonlSink, Row, RunMeta, open_telemetry, read_rows
-from stoix_like.runtime.telemetry.summary import RunSummary, duration_text, number_text, parse_labels
+from stoix_like.runtime.telemetry.summary import RunSummary, parse_labels
 from stoix_like.runtime.telemetry.terminal import TerminalView
 
 META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {"stoix_like": "0.1.0", "jax": "0.10.2"}, {})

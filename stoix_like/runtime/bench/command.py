@@ -9,11 +9,12 @@ import platform
 import warnings
 
 from stoix_like.config.sections import HardwareConfig
-from stoix_like.runtime import devices, run_folder
-from stoix_like.runtime.arguments import ArgumentParser, add_device_flag, output_file
 from stoix_like.runtime.bench.measure import Row
-from stoix_like.runtime.clone import commit
-from stoix_like.runtime.commands import program
+from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag, output_file
+from stoix_like.runtime.console.installation import commit, versions
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.storage.atomic import write_atomically
 
 
 def main(argv: list[str]) -> int:
@@ -31,9 +32,7 @@ def main(argv: list[str]) -> int:
             print(line(row), flush=True)
             rows.append(row)
             if arguments.json:  # after every row: a suite takes hours, and may be cut off
-                run_folder.write_atomically(
-                    arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n"
-                )
+                write_atomically(arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n")
     return 0
 
 
@@ -72,8 +71,8 @@ def make_parser() -> ArgumentParser:
 
 def machine_row(device: str) -> Row:
     """What it was measured on, and with what: the first row of every file."""
-    versions = run_folder.versions()
-    told = ", ".join(f"{name} {versions[name]}" for name in ("stoix_like", "python", "jax", "jaxlib", "jumanji"))
+    installed = versions()
+    told = ", ".join(f"{name} {installed[name]}" for name in ("stoix_like", "python", "jax", "jaxlib", "jumanji"))
     note = f"{device}; {platform.machine()}, {told}; {datetime.date.today().isoformat()}"
     if (known := commit()) is not None:
         note += f"; commit {known}"

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 
 from stoix_like.runtime.bench.measure import Row
-from stoix_like.runtime.clone import ROOT
+from stoix_like.runtime.console.installation import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 _PART = re.compile(r"(<!-- rows: (\S+) ([^>]*?) -->\n).*?(<!-- end of rows -->)", re.DOTALL)

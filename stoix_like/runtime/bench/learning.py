@@ -15,8 +15,8 @@ from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.bench.measure import Row
-from stoix_like.runtime.clone import ROOT
 from stoix_like.runtime.config_yaml import to_yaml
+from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.curves import config_leaves
 from stoix_like.runtime.load import load
 from stoix_like.runtime.search_flags import SearchChoice

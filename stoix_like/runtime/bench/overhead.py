@@ -20,7 +20,7 @@ from stoix_like.runtime.bench.measure import Row, in_turns
 from stoix_like.runtime.bench.updates import preset_config
 from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.processes import Team
+from stoix_like.runtime.hardware.process_group import Team
 from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import Row as Told

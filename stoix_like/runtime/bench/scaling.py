@@ -16,7 +16,7 @@ from stoix_like.runtime.bench import spo
 from stoix_like.runtime.bench.flops import ppo_flops_per_step
 from stoix_like.runtime.bench.measure import Row, in_turns, matrix_product_peak, peak_flops
 from stoix_like.runtime.bench.updates import Updates, preset_config
-from stoix_like.runtime.clone import ROOT
+from stoix_like.runtime.console.installation import ROOT
 
 NUM_ENVS = (64, 256, 1024, 4096, 16384)
 NUM_PARTICLES = (4, 16, 64)

@@ -10,9 +10,10 @@ import numpy as np
 
 from stoix_like.config.checks import steps_per_update
 from stoix_like.config.sections import HardwareConfig
-from stoix_like.runtime import devices, loop, opening
+from stoix_like.runtime import loop, opening
 from stoix_like.runtime.bench.measure import in_turns
 from stoix_like.runtime.bench.updates import preset_config
+from stoix_like.runtime.hardware import devices
 
 
 def main(preset: str, count: str, platform: str) -> None:

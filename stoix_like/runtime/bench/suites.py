@@ -26,7 +26,7 @@ from stoix_like.runtime.bench.measure import (
     peak_flops,
 )
 from stoix_like.runtime.bench.updates import Updates, preset_config
-from stoix_like.runtime.clone import ROOT
+from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.scoring import Evaluator
 
 

@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from stoix_like.errors import RunError
-from stoix_like.runtime.run_folder import written_whole
+from stoix_like.runtime.storage.atomic import written_whole
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
 FILE_NAME = "metrics.jsonl"

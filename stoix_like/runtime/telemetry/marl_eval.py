@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.runtime.run_folder import write_atomically
+from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME as RECORD_NAME
 from stoix_like.runtime.telemetry.jsonl import read_rows
 from stoix_like.runtime.telemetry.sink import Row, RunMeta

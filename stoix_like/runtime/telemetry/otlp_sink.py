@@ -19,9 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoix_like.runtime.extras import require
+from stoix_like.runtime.console.installation import require
+from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.run_folder import title
-from stoix_like.runtime.telemetry.sink import Row, RunMeta, Span, Value
+from stoix_like.runtime.telemetry.sink import Row, RunMeta, Span
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter

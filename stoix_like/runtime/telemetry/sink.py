@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
+from stoix_like.runtime.console.text import Value
+
 Category = Literal["TRAINER", "ACTOR", "EVALUATOR", "MISC"]
-Value = float | int | str
 
 
 class Row(NamedTuple):

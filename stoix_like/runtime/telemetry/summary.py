@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from stoix_like.runtime.telemetry.sink import Row, RunMeta, Value
+from stoix_like.runtime.console.text import number_text
+from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
 _TOTALS = ("steps_per_second", "episodes", "levels_reused")  # of a run with many seeds: the sum over them
 
@@ -94,25 +95,6 @@ def over_seeds(name: str, values: Iterable[float]) -> float:
     if name.startswith("min_") or name.endswith("_min"):
         return min(finite)
     return sum(finite) / len(finite)
-
-
-def number_text(value: Value) -> str:
-    """A number for reading: 96,312 · 27.4 · 0.031 · 1e-05; a dash if there is none."""
-    if isinstance(value, str):
-        return value
-    if not math.isfinite(value):
-        return "–"
-    if abs(value) >= 1000 or float(value).is_integer():
-        return f"{value:,.0f}"
-    return f"{value:.3g}"
-
-
-def duration_text(seconds: float) -> str:
-    """Whole seconds as h:mm:ss; a dash if unknown."""
-    if not math.isfinite(seconds):
-        return "–"
-    whole = max(0, round(seconds))
-    return f"{whole // 3600}:{whole // 60 % 60:02d}:{whole % 60:02d}"
 
 
 def parse_labels(text: str) -> tuple[dict[str, str], list[str]]:

@@ -20,8 +20,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 from rich.table import Table
 from rich.text import Text
 
+from stoix_like.runtime.console.text import duration_text, number_text
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
-from stoix_like.runtime.telemetry.summary import RunSummary, duration_text, labelled, number_text, parse_labels
+from stoix_like.runtime.telemetry.summary import RunSummary, labelled, parse_labels
 
 LABELS_VARIABLE = "STOIX_LIKE_METRIC_LABELS"
 _PLAIN_TRAINER = ("policy_loss", "entropy")  # what a plain line shows of TRAINER; all of it is in metrics.jsonl

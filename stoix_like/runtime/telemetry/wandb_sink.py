@@ -9,8 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stoix_like.runtime.extras import require
-from stoix_like.runtime.run_folder import title, write_atomically
+from stoix_like.runtime.console.installation import require
+from stoix_like.runtime.run_folder import title
+from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.telemetry.scalars import reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import jax
 
-from stoix_like.runtime import messages
+from stoix_like.runtime.console import messages
 
 _FAILED = re.compile(
     r"Error (?P<what>reading|writing) persistent compilation cache entry for '(?P<program>[^']+)'[^:]*: (?P<why>.*)",

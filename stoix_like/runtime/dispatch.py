@@ -8,7 +8,8 @@ from typing import NoReturn
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.cli import run_main
-from stoix_like.runtime.commands import COMMANDS, PROGRAM, program_name, spelled_by
+from stoix_like.runtime.command_table import COMMANDS
+from stoix_like.runtime.console.spelling import PROGRAM, program_name, spelled_by
 
 
 def main() -> NoReturn:
@@ -33,7 +34,7 @@ def dispatch(argv: list[str], program: str | None = None) -> int:
         print(help_text())
         return 0
     if argv[0] == "--version":
-        from stoix_like.runtime.run_folder import versions
+        from stoix_like.runtime.console.installation import versions
 
         print(f"{PROGRAM} {versions()['stoix_like']}")
         return 0

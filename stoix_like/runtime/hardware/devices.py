@@ -17,8 +17,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import compile_cache as cache
-from stoix_like.runtime import messages
+from stoix_like.runtime.console import messages
+from stoix_like.runtime.hardware import compile_cache as cache
 
 _LOG = logging.getLogger(__name__)
 _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}

@@ -24,8 +24,8 @@ import numpy as np
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError, StoixError
 from stoix_like.ops import trees
-from stoix_like.runtime import devices, exchange
-from stoix_like.runtime.messages import on_stderr
+from stoix_like.runtime.console.messages import on_stderr
+from stoix_like.runtime.hardware import collectives, devices
 
 PATIENCE = 300.0  # seconds that processes wait for each other at the start
 _GOODBYE = 5.0  # seconds that one which failed waits for the others, which may have failed alike
@@ -36,7 +36,7 @@ class OtherFailed(RunError):
     """Another process of the run failed; this one has been told, as all have."""
 
     def __init__(self, index: int) -> None:
-        super().__init__(f"process {index} ended the run", exchange.ITS_OWN_MESSAGE)
+        super().__init__(f"process {index} ended the run", collectives.ITS_OWN_MESSAGE)
 
 
 class Agreed(NamedTuple):
@@ -70,7 +70,7 @@ class Team:
         if self.count == 1:
             return find_out()
         if not self.is_lead:
-            text = exchange.broadcast_text("")
+            text = collectives.broadcast_text("")
             if text == "":
                 raise OtherFailed(0)
             return json.loads(text)
@@ -78,9 +78,9 @@ class Team:
             found = find_out()
         except BaseException:
             with contextlib.suppress(StoixError, ValueError):  # nobody is there to be told
-                exchange.broadcast_text("")
+                collectives.broadcast_text("")
             raise
-        exchange.broadcast_text(json.dumps(found))
+        collectives.broadcast_text(json.dumps(found))
         return found
 
     def led(self, act: Callable[[], Any]) -> Any:
@@ -115,7 +115,7 @@ class Team:
         if self.count == 1:
             return Agreed(number, flag)
         own = np.array([number, flag, bool(self._failures)], np.int32)
-        every = exchange.every(own)  # [count, 3]
+        every = collectives.every(own)  # [count, 3]
         failed = np.flatnonzero(every[:, 2])
         if failed.size == 0:
             return Agreed(int(every[0, 0]), bool(every[:, 1].any()))
@@ -132,7 +132,7 @@ class Team:
 
         One leaf after the other: on the devices, and in the others, there is never more than one that is whole.
         """
-        copy = exchange.whole if self.is_lead else lambda array: exchange.whole(array) is None
+        copy = collectives.whole if self.is_lead else lambda array: collectives.whole(array) is None
         whole = jax.tree.map(lambda leaf: copy(trees.key_words(leaf)), tree)
         return whole if self.is_lead else None
 
@@ -147,7 +147,7 @@ class Team:
             return jax.tree.map(lambda leaf, shape: jax.device_put(leaf, shape.sharding), tree, template)
         shapes, structure = jax.tree.flatten(template)
         leaves = jax.tree.leaves(tree) if self.is_lead else [None] * len(shapes)
-        placed = [exchange.spread(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
+        placed = [collectives.spread(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
         return jax.tree.unflatten(structure, placed)
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from stoix_like.ops import trees
-from stoix_like.runtime import devices
+from stoix_like.runtime.hardware import devices
 
 ITS_OWN_MESSAGE = "its own message says why"  # of a process that is gone
 

@@ -1,0 +1,42 @@
+"""Files that are written whole or not at all: into a temporary file in the same folder, then renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from stoix_like.errors import RunError
+
+
+@contextlib.contextmanager
+def written_whole(path: Path) -> Iterator[Path]:
+    """A temporary path beside `path` with the same suffix, renamed to it if nothing failed: nobody sees half a file."""
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
+    try:
+        yield temporary
+        with temporary.open("rb") as file:
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    finally:
+        with contextlib.suppress(OSError):  # renamed already, or never made: the first error is the one told
+            temporary.unlink()
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The text at the path, whole or not at all."""
+    with written_whole(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+@contextlib.contextmanager
+def written_picture(path: Path) -> Iterator[Path]:
+    """`written_whole` for a picture: its folder is made, and what fails is a plain error."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with written_whole(path) as temporary:
+            yield temporary
+    except OSError as error:
+        what = f"{path} cannot be written: {error.strerror or error}"
+        raise RunError(what, "choose a writable folder with free space") from error

@@ -1,0 +1,35 @@
+"""The lock of a folder that one process alone may write."""
+
+from __future__ import annotations
+
+import fcntl
+from pathlib import Path
+from typing import IO
+
+from stoix_like.errors import RunError
+
+
+class RunLock:
+    """The right to write a run folder, held until closed or until the process ends, however it ends.
+
+    The lock is the kernel's (flock), so a killed process leaves nothing behind that would have to be cleaned up.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self._file: IO[str] = (run_dir / ".lock").open("a+")
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            self._file.close()
+            raise RunError(
+                f"another process is writing {run_dir}", "wait for it to end, or start a run under another --run-name"
+            ) from error
+        except OSError as error:  # a network file system mounted without locks
+            self._file.close()
+            raise RunError(
+                f"cannot lock {run_dir}: {error.strerror or error}",
+                "write to a file system with locks (--save-dir), so that no second process can damage the run",
+            ) from error
+
+    def close(self) -> None:
+        self._file.close()
