@@ -34,12 +34,12 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "spo_config": ("stoix_like.config.sections", "spo_config"),
     "make_env": ("stoix_like.envs.registry", "make"),
     "with_time_limit": ("stoix_like.envs.time_limit", "with_time_limit"),
-    "make_network": ("stoix_like.runtime.build", "make_network"),
+    "make_network": ("stoix_like.runtime.runs.build", "make_network"),
     "evaluate": ("stoix_like.evaluation.episodes", "evaluate"),
     "evaluate_levels": ("stoix_like.evaluation.episodes", "evaluate_levels"),
     "level_set": ("stoix_like.evaluation.levels", "level_set"),
-    "load_policy": ("stoix_like.runtime.policy_loading", "load_policy"),
-    "load_run": ("stoix_like.runtime.saved_run", "load_run"),
+    "load_policy": ("stoix_like.runtime.weights.exported_policy", "load_policy"),
+    "load_run": ("stoix_like.runtime.runs.saved", "load_run"),
     "Root": ("stoix_like.search.smc", "Root"),
     "SearchConfig": ("stoix_like.search.smc", "SearchConfig"),
     "SearchModel": ("stoix_like.search.smc", "SearchModel"),
@@ -97,9 +97,9 @@ if TYPE_CHECKING:
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
     from stoix_like.ops import distributions, losses, returns
-    from stoix_like.runtime.build import make_network
-    from stoix_like.runtime.policy_loading import load_policy
-    from stoix_like.runtime.saved_run import load_run
+    from stoix_like.runtime.runs.build import make_network
+    from stoix_like.runtime.runs.saved import load_run
+    from stoix_like.runtime.weights.exported_policy import load_policy
     from stoix_like.search import smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel
     from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep

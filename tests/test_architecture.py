@@ -31,8 +31,8 @@ DOORS = {
     "flashbax": ("replay.py",),
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
-    "yaml": ("runtime/yaml_nodes.py", "runtime/config_yaml.py"),
-    "orbax": ("runtime/checkpoint.py",),
+    "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),
+    "orbax": ("runtime/runs/checkpoint.py",),
     "rich": ("runtime/telemetry/terminal.py",),
     "mlflow": ("runtime/telemetry/mlflow_sink.py",),
     "opentelemetry": ("runtime/telemetry/otlp_sink.py",),
@@ -42,7 +42,7 @@ DOORS = {
     "PIL": ("runtime/media.py",),
     "optuna": ("runtime/sweep_study.py",),
     "sqlalchemy": ("runtime/sweep_study.py",),
-    "safetensors": ("runtime/parameter_files.py",),
+    "safetensors": ("runtime/weights/parameters.py",),
 }
 #: What the configuration may import, so that --help is instant.
 STANDARD_ONLY = ("config", "errors.py")

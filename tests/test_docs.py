@@ -110,10 +110,10 @@ def replay_bytes(preset):
     from stoix_like import replay
     from stoix_like.algorithms import spo
     from stoix_like.config.sections import SPOConfig
-    from stoix_like.runtime import build
-    from stoix_like.runtime.load import load
+    from stoix_like.runtime.runs import build
+    from stoix_like.runtime.runs.sources import load_config
 
-    config = load(SPOConfig, "spo", ["--config", preset], default_config="spo/quick").config
+    config = load_config(SPOConfig, "spo", ["--config", preset], default_config="spo/quick").config
     env = build.make_env(config.environment)
     _, timestep = jax.eval_shape(jax.vmap(env.reset), jax.random.split(jax.random.key(0), 2))
     step = spo.example_step(env, spo.settings_of(env, config), timestep.observation)

@@ -14,7 +14,7 @@ import pytest
 from stoix_like import replay
 from stoix_like.algorithms import minibatch
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 
 NUM_ENVS, LENGTH, BATCH = 4, 3, 8
 SIZES = {

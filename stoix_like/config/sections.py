@@ -2,7 +2,7 @@
 
 Only the standard library is imported, so `--help` is instant and a configuration can be read before JAX starts.
 Every leaf has one name in the whole program: the YAML key, the flag (kebab-case) and the keyword of `ppo_config`.
-Checks are in `config/checks.py`; reading YAML and flags is `runtime/load.py`.
+Checks are in `config/checks.py`; reading YAML and flags is `runtime/loading/config.py`.
 """
 
 from __future__ import annotations

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stoix_like.types import Array, Metrics, metric_reduction
 
@@ -75,3 +77,38 @@ def soft_update(target: Any, online: Any, tau: Array | float) -> Any:
     Leaves keep their types. At tau 1 it is a copy, exactly (optax's `incremental_update` is the same).
     """
     return jax.tree.map(lambda t, o: ((1.0 - tau) * t + tau * o).astype(t.dtype), target, online)
+
+
+def to_stored(leaf: Any) -> np.ndarray:
+    """A leaf in the form in which it is stored: on the host, a typed key as its key data."""
+    return np.asarray(key_words(leaf))
+
+
+def from_stored(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
+    """The inverse of `to_stored` for a leaf of that type."""
+    return jax.random.wrap_key_data(found) if is_key(leaf) and not is_key(found) else found
+
+
+def stored_shape(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
+    """The shape and type of `to_stored`, with the sharding of the leaf."""
+    inner = jax.eval_shape(key_words, leaf)
+    return jax.ShapeDtypeStruct(inner.shape, inner.dtype, sharding=leaf.sharding)
+
+
+def shape_mismatches(shapes: Mapping[str, tuple[int, ...]], template: Any, whose: str = "this run") -> list[str]:
+    """One line for each leaf that is stored in another shape than the template's, or stands on one side alone.
+
+    Args:
+        shapes: of what is stored, by path.
+        template: a pytree of jax.ShapeDtypeStruct.
+        whose: it is, in the lines.
+    """
+    wanted = {name: tuple(stored_shape(leaf).shape) for name, leaf in named_leaves(template).items()}
+    lines = [
+        f"{name} is stored as {shapes[name]}, {whose} has {shape}"
+        for name, shape in wanted.items()
+        if name in shapes and shapes[name] != shape
+    ]
+    lines += [f"{name} is not stored" for name in wanted if name not in shapes]
+    lines += [f"{name} is stored, {whose} has none" for name in shapes if name not in wanted]
+    return lines

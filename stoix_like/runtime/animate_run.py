@@ -39,7 +39,8 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type=arguments.device_type))
     import jax
 
-    from stoix_like.runtime import media, saved_run
+    from stoix_like.runtime import media
+    from stoix_like.runtime.runs import saved as saved_run
 
     saved = saved_run.load_run(arguments.run, arguments.checkpoint)
     if not 0 <= arguments.index < saved.num_seeds:

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.ops import trees
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.types import Params
 
 

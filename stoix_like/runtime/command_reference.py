@@ -14,7 +14,7 @@ from pathlib import Path
 from stoix_like.runtime.command_table import COMMANDS, Command
 from stoix_like.runtime.config_table import with_part
 from stoix_like.runtime.console.spelling import PROGRAM, script_of
-from stoix_like.runtime.flags import OPTION_HELP, flag_name
+from stoix_like.runtime.loading.flags import OPTION_HELP, flag_name
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"
 BEGIN = "<!-- commands: written by python -m stoix_like.runtime.command_reference -->"

@@ -19,7 +19,7 @@ from stoix_like.evaluation.levels import LevelSet
 from stoix_like.runtime import search_choice
 from stoix_like.runtime.compare_flags import DEFAULT_NUM_ENVS, Settings
 from stoix_like.runtime.compare_play import Program, counting_policy
-from stoix_like.runtime.saved_run import SavedRun
+from stoix_like.runtime.runs.saved import SavedRun
 from stoix_like.runtime.search_flags import SearchChoice
 from stoix_like.search.model import depth_of
 from stoix_like.types import Environment, Key, Params

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import run_folder
 from stoix_like.runtime.console.arguments import ArgumentParser, number_that, output_file
 from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.runs.find import find_runs
 from stoix_like.runtime.storage.atomic import write_atomically
 
 
@@ -23,7 +23,7 @@ def main(argv: list[str]) -> int:
     """Compares, prints, and writes what was asked for; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     scales = scales_of(arguments.normalise)
-    paths = run_folder.find_runs(arguments.runs)
+    paths = find_runs(arguments.runs)
     from stoix_like.runtime import comparison_figures, comparison_tables
     from stoix_like.runtime.contests import contests_among
     from stoix_like.runtime.curves import load_run

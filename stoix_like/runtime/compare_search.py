@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import compare_flags, curves, media, parameter_files, run_folder, search_choice
+from stoix_like.runtime import compare_flags, curves, media, search_choice
 from stoix_like.runtime.compare_flags import Settings
 from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.runs.find import find, find_run
 from stoix_like.runtime.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
     from stoix_like.evaluation.levels import LevelSet
-    from stoix_like.runtime.saved_run import SavedRun
+    from stoix_like.runtime.runs.saved import SavedRun
 
 Tell = Callable[[str], None]
 Block = dict[str, Any]  # plain JSON values
@@ -43,7 +44,7 @@ def main(argv: list[str]) -> int:
 
 
 def _found(text: str) -> Path:
-    return parameter_files.find(text) or run_folder.find_run(text)
+    return find(text) or find_run(text)
 
 
 def _print(text: str) -> None:
@@ -99,7 +100,8 @@ def compare(
 
 def _contest(path: Path, checkpoint: str, level_set: str | None, settings: Settings) -> Contest:
     from stoix_like.evaluation import levels
-    from stoix_like.runtime import compare_methods, saved_run
+    from stoix_like.runtime import compare_methods
+    from stoix_like.runtime.runs import saved as saved_run
 
     saved = saved_run.load_run(str(path), checkpoint)
     if "smc" in settings.methods and settings.temperature is None and saved.meta.algorithm != "spo":

@@ -12,7 +12,7 @@ from stoix_like.config.checks import leaf_types, section_types
 from stoix_like.config.sections import SPOConfig
 from stoix_like.config.values import range_text, type_name
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.flags import default_text, flag_name
+from stoix_like.runtime.loading.flags import default_text, flag_name
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "configuration.md"
 BEGIN = "<!-- leaves: written by python -m stoix_like.runtime.config_table -->"

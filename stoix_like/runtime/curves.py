@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.run_folder import config_remedy, known_runs
+from stoix_like.runtime.loading.strict_yaml import read_sections
+from stoix_like.runtime.runs.find import config_remedy, known_runs
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
-from stoix_like.runtime.yaml_nodes import read_sections
 
 _PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
 _IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")  # they change nothing that is learned ...

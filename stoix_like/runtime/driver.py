@@ -16,8 +16,6 @@ import numpy as np
 from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime import loop, report
-from stoix_like.runtime.checkpoint import Meta
-from stoix_like.runtime.checkpoint_trees import without_replay
 from stoix_like.runtime.console.messages import SignOfLife
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluation_share import EvaluationShare
@@ -26,6 +24,8 @@ from stoix_like.runtime.hardware.process_group import Team, local
 from stoix_like.runtime.playing import Allow
 from stoix_like.runtime.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.recorder import Recorder
+from stoix_like.runtime.runs.checkpoint import Meta
+from stoix_like.runtime.runs.trees import without_replay
 from stoix_like.runtime.scoring import Evaluator, Scores
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.telemetry import Row

@@ -32,7 +32,7 @@ from stoix_like.runtime.search_flags import SearchChoice, add_search_flags, choi
 from stoix_like.runtime.storage.atomic import write_atomically
 
 if TYPE_CHECKING:
-    from stoix_like.runtime.saved_run import SavedRun
+    from stoix_like.runtime.runs.saved import SavedRun
     from stoix_like.runtime.scoring import Evaluator
     from stoix_like.types import Key
 
@@ -114,7 +114,7 @@ def score(run: str, checkpoint: str = "best", manner: Manner | None = None, show
     """
     import jax
 
-    from stoix_like.runtime import saved_run
+    from stoix_like.runtime.runs import saved as saved_run
 
     manner, show = manner or Manner(), show or Show()
     config = _evaluation_config(manner)

@@ -18,8 +18,8 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.telemetry import read_rows
 
 if TYPE_CHECKING:
-    from stoix_like.runtime.policy_files import PolicyFiles
-    from stoix_like.runtime.saved_run import SavedRun
+    from stoix_like.runtime.runs.saved import SavedRun
+    from stoix_like.runtime.weights.policy_folder import PolicyFiles
 
 #: Sections of the configuration that are nobody else's concern: where it ran, was saved and was shown.
 _OF_THE_MACHINE = ("hardware", "logging", "checkpointing")
@@ -32,7 +32,8 @@ def main(argv: list[str]) -> int:
     """Exports and prints what was written; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     devices.select(HardwareConfig(device_type="cpu"))  # nothing is computed, and a GPU may be busy with the training
-    from stoix_like.runtime import policy_files, saved_run
+    from stoix_like.runtime.runs import saved as saved_run
+    from stoix_like.runtime.weights import policy_folder
 
     saved = saved_run.load_run(arguments.run, arguments.checkpoint)
     if saved.is_published and arguments.out is None:
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
     index = position_of(saved, arguments.seed)
     files = exported(saved, index)
     folder = arguments.out or saved.path / "export"
-    sizes = policy_files.write(folder, files)
+    sizes = policy_folder.write(folder, files)
     print(_heading(files.description, saved.seeds))
     for name, size in sizes.items():
         print(f"  {folder / name}  {size:,} bytes")
@@ -89,8 +90,9 @@ def exported(saved: SavedRun, index: int = 0) -> PolicyFiles:
     """
     import jax
 
-    from stoix_like.runtime import model_card, parameter_files, policy_files, policy_program
-    from stoix_like.runtime.build import ALGORITHMS
+    from stoix_like.runtime import model_card
+    from stoix_like.runtime.runs.build import ALGORITHMS
+    from stoix_like.runtime.weights import parameters, policy_folder, policy_program
 
     if saved.updates[index] < 0:
         raise CheckpointError(
@@ -102,11 +104,11 @@ def exported(saved: SavedRun, index: int = 0) -> PolicyFiles:
     network_params = saved.network_params(params)
     factored = saved.env.action_spec.num_factors is not None
     description = describe(saved, index)
-    told = {name: description[name] for name in parameter_files.Notes._fields if name in description}
-    notes = parameter_files.Notes(**told, stoix_like=description["versions"]["stoix_like"])
-    return policy_files.PolicyFiles(
+    told = {name: description[name] for name in parameters.Notes._fields if name in description}
+    notes = parameters.Notes(**told, stoix_like=description["versions"]["stoix_like"])
+    return policy_folder.PolicyFiles(
         program=policy_program.lower(saved.network, network_params, timestep.observation, factored=factored),
-        parameters=parameter_files.parameters_bytes(ALGORITHMS[saved.meta.algorithm].published(params), notes),
+        parameters=parameters.parameters_bytes(ALGORITHMS[saved.meta.algorithm].published(params), notes),
         description=description,
         card=model_card.card(saved, description, network_params),
     )
@@ -114,13 +116,13 @@ def exported(saved: SavedRun, index: int = 0) -> PolicyFiles:
 
 def describe(saved: SavedRun, index: int = 0) -> dict[str, Any]:
     """The content of policy.json, without the digests: what goes in, what comes out, and where it is from."""
-    from stoix_like.runtime import policy_files, policy_program
+    from stoix_like.runtime.weights import policy_folder, policy_program
 
     found = versions()
     environment = dataclasses.asdict(saved.config.environment)
     return {
-        "format": policy_files.FORMAT,
-        "format_version": policy_files.FORMAT_VERSION,
+        "format": policy_folder.FORMAT,
+        "format_version": policy_folder.FORMAT_VERSION,
         "task_id": saved.meta.task_id,
         "environment": {name: environment[name] for name in _PLAYED},
         "algorithm": saved.meta.algorithm,
@@ -148,7 +150,7 @@ def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
 def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
     import jax
 
-    from stoix_like.runtime import policy_program
+    from stoix_like.runtime.weights import policy_program
 
     _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
     leaves = policy_program.observation_leaves(timestep.observation)
@@ -159,7 +161,7 @@ def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
 
 
 def _action_specification(saved: SavedRun) -> dict[str, Any]:
-    from stoix_like.runtime import policy_program
+    from stoix_like.runtime.weights import policy_program
 
     spec, joint = saved.env.action_spec, saved.env.joint_shape
     return {

@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import curves, media, run_folder
+from stoix_like.runtime import curves, media
 from stoix_like.runtime.console.arguments import ArgumentParser, output_file
 from stoix_like.runtime.console.spelling import program
 from stoix_like.runtime.console.text import duration_text, number_text
 from stoix_like.runtime.contests import AXES, contests_among
 from stoix_like.runtime.curves import Run, Series
 from stoix_like.runtime.html_page import Markup, facts, folded, image, joined, page, table, tag
+from stoix_like.runtime.runs.find import find_runs
 from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
@@ -36,7 +37,7 @@ _BEST_FLATTERS = (
 def main(argv: list[str]) -> int:
     """Writes the report and prints where it is; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    paths = run_folder.find_runs(arguments.runs)
+    paths = find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
     write_atomically(out, report(paths))
     print(f"report {out}")

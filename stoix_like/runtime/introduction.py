@@ -8,15 +8,16 @@ import jax
 
 from stoix_like.config.checks import get_leaf, steps_per_update
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.runtime import opening, search_choice, starting_params
+from stoix_like.runtime import opening, search_choice
 from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.checkpoint import Meta
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.load import Loaded, preset_note
+from stoix_like.runtime.loading.config import Loaded, preset_note
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.report import start_row
+from stoix_like.runtime.runs import initial_params
+from stoix_like.runtime.runs.checkpoint import Meta
 from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.search.model import SearchConfig
@@ -90,7 +91,7 @@ def _tell_origin(plan: Plan, view: TerminalView, telemetry: Telemetry) -> None:
     if plan.resumed:
         telemetry.write([event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.load_from is not None:
-        view.note(f"starts with {starting_params.words(plan.algorithm, plan.load_from)}")
+        view.note(f"starts with {initial_params.words(plan.algorithm, plan.load_from)}")
         telemetry.write([event("checkpoint_loaded", plan, before, path=str(plan.load_from))])
 
 

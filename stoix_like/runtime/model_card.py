@@ -13,10 +13,10 @@ import jax
 from stoix_like.config.checks import steps_per_update
 from stoix_like.runtime.console.spelling import PROGRAM
 from stoix_like.runtime.console.text import number_text
-from stoix_like.runtime.parameter_files import PARAMETERS
+from stoix_like.runtime.weights.parameters import PARAMETERS
 
 if TYPE_CHECKING:
-    from stoix_like.runtime.saved_run import SavedRun
+    from stoix_like.runtime.runs.saved import SavedRun
 
 _COLUMNS = {"evaluator": "policy", "evaluator_network": "network alone", "evaluator_sampled": "sampled actions"}
 _NOT_SHOWN = ("episodes", "max_return", "min_return", "episode_length_max", "episode_length_min", "level_hash")

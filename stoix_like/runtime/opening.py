@@ -21,12 +21,13 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.config.checks import get_leaf, leaf_sections
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import run_folder, starting_params
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.checkpoint_trees import stored_template
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import Team
-from stoix_like.runtime.load import Loaded
+from stoix_like.runtime.loading.config import Loaded
+from stoix_like.runtime.runs import folder, initial_params
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.find import find_run
+from stoix_like.runtime.runs.trees import stored_template
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.types import Learner
 
@@ -72,14 +73,14 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
         RunError: another process is writing the run, or a file stands where its folder would be made.
     """
     if loaded.options.resume is not None:
-        return _plan_resume(algorithm, loaded, run_folder.find_run(loaded.options.resume))
+        return _plan_resume(algorithm, loaded, find_run(loaded.options.resume))
     config = loaded.config
-    load_from = starting_params.named(config)  # whatever is wrong with it is said before anything is built
+    load_from = initial_params.named(config)  # whatever is wrong with it is said before anything is built
     name = config.checkpointing.run_name
     if name is None:
-        path = run_folder.new_path(config.checkpointing.save_dir, algorithm, config)
+        path = folder.new_path(config.checkpointing.save_dir, algorithm, config)
     else:
-        path = run_folder.run_path(config.checkpointing.save_dir, name)
+        path = folder.run_path(config.checkpointing.save_dir, name)
     if any(parent.exists() and not parent.is_dir() for parent in path.parents):
         raise RunError(f"cannot make {path}: Not a directory", "choose another folder with --save-dir")
     return Plan(algorithm, config, path, None, {}, None, load_from)
@@ -118,7 +119,7 @@ def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
     lock = RunLock(path)
     try:
         meta = _last_meta(path)
-        run_folder.check_algorithm(path, meta.algorithm, algorithm)
+        folder.check_algorithm(path, meta.algorithm, algorithm)
         changes = _changes(config_from_dict(type(loaded.config), meta.config), loaded)
         fixed = sorted(changes.keys() & FIXED_ON_RESUME)
         if fixed:
@@ -195,7 +196,7 @@ def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template:
         return state
     source, num_seeds, fresh = plan.load_from, plan.config.training_core.num_seeds, state.params
     asked = here(template.params)
-    begin = functools.partial(starting_params.load, plan.algorithm, plan.config.environment.task_id, source)
+    begin = functools.partial(initial_params.load, plan.algorithm, plan.config.environment.task_id, source)
     params = team.led(lambda: begin(asked, process_group.local(fresh), num_seeds))
     return state._replace(params=team.spread(params, template.params))
 
@@ -228,7 +229,7 @@ def _resumed_state(team: Team, plan: Plan, make_state: Callable[[], Any], templa
         state = state._replace(replay=make_state().replay)
     if not plan.changes:
         return state
-    from stoix_like.runtime import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
 
     given = build.ALGORITHMS[plan.algorithm].make_hyper(plan.config)
     placed = jax.tree.map(lambda x: x.sharding, state.hyper)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoix_like.runtime import run_folder
 from stoix_like.runtime.console.arguments import ArgumentParser, output_file
 from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.runs.find import find_runs
 
 
 def main(argv: list[str]) -> int:
@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     arguments = make_parser().parse_args(argv)
     from stoix_like.runtime import media
 
-    paths = run_folder.find_runs(arguments.runs)
+    paths = find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "curves.png" if len(paths) == 1 else Path("curves.png"))
     summary = media.plot_runs(paths, out, arguments.metric)
     print(summary.table)

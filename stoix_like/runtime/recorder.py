@@ -17,10 +17,10 @@ import numpy as np
 
 from stoix_like.errors import StoixError
 from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.hardware.devices import plain_errors
 from stoix_like.runtime.hardware.process_group import Team
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.telemetry import Row, Span, Telemetry
 from stoix_like.types import Params
 

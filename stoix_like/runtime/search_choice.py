@@ -15,7 +15,7 @@ from stoix_like.runtime.search_flags import SearchChoice
 
 if TYPE_CHECKING:
     from stoix_like.config.sections import SPOConfig
-    from stoix_like.runtime.saved_run import SavedRun
+    from stoix_like.runtime.runs.saved import SavedRun
     from stoix_like.search.model import SearchConfig, SearchModel
     from stoix_like.search.roots import RootKind
     from stoix_like.types import MemoryPolicy, Policy

@@ -108,7 +108,7 @@ def _check_task(plan: SweepPlan) -> None:
     from stoix_like.runtime.hardware import devices
 
     devices.select(plan.example.hardware, plan.example.logging)
-    from stoix_like.runtime import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
 
     env = build.build(plan.settings.algorithm, plan.example).env
     own = jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0)))

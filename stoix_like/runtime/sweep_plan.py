@@ -19,10 +19,11 @@ from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import PPOConfig, SPOConfig, leaf
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.config_yaml import Layer, read_yaml
-from stoix_like.runtime.load import find_config, merge_layers, sweep_paths
+from stoix_like.runtime.loading.config import merge_layers
+from stoix_like.runtime.loading.documents import Layer, read_yaml
+from stoix_like.runtime.loading.presets import find_config, sweep_paths
+from stoix_like.runtime.loading.strict_yaml import read_tree
 from stoix_like.runtime.sweep_space import SEARCHED_SECTIONS, Dimension, Sheet, ends, plain, read_fixed, read_space
-from stoix_like.runtime.yaml_nodes import read_tree
 
 CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig}
 HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md every leaf"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.sections import CHECKED_ONLY_SECTIONS
 from stoix_like.config.values import allows, choices, coerce, nearest
-from stoix_like.runtime.config_yaml import Layer
+from stoix_like.runtime.loading.documents import Layer
 
 #: Leaves that the sweep itself decides, and how.
 DECIDED = {

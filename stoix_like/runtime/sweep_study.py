@@ -18,8 +18,8 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import run_folder
 from stoix_like.runtime.console import installation
+from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.sweep_plan import SweepPlan, differences
 from stoix_like.runtime.sweep_space import Choices, Dimension
 

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple
 
 from stoix_like.errors import INTERRUPTED, StoixError
 from stoix_like.runtime.console.messages import on_stderr
-from stoix_like.runtime.flags import Options
-from stoix_like.runtime.load import Loaded, load
+from stoix_like.runtime.loading.config import Loaded
+from stoix_like.runtime.loading.flags import Options
+from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.sweep_plan import SweepPlan
 from stoix_like.runtime.sweep_study import Study, Trial
@@ -173,7 +174,7 @@ def _loaded(plan: SweepPlan, trial: Trial, path: Path) -> Loaded:
     """
     named = plan.settings.config or f"{plan.settings.algorithm}/quick"
     if _can_be_continued(path):
-        return load(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=named)
+        return load_config(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=named)
     if path.exists():
         shutil.rmtree(path)  # killed before its first checkpoint
     config = plan.config_of(trial.parameters, save_dir=str(path.parent), run_name=path.name)

@@ -14,18 +14,19 @@ from jax.stages import Compiled
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import INTERRUPTED, StoixError
-from stoix_like.runtime import introduction, loop, opening, run_folder
+from stoix_like.runtime import introduction, loop, opening
 from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.console.spelling import typed
 from stoix_like.runtime.driver import LESS_MEMORY, Driver, Outputs
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import Team
-from stoix_like.runtime.load import Loaded
+from stoix_like.runtime.loading.config import Loaded
+from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.opening import Plan
 from stoix_like.runtime.profile import Profile
 from stoix_like.runtime.recorder import Files, Recorder
+from stoix_like.runtime.runs import folder
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.stopping import StopRequest, stopping_on_signals
 from stoix_like.runtime.storage.atomic import write_atomically
@@ -37,7 +38,7 @@ from stoix_like.search.model import SearchConfig
 from stoix_like.types import Learner
 
 if TYPE_CHECKING:
-    from stoix_like.runtime.build import Built
+    from stoix_like.runtime.runs.build import Built
 
 
 #: Makes a sink that may ask the run to end: it sets the request it is given.
@@ -144,7 +145,7 @@ def _prepare(team: Team, plan: Plan, loaded: Loaded) -> _Ready:
     config = plan.config
     found = devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
     devices.check_divides(config.environment.num_envs, found)
-    from stoix_like.runtime import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
 
     built = build.build(plan.algorithm, config)
     num_seeds = config.training_core.num_seeds
@@ -172,7 +173,7 @@ def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
     plan, team = ready.plan, ready.team
     facts = {"devices": devices.describe(ready.found), "algorithm": plan.algorithm}
     is_numbered = plan.config.checkpointing.run_name is None
-    new = team.led(lambda: run_folder.create(plan.path, to_yaml(plan.config), facts, numbered=is_numbered))
+    new = team.led(lambda: folder.create(plan.path, to_yaml(plan.config), facts, numbered=is_numbered))
     if new is None:
         return _start(ready, closing)
     closing.callback(new.lock.close)

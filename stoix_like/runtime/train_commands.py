@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from stoix_like.config.sections import PPOConfig, SPOConfig
-from stoix_like.runtime.config_yaml import to_yaml
-from stoix_like.runtime.load import load
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs.sources import load_config
 
 
 def train_ppo(argv: list[str]) -> int:
@@ -18,7 +18,7 @@ def train_spo(argv: list[str]) -> int:
 
 
 def _train(algorithm: str, config_type: type, argv: list[str]) -> int:
-    loaded = load(config_type, algorithm, argv, default_config=f"{algorithm}/quick")
+    loaded = load_config(config_type, algorithm, argv, default_config=f"{algorithm}/quick")
     if loaded.options.print_config:
         print(to_yaml(loaded.config), end="")
         return 0

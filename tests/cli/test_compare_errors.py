@@ -9,11 +9,12 @@ import pytest
 import stoix_like as sl
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.runtime import compare_search, run_folder
-from stoix_like.runtime.build import build
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime import compare_search
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.config_yaml import to_yaml
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs import folder
+from stoix_like.runtime.runs.build import build
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 
 ROOT = Path(__file__).parents[2]
 TASK = "probe/action_observation_reward"
@@ -51,7 +52,7 @@ def run():
     """A run of the smallest kind, with the parameters it began with as its best."""
     config = replace_leaves(sl.ppo_config(task_id=TASK, num_envs=4, rollout_length=2, num_minibatches=1), {"seed": 0})
     path = Path("runs/a")
-    run_folder.create(path, to_yaml(config), {}).lock.close()
+    folder.create(path, to_yaml(config), {}).lock.close()
     env, network, _ = build("ppo", config)
     _, timestep = jax.vmap(env.reset)(jax.random.key(0)[None])
     params = jax.jit(network.init)(jax.random.key(0), timestep.observation)

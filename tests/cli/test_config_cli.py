@@ -15,7 +15,8 @@ from stoix_like.config.checks import steps_per_update
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.load import load, preset_paths
+from stoix_like.runtime.loading.presets import preset_paths
+from stoix_like.runtime.runs.sources import load_config
 
 ROOT = Path(__file__).parents[2]
 HINT = "hint: --help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
@@ -26,9 +27,9 @@ SCRIPT = """
 
     def main(argv):
         from stoix_like.config.sections import PPOConfig
-        from stoix_like.runtime.load import load, to_yaml
+        from stoix_like.runtime.loading.config import load, to_yaml
 
-        loaded = load(PPOConfig, "ppo", argv, default_config="ppo/quick")
+        loaded = load_config(PPOConfig, "ppo", argv, default_config="ppo/quick")
         if loaded.options.print_config:
             print(to_yaml(loaded.config), end="")
             return 0
@@ -203,14 +204,14 @@ def test_documented_errors_are_real(line, output, tmp_path):
 def test_documented_file_is_read_as_described(tmp_path):
     example = re.search(r"## Files\n\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
     (tmp_path / "mine.yaml").write_text(example[1])
-    config = load(PPOConfig, "ppo", ["--config", str(tmp_path / "mine.yaml")], default_config="ppo/quick").config
+    config = load_config(PPOConfig, "ppo", ["--config", str(tmp_path / "mine.yaml")], default_config="ppo/quick").config
     assert config.environment.kwargs == {"num_rows": 6, "num_cols": 6}
     assert (config.training_core.num_updates, config.optimization.actor_lr) == (1000, 0.0003)
 
 
 @pytest.mark.parametrize("name", list(preset_paths()))
 def test_documented_step_counts_of_presets(name):
-    config = load(PPOConfig, "ppo", ["--config", name], default_config="ppo/quick").config
+    config = load_config(PPOConfig, "ppo", ["--config", name], default_config="ppo/quick").config
     steps = f"{steps_per_update(config) * config.training_core.num_updates:,}"
     assert f" = {steps} environment steps" in preset_paths()[name].read_text(encoding="utf-8")
     (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]

@@ -16,12 +16,14 @@ import pytest
 import stoix_like as sl
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.runtime import loop, opening, run_folder, saved_run
-from stoix_like.runtime.build import build
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime import loop, opening
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.config_yaml import to_yaml
-from stoix_like.runtime.saved_run import state_template
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs import folder as run_folder
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.build import build
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.storage.lock import RunLock
 
 ROOT = Path(__file__).parents[2]

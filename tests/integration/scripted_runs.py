@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.runtime import saved_run
+from stoix_like.runtime.runs import saved
 from stoix_like.runtime.telemetry import read_rows
 
 ROOT = Path(__file__).parents[2]
@@ -185,10 +185,10 @@ def marl_eval_of(run):
 
 def assert_same_run(one, other):
     """The last state, the best parameters and their scores, and the rows of metrics are the same, bit for bit."""
-    last, other_last = (saved_run.load_run(str(run), "latest") for run in (one, other))
+    last, other_last = (saved.load_run(str(run), "latest") for run in (one, other))
     assert last.meta.update == other_last.meta.update
     assert_same_bits(last.state, other_last.state)
-    best, other_best = (saved_run.load_run(str(run), "best") for run in (one, other))
+    best, other_best = (saved.load_run(str(run), "best") for run in (one, other))
     assert (best.meta.update, best.meta.host) == (other_best.meta.update, other_best.meta.host)
     assert_same_bits(best.params, other_best.params)
     for category in ("TRAINER", "ACTOR", "EVALUATOR"):

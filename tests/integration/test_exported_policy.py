@@ -12,8 +12,8 @@ import pytest
 from scripted_runs import BASE, ROOT, SPO_BASE, Scripts
 
 from stoix_like.ops import trees
-from stoix_like.runtime import saved_run
-from stoix_like.runtime.policy_program import observation_leaves
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.weights.policy_program import observation_leaves
 
 LOADER = re.findall(
     r"^```python\n(.*?)^```", (ROOT / "docs/how-to/export-a-policy.md").read_text(), re.MULTILINE | re.DOTALL

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from scripted_runs import BASE, SPO_BASE, finish, flags, last_update, rows_of, stopped, wait_until, words
 
-from stoix_like.runtime import saved_run
+from stoix_like.runtime.runs import saved as saved_run
 
 
 def _free_address():

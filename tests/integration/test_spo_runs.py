@@ -20,8 +20,8 @@ from scripted_runs import (
     words,
 )
 
-from stoix_like.runtime import saved_run
-from stoix_like.runtime.checkpoint import CheckpointStore
+from stoix_like.runtime.runs import saved
+from stoix_like.runtime.runs.checkpoint import CheckpointStore
 
 SHARDED = """
 import json, sys
@@ -75,7 +75,7 @@ def reference(tmp_path_factory, compile_cache):
 
 
 def state_of(run):
-    return saved_run.load_run(str(run), "latest").state
+    return saved.load_run(str(run), "latest").state
 
 
 def assert_close(one, other):
@@ -117,7 +117,7 @@ def test_without_its_replay_a_run_continues_and_says_so(scripts, reference):
     """Cut back to update 6, in a new process: nothing is learned until a sequence is there again."""
     leaves = SPO_BASE | {"save_replay": "false", "keep_last_n": 100}
     scripts.run("train_spo", *flags(**leaves, run_name="light"))
-    assert_same_bits(saved_run.load_run("light", "best").params, saved_run.load_run(str(reference), "best").params)
+    assert_same_bits(saved.load_run("light", "best").params, saved.load_run(str(reference), "best").params)
     for folder in (scripts.cwd / "light/checkpoints").iterdir():
         if folder.name.isdecimal() and int(folder.name) > 6:
             shutil.rmtree(folder)
@@ -170,12 +170,12 @@ def test_the_replay_lies_on_four_devices_where_its_shards_divide(scripts, num_se
 
 def test_seeds_side_by_side_are_separate_runs(train_here):
     assert train_here(**SPO_BASE, run_name="together", num_seeds=2, seed=5, algorithm="spo") == 0
-    together = saved_run.load_run("together", "latest")
+    together = saved.load_run("together", "latest")
     rows = rows_of("together", "EVALUATOR")
     assert [row["seed"] for row in rows if "evaluator_network/mean_return" in row] == [5, 6] * 6
     for index, seed in enumerate((5, 6)):
         assert train_here(**SPO_BASE, run_name=f"s{seed}", seed=seed, algorithm="spo") == 0
-        alone = saved_run.load_run(f"s{seed}", "latest")
+        alone = saved.load_run(f"s{seed}", "latest")
         # Batched matrix products round differently; one other action would differ far more.
         jax.tree.map(
             lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4),

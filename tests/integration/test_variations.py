@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scripted_runs import BASE, assert_same_bits, flags, rows_of, words
 
-from stoix_like.runtime import saved_run
+from stoix_like.runtime.runs import saved
 
 SHARDED = """
 import json, sys
@@ -49,7 +49,7 @@ def _here(scripts):
 
 
 def _state(run):
-    return saved_run.load_run(str(run), "latest").state
+    return saved.load_run(str(run), "latest").state
 
 
 @pytest.mark.parametrize(
@@ -111,13 +111,13 @@ def test_a_run_on_four_devices_continues_on_one(scripts, train_here, reference):
 
 def test_seeds_side_by_side_are_separate_runs(train_here):
     assert train_here(**BASE, run_name="together", num_seeds=3, seed=5) == 0
-    together = saved_run.load_run("together", "latest")
+    together = saved.load_run("together", "latest")
     actor, evaluator = rows_of("together", "ACTOR"), rows_of("together", "EVALUATOR")
     assert [row["seed"] for row in actor] == [5, 6, 7] * 24
     assert [row["seed"] for row in evaluator] == [5, 6, 7] * 12
     for index, seed in enumerate((5, 6, 7)):
         assert train_here(**BASE, run_name=f"s{seed}", seed=seed) == 0
-        alone = words(saved_run.load_run(f"s{seed}", "latest").params)
+        alone = words(saved.load_run(f"s{seed}", "latest").params)
         for name, value in words(together.seed_params(index)).items():
             # Batched matrix products round differently; one other action would differ far more.
             np.testing.assert_allclose(value, alone[name], rtol=1e-3, atol=1e-4, err_msg=name)
@@ -129,9 +129,9 @@ def test_seeds_side_by_side_are_separate_runs(train_here):
 def test_parameters_of_another_run_are_taken_over(train_here, reference):
     leaves = BASE | {"num_updates": 1, "actor_lr": 0, "critic_lr": 0, "seed": 9}
     assert train_here(**leaves, run_name="taken", load_path=reference) == 0
-    best = saved_run.load_run(str(reference), "best")
-    taken = saved_run.load_run("taken", "latest")
+    best = saved.load_run(str(reference), "best")
+    taken = saved.load_run("taken", "latest")
     assert_same_bits(best.params, taken.params)
     assert int(taken.state.step) == 1
     assert train_here(**leaves, run_name="older", load_path=reference / "checkpoints" / "23") == 0
-    assert_same_bits(saved_run.load_run(str(reference), "23").params, saved_run.load_run("older", "latest").params)
+    assert_same_bits(saved.load_run(str(reference), "23").params, saved.load_run("older", "latest").params)

@@ -12,9 +12,11 @@ import numpy as np
 import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.ops import trees
-from stoix_like.runtime import export_run, policy_files, saved_run
-from stoix_like.runtime.build import ALGORITHMS, build
-from stoix_like.runtime.checkpoint import Meta
+from stoix_like.runtime import export_run
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.build import ALGORITHMS, build
+from stoix_like.runtime.runs.checkpoint import Meta
+from stoix_like.runtime.weights import policy_folder
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "how-to" / "export-a-policy.md"
@@ -68,7 +70,7 @@ class Exported:
     def __init__(self, name, folder):
         self.saved = make_saved(*CASES[name])
         self.folder = folder / name
-        policy_files.write(self.folder, export_run.exported(self.saved))
+        policy_folder.write(self.folder, export_run.exported(self.saved))
         self.policy = sl.load_policy(self.folder)
         self.observation = random_observation(self.saved.env, 7)
         self._answers = jax.jit(self._answer)

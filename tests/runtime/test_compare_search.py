@@ -17,14 +17,16 @@ from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import EvaluationConfig, SPOSectionConfig
 from stoix_like.evaluation import episodes
-from stoix_like.runtime import compare_methods, compare_search, compare_tables, run_folder, saved_run
-from stoix_like.runtime.build import build
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime import compare_methods, compare_search, compare_tables
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.compare_flags import METHODS, Settings
 from stoix_like.runtime.compare_methods import Played
 from stoix_like.runtime.compare_play import Program, counting_policy
-from stoix_like.runtime.config_yaml import to_yaml
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs import folder
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.build import build
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.types import ActionSpec, role_key
 
@@ -45,7 +47,7 @@ KEY = jax.random.key(3)
 def _untrained(path, **leaves):
     """A run folder with the parameters it began with as its best checkpoint."""
     config = replace_leaves(sl.ppo_config(**leaves), {"run_name": path.name})
-    run_folder.create(path, to_yaml(config), {}).lock.close()
+    folder.create(path, to_yaml(config), {}).lock.close()
     num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
     env, network, _ = build("ppo", config)
     _, timestep = jax.vmap(env.reset)(KEY[None])

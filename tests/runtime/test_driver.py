@@ -15,12 +15,13 @@ import numpy as np
 import pytest
 
 from stoix_like.evaluation import episodes
-from stoix_like.runtime import loop, saved_run
+from stoix_like.runtime import loop
 from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.checkpoint import CheckpointStore
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.driver import Driver, next_stop
 from stoix_like.runtime.playing import EpisodePlayer
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import read_rows
 

@@ -14,9 +14,12 @@ from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
 from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime import config_table, flags
-from stoix_like.runtime.config_yaml import to_yaml
-from stoix_like.runtime.load import find_config, load, preset_note, preset_paths
+from stoix_like.runtime import config_table
+from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.config import preset_note
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.presets import find_config, preset_paths
+from stoix_like.runtime.runs.sources import load_config
 
 ROOT = Path(__file__).parents[2]
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
@@ -26,7 +29,7 @@ CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig}
 
 
 def loaded(*argv):
-    return load(PPOConfig, "ppo", argv, default_config="ppo/quick")
+    return load_config(PPOConfig, "ppo", argv, default_config="ppo/quick")
 
 
 def problems(*argv):
@@ -401,7 +404,7 @@ def test_every_preset_is_whole_commented_and_sound():
         assert keys == {section: list(leaf_types(leaves)) for section, leaves in section_types(kind).items()}
         leaves = [line for line in path.read_text().splitlines() if line.startswith("  ")]
         assert all("  # " in line for line in leaves), name
-        by_name, by_path = (load(kind, algorithm, ["--config", text], "") for text in (name, str(path)))
+        by_name, by_path = (load_config(kind, algorithm, ["--config", text], "") for text in (name, str(path)))
         assert by_name.config == by_path.config
 
 

@@ -8,13 +8,15 @@ from stoix_like.config.checks import leaf_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config, spo_config
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.config_yaml import to_yaml
-from stoix_like.runtime.flags import help_text
-from stoix_like.runtime.load import load, preset_note, preset_paths
+from stoix_like.runtime.loading.config import preset_note
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.flags import help_text
+from stoix_like.runtime.loading.presets import preset_paths
+from stoix_like.runtime.runs.sources import load_config
 
 
 def loaded(*argv):
-    return load(SPOConfig, "spo", argv, default_config="spo/quick")
+    return load_config(SPOConfig, "spo", argv, default_config="spo/quick")
 
 
 def problems(*argv):
@@ -72,7 +74,7 @@ def test_adaptive_temperature_belongs_to_its_section_and_is_no_flag(file):
         "unknown flag '--adaptive-temperature'; use --temperature-mode dual or fixed"
     ]
     with pytest.raises(ConfigError) as caught:
-        load(PPOConfig, "ppo", ["--adaptive-temperature", "true"], default_config="ppo/quick")
+        load_config(PPOConfig, "ppo", ["--adaptive-temperature", "true"], default_config="ppo/quick")
     assert caught.value.problems == [
         "unknown flag '--adaptive-temperature'; it belongs to section 'spo', which this command does not use"
     ]
@@ -205,7 +207,7 @@ def test_one_file_serves_both_algorithms(file):
     path = file("ppo_core: {rollout_length: 20}\nspo:\n  num_particles: 5\n  search_depth: full\n")
     ours = loaded("--config", path).config
     assert (ours.spo.num_particles, ours.spo.search_depth, ours.training_core.rollout_length) == (5, "full", 20)
-    theirs = load(PPOConfig, "ppo", ["--config", path], default_config="ppo/quick").config
+    theirs = load_config(PPOConfig, "ppo", ["--config", path], default_config="ppo/quick").config
     assert theirs.training_core.rollout_length == 20
     assert loaded("--config", "ppo/maze").config.environment.task_id == "Maze-v0"
 

@@ -16,8 +16,9 @@ import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.ops import trees
-from stoix_like.runtime import export_run, policy_files, policy_loading
+from stoix_like.runtime import export_run
 from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.weights import exported_policy, policy_folder
 
 FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
 
@@ -130,10 +131,10 @@ def test_exporting_again_replaces_all(maze, tmp_path):
     other = make_saved("ppo", MAZE | {"hidden_dim": 8})
     first = export_run.exported(maze.saved)
     assert first.program == export_run.exported(maze.saved).program  # the same again is the same
-    policy_files.write(tmp_path, first)
+    policy_folder.write(tmp_path, first)
     (tmp_path / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    sizes = policy_files.write(tmp_path, export_run.exported(other))
+    sizes = policy_folder.write(tmp_path, export_run.exported(other))
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert after.keys() == before.keys() == {*sizes, "notes.txt"}
     assert {name: len(content) for name, content in after.items() if name in sizes} == sizes
@@ -148,7 +149,7 @@ def test_a_disk_that_fills_up_leaves_the_previous_export(maze, copied):
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(files.program) + 100, limits[1]))  # enough for the first alone
     try:
         with pytest.raises(RunError, match=f"cannot write the export in {copied}: File too large"):
-            policy_files.write(copied, files._replace(parameters=files.program * 2))
+            policy_folder.write(copied, files._replace(parameters=files.program * 2))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert contents(copied) == before
@@ -161,7 +162,7 @@ def test_a_folder_in_the_way_leaves_the_previous_export(maze, copied, name):
     (copied / name).mkdir()
     before = contents(copied)
     with pytest.raises(RunError, match=f"cannot write the export in {copied}: {name} is a folder there"):
-        policy_files.write(copied, export_run.exported(maze.saved))
+        policy_folder.write(copied, export_run.exported(maze.saved))
     assert contents(copied) == before
 
 
@@ -169,7 +170,7 @@ def test_a_file_in_place_of_the_folder(maze, tmp_path):
     (tmp_path / "file").write_text("old")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
-            policy_files.write(place, export_run.exported(maze.saved))
+            policy_folder.write(place, export_run.exported(maze.saved))
         assert "--out" in caught.value.hint
     assert (tmp_path / "file").read_text() == "old"
 
@@ -287,5 +288,5 @@ def test_the_pages_loader_refuses_what_it_must(copied):
 
 
 def test_a_release_is_its_first_two_numbers():
-    assert policy_loading._release("0.12.0.1") == (0, 12)
-    assert policy_loading._release("0.9.2") < policy_loading._release("0.10.0.dev20260101")
+    assert exported_policy._release("0.12.0.1") == (0, 12)
+    assert exported_policy._release("0.9.2") < exported_policy._release("0.10.0.dev20260101")

@@ -10,7 +10,8 @@ from exports import CASES, KEY, PAGE, ROOT, blocks, exported, make_saved
 
 import stoix_like as sl
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import export_run, policy_files, policy_program
+from stoix_like.runtime import export_run
+from stoix_like.runtime.weights import policy_folder, policy_program
 
 
 @pytest.fixture(scope="module")
@@ -159,7 +160,7 @@ def test_the_page_as_it_stands(tmp_path, monkeypatch, capsys):
     import jumanji
 
     saved = make_saved("ppo", {"task_id": "Minesweeper-v0"})
-    policy_files.write(tmp_path / "runs" / "latest" / "export", export_run.exported(saved))
+    policy_folder.write(tmp_path / "runs" / "latest" / "export", export_run.exported(saved))
     monkeypatch.chdir(tmp_path)
     names = {}
     assert len(blocks("python")) == 6

@@ -79,7 +79,7 @@ def profiled(tmp_path_factory):
 
     from stoix_like.config.sections import PPOConfig
     from stoix_like.runtime import train
-    from stoix_like.runtime.load import load
+    from stoix_like.runtime.runs.sources import load_config
 
     folder = tmp_path_factory.mktemp("profile")
     flags = ["--config", "ppo/quick", "--task-id", "Maze-v0", "--kwargs", "{num_rows: 4, num_cols: 4}"]
@@ -108,7 +108,7 @@ def profiled(tmp_path_factory):
     ]
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        assert train.train("ppo", load(PPOConfig, "ppo", [*flags, "--profile"], "ppo/quick")) == 0
+        assert train.train("ppo", load_config(PPOConfig, "ppo", [*flags, "--profile"], "ppo/quick")) == 0
     return folder / "p", printed.getvalue()
 
 

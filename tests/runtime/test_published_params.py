@@ -16,10 +16,12 @@ from safetensors.numpy import load_file, save
 
 import stoix_like as sl
 from stoix_like.errors import CheckpointError, ConfigError, StoixError
-from stoix_like.runtime import dispatch, parameter_files, saved_run
+from stoix_like.runtime import dispatch
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.command_table import COMMANDS
 from stoix_like.runtime.evaluate_run import Manner, score
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.find import find
 from stoix_like.runtime.search_flags import SearchChoice
 
 MAZE = {"task_id": "Maze-v0", "kwargs": "{num_rows: 4, num_cols: 4}", "observation_adapter": "dense"}
@@ -339,8 +341,8 @@ def test_a_checkpoint_cannot_be_chosen(export, capfd):
 
 def test_what_a_person_means_by_a_path(run, export, tmp_path, monkeypatch):
     file = export / "params.safetensors"
-    assert parameter_files.find(str(export)) == parameter_files.find(str(file)) == file
-    assert parameter_files.find(str(run)) is parameter_files.find("latest") is None
+    assert find(str(export)) == find(str(file)) == file
+    assert find(str(run)) is find("latest") is None
     run_of_that_name = shutil.copytree(run, tmp_path / "a.safetensors")  # a run keeps its meaning
     shutil.copy(file, run_of_that_name)
-    assert parameter_files.find(str(run_of_that_name)) is None
+    assert find(str(run_of_that_name)) is None

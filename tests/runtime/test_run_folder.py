@@ -12,14 +12,15 @@ import pytest
 
 from stoix_like.config.sections import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime import run_folder
+from stoix_like.runtime.runs import folder as run_folder
+from stoix_like.runtime.runs.find import find_run, find_runs
 from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.storage.lock import RunLock
 
 HOLDER = """
 import sys, time
 from pathlib import Path
-from stoix_like.runtime.run_folder import RunLock
+from stoix_like.runtime.runs.folder import RunLock
 lock = RunLock(Path(sys.argv[1]))
 print("held", flush=True)
 time.sleep(60)
@@ -77,7 +78,7 @@ def test_latest_follows_the_newest_run():
     assert os.readlink("runs/latest") == "a"
     _make_run("runs/b")
     assert os.readlink("runs/latest") == "b"
-    assert run_folder.find_run("latest") == Path("runs/b")
+    assert find_run("latest") == Path("runs/b")
     assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "b", "latest"]
 
 
@@ -102,21 +103,21 @@ def test_a_file_in_the_way_is_a_plain_error():
 def test_a_run_is_found_by_path_and_by_name():
     path = _make_run("runs/a")
     for text in ("runs/a", "a", str(path.absolute()), "runs/a/"):
-        assert run_folder.find_run(text).resolve() == path.resolve()
+        assert find_run(text).resolve() == path.resolve()
     other = _make_run("elsewhere/a")
-    assert run_folder.find_run("elsewhere/a") == other
-    assert run_folder.find_run("a", save_dir="elsewhere") == other
+    assert find_run("elsewhere/a") == other
+    assert find_run("a", save_dir="elsewhere") == other
 
 
 def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
     with pytest.raises(CheckpointError) as caught:
-        run_folder.find_run("runs/a")
+        find_run("runs/a")
     assert (caught.value.what, caught.value.hint) == ("no run at runs/a", "train one first: make train")
     _make_run("runs/a")
     _make_run("runs/b")
     Path("runs/junk").mkdir()
     with pytest.raises(CheckpointError) as caught:
-        run_folder.find_run("runs/junk")
+        find_run("runs/junk")
     assert (caught.value.what, caught.value.hint) == ("no run at runs/junk", "runs there are: runs/b, runs/a")
 
 
@@ -230,16 +231,16 @@ def test_what_lies_beside_runs_is_left_out_with_a_note(tmp_path, capsys):
     (tmp_path / "search" / "study.db").touch()
     (tmp_path / "latest").symlink_to("b")
     everything = [str(path) for path in sorted(tmp_path.iterdir())]
-    assert run_folder.find_runs(everything) == runs
+    assert find_runs(everything) == runs
     assert capsys.readouterr().err.splitlines() == [
         f"note: {tmp_path / name} is left out: it is no run" for name in ("mlflow.db", "search")
     ]
     with pytest.raises(CheckpointError, match=r"no run at .*/c"):  # a name that is not there is a mistake
-        run_folder.find_runs([*everything, str(tmp_path / "c")])
+        find_runs([*everything, str(tmp_path / "c")])
     with pytest.raises(CheckpointError, match="no run at"):
-        run_folder.find_runs([str(tmp_path / "mlflow.db")] * 2)
+        find_runs([str(tmp_path / "mlflow.db")] * 2)
     with pytest.raises(CheckpointError, match="is a sweep, not a run") as caught:
-        run_folder.find_runs([str(tmp_path / "search")])
+        find_runs([str(tmp_path / "search")])
     assert "trial-0000" in caught.value.hint
 
 
@@ -247,5 +248,5 @@ def test_a_run_without_its_configuration_is_not_called_missing(tmp_path):
     run = _run(tmp_path, "a")
     (run / "config.yaml").unlink()
     with pytest.raises(CheckpointError, match=r"has no config\.yaml") as caught:
-        run_folder.find_run(str(run))
+        find_run(str(run))
     assert f"'config' in {run / 'checkpoints' / '3' / 'meta.json'}" in caught.value.hint

@@ -15,14 +15,14 @@ from stoix_like.algorithms import searching, spo
 from stoix_like.config.checks import leaf_types
 from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime import saved_run
-from stoix_like.runtime.build import make_env, make_network
-from stoix_like.runtime.checkpoint import CheckpointStore
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.compare_flags import Settings
 from stoix_like.runtime.compare_search import compare
-from stoix_like.runtime.load import load
 from stoix_like.runtime.opening import FIXED_ON_RESUME
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.build import make_env, make_network
+from stoix_like.runtime.runs.checkpoint import CheckpointStore
+from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.search_choice import chosen_policy
 from stoix_like.runtime.search_flags import SearchChoice
@@ -325,7 +325,7 @@ def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_writt
 @pytest.mark.parametrize(("name", "kind"), [("spo/maze", "period"), ("spo/maze_mlp", "ess")])
 def test_two_presets_resample_within_their_search(name, kind):
     """Period 4 of depth 4, the paper's, never does: by period and by sample size one preset each has to show it."""
-    config = load(SPOConfig, "spo", ["--config", name, "--hidden-dim", "8", "--num-layers", "1"], "").config
+    config = load_config(SPOConfig, "spo", ["--config", name, "--hidden-dim", "8", "--num-layers", "1"], "").config
     env = make_env(config.environment)
     network = make_network(env, config)
     model = searching.search_model(env, network)

@@ -13,7 +13,7 @@ from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime import sweep, sweep_trial
 from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.load import load
+from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stopping import StopRequest
 from stoix_like.runtime.sweep_plan import read_plan
 from stoix_like.runtime.sweep_study import Study
@@ -324,7 +324,7 @@ def test_an_impossible_combination_fails_its_trial_with_its_reason(swept):
 
 def test_a_trial_is_a_run_with_its_parameters(swept):
     text = ["--config", str(swept / "trial-0001" / "config.yaml")]
-    config = load(PPOConfig, "ppo", text, default_config="ppo/quick").config
+    config = load_config(PPOConfig, "ppo", text, default_config="ppo/quick").config
     leaves = {"actor_lr": 0.03, "num_minibatches": 2, "num_seeds": 3, "num_updates": 24, "run_name": "trial-0001"}
     assert {name: get_leaf(config, name) for name in leaves} == leaves
     assert "3 seeds" in (swept / "trial-0001.log").read_text()
@@ -389,7 +389,7 @@ def test_the_command_it_names_repeats_the_best_trial(again, capfd):
     exit_code(sweep.main, ["tiny.yaml"])
     (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("next: ")]
     words = line.split()
-    loaded = load(PPOConfig, "ppo", words[words.index("--config") :], default_config="ppo/quick")
+    loaded = load_config(PPOConfig, "ppo", words[words.index("--config") :], default_config="ppo/quick")
     assert train("ppo", loaded) == 0
     run = Path("runs/tiny-best")
     best = again / f"trial-{json.loads((again / 'trials.json').read_text())['best']:04d}"

@@ -13,7 +13,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime import sweep
 from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.console import spelling
-from stoix_like.runtime.load import find_config, sweep_paths
+from stoix_like.runtime.loading.presets import find_config, sweep_paths
 from stoix_like.runtime.sweep_plan import (
     SweepSettings,
     check_metric,

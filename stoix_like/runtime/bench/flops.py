@@ -7,7 +7,7 @@ from typing import NamedTuple
 import jax
 
 from stoix_like.config.sections import PPOConfig, SPOConfig
-from stoix_like.runtime import build
+from stoix_like.runtime.runs import build
 
 
 def ppo_flops_per_step(config: PPOConfig) -> float:

@@ -15,10 +15,10 @@ from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.bench.measure import Row
-from stoix_like.runtime.config_yaml import to_yaml
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.curves import config_leaves
-from stoix_like.runtime.load import load
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.search_flags import SearchChoice
 
 RUNS = Path("runs") / "bench"
@@ -206,7 +206,7 @@ def _check_settings(training: Training, path: Path) -> None:
         ConfigError: a leaf that matters differs.
     """
     kind, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
-    meant = load(kind, algorithm, ["--config", training.preset, *training.flags], "").config
+    meant = load_config(kind, algorithm, ["--config", training.preset, *training.flags], "").config
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.yaml").write_text(to_yaml(meant), encoding="utf-8")
         wanted, found = config_leaves(Path(folder)), config_leaves(path)

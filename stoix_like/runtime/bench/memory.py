@@ -10,14 +10,14 @@ import jax
 
 from stoix_like.config.sections import PPOConfig
 from stoix_like.runtime.bench.updates import Updates
-from stoix_like.runtime.load import load
+from stoix_like.runtime.runs.sources import load_config
 
 CHUNKS = (20, 220)
 
 
 def main() -> None:
     """Trains the MLP on Maze in 16 environments, one update a chunk."""
-    config = load(PPOConfig, "ppo", ["--config", "ppo/maze_mlp", "--num-envs", "16"], "ppo/quick").config
+    config = load_config(PPOConfig, "ppo", ["--config", "ppo/maze_mlp", "--num-envs", "16"], "ppo/quick").config
     run = Updates(config)
     sizes = []
     for _ in range(CHUNKS[1]):

@@ -15,13 +15,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.runtime import build, loop
+from stoix_like.runtime import loop
 from stoix_like.runtime.bench.measure import Row, in_turns
 from stoix_like.runtime.bench.updates import preset_config
 from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.hardware.process_group import Team
 from stoix_like.runtime.recorder import Files, Recorder
+from stoix_like.runtime.runs import build
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import Row as Told
 from stoix_like.runtime.telemetry import RunMeta, open_telemetry

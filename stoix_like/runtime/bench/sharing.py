@@ -20,7 +20,7 @@ def main(preset: str, count: str, platform: str) -> None:
     """Steps per second of whole updates, and their spread, as one line of JSON."""
     hardware = HardwareConfig(num_devices=int(count), device_type=platform)  # type: ignore[arg-type]
     found = devices.select(hardware, compile_cache=False)
-    from stoix_like.runtime import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
 
     config = preset_config(preset)
     learner = build.build(preset.partition("/")[0], config).learner

@@ -11,10 +11,10 @@ from stoix_like import replay
 from stoix_like.algorithms import searching, spo
 from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
 from stoix_like.config.sections import SPOConfig
-from stoix_like.runtime import build
 from stoix_like.runtime.bench.flops import network_flops
 from stoix_like.runtime.bench.measure import Row, in_turns, matrix_product_peak, peak_flops
 from stoix_like.runtime.bench.updates import Updates, preset_config
+from stoix_like.runtime.runs import build
 from stoix_like.search import smc
 from stoix_like.search.model import Root
 

@@ -10,16 +10,17 @@ import jax
 import numpy as np
 
 from stoix_like.config.sections import PPOConfig, SPOConfig
-from stoix_like.runtime import build, loop
+from stoix_like.runtime import loop
 from stoix_like.runtime.bench.measure import peak_bytes
-from stoix_like.runtime.load import load
 from stoix_like.runtime.profile import Profile
+from stoix_like.runtime.runs import build
+from stoix_like.runtime.runs.sources import load_config
 
 
 def preset_config(preset: str) -> Any:
     """The configuration of a shipped preset: `ppo/maze`."""
     kind, algorithm = (SPOConfig, "spo") if preset.startswith("spo/") else (PPOConfig, "ppo")
-    return load(kind, algorithm, ["--config", preset], f"{algorithm}/quick").config
+    return load_config(kind, algorithm, ["--config", preset], f"{algorithm}/quick").config
 
 
 class Updates:

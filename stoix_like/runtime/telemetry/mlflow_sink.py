@@ -17,7 +17,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.installation import require
-from stoix_like.runtime.run_folder import title
+from stoix_like.runtime.runs.folder import title
 from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.telemetry.scalars import flat_config, reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoix_like.runtime.console.installation import require
 from stoix_like.runtime.console.text import Value
-from stoix_like.runtime.run_folder import title
+from stoix_like.runtime.runs.folder import title
 from stoix_like.runtime.telemetry.sink import Row, RunMeta, Span
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.runtime.console.installation import require
-from stoix_like.runtime.run_folder import title
+from stoix_like.runtime.runs.folder import title
 from stoix_like.runtime.storage.atomic import write_atomically
 from stoix_like.runtime.telemetry.scalars import reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta

@@ -21,8 +21,7 @@ import safetensors.numpy
 from stoix_like.config.values import LARGEST_WHOLE
 from stoix_like.errors import CheckpointError
 from stoix_like.ops import trees
-from stoix_like.runtime import run_folder
-from stoix_like.runtime.checkpoint_trees import differences
+from stoix_like.ops.trees import shape_mismatches
 
 SUFFIX, PARAMETERS = ".safetensors", "params.safetensors"
 FORMAT, FORMAT_VERSION = "stoix_like.params", 1
@@ -51,16 +50,6 @@ def parameters_bytes(params: Any, notes: Notes) -> bytes:
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in trees.named_leaves(params).items()}
     told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in notes._asdict().items()}
     return safetensors.numpy.save(arrays, {"format": FORMAT, "format_version": str(FORMAT_VERSION), **told})
-
-
-def find(text: str) -> Path | None:
-    """The file that a person means by its path or by its folder's; None if it is a run that is meant, or nothing."""
-    if run_folder.run_named(text) is not None:
-        return None
-    path = Path(text)
-    if not path.is_dir():
-        return path if path.suffix == SUFFIX else None
-    return path / PARAMETERS if (path / PARAMETERS).is_file() else None
 
 
 def read_notes(path: Path) -> Notes:
@@ -116,7 +105,7 @@ def read_arrays(path: Path, template: Any, *, of_this_run: bool = False) -> Any:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
         whose = "this run's" if of_this_run else "their"
         shapes = {name: tuple(s.get_shape()) for name, s in slices.items()}
-        problems = differences(shapes, template, f"{whose} network")
+        problems = shape_mismatches(shapes, template, f"{whose} network")
         problems += [
             f"{name} is stored as {slices[name].get_dtype()}, {whose} network has {leaf.dtype.name}"
             for name, leaf in leaves.items()

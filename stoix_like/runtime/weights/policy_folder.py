@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.runtime.parameter_files import PARAMETERS
+from stoix_like.runtime.weights.parameters import PARAMETERS
 
 PROGRAM, CARD, DESCRIPTION = "policy.stablehlo", "model_card.md", "policy.json"
 FORMAT, FORMAT_VERSION = "stoix_like.policy", 1

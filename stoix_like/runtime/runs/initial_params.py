@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.errors import CheckpointError
-from stoix_like.runtime import parameter_files, policy_files, run_folder
-from stoix_like.runtime.checkpoint import CheckpointStore
+from stoix_like.runtime.runs.checkpoint import CheckpointStore
+from stoix_like.runtime.runs.find import find, find_run, run_named
+from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import NetworkParams, Params
 
 
@@ -26,13 +27,13 @@ def named(config: Any) -> Path | None:
     text = config.checkpointing.load_path
     if text is None:
         return None
-    if (file := parameter_files.find(text)) is not None:
-        parameter_files.read_notes(file)
-        policy_files.check_parameters(file)
+    if (file := find(text)) is not None:
+        parameters.read_notes(file)
+        policy_folder.check_parameters(file)
         return file
-    found = run_folder.run_named(text, config.checkpointing.save_dir)
+    found = run_named(text, config.checkpointing.save_dir)
     if found is None and not Path(text).is_dir():
-        return run_folder.find_run(text, config.checkpointing.save_dir)  # says what there is
+        return find_run(text, config.checkpointing.save_dir)  # says what there is
     found = found or Path(text)
     checkpoint_at(found)
     return found
@@ -41,7 +42,7 @@ def named(config: Any) -> Path | None:
 def words(algorithm: str, path: Path) -> str:
     """What a new run of that algorithm starts with: `the parameters of runs/a/checkpoints/best/40`."""
     if _is_published(path):
-        return f"the network ({parameter_files.read_notes(path).algorithm.upper()}) of {path}"
+        return f"the network ({parameters.read_notes(path).algorithm.upper()}) of {path}"
     folder, update = checkpoint_at(path)
     meta = CheckpointStore(folder).load_meta(update)
     what = "parameters" if meta.algorithm == algorithm else f"network ({meta.algorithm.upper()})"
@@ -57,11 +58,11 @@ def load(algorithm: str, task_id: str, path: Path, template: Params, fresh: Para
     Raises:
         CheckpointError: there are none there, or they do not fit.
     """
-    from stoix_like.runtime.build import ALGORITHMS  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs.build import ALGORITHMS  # starts the backend: only after the device is chosen
 
     ours = ALGORITHMS[algorithm]
     if _is_published(path):
-        with _of_another_task(path, parameter_files.read_notes(path).task_id, task_id):
+        with _of_another_task(path, parameters.read_notes(path).task_id, task_id):
             return ours.with_network(fresh, _published_network(path, ours.network_params(template), num_seeds))
     folder, update = checkpoint_at(path)
     store = CheckpointStore(folder)
@@ -99,18 +100,18 @@ def checkpoint_at(path: Path) -> tuple[Path, int | None]:
 
 
 def _is_published(path: Path) -> bool:
-    return path.suffix == parameter_files.SUFFIX and path.is_file()
+    return path.suffix == parameters.SUFFIX and path.is_file()
 
 
 def _published_network(path: Path, template: NetworkParams, num_seeds: int) -> NetworkParams:
     """The network in a file of parameters, [S, ...] if there are several seeds."""
-    from stoix_like.runtime.saved_run import known_algorithm  # starts the backend
+    from stoix_like.runtime.runs.build import known_algorithm  # starts the backend
 
-    notes = parameter_files.read_notes(path)
+    notes = parameters.read_notes(path)
     theirs, of_one = known_algorithm(path, notes.algorithm, notes.stoix_like), template
     if num_seeds > 1:
         of_one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), template)
-    arrays = parameter_files.read_arrays(path, theirs.published(theirs.template(of_one, 1)), of_this_run=True)
+    arrays = parameters.read_arrays(path, theirs.published(theirs.template(of_one, 1)), of_this_run=True)
     network = theirs.network_params(theirs.from_published(arrays))
     if num_seeds == 1:
         return network

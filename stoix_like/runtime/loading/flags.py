@@ -1,7 +1,7 @@
 """The command line, made from the configuration dataclasses: one kebab-case flag per leaf.
 
-Words are only sorted here: a flag's text becomes a value in `runtime/load.py`, by the rules that hold for files, so
-that both are checked and reported alike. Why neither argparse nor tyro does it: docs/decisions/0002.
+Words are only sorted here: a flag's text becomes a value in `config.py` of this room, by the rules that hold for files,
+so that both are checked and reported alike. Why neither argparse nor tyro does it: docs/decisions/0002.
 Imports neither YAML nor JAX, so that `--help` answers at once.
 """
 

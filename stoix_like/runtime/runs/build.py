@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -10,6 +11,7 @@ import jax
 from stoix_like.algorithms import ppo, spo, spo_params
 from stoix_like.config.sections import ArchitectureConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.envs import registry
+from stoix_like.errors import CheckpointError
 from stoix_like.networks import build as networks
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
@@ -108,3 +110,17 @@ def build(algorithm: str, config: Any) -> Built:
 def search_of(algorithm: str, env: Environment, config: Any) -> SearchConfig | None:
     """How the learner searches, or None if it does not."""
     return spo.settings_of(env, config).search if algorithm == "spo" else None
+
+
+def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:
+    """That of a run, or of published parameters; `version` says which one wrote them.
+
+    Raises:
+        CheckpointError: this version has none of that name.
+    """
+    if algorithm not in ALGORITHMS:
+        raise CheckpointError(
+            f"{path} is of {algorithm.upper()}, which this version does not know",
+            f"use the version of stoix_like {version}",
+        )
+    return ALGORITHMS[algorithm]

@@ -12,7 +12,7 @@ import numpy as np
 
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.ops import trees
-from stoix_like.runtime import policy_files, policy_program
+from stoix_like.runtime.weights import policy_folder, policy_program
 from stoix_like.types import Array, EnvState, Key, Observation, Params
 
 #: What flatbuffers, MLIR and jax raise on what they cannot read.
@@ -74,7 +74,7 @@ def load_policy(folder: str | Path) -> ExportedPolicy:
         CheckpointError: there is none, it is damaged or not ours, or a newer jax or stoix_like wrote it.
     """
     path = Path(folder)
-    program, description = policy_files.read(path)
+    program, description = policy_folder.read(path)
     try:
         written = str(description["versions"]["jax"])
         is_newer = _release(written) > _release(jax.__version__)
@@ -83,7 +83,7 @@ def load_policy(folder: str | Path) -> ExportedPolicy:
             for leaf in description["observation"]
         }
     except (ValueError, LookupError, TypeError) as error:
-        raise policy_files.unusable(path, f"its {policy_files.DESCRIPTION} was changed") from error
+        raise policy_folder.unusable(path, f"its {policy_folder.DESCRIPTION} was changed") from error
     if is_newer:
         raise _other_jax(path, written)
     try:

@@ -18,7 +18,7 @@ from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, R
 from stoix_like.config.values import allows, choices, nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import shown_path
-from stoix_like.runtime.yaml_nodes import TAG, File, Loader, compose, construct, entries, problem_of, root_of
+from stoix_like.runtime.loading.strict_yaml import TAG, File, Loader, compose, construct, entries, problem_of, root_of
 
 Layer = dict[str, tuple[Any, str]]  # {leaf: (value, "file:line" or flag)}
 

@@ -14,10 +14,11 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime import parameter_files, policy_files, run_folder
-from stoix_like.runtime.build import ALGORITHMS, Algorithm, build
-from stoix_like.runtime.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.checkpoint_trees import stored_template
+from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
+from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.find import find, find_run
+from stoix_like.runtime.runs.trees import stored_template
+from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
 
@@ -108,9 +109,9 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
         CheckpointError: no such run or checkpoint, no such file, or a damaged or foreign one.
         ConfigError: a checkpoint is asked of published parameters.
     """
-    if (file := parameter_files.find(run)) is not None:
+    if (file := find(run)) is not None:
         return _load_published(file, checkpoint)
-    path = run_folder.find_run(run)
+    path = find_run(run)
     update = int(checkpoint) if checkpoint.isdecimal() else None
     store = open_checkpoints(path, checkpoint)
     meta = store.load_meta(update)
@@ -125,8 +126,8 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
 def _load_published(path: Path, checkpoint: str) -> SavedRun:
     if checkpoint != "best":  # the default
         raise ConfigError(f"--checkpoint: {path} holds the parameters of one checkpoint", "leave it out")
-    notes = parameter_files.read_notes(path)
-    policy_files.check_parameters(path)
+    notes = parameters.read_notes(path)
+    policy_folder.check_parameters(path)
     algorithm = known_algorithm(path, notes.algorithm, notes.stoix_like)
     try:
         config = config_from_dict(algorithm.config_type, notes.config)
@@ -136,24 +137,10 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
     config = replace_leaves(config, {"seed": notes.seed, "num_seeds": 1})  # whatever else it may say
     built = build(notes.algorithm, config)
     template = algorithm.published(state_template(built.learner, 1).params)
-    params = algorithm.from_published(parameter_files.read_arrays(path, template))
+    params = algorithm.from_published(parameters.read_arrays(path, template))
     host = {"updates": [notes.update], "evaluation": notes.evaluation}
     meta = Meta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), host)
     return SavedRun(path, config, built.env, built.network, built.learner, params, meta, notes.checkpoint)
-
-
-def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:
-    """That of a run, or of published parameters; `version` says which one wrote them.
-
-    Raises:
-        CheckpointError: this version has none of that name.
-    """
-    if algorithm not in ALGORITHMS:
-        raise CheckpointError(
-            f"{path} is of {algorithm.upper()}, which this version does not know",
-            f"use the version of stoix_like {version}",
-        )
-    return ALGORITHMS[algorithm]
 
 
 def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:

@@ -8,14 +8,11 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
-from stoix_like.config.values import nearest
 from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime.console import messages
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import named
 from stoix_like.runtime.storage.atomic import write_atomically
@@ -51,66 +48,10 @@ def run_path(save_dir: str, name: str) -> Path:
     return path
 
 
-def run_named(text: str, save_dir: str = "runs") -> Path | None:
-    """`find_run`, or None if there is no such run."""
-    for path in (Path(text), Path(save_dir) / text):
-        if (path / "config.yaml").is_file():
-            return path.parent / path.readlink() if path.is_symlink() else path
-    return None
-
-
-def find_run(text: str, save_dir: str = "runs") -> Path:
-    """The folder of an existing run: a path, a name under save_dir, or `latest`.
-
-    Raises:
-        CheckpointError: there is no such run; the hint names the runs there are.
-    """
-    if (found := run_named(text, save_dir)) is not None:
-        return found
-    for path in (Path(text), Path(save_dir) / text):
-        if (path / STUDY_FILE).is_file():
-            raise CheckpointError(f"{path} is a sweep, not a run", f"its runs are {path}/trial-0000 and so on")
-        if remedy := config_remedy(path):
-            raise CheckpointError(f"{path} has no config.yaml", remedy)
-    folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
-    runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
-    near = nearest(Path(text).name, [p.name for p in runs])
-    raise CheckpointError(f"no run at {text}{near}", known_runs(runs) or "train one first: make train")
-
-
-def find_runs(texts: Sequence[str]) -> list[Path]:
-    """`find_run` of each, once. What lies beside runs and is none, as `runs/*` names it, is left out with a note.
-
-    Raises:
-        CheckpointError: one is not there at all, or none of them is a run.
-    """
-    found: dict[Path, Path] = {}
-    failure: CheckpointError | None = None
-    for text in texts:
-        try:
-            path = find_run(text)
-        except CheckpointError as error:
-            if len(texts) == 1 or not Path(text).exists():
-                raise
-            failure = error
-            messages.on_stderr(f"note: {text} is left out: it is no run")
-        else:
-            found.setdefault(path.resolve(), path)
-    if not found and failure is not None:
-        raise failure
-    return list(found.values())
-
-
 def title(run: Path) -> str:
     """What a dashboard calls the run: its folder's name, after the sweep's if it is a trial of one."""
     run = run.absolute()
     return f"{run.parent.name}/{run.name}" if (run.parent / STUDY_FILE).is_file() else run.name
-
-
-def config_remedy(run: Path) -> str | None:
-    """Where else the configuration of a run stands whose config.yaml is lost; None if nowhere."""
-    held = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)
-    return f"write it anew from what stands under 'config' in {held[-1]}; JSON is YAML" if held else None
 
 
 def check_algorithm(path: Path, theirs: str, ours: str) -> None:
@@ -132,13 +73,6 @@ def algorithm_noted(path: Path, otherwise: str) -> str:
         return str(json.loads((path / "versions.json").read_text(encoding="utf-8"))["algorithm"])
     except (OSError, ValueError, KeyError, TypeError):
         return otherwise
-
-
-def known_runs(runs: Sequence[Path], most: int = 5) -> str:
-    """`runs there are: ...`, those first that were written last, or an empty string."""
-    newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
-    more = f" and {len(newest) - most} more" if len(newest) > most else ""
-    return f"runs there are: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
 
 
 class NewRun(NamedTuple):

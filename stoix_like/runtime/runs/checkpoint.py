@@ -24,7 +24,7 @@ import orbax.checkpoint as ocp
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
-from stoix_like.runtime.checkpoint_trees import as_in_run, as_stored, differences, words
+from stoix_like.ops.trees import shape_mismatches, stored_shape
 from stoix_like.runtime.hardware.devices import plain_errors
 from stoix_like.runtime.hardware.memory import give_back
 from stoix_like.runtime.storage.atomic import write_atomically
@@ -92,7 +92,7 @@ class CheckpointStore:
                 plain_errors(f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"),
                 _standard() as writer,
             ):
-                writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(words, arrays)))
+                writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(trees.to_stored, arrays)))
             body = {"schema": SCHEMA, **meta._asdict(), "files": file_digests(unfinished)}
             (unfinished / "meta.json").write_text(body_text(body), encoding="utf-8")
             sync(unfinished)
@@ -174,7 +174,7 @@ class CheckpointStore:
         Args:
             template: a pytree of jax.ShapeDtypeStruct.
             update: of the checkpoint (default: the last).
-            on_host: as NumPy arrays, typed keys as their words, whatever the template's shardings.
+            on_host: as NumPy arrays, typed keys as their data, whatever the template's shardings.
 
         Raises:
             CheckpointError: missing, damaged, or of other shapes; the first leaf that differs is named.
@@ -183,7 +183,7 @@ class CheckpointStore:
         path = self.folder / str(self._existing(update))
         with _still_there(path):
             check_files(path)
-            if problems := differences(_stored_shapes(path), template):
+            if problems := shape_mismatches(_stored_shapes(path), template):
                 raise CheckpointError(
                     f"checkpoint {path} does not fit: {problems[0]}",
                     "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
@@ -191,8 +191,10 @@ class CheckpointStore:
             if on_host:
                 return _read_on_host(path, template)
             with _intact(path), _standard() as reader:
-                found = reader.restore(path / "state", args=ocp.args.StandardRestore(jax.tree.map(as_stored, template)))
-                return jax.block_until_ready(jax.tree.map(as_in_run, found, template))
+                found = reader.restore(
+                    path / "state", args=ocp.args.StandardRestore(jax.tree.map(stored_shape, template))
+                )
+                return jax.block_until_ready(jax.tree.map(trees.from_stored, found, template))
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
         """One top-level field of the stored state, such as `params`, in the template's structure.
@@ -204,7 +206,7 @@ class CheckpointStore:
         with _still_there(path):
             check_files(path)
             stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
-            if problems := differences(stored, template):
+            if problems := shape_mismatches(stored, template):
                 raise CheckpointError(
                     f"checkpoint {path} does not fit: {name}/{problems[0]}",
                     "it was trained with another network; use the run's own config.yaml",
@@ -280,7 +282,7 @@ def _intact(path: Path) -> Iterator[None]:
 
 
 def _read_on_host(path: Path, template: Any) -> Any:
-    stored = jax.tree.map(as_stored, template)
+    stored = jax.tree.map(stored_shape, template)
     as_arrays = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
     with _intact(path), _by_tree() as reader:
         return reader.restore(path / "state", args=ocp.args.PyTreeRestore(stored, restore_args=as_arrays))

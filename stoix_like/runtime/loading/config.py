@@ -1,0 +1,158 @@
+"""From files and flags to one checked configuration: code defaults < YAML < flags.
+
+Every problem of a file and a command line is reported at once. How YAML is read and written is `documents.py`, how the
+command line is sorted is `flags.py`, what the leaves mean is `config/sections.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.config.checks import (
+    check_leaf,
+    leaf_sections,
+    leaf_types,
+    replace_leaves,
+    resolve,
+    section_types,
+)
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console import spelling
+from stoix_like.runtime.console.installation import installed_version
+from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.documents import Layer, parse_text, read_yaml
+from stoix_like.runtime.loading.flags import Options
+from stoix_like.runtime.loading.presets import algorithm_of_preset, find_config, preset_paths, task_of_preset
+
+HINT = "--help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
+
+
+class Loaded(NamedTuple):
+    """What a command line asked for.
+
+    Attributes:
+        config: the checked configuration.
+        explicit: leaves that flags set, so that a resumed run knows what to overwrite; total_timesteps counts as
+            num_updates, into which it was turned.
+        options: flags of the command; `options.config` names the file or preset that was read.
+        task_read: the task of the file that was read; a flag may have named another, to which its values do not fit.
+    """
+
+    config: Any
+    explicit: frozenset[str]
+    options: Options
+    task_read: str | None = None
+
+
+class Source(NamedTuple):
+    """The file that a configuration is read from.
+
+    Attributes:
+        path: of the file.
+        text: its content, if it has been read already.
+        remedy: a hint for the case that it cannot be used.
+    """
+
+    path: Path
+    text: str | None = None
+    remedy: str | None = None
+
+
+#: Finds the configuration of the run that `--resume` names: (options, leaves that flags set) -> its source.
+ResumedSource = Callable[[Options, Layer], Source]
+
+
+def read_command_line(
+    config_type: type, algorithm: str, argv: Sequence[str], default_config: str, resumed_source: ResumedSource
+) -> Loaded:
+    """The configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
+
+    With `--resume RUN` the YAML is what `resumed_source` finds. `--help` and `--version` print and raise SystemExit.
+
+    Raises:
+        ConfigError: everything wrong with the file and the flags, at once.
+        CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
+    """
+    scan = flags.scan(argv, config_type)
+    if scan.shows is not None:
+        text = _version() if scan.shows == "version" else flags.help_text(config_type, algorithm, default_config)
+        print(text, flush=True)
+        raise SystemExit(0)
+    source: Source | None = None
+    hint = HINT
+    file_layer: Layer = {}
+    flag_layer, flag_problems = _flag_layer(scan.leaves, config_type)
+    try:
+        if scan.options.resume is None:
+            source = Source(find_config(scan.options.config or default_config, algorithm))
+        elif scan.options.config is not None:
+            raise ConfigError("--resume: the run has its own configuration", "leave out --config")
+        else:
+            source = resumed_source(scan.options, {} if flag_problems else flag_layer)
+        file_layer, problems = read_yaml(source.path, config_type, source.text)
+        hint = (source.remedy or HINT) if problems else HINT
+    except ConfigError as error:
+        problems, hint = error.problems, error.hint
+    values, where, merge_problems = merge_layers([file_layer, flag_layer])
+    problems += [*scan.problems, *flag_problems, *merge_problems]
+    if problems:
+        raise ConfigError(problems, hint if len(problems) == 1 else HINT)
+    config = resolve(replace_leaves(config_type(), values), where=where)
+    explicit = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in flag_layer)
+    named = default_config if scan.options.resume is None else str(source and source.path)
+    options = scan.options._replace(config=scan.options.config or named)
+    return Loaded(config, explicit, options, file_layer.get("task_id", (None,))[0])
+
+
+def preset_note(loaded: Loaded) -> str | None:
+    """What to say when the file was written for another task than a flag names, or for another algorithm; or None."""
+    task, named = loaded.config.environment.task_id, loaded.options.config
+    algorithm = "spo" if "spo" in section_types(loaded.config.__class__) else "ppo"
+    theirs = algorithm_of_preset(str(named)) or algorithm
+    if loaded.options.resume is not None or (loaded.task_read in (None, task) and theirs == algorithm):
+        return None
+    ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
+    made = [name for name, path in ours.items() if task_of_preset(path) == task]
+    other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
+    chosen_for = loaded.task_read if theirs == algorithm else f"{theirs.upper()} on {loaded.task_read}"
+    if theirs != algorithm:
+        other += f" and {algorithm.upper()}, and {spelling.named(f'train-{theirs}')} trains {theirs.upper()}"
+    return f"the values of {named} were chosen for {chosen_for}; {other}"
+
+
+def _version() -> str:
+    return f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
+
+
+def merge_layers(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
+    """({leaf: value}, {leaf: place}, problems), the later layer winning."""
+    values: dict[str, Any] = {}
+    where: dict[str, str] = {}
+    problems: list[str] = []
+    for layer in layers:
+        budgets = [leaf for leaf in ("num_updates", "total_timesteps") if layer.get(leaf, (None,))[0] is not None]
+        if len(budgets) == 2:
+            problems.append(f"{layer[budgets[1]][1]}: give num_updates or total_timesteps, not both")
+        if budgets:  # either one replaces both of the layer below
+            values |= {"num_updates": None, "total_timesteps": None}
+        for leaf, (value, place) in layer.items():
+            values[leaf], where[leaf] = value, place
+    return values, where, problems
+
+
+def _flag_layer(given: Mapping[str, tuple[str, str]], config_type: type) -> tuple[Layer, list[str]]:
+    homes, kinds = leaf_sections(config_type), section_types(config_type)
+    layer: Layer = {}
+    problems = []
+    for leaf, (text, flag) in given.items():
+        kind = kinds[homes[leaf]]
+        try:
+            value, problem = check_leaf(kind, leaf, parse_text(text, leaf_types(kind)[leaf]))
+        except ConfigError as error:
+            value, problem = None, error.what
+        layer[leaf] = (value, flag)
+        if problem:
+            problems.append(f"{flag}: {problem}")
+    return layer, problems

@@ -1,0 +1,64 @@
+"""The shipped presets of runs and sweeps, and the file that `--config` names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import stoix_like
+from stoix_like.config.values import nearest
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.loading.strict_yaml import read_sections
+
+
+def algorithm_of_preset(named: str) -> str | None:
+    """That a preset is for, by its name or its path; None of any other file."""
+    for name, path in preset_paths().items():
+        if name == named.removesuffix(".yaml") or path.resolve() == Path(named).resolve():
+            return name.partition("/")[0]
+    return None
+
+
+def task_of_preset(path: Path) -> str | None:
+    environment = (read_sections(path) or {}).get("environment")
+    return environment.get("task_id") if isinstance(environment, dict) else None
+
+
+def preset_paths() -> dict[str, Path]:
+    """The shipped presets of runs, as {"ppo/maze": path}."""
+    return {name: path for name, path in _shipped().items() if not name.startswith("sweep/")}
+
+
+def sweep_paths() -> dict[str, Path]:
+    """The shipped sweeps, as {"sweep/ppo_maze": path}."""
+    return {name: path for name, path in _shipped().items() if name.startswith("sweep/")}
+
+
+def _shipped() -> dict[str, Path]:
+    """What configs/ holds: in the package once installed, at the top of a clone otherwise."""
+    package = Path(str(stoix_like.__file__)).parent
+    folder = next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), None)
+    paths = sorted(folder.rglob("*.yaml")) if folder else []
+    return {path.relative_to(folder or package).with_suffix("").as_posix(): path for path in paths}
+
+
+def find_config(name: str, algorithm: str = "ppo") -> Path:
+    """The file of that name, or the shipped preset: `runs/mine.yaml`, `ppo/maze`, `ppo/maze.yaml`.
+
+    Args:
+        name: of either.
+        algorithm: whose preset to propose where half a name is given.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    presets = preset_paths()
+    if Path(name).is_file():
+        return Path(name)
+    if name.removesuffix(".yaml") in presets:
+        return presets[name.removesuffix(".yaml")]
+    if Path(name).is_dir():
+        raise ConfigError(f"--config: '{name}' is a folder, not a file", "name a YAML file in it")
+    ending = [preset for preset in presets if preset.endswith(f"/{name.removesuffix('.yaml')}")]
+    ending.sort(key=lambda preset: not preset.startswith(f"{algorithm}/"))
+    near = f"; did you mean '{ending[0]}'?" if ending else nearest(name, presets)
+    raise ConfigError(f"--config: no file or preset '{name}'{near}", f"presets: {', '.join(presets)}")

@@ -1,0 +1,85 @@
+"""Which run, or which file of parameters, a person means by a path or a name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoix_like.config.values import nearest
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console import messages
+from stoix_like.runtime.runs.folder import STUDY_FILE
+from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
+
+
+def run_named(text: str, save_dir: str = "runs") -> Path | None:
+    """`find_run`, or None if there is no such run."""
+    for path in (Path(text), Path(save_dir) / text):
+        if (path / "config.yaml").is_file():
+            return path.parent / path.readlink() if path.is_symlink() else path
+    return None
+
+
+def find_run(text: str, save_dir: str = "runs") -> Path:
+    """The folder of an existing run: a path, a name under save_dir, or `latest`.
+
+    Raises:
+        CheckpointError: there is no such run; the hint names the runs there are.
+    """
+    if (found := run_named(text, save_dir)) is not None:
+        return found
+    for path in (Path(text), Path(save_dir) / text):
+        if (path / STUDY_FILE).is_file():
+            raise CheckpointError(f"{path} is a sweep, not a run", f"its runs are {path}/trial-0000 and so on")
+        if remedy := config_remedy(path):
+            raise CheckpointError(f"{path} has no config.yaml", remedy)
+    folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
+    runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
+    near = nearest(Path(text).name, [p.name for p in runs])
+    raise CheckpointError(f"no run at {text}{near}", known_runs(runs) or "train one first: make train")
+
+
+def find_runs(texts: Sequence[str]) -> list[Path]:
+    """`find_run` of each, once. What lies beside runs and is none, as `runs/*` names it, is left out with a note.
+
+    Raises:
+        CheckpointError: one is not there at all, or none of them is a run.
+    """
+    found: dict[Path, Path] = {}
+    failure: CheckpointError | None = None
+    for text in texts:
+        try:
+            path = find_run(text)
+        except CheckpointError as error:
+            if len(texts) == 1 or not Path(text).exists():
+                raise
+            failure = error
+            messages.on_stderr(f"note: {text} is left out: it is no run")
+        else:
+            found.setdefault(path.resolve(), path)
+    if not found and failure is not None:
+        raise failure
+    return list(found.values())
+
+
+def config_remedy(run: Path) -> str | None:
+    """Where else the configuration of a run stands whose config.yaml is lost; None if nowhere."""
+    held = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)
+    return f"write it anew from what stands under 'config' in {held[-1]}; JSON is YAML" if held else None
+
+
+def known_runs(runs: Sequence[Path], most: int = 5) -> str:
+    """`runs there are: ...`, those first that were written last, or an empty string."""
+    newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
+    more = f" and {len(newest) - most} more" if len(newest) > most else ""
+    return f"runs there are: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
+
+
+def find(text: str) -> Path | None:
+    """The file that a person means by its path or by its folder's; None if it is a run that is meant, or nothing."""
+    if run_named(text) is not None:
+        return None
+    path = Path(text)
+    if not path.is_dir():
+        return path if path.suffix == SUFFIX else None
+    return path / PARAMETERS if (path / PARAMETERS).is_file() else None

@@ -1,0 +1,63 @@
+"""The configuration of a training command, whose `--resume` names a run: where that run's configuration is read."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+
+from stoix_like.config.checks import leaf_types, replace_leaves
+from stoix_like.config.sections import HardwareConfig, LoggingConfig
+from stoix_like.runtime.loading.config import Loaded, Source, read_command_line
+from stoix_like.runtime.loading.documents import Layer
+from stoix_like.runtime.loading.flags import Options
+
+
+def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_config: str) -> Loaded:
+    """The checked configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
+
+    With `--resume RUN` the YAML is the run's own config.yaml. `--help` and `--version` print and raise SystemExit.
+
+    Args:
+        config_type: of the algorithm, such as `PPOConfig`.
+        algorithm: key of `ALGORITHMS`, such as "ppo".
+        argv: the command line without the program's name.
+        default_config: the preset that is read where `--config` is not given, such as "ppo/quick".
+
+    Raises:
+        ConfigError: everything wrong with the file and the flags, at once.
+        CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
+    """
+    source = functools.partial(resumed_source, config_type, algorithm)
+    return read_command_line(config_type, algorithm, argv, default_config, source)
+
+
+def resumed_source(config_type: type, algorithm: str, options: Options, flag_layer: Layer) -> Source:
+    """The configuration of the run that is resumed. Of several processes only process 0 looks for it."""
+    from stoix_like.runtime.runs import find, folder  # only here: --help needs none of their imports
+
+    def found() -> str:
+        run = find.find_run(str(options.resume))
+        # Checked before its values are checked as those of this algorithm, which they need not be.
+        folder.check_algorithm(run, folder.algorithm_noted(run, algorithm), algorithm)
+        return str(run / "config.yaml")
+
+    started = {leaf: value for leaf, (value, _) in flag_layer.items() if leaf in leaf_types(HardwareConfig)}
+    hardware = replace_leaves(config_type(), started).hardware
+    index, count = hardware.process_id, hardware.num_processes
+    together = None not in (hardware.coordinator_address, count, index) and index < count
+    if not (together or hardware.distributed):  # flags that do not fit together are refused soon
+        path, text = found(), None
+    else:
+        from stoix_like.runtime.hardware import process_group
+
+        team = process_group.join(hardware, LoggingConfig(), compile_cache=options.is_cached)
+        path, text = team.told(lambda: (path := found(), _text(Path(path))))
+    return Source(Path(path), text, find.config_remedy(Path(path).parent))
+
+
+def _text(path: Path) -> str | None:
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # read_yaml reports what is wrong
+        return path.read_text(encoding="utf-8-sig")
+    return None
