@@ -67,9 +67,10 @@ format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 
 docs: $(VENV)/.dev
-	$(BIN)/python -m stoix_like.runtime.config_table
-	$(BIN)/python -m stoix_like.runtime.command_reference
-	$(BIN)/python -m stoix_like.runtime.bench.document
+	$(BIN)/python docs/tools/config_table.py
+	$(BIN)/python docs/tools/command_reference.py
+	$(BIN)/python docs/tools/benchmark_tables.py
+	$(BIN)/python tests/test_architecture.py
 
 # the variable leaves out what mkdocs-material says of MkDocs 2, which this project does not use
 site: $(VENV)/.dev

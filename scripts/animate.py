@@ -1,12 +1,12 @@
 """Draws one greedy episode of a run as a GIF: `python scripts/animate.py runs/NAME [--checkpoint best|latest|N]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import animate_run
+    from stoix_like.commands import animate
 
-    return animate_run.main(argv)
+    return animate.main(argv)
 
 
 if __name__ == "__main__":

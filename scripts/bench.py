@@ -1,12 +1,12 @@
 """Measures what docs/benchmarks.md claims: `python scripts/bench.py --suite env --json FILE`. --help names them all."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime.bench import command
+    from stoix_like.commands import bench
 
-    return command.main(argv)
+    return bench.main(argv)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Compares runs: `python scripts/compare.py RUN... [--metric mean_return] [--json FILE] [--out FOLDER]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import compare_runs
+    from stoix_like.commands import compare
 
-    return compare_runs.main(argv)
+    return compare.main(argv)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Compares searches at equal budgets: `python scripts/compare_search.py RUN... [--levels binpack-2048]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import compare_search
+    from stoix_like.commands import compare_search
 
     return compare_search.main(argv)
 

@@ -1,10 +1,10 @@
 """Says what is installed, which devices there are and what can be written: `python scripts/doctor.py`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import doctor
+    from stoix_like.commands import doctor
 
     return doctor.main(argv)
 

@@ -1,12 +1,12 @@
 """Lists the environments: `python scripts/envs.py [TASK ...]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import list_envs
+    from stoix_like.commands import envs
 
-    return list_envs.main(argv)
+    return envs.main(argv)
 
 
 if __name__ == "__main__":

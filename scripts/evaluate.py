@@ -1,12 +1,12 @@
 """Scores a run: `python scripts/evaluate.py runs/NAME [--checkpoint best|latest|N] [--num-episodes 2048]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import evaluate_run
+    from stoix_like.commands import evaluate
 
-    return evaluate_run.main(argv)
+    return evaluate.main(argv)
 
 
 if __name__ == "__main__":

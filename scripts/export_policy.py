@@ -1,12 +1,12 @@
 """Writes the policy of a run for other programs: `python scripts/export_policy.py runs/NAME [--out FOLDER]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import export_run
+    from stoix_like.commands import export
 
-    return export_run.main(argv)
+    return export.main(argv)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Draws learning curves: `python scripts/plot.py runs/A runs/B [--metric mean_return] [--out curves.png]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import plot_runs
+    from stoix_like.commands import plot
 
-    return plot_runs.main(argv)
+    return plot.main(argv)
 
 
 if __name__ == "__main__":

@@ -1,12 +1,12 @@
 """Puts runs into one HTML file: `python scripts/report.py RUN... [--out report.html]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import html_report
+    from stoix_like.commands import report
 
-    return html_report.main(argv)
+    return report.main(argv)
 
 
 if __name__ == "__main__":

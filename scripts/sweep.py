@@ -1,10 +1,10 @@
 """Searches leaves for the best score: `python scripts/sweep.py sweep/ppo_maze [--num-trials 40] [--study NAME]`."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import sweep
+    from stoix_like.commands import sweep
 
     return sweep.main(argv)
 

@@ -1,12 +1,12 @@
 """Trains PPO: `python scripts/train_ppo.py --config ppo/maze --num-envs 64`. `--help` lists every flag."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import train_commands
+    from stoix_like.commands import train
 
-    return train_commands.train_ppo(argv)
+    return train.train_ppo(argv)
 
 
 if __name__ == "__main__":

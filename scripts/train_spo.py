@@ -1,12 +1,12 @@
 """Trains SPO: `python scripts/train_spo.py --config spo/maze --num-envs 64`. `--help` lists every flag."""
 
-from stoix_like.runtime.cli import run_main
+from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.runtime import train_commands
+    from stoix_like.commands import train
 
-    return train_commands.train_spo(argv)
+    return train.train_spo(argv)
 
 
 if __name__ == "__main__":

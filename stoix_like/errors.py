@@ -1,6 +1,6 @@
 """The errors a user can cause, each with one line that says what and one that says what to do.
 
-They stand on the ground floor because every room raises them; only `runtime/cli.py` prints them. Anything else that
+They stand on the ground floor because every room raises them; only `commands/entry.py` prints them. Anything else that
 escapes is a bug of ours and keeps its traceback.
 """
 

@@ -1,28 +1,53 @@
-"""The house: imports point down, pillars never meet, every library has one door, only runtime touches the world, and
-files and functions stay short.
+"""The house: imports point down, pillars never meet, rooms form no circle, every library has one door, only the upper
+floors touch the world, files and functions stay short, and docs/architecture.md shows the rooms as they are.
 
-The rules are read from the source with `ast`, so an import inside a function counts too. The last tests plant faults
-in a copy and show that each rule sees them.
+The rules are read from the source with `ast`, so an import inside a function counts, and so does the name of a module
+in a string. The last tests plant faults in a copy and show that each rule sees them.
+`python tests/test_architecture.py` writes the picture into docs/architecture.md.
 """
 
 import ast
+import re
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = "stoix_like"
+PAGE = ROOT / "docs" / "architecture.md"
+BEGIN, END = "<!-- rooms: written by python tests/test_architecture.py -->", "<!-- end of rooms -->"
 
 #: Rooms by floor. A file may import from its own room and from lower floors.
 FLOORS = [
-    {"types", "errors", "config"},
-    {"ops"},
-    {"envs", "networks", "search", "replay", "evaluation"},
-    {"algorithms"},
-    {"runtime"},
+    ("types", "errors", "config"),
+    ("ops",),
+    ("envs", "networks", "search", "replay", "evaluation"),
+    ("algorithms",),
+    ("runtime",),
+    ("bench",),
+    ("commands",),
 ]
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+#: Rooms of runtime from the bottom, with the rooms of runtime that each may import: all of them stand before it.
+ROOMS: dict[str, tuple[str, ...]] = {
+    "console": (),
+    "storage": (),
+    "hardware": ("console",),
+    "loading": ("console",),
+    "weights": (),
+    "runs": ("console", "storage", "hardware", "loading", "weights"),
+    "telemetry": ("console", "storage", "runs"),
+    "evaluators": ("console", "hardware", "runs", "telemetry"),
+    "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators"),
+    "results": ("loading", "runs", "telemetry"),
+    "figures": ("console", "storage", "results"),
+    "reports": ("console", "telemetry", "results", "figures"),
+    "searches": ("console", "hardware", "runs", "evaluators", "results", "figures"),
+    "export": ("console", "weights", "runs", "telemetry"),
+    "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "figures"),
+}
 #: library -> the only places that may import it.
 DOORS = {
     "jumanji": ("envs",),
@@ -38,24 +63,27 @@ DOORS = {
     "opentelemetry": ("runtime/telemetry/otlp_sink.py",),
     "tensorboardX": ("runtime/telemetry/tensorboard_sink.py",),
     "wandb": ("runtime/telemetry/wandb_sink.py",),
-    "matplotlib": ("runtime/media.py", "runtime/comparison_figures.py", "runtime/sweep_figures.py"),
-    "PIL": ("runtime/media.py",),
-    "optuna": ("runtime/sweep_study.py",),
-    "sqlalchemy": ("runtime/sweep_study.py",),
+    "matplotlib": ("runtime/figures",),
+    "PIL": ("runtime/figures",),
+    "optuna": ("runtime/sweeps/study.py",),
+    "sqlalchemy": ("runtime/sweeps/study.py",),
     "safetensors": ("runtime/weights/parameters.py",),
 }
 #: What the configuration may import, so that --help is instant.
 STANDARD_ONLY = ("config", "errors.py")
-#: Only runtime may touch disk, clock, network, environment variables or the terminal.
+#: Only these floors may touch disk, clock, network, environment variables or the terminal.
+OUTSIDE_ROOMS = ("runtime", "bench", "commands")
 OUTSIDE_WORLD = {"os", "sys", "time", "pathlib", "socket", "subprocess", "shutil", "logging", "signal", "tempfile"}
 ALLOWED_OUTSIDE = {("envs", "pathlib")}  # a path given to `animate` is handed on, nothing is opened
 
 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
+FEWEST_FILES, MOST_FILES = 3, 14  # of a room of runtime, `__init__.py` left out
+_MODULE = re.compile(rf"{PACKAGE}(\.\w+)+")
 
 
 def imports(path):
-    """Every absolute module name that a file imports, wherever in it."""
+    """Every absolute module name that a file imports, wherever in it, or names in a string of its own."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -63,6 +91,8 @@ def imports(path):
             assert node.level == 0, f"{path}: relative import"
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE.fullmatch(node.value):
+            yield node.value
 
 
 def room_of(relative):
@@ -94,6 +124,45 @@ def upward_imports(root):
     return found
 
 
+def rooms_imported(root):
+    """[(file, its room of runtime, another room that it imports, the module)]."""
+    found = []
+    for path, relative in files(root):
+        if relative.parts[0] != "runtime" or len(relative.parts) < 3:
+            continue
+        for module in imports(path):
+            parts = module.split(".")
+            if parts[:2] == [PACKAGE, "runtime"] and len(parts) > 2 and parts[2] != relative.parts[1]:
+                found.append((relative, relative.parts[1], parts[2], module))
+    return found
+
+
+def wrong_rooms(root):
+    """Imports between rooms of runtime that the table does not have."""
+    imported = rooms_imported(root)
+    return [f"{file} -> {module}" for file, room, other, module in imported if other not in ROOMS.get(room, ())]
+
+
+def named_like_the_folder(root):
+    """Files whose name repeats their folder's: `runs/run_folder.py`."""
+    found = []
+    for _, relative in files(root):
+        words = {word.rstrip("s") for word in relative.stem.split("_")}
+        if len(relative.parts) > 1 and relative.parts[-2].rstrip("s") in words:
+            found.append(f"{relative} repeats {relative.parts[-2]}")
+    return found
+
+
+def sizes_of_rooms(root):
+    """Rooms of runtime that are too small to be one, or too large to be seen at a glance."""
+    found = []
+    for room in ROOMS:
+        count = len([p for p in (root / PACKAGE / "runtime" / room).glob("*.py") if p.name != "__init__.py"])
+        if not FEWEST_FILES <= count <= MOST_FILES:
+            found.append(f"runtime/{room}/: {count} files")
+    return found
+
+
 def wrong_doors(root):
     """Imports of a library outside its door."""
     found = []
@@ -110,7 +179,7 @@ def outside_world(root):
     found = []
     for path, relative in files(root):
         room = room_of(relative)
-        if room == "runtime":
+        if room in OUTSIDE_ROOMS:
             continue
         names = {module.split(".")[0] for module in imports(path)} & OUTSIDE_WORLD
         found += [f"{relative} -> {name}" for name in names if (room, name) not in ALLOWED_OUTSIDE]
@@ -122,8 +191,6 @@ def outside_world(root):
 
 def heavy_configuration(root):
     """Imports of the configuration that are neither the standard library's nor the configuration's own."""
-    import sys
-
     found = []
     for path, relative in files(root):
         if relative.parts[0] in STANDARD_ONLY:
@@ -148,7 +215,42 @@ def too_long(root):
     return found
 
 
-RULES = [upward_imports, wrong_doors, outside_world, heavy_configuration, too_long]
+def about(room):
+    """The docstring of a room or a file of the package, as one line."""
+    path = ROOT / PACKAGE / room
+    file = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    return " ".join(ast.get_docstring(ast.parse(file.read_text())).partition("\n\n")[0].split())
+
+
+def picture():
+    """The rooms from the top, each with what it says of itself."""
+    lines = [f"floor {len(FLOORS)}  scripts/      One door a command: `python scripts/train_ppo.py`."]
+    for floor, rooms in reversed(list(enumerate(FLOORS))):
+        for index, room in enumerate(rooms):
+            name = room + ("/" if (ROOT / PACKAGE / room).is_dir() else ".py")
+            lines.append(f"{f'floor {floor}' if index == 0 else '':<9}{name:<14}{about(room)}")
+            if room == "runtime":
+                lines += [f"{'':<9}  {each + '/':<12}{about(f'runtime/{each}')}" for each in reversed(ROOMS)]
+    return "```text\n" + "\n".join(lines) + "\n```"
+
+
+def with_picture(text):
+    before, begin, rest = text.partition(BEGIN)
+    _, end, after = rest.partition(END)
+    assert "" not in (begin, end), f"{PAGE} lacks the markers of the picture"
+    return f"{before}{begin}\n\n{picture()}\n\n{end}{after}"
+
+
+RULES = [
+    upward_imports,
+    wrong_rooms,
+    named_like_the_folder,
+    sizes_of_rooms,
+    wrong_doors,
+    outside_world,
+    heavy_configuration,
+    too_long,
+]
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -158,18 +260,36 @@ def test_the_house_stands(rule):
 
 def test_every_file_stands_in_a_known_room():
     assert {room_of(relative) for _, relative in files(ROOT)} == set(FLOOR_OF)
+    inside = {relative.parts[1] for _, relative in files(ROOT) if relative.parts[0] == "runtime"} - {"__init__.py"}
+    assert inside == set(ROOMS)
 
 
-def test_scripts_are_thin_and_import_only_runtime_and_configuration():
+def test_rooms_form_no_circle_and_the_table_has_no_arrow_too_many():
+    names = list(ROOMS)
+    assert all(names.index(other) < names.index(room) for room, others in ROOMS.items() for other in others)
+    used = {(room, other) for _, room, other, _ in rooms_imported(ROOT)}
+    assert used == {(room, other) for room, others in ROOMS.items() for other in others}
+
+
+def test_rooms_say_what_they_import():
+    for room, others in ROOMS.items():
+        said = about(f"runtime/{room}").rpartition("Imports ")[2]
+        assert tuple(word for word in re.findall(r"\w+", said) if word in ROOMS) == others, room
+
+
+def test_the_page_shows_the_rooms_as_they_are():
+    text = PAGE.read_text(encoding="utf-8")
+    assert with_picture(text) == text, "run: make docs"
+
+
+def test_scripts_are_thin_and_import_only_commands():
     for script in sorted((ROOT / "scripts").glob("*.py")):
         assert len(script.read_text().splitlines()) <= 40, script
-        rooms = {room_imported(module) for module in imports(script)} - {None}
-        assert rooms <= {"runtime", "config"}, script
+        assert {room_imported(module) for module in imports(script)} - {None} == {"commands"}, script
 
 
 def test_modules_say_why_they_exist():
-    modules = [(path, relative) for path, relative in files(ROOT) if relative.name != "__init__.py"]
-    assert [str(relative) for path, relative in modules if not ast.get_docstring(ast.parse(path.read_text()))] == []
+    assert [str(relative) for path, relative in files(ROOT) if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
 @pytest.mark.parametrize(
@@ -180,7 +300,7 @@ def test_modules_say_why_they_exist():
         (upward_imports, "envs/auto_reset.py", "def f():\n    from stoix_like.evaluation import levels", "evaluation"),
         (upward_imports, "algorithms/ppo.py", "from stoix_like import runtime", "stoix_like.runtime"),
         (wrong_doors, "algorithms/ppo.py", "import jumanji.wrappers", "jumanji"),
-        (wrong_doors, "runtime/train.py", "def f():\n    import optax", "optax"),
+        (wrong_doors, "runtime/training/train.py", "def f():\n    import optax", "optax"),
         (wrong_doors, "ops/losses.py", "from distrax import Categorical", "distrax"),
         (outside_world, "algorithms/ppo.py", "import time", "time"),
         (outside_world, "networks/grid.py", "print('here')", "print()"),
@@ -196,3 +316,16 @@ def test_each_rule_sees_a_planted_fault(rule, file, planted, seen, tmp_path):
     found = [line for line in rule(tmp_path) if line not in rule(ROOT)]
     assert any(seen in line for line in found)
     assert all(file in line for line in found)
+
+
+def test_a_file_that_repeats_its_folder_and_a_room_of_two_files_are_seen(tmp_path):
+    shutil.copytree(ROOT / PACKAGE, tmp_path / PACKAGE, ignore=shutil.ignore_patterns("__pycache__"))
+    runtime = tmp_path / PACKAGE / "runtime"
+    (runtime / "runs" / "find.py").rename(runtime / "runs" / "find_run.py")
+    (runtime / "storage" / "lock.py").unlink()
+    assert named_like_the_folder(tmp_path) == ["runtime/runs/find_run.py repeats runs"]
+    assert sizes_of_rooms(tmp_path) == ["runtime/storage/: 2 files"]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_picture(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

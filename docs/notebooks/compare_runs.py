@@ -36,10 +36,11 @@ import numpy as np
 
 import stoix_like as sl
 from stoix_like.evaluation import comparison, statistics
-from stoix_like.runtime import comparison_figures, comparison_tables
-from stoix_like.runtime.contests import Contest, Experiment
-from stoix_like.runtime.curves import Series
-from stoix_like.runtime.standings import compare
+from stoix_like.runtime.figures import comparison as comparison_figures
+from stoix_like.runtime.reports import comparison as comparison_tables
+from stoix_like.runtime.results.groups import Contest, Experiment
+from stoix_like.runtime.results.series import Series
+from stoix_like.runtime.results.statistics import compare
 
 FAST = os.environ.get("STOIX_LIKE_FAST") == "1"
 NUM_SEEDS = 3 if FAST else 6

@@ -29,8 +29,8 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import stoix_like as sl
+from stoix_like.commands.train import train_ppo
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.train_commands import train_ppo
 
 FAST = os.environ.get("STOIX_LIKE_FAST") == "1"  # what the tests run: everything, with tiny budgets
 NUM_PARTS = 2 if FAST else 12  # the training is scored after each

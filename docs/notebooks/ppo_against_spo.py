@@ -29,9 +29,9 @@ import numpy as np
 
 import stoix_like as sl
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.contests import Contest, Experiment
-from stoix_like.runtime.curves import Series
-from stoix_like.runtime.standings import compare
+from stoix_like.runtime.results.groups import Contest, Experiment
+from stoix_like.runtime.results.series import Series
+from stoix_like.runtime.results.statistics import compare
 
 FAST = os.environ.get("STOIX_LIKE_FAST") == "1"  # what the tests run: everything, with tiny budgets
 NUM_SEEDS = 2 if FAST else 8

@@ -1,0 +1,1 @@
+"""Learners, made of the pillars below. They know no file and no logger."""

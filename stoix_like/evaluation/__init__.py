@@ -1,0 +1,1 @@
+"""Episodes, frozen level sets, intervals, comparisons of few runs. Imports no other pillar."""

@@ -1,0 +1,1 @@
+"""Arithmetic on arrays: returns, losses, distributions, pytrees. Imports the shared words alone."""

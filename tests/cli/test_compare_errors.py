@@ -7,14 +7,14 @@ import jax
 import pytest
 
 import stoix_like as sl
+from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.runtime import compare_search
-from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder
 from stoix_like.runtime.runs.build import build
 from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.searches import compare
 
 ROOT = Path(__file__).parents[2]
 TASK = "probe/action_observation_reward"
@@ -86,12 +86,12 @@ def run():
     ],
 )
 def test_flags_are_refused_before_jax_starts(refused, monkeypatch, flags, error):
-    monkeypatch.setattr(compare_search.devices, "select", None)  # calling it would be a bug, with a traceback
+    monkeypatch.setattr(compare.devices, "select", None)  # calling it would be a bug, with a traceback
     assert refused(2, "runs/a", *flags) == [f"error: {error}", HELP]
 
 
 def test_a_figure_of_an_unknown_format(refused, monkeypatch):
-    monkeypatch.setattr(compare_search.devices, "select", None)
+    monkeypatch.setattr(compare.devices, "select", None)
     assert refused(2, "runs/a", "--plot", "x.gif") == [
         "error: x.gif: unknown figure format '.gif'",
         "hint: use one of .png, .pdf, .svg",
@@ -99,7 +99,7 @@ def test_a_figure_of_an_unknown_format(refused, monkeypatch):
 
 
 def test_no_run(refused, monkeypatch):
-    monkeypatch.setattr(compare_search.devices, "select", None)
+    monkeypatch.setattr(compare.devices, "select", None)
     assert refused(4, "runs/none") == ["error: no run at runs/none", "hint: train one first: make train"]
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
+from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import steps_per_update
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
-from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.loading.presets import preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
@@ -23,7 +23,7 @@ HINT = "hint: --help lists every flag, and docs/configuration.md every leaf, wit
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
 SCRIPT = """
     import sys
-    from stoix_like.runtime.cli import run_main
+    from stoix_like.commands.entry import run_main
 
     def main(argv):
         from stoix_like.config.sections import PPOConfig

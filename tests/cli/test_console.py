@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from stoix_like.commands import doctor, envs
+from stoix_like.commands.entry import dispatch, exit_code, help_text
+from stoix_like.commands.table import COMMANDS
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import dispatch, doctor, list_envs
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.command_table import COMMANDS
 from stoix_like.runtime.console import spelling
 
 ROOT = Path(__file__).parents[2]
@@ -26,19 +26,19 @@ def test_a_command_and_its_script_run_the_same_function(name):
     text = (ROOT / "scripts" / spelling.script_of(name)).read_text()
     called = f"{command.module.rpartition('.')[2]}.{command.function}(argv)"
     assert f"return {called}" in text
-    assert name in dispatch.help_text()
+    assert name in help_text()
 
 
 def test_without_a_command_all_are_listed(capsys):
-    assert exit_code(dispatch.dispatch, []) == exit_code(dispatch.dispatch, ["--help"]) == 0
+    assert exit_code(dispatch, []) == exit_code(dispatch, ["--help"]) == 0
     out = capsys.readouterr().out
     assert out.count("usage: stoix-like COMMAND") == 2
-    assert exit_code(dispatch.dispatch, ["--version"]) == 0
+    assert exit_code(dispatch, ["--version"]) == 0
     assert re.fullmatch(r"stoix-like \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
 def test_a_command_that_is_not_there_names_the_nearest(capsys):
-    assert exit_code(dispatch.dispatch, ["evalute", "latest"]) == 2
+    assert exit_code(dispatch, ["evalute", "latest"]) == 2
     assert capsys.readouterr().err == (
         "error: unknown command 'evalute'; did you mean 'evaluate'?\nhint: stoix-like --help lists them\n"
     )
@@ -53,23 +53,23 @@ def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
     assert spelling.program("plot") == spelling.usage("plot") == spelling.named("plot") == "stoix-like plot"
     assert spelling.typed("plot", "runs/a b") == "stoix-like plot 'runs/a b'"
     with pytest.raises(ConfigError) as caught:
-        dispatch.dispatch(["plot", "--metrc", "x", "run"])
+        dispatch(["plot", "--metrc", "x", "run"])
     assert caught.value.hint == "stoix-like plot --help lists what it takes"
 
 
 def test_a_training_can_be_asked_for_its_configuration(capsys):
-    assert exit_code(dispatch.dispatch, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
+    assert exit_code(dispatch, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
     assert "task_id: Maze-v0" in capsys.readouterr().out
 
 
 def test_a_program_of_the_users_own_is_what_hints_spell(monkeypatch, capsys):
     monkeypatch.setattr(spelling._SPELLING, "own", None)
-    assert dispatch.dispatch([], "tasks.py") == 0
+    assert dispatch([], "tasks.py") == 0
     assert capsys.readouterr().out.startswith("usage: tasks.py COMMAND")
     assert spelling.typed("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")
     assert (spelling.named("train-a2c"), spelling.program("plot")) == ("tasks.py train-a2c", "tasks.py plot")
     with pytest.raises(ConfigError, match="unknown command 'nonsense'") as caught:
-        dispatch.dispatch(["nonsense"], "tasks.py")
+        dispatch(["nonsense"], "tasks.py")
     assert caught.value.hint == "tasks.py --help lists them"
 
 
@@ -114,7 +114,7 @@ def test_the_doctor_misses_any_dependency_and_takes_a_cache_that_cannot_be_kept(
 
 
 def test_environments_are_listed_with_what_they_are(capsys):
-    assert list_envs.main(["Maze-v0", "Connector-v3"]) == 0
+    assert envs.main(["Maze-v0", "Connector-v3"]) == 0
     maze, connector = capsys.readouterr().out.split("\n\n")
     assert "Maze-v0\n  4 actions, at most 100 steps" in maze
     assert re.search(r"  agent_view\.walls +bool\[10, 10\]", maze)
@@ -124,7 +124,7 @@ def test_environments_are_listed_with_what_they_are(capsys):
 
 @pytest.mark.slow
 def test_every_environment_is_listed(capsys):
-    assert list_envs.main([]) == 0
+    assert envs.main([]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert any(re.match(r"BinPack-v2 +800 actions", line) for line in lines)
     assert any(re.match(r"Sokoban-v0 +not playable: downloads its levels", line) for line in lines)

@@ -14,10 +14,9 @@ import jax.numpy as jnp
 import pytest
 
 import stoix_like as sl
+from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.runtime import loop, opening
-from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs import saved as saved_run
@@ -25,6 +24,7 @@ from stoix_like.runtime.runs.build import build
 from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.training import chunk, start
 
 ROOT = Path(__file__).parents[2]
 SMALL = {
@@ -195,7 +195,7 @@ NOTE = ["note:", "the"]  # values of ppo/quick for a probe
 def test_what_cannot_be_compiled_leaves_no_folder(run, monkeypatch, capfd):
     Path("runs/latest").symlink_to("a")
     before = _contents()
-    monkeypatch.setattr(loop, "compile_chunk", _out_of_memory)
+    monkeypatch.setattr(chunk, "compile_chunk", _out_of_memory)
     for leaves in ({}, {"save_dir": "other/runs"}):
         assert exit_code(_main("train_ppo"), _train_flags(**leaves)) == 1
         captured = capfd.readouterr()
@@ -210,8 +210,8 @@ def test_what_cannot_be_compiled_leaves_no_folder(run, monkeypatch, capfd):
 
 
 def test_a_first_state_that_does_not_fit_writes_nothing(refused, monkeypatch):
-    monkeypatch.setattr(opening, "initial_state", lambda *_: _Unaffordable())
-    monkeypatch.setattr(opening, "state_template", lambda *_: None)
+    monkeypatch.setattr(start, "initial_state", lambda *_: _Unaffordable())
+    monkeypatch.setattr(start, "state_template", lambda *_: None)
     assert refused(1, "train_ppo", *_train_flags()) == [
         "error: the first state cannot be made: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
         "hint: lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds",
@@ -276,7 +276,7 @@ def test_devices_that_do_not_divide_the_environments(refused):
 
 
 def test_a_terminal_without_the_signs_of_a_table_gets_others():
-    command = "import sys; from stoix_like.runtime.cli import run_main; run_main(lambda _: print('1 – 2 · 3'))"
+    command = "import sys; from stoix_like.commands.entry import run_main; run_main(lambda _: print('1 – 2 · 3'))"
     environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
     result = subprocess.run([sys.executable, "-c", command], check=False, capture_output=True, env=environment)
     assert (result.returncode, result.stdout, result.stderr) == (0, b"1 ? 2 \xb7 3\n", b"")
@@ -289,10 +289,10 @@ def test_a_run_without_a_name_is_told_where_it_really_is(monkeypatch, capfd):
     """Another one, begun in the same second, has made the folder between the name's choice and its making."""
     name = "ppo-probe_action_observation_reward-20260101-120000-s0"
     monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
-    monkeypatch.setattr(loop, "compile_chunk", _out_of_memory)
-    first_state = opening.first_state
+    monkeypatch.setattr(chunk, "compile_chunk", _out_of_memory)
+    first_state = start.first_state
     monkeypatch.setattr(
-        opening, "first_state", lambda *args: Path("runs", name).mkdir(parents=True) or first_state(*args)
+        start, "first_state", lambda *args: Path("runs", name).mkdir(parents=True) or first_state(*args)
     )
     assert exit_code(_main("train_ppo"), _train_flags(run_name="null")) == 1
     captured = capfd.readouterr()

@@ -52,7 +52,7 @@ ANYWHERE = """
 
 @pytest.mark.parametrize("program", [IN_AN_IMPORT, IN_A_CALLBACK, ANYWHERE], ids=["import", "callback", "anywhere"])
 def test_an_interrupt_ends_the_command(program):
-    text = textwrap.dedent(program) + "\nfrom stoix_like.runtime.cli import run_main\nrun_main(main)\n"
+    text = textwrap.dedent(program) + "\nfrom stoix_like.commands.entry import run_main\nrun_main(main)\n"
     with subprocess.Popen(
         [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

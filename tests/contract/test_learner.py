@@ -13,8 +13,8 @@ import pytest
 import stoix_like as sl
 from stoix_like.config.checks import replace_leaves, resolve
 from stoix_like.ops import trees
-from stoix_like.runtime import loop
 from stoix_like.runtime.runs.build import ALGORITHMS
+from stoix_like.runtime.training import chunk as loop
 
 SMALL = {"num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 2, "hidden_dim": 16, "num_updates": 8}
 SEARCH = SMALL | {

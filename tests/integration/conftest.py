@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scripted_runs import BASE, ROOT, Scripts, flags
 
-from stoix_like.runtime.cli import exit_code
+from stoix_like.commands.entry import exit_code
 
 
 def pytest_collection_modifyitems(items):

@@ -12,7 +12,7 @@ import numpy as np
 import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.ops import trees
-from stoix_like.runtime import export_run
+from stoix_like.runtime.export import policy as export_run
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import ALGORITHMS, build
 from stoix_like.runtime.runs.checkpoint import Meta

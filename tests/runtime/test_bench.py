@@ -3,14 +3,16 @@
 import json
 import subprocess
 
+import benchmark_tables as document
 import jax
 import pytest
 
+from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing
+from stoix_like.bench.measure import Row, Timing, line
+from stoix_like.bench.updates import preset_config
+from stoix_like.commands.bench import main
 from stoix_like.config.checks import replace_leaves, resolve
 from stoix_like.envs import registry
-from stoix_like.runtime.bench import binpack, command, document, environments, measure, overhead, scaling, sharing
-from stoix_like.runtime.bench.measure import Row, Timing
-from stoix_like.runtime.bench.updates import preset_config
 
 
 def test_timing_is_the_median_and_half_the_quartile_range_over_it():
@@ -38,7 +40,7 @@ def test_the_peak_counts_two_operations_per_multiplication():
 
 def test_a_row_says_when_there_is_no_ratio():
     row = Row("x/64", 1234.0, "steps/s", spread=0.2, reference=1000.0)
-    assert command.line(row).split() == [
+    assert line(row).split() == [
         *("x/64", "1,234", "steps/s", "±", "20%", "reference", "1,000:"),
         *("no", "ratio:", "the", "spread", "is", "larger", "than", "the", "claim"),
     ]
@@ -49,10 +51,10 @@ KEYS = ["name", "value", "unit", "spread", "reference", "ratio", "ceiling", "sha
 
 
 def test_rows_are_written_as_a_list_of_objects(monkeypatch, tmp_path, capsys):
-    from stoix_like.runtime.bench import suites
+    from stoix_like.bench import suites
 
     monkeypatch.setitem(suites.SUITES, "env", lambda: [ROW])
-    assert command.main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"]) == 0
+    assert main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"]) == 0
     machine, row = json.loads((tmp_path / "b.json").read_text())
     assert list(row) == list(machine) == KEYS
     assert Row(**row) == ROW
@@ -62,7 +64,7 @@ def test_rows_are_written_as_a_list_of_objects(monkeypatch, tmp_path, capsys):
 
 
 def test_a_suite_that_is_cut_off_leaves_the_rows_it_had(monkeypatch, tmp_path):
-    from stoix_like.runtime.bench import suites
+    from stoix_like.bench import suites
 
     def cut_off():
         yield ROW
@@ -70,16 +72,16 @@ def test_a_suite_that_is_cut_off_leaves_the_rows_it_had(monkeypatch, tmp_path):
 
     monkeypatch.setitem(suites.SUITES, "env", cut_off)
     with pytest.raises(KeyboardInterrupt):
-        command.main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"])
+        main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"])
     assert Row(**json.loads((tmp_path / "b.json").read_text())[-1]) == ROW
 
 
 def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
-    from stoix_like.runtime.bench import suites
+    from stoix_like.bench import suites
 
     for name in suites.SUITES:
         monkeypatch.setitem(suites.SUITES, name, lambda name=name: [ROW._replace(name=f"of_{name}")])
-    assert command.main(["--suite", "all", "--device-type", "cpu"]) == 0
+    assert main(["--suite", "all", "--device-type", "cpu"]) == 0
     shown = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     trained = {"learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze"}
     assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name not in trained)}

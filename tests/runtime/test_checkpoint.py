@@ -12,10 +12,10 @@ import numpy as np
 import pytest
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.runs import checkpoint
 from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.storage import digests
+from stoix_like.runtime.training.best import BestKeeper
 
 CONFIG = {"environment": {"num_envs": 64, "kwargs": {"num_rows": 5}}, "architecture": {"seed": 0}}
 

@@ -1,10 +1,10 @@
 """docs/reference/commands.md is what the parsers say."""
 
+import command_reference
 import pytest
 
+from stoix_like.commands.table import COMMANDS
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import command_reference
-from stoix_like.runtime.command_table import COMMANDS
 from stoix_like.runtime.console.arguments import ArgumentParser
 
 PAGE = command_reference.DOCUMENT.read_text(encoding="utf-8")

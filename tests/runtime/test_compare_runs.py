@@ -10,12 +10,14 @@ import pytest
 from hand_made import write_run
 from PIL import Image
 
+from stoix_like.commands import compare as compare_runs
+from stoix_like.commands.entry import exit_code
 from stoix_like.evaluation import statistics
-from stoix_like.runtime import compare_runs, comparison_figures, comparison_tables
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.contests import AXES, contests_among
-from stoix_like.runtime.curves import load_run
-from stoix_like.runtime.standings import compare
+from stoix_like.runtime.figures import comparison as comparison_figures
+from stoix_like.runtime.reports import comparison as comparison_tables
+from stoix_like.runtime.results.groups import AXES, contests_among
+from stoix_like.runtime.results.series import load_run
+from stoix_like.runtime.results.statistics import compare
 
 SCORES = {"PPO": [0.2, 0.4, 0.6], "SPO": [0.4, 0.5, 0.8, 0.9, 1.0]}
 

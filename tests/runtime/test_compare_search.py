@@ -13,21 +13,24 @@ from scipy import stats
 
 import stoix_like as sl
 from stoix_like.algorithms import searching
+from stoix_like.commands.compare_search import main
+from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import EvaluationConfig, SPOSectionConfig
 from stoix_like.evaluation import episodes
-from stoix_like.runtime import compare_methods, compare_search, compare_tables
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.compare_flags import METHODS, Settings
-from stoix_like.runtime.compare_methods import Played
-from stoix_like.runtime.compare_play import Program, counting_policy
+from stoix_like.runtime.evaluators.scores import Evaluator
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import build
 from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.scoring import Evaluator
+from stoix_like.runtime.searches import compare as compare_search
+from stoix_like.runtime.searches import methods as compare_methods
+from stoix_like.runtime.searches import tables
+from stoix_like.runtime.searches.methods import Played
+from stoix_like.runtime.searches.play import Program, counting_policy
+from stoix_like.runtime.searches.settings import METHODS, Settings
 from stoix_like.types import ActionSpec, role_key
 
 ITEMS = 5  # the horizon
@@ -221,17 +224,17 @@ def test_gains_are_paired_by_level():
     rng = np.random.default_rng(0)
     levels = rng.normal(0.5, 1.0, 32)  # far wider than what is gained
     first, second = _played("greedy", levels), _played("smc", levels + rng.normal(0.02, 0.01, 32), budget=16)
-    gain = compare_tables.row_of(second, first)["gain"]
+    gain = tables.row_of(second, first)["gain"]
     differences = np.asarray(second.returns, np.float64) - np.asarray(first.returns, np.float64)
     half = stats.t.ppf(0.975, 31) * np.std(differences, ddof=1) / np.sqrt(32)
     expected = {"mean": differences.mean(), "low": differences.mean() - half, "high": differences.mean() + half}
     assert gain == pytest.approx(expected, rel=1e-9)
-    assert compare_tables.row_of(first, first)["gain"] is None
+    assert tables.row_of(first, first)["gain"] is None
 
 
 def test_a_line_by_hand():
-    row = compare_tables.row_of(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
-    words = compare_tables.line(row).split()
+    row = tables.row_of(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
+    words = tables.line(row).split()
     half = 12.7062 * math.sqrt(0.5) / math.sqrt(2)  # one degree of freedom
     expected = [
         "smc",
@@ -248,10 +251,10 @@ def test_a_line_by_hand():
 
 
 def test_one_level_has_no_interval():
-    row = compare_tables.row_of(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
+    row = tables.row_of(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
     assert (row["mean"], row["low"], row["high"], row["gain"]) == (0.75, None, None, {"mean": 0.25} | _NOTHING)
-    assert compare_tables.line(row).split()[:6] == ["smc", "16", "16", "0.7500", "–", "+0.2500"]
-    line = compare_tables.panel("one", [row]).lines[0]
+    assert tables.line(row).split()[:6] == ["smc", "16", "16", "0.7500", "–", "+0.2500"]
+    line = tables.panel("one", [row]).lines[0]
     assert np.isnan([*line.low, *line.high]).all()
 
 
@@ -261,14 +264,14 @@ _NOTHING = {"low": None, "high": None}
 def test_the_mean_over_runs_by_hand():
     runs = [
         [
-            compare_tables.row_of(_played("greedy", [mean] * 3), _played("greedy", [mean] * 3)),
-            compare_tables.row_of(
+            tables.row_of(_played("greedy", [mean] * 3), _played("greedy", [mean] * 3)),
+            tables.row_of(
                 _played("smc", [mean + gain] * 3, budget=16, model_steps=steps), _played("greedy", [mean] * 3)
             ),
         ]
         for mean, gain, steps in ((0.25, 0.5, 40), (0.5, 0.25, 48), (0.75, 0.0, 56))
     ]
-    greedy, smc = compare_tables.rows_over_runs(runs)
+    greedy, smc = tables.rows_over_runs(runs)
     half = 4.30265 * 0.25 / math.sqrt(3)  # two degrees of freedom
     assert greedy["mean"] == 0.5
     assert (greedy["low"], greedy["high"]) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-5)
@@ -290,7 +293,7 @@ def _inside(tmp_path, monkeypatch):
 def test_the_command_prints_and_writes_what_it_compared(capfd):
     _untrained(Path("runs/a"), **PROBE)
     flags = ["--levels", f"{PROBE_LEVELS}-8", "--budgets", "8,2,8", "--json", "out.json", "--plot", "out.png"]
-    assert exit_code(compare_search.main, ["a", *flags]) == 0
+    assert exit_code(main, ["a", *flags]) == 0
     captured = capfd.readouterr()
     assert captured.err == ""
     told = captured.out.splitlines()
@@ -299,8 +302,8 @@ def test_the_command_prints_and_writes_what_it_compared(capfd):
     (block,) = result["runs"]
     order = [("greedy", 0), ("sampled", 0), *((m, b) for m in list(METHODS)[2:-1] for b in (2, 8))]
     assert [(row["method"], row["budget"]) for row in block["rows"]] == order
-    head = told.index(compare_tables.HEAD)
-    assert told[head + 1 : head + 11] == [compare_tables.line(row) for row in block["rows"]]
+    head = told.index(tables.HEAD)
+    assert told[head + 1 : head + 11] == [tables.line(row) for row in block["rows"]]
     assert told[0].startswith("runs/a, seed 0: PPO on probe/action_observation_reward, checkpoint best of update 1")
     assert told[1:4] == [f"{name}: {text}" for name, text in block["searches"].items()]
     assert "temperature 0.005" in told[1]
@@ -401,6 +404,6 @@ def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(mon
 
 @pytest.mark.usefixtures("_inside")
 def test_a_figure_without_lines_can_be_drawn():
-    rows = [compare_tables.row_of(_played("greedy", [0.5]), _played("greedy", [0.5]))]
+    rows = [tables.row_of(_played("greedy", [0.5]), _played("greedy", [0.5]))]
     block = {"run": "a", "seed": 0, "levels": "maze-1", "rows": rows}
     assert compare_search.draw({"runs": [block], "over_runs": []}, Path("x.svg")).stat().st_size > 1000

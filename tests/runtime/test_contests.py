@@ -5,8 +5,8 @@ import pytest
 from hand_made import write_run
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.contests import AXES, budget_notes, budget_of, contests_among, scores_at
-from stoix_like.runtime.curves import load_run
+from stoix_like.runtime.results.groups import AXES, budget_notes, budget_of, contests_among, scores_at
+from stoix_like.runtime.results.series import load_run
 
 
 def _found(paths, metric="mean_return", scales=None):

@@ -14,16 +14,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from stoix_like.commands.entry import exit_code
 from stoix_like.evaluation import episodes
-from stoix_like.runtime import loop
-from stoix_like.runtime.best import BestKeeper
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.driver import Driver, next_stop
-from stoix_like.runtime.playing import EpisodePlayer
+from stoix_like.runtime.evaluators.episode_player import EpisodePlayer
+from stoix_like.runtime.evaluators.scores import Evaluator
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
-from stoix_like.runtime.scoring import Evaluator
 from stoix_like.runtime.telemetry import read_rows
+from stoix_like.runtime.training import chunk
+from stoix_like.runtime.training.best import BestKeeper
+from stoix_like.runtime.training.driver import Driver, next_stop
 
 ROOT = Path(__file__).parents[2]
 PREFIXES = ("evaluator", "evaluator_sampled")
@@ -253,7 +253,7 @@ def _out_of_memory(*_args):
 def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, capsys):
     """What an evaluation cannot show was learned all the same: it is saved."""
     if fails == "update":
-        monkeypatch.setattr(loop, "compile_chunk", lambda *_: _out_of_memory)
+        monkeypatch.setattr(chunk, "compile_chunk", lambda *_: _out_of_memory)
     elif fails == "evaluation":
         monkeypatch.setattr(EpisodePlayer, "_round", _out_of_memory)
     else:

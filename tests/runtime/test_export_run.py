@@ -9,8 +9,8 @@ import pytest
 from exports import SMALL, contents
 
 import stoix_like as sl
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.command_table import COMMANDS
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.table import COMMANDS
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.telemetry import read_rows
 

@@ -12,8 +12,9 @@ import pytest
 from hand_made import write_run
 from PIL import Image
 
-from stoix_like.runtime import html_page, html_report
-from stoix_like.runtime.cli import exit_code
+from stoix_like.commands.entry import exit_code
+from stoix_like.runtime.reports import html as html_page
+from stoix_like.runtime.reports import run_page
 
 HOSTILE = "</pre></style><script src='https://evil.example/x.js'>alert(1)</script><img src=x onerror=\"alert('2')\">"
 VOID = {"meta", "img"}
@@ -96,7 +97,7 @@ def test_a_check_that_can_fail():
 
 def test_the_report_of_a_run_says_what_it_is(tmp_path):
     path = _run(tmp_path, seeds=(3, 4), device="cpu: 2 cores")
-    page = _harmless(html_report.report([path]))
+    page = _harmless(run_page.report([path]))
     words = page.words()
     for expected in (
         "PPO on Maze-v0: run",
@@ -119,7 +120,7 @@ def test_pictures_are_in_the_page(tmp_path):
     path = _run(tmp_path)
     frames = [Image.new("L", (8, 8), color=shade) for shade in (0, 200)]
     frames[0].save(path / "episode.gif", save_all=True, append_images=frames[1:])
-    page = _harmless(html_report.report([path]))
+    page = _harmless(run_page.report([path]))
     sources = [value for tag, name, value in page.attributes if (tag, name) == ("img", "src")]
     kinds = []
     for source in sources:
@@ -133,13 +134,13 @@ def test_pictures_are_in_the_page(tmp_path):
 def test_a_large_animation_stays_outside(tmp_path):
     path = _run(tmp_path)
     (path / "episode.gif").write_bytes(b"GIF89a" + bytes(4_000_000))
-    text = html_report.report([path])
+    text = run_page.report([path])
     assert "episode.gif has 4.0 MB and stays beside this file" in Page(text).words()
     assert len(text) < 2_000_000
 
 
 def test_it_is_readable_on_a_phone_and_in_the_dark(tmp_path):
-    page = Page(html_report.report([_run(tmp_path)]))
+    page = Page(run_page.report([_run(tmp_path)]))
     assert ("meta", "content", "width=device-width, initial-scale=1") in page.attributes
     style = "".join(data for tag, data in page.text if tag == "style")
     assert "color-scheme: light dark" in style
@@ -155,7 +156,7 @@ def test_whatever_files_say_is_text(tmp_path):
     with (path / "metrics.jsonl").open("a") as file:
         event = {"category": "MISC", "update": 1, "timesteps": 1, "elapsed_seconds": 1.0, "seed": None}
         file.write(json.dumps(event | {"misc/event": "changed", "misc/changed": HOSTILE}) + "\n")
-    page = _harmless(html_report.report([path]))
+    page = _harmless(run_page.report([path]))
     assert page.words().count("alert(1)") >= 5  # it is all there, as text
     assert "script" not in page.tags
 
@@ -164,11 +165,11 @@ def test_whatever_files_say_is_text(tmp_path):
 def test_damaged_versions_are_shown_as_they_are(tmp_path, broken):
     path = _run(tmp_path)
     (path / "versions.json").write_text(broken)
-    assert broken in _harmless(html_report.report([path])).words()
+    assert broken in _harmless(run_page.report([path])).words()
 
 
 def test_a_run_that_was_not_evaluated_yet(tmp_path):
-    page = _harmless(html_report.report([_run(tmp_path, metrics=("actor/mean_return",))]))
+    page = _harmless(run_page.report([_run(tmp_path, metrics=("actor/mean_return",))]))
     assert "not evaluated yet" in page.words()
     assert page.tags.count("img") == 1
 
@@ -178,7 +179,7 @@ def test_a_run_that_was_not_evaluated_yet(tmp_path):
 
 def test_several_runs_are_compared_first(tmp_path):
     paths = [_run(tmp_path, "a"), _run(tmp_path, "b", algorithm="SPO", seeds=(0, 1))]
-    page = _harmless(html_report.report(paths))
+    page = _harmless(run_page.report(paths))
     headings = [data for tag, data in page.text if tag == "h2"]
     assert headings == ["Comparison", "a", "b"]
     assert "P(PPO > SPO)" in page.words()

@@ -4,6 +4,7 @@ import dataclasses
 from pathlib import Path
 from typing import Literal
 
+import config_table
 import pytest
 import yaml
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +15,6 @@ from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
 from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime import config_table
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.config import preset_note
 from stoix_like.runtime.loading.documents import to_yaml
@@ -569,7 +569,7 @@ def test_help_shows_every_flag_with_type_default_and_range(monkeypatch):
 
 def test_documentation_table_is_up_to_date():
     text = config_table.DOCUMENT.read_text(encoding="utf-8")
-    assert config_table.with_table(text, SPOConfig) == text, "run: python -m stoix_like.runtime.config_table"
+    assert config_table.with_table(text, SPOConfig) == text, "run: python docs/tools/config_table.py"
     assert "| `gamma` | `--gamma` | float | `0.99` | 0 to 1 | discount per step |" in text.splitlines()
 
 

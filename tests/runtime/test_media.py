@@ -12,7 +12,10 @@ from PIL import Image
 
 from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime import curves, media
+from stoix_like.runtime.figures import learning_curves
+from stoix_like.runtime.figures.gif import save_gif
+from stoix_like.runtime.results import curves
+from stoix_like.runtime.results.series import load_run
 from stoix_like.types import ActionSpec, Environment
 
 
@@ -40,7 +43,7 @@ def _linear(seed, update):
 
 
 def _curves(paths, metric="mean_return"):
-    return curves.make_curves([curves.load_run(path) for path in paths], metric)
+    return curves.make_curves([load_run(path) for path in paths], metric)
 
 
 # --- curves
@@ -83,7 +86,7 @@ def test_curves_are_aligned_by_interpolation_on_the_range_they_share(tmp_path):
 def test_seeds_without_a_common_range_have_no_iqm(tmp_path):
     one = _write_run(tmp_path / "a", [0], _linear, updates=[10])
     other = _write_run(tmp_path / "b", [1], _linear, updates=[20])
-    summary = media.plot_runs([one, other], tmp_path / "x.png")
+    summary = learning_curves.plot_runs([one, other], tmp_path / "x.png")
     assert "no common steps yet" in summary.table
 
 
@@ -136,7 +139,7 @@ def test_a_metric_that_one_experiment_lacks_is_said(tmp_path):
     assert missing == ["PPO · Maze-v0"]
     assert (
         "PPO · Maze-v0: no values of temperature yet"
-        in media.plot_runs([ours, other], tmp_path / "x.svg", "temperature").table
+        in learning_curves.plot_runs([ours, other], tmp_path / "x.svg", "temperature").table
     )
 
 
@@ -146,7 +149,7 @@ def test_a_metric_that_one_experiment_lacks_is_said(tmp_path):
 @pytest.mark.parametrize("num_seeds", [1, 3, 6])
 def test_figure_and_table(tmp_path, num_seeds):
     path = _write_run(tmp_path / "run", range(num_seeds), _linear)
-    summary = media.plot_runs([path], tmp_path / "out" / "curves.png")
+    summary = learning_curves.plot_runs([path], tmp_path / "out" / "curves.png")
     with Image.open(summary.path) as image:
         assert image.size == (960, 630)  # 6.4 x 4.2 inches at 150 dpi
         assert len(image.convert("RGB").getcolors(100_000)) > 20  # something is drawn
@@ -162,7 +165,7 @@ def test_figure_and_table(tmp_path, num_seeds):
 
 
 def _artists(paths, metric="mean_return"):
-    return media.curves_figure(_curves(paths, metric), metric).axes
+    return learning_curves.curves_figure(_curves(paths, metric), metric).axes
 
 
 @pytest.mark.parametrize(("num_seeds", "lines", "bands"), [(1, 2, 0), (3, 5, 1), (6, 2, 1)])
@@ -196,19 +199,20 @@ def _refused(kind, call):
 
 def test_refusals_name_the_cause_and_what_to_do(tmp_path):
     run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
-    what, hint = _refused(ConfigError, lambda: media.plot_runs([tmp_path / "maze-2"], out))
+    what, hint = _refused(ConfigError, lambda: learning_curves.plot_runs([tmp_path / "maze-2"], out))
     assert "no run at" in what
     assert "did you mean" in what
     assert str(run) in hint
-    what, hint = _refused(ConfigError, lambda: media.plot_runs([run], out, "mean_retrun"))
+    what, hint = _refused(ConfigError, lambda: learning_curves.plot_runs([run], out, "mean_retrun"))
     assert what == "unknown metric 'mean_retrun'; did you mean 'mean_return'?"
     assert "mean_return" in hint
-    what, _ = _refused(ConfigError, lambda: media.plot_runs([run], out, "solve_rate"))  # only nulls so far
+    what, _ = _refused(ConfigError, lambda: learning_curves.plot_runs([run], out, "solve_rate"))  # only nulls so far
     assert "unknown metric 'solve_rate'" in what
     assert (
-        "unknown figure format '.doc'" in _refused(ConfigError, lambda: media.plot_runs([run], tmp_path / "a.doc"))[0]
+        "unknown figure format '.doc'"
+        in _refused(ConfigError, lambda: learning_curves.plot_runs([run], tmp_path / "a.doc"))[0]
     )
-    assert "no run to plot" in _refused(ConfigError, lambda: media.plot_runs([], out))[0]
+    assert "no run to plot" in _refused(ConfigError, lambda: learning_curves.plot_runs([], out))[0]
     assert not out.exists()
 
 
@@ -219,18 +223,23 @@ def test_a_run_without_rows_yet(tmp_path):
     ]:
         (tmp_path / name).mkdir()
         (tmp_path / name / "metrics.jsonl").write_text(text)
-        what, hint = _refused(RunError, lambda name=name: media.plot_runs([tmp_path / name], tmp_path / "x.png"))
+        what, hint = _refused(
+            RunError, lambda name=name: learning_curves.plot_runs([tmp_path / name], tmp_path / "x.png")
+        )
         assert "has no metrics yet" in what
         assert "first report" in hint
     (tmp_path / "bare").mkdir()
-    assert "no metrics at" in _refused(RunError, lambda: media.plot_runs([tmp_path / "bare"], tmp_path / "x.png"))[0]
+    assert (
+        "no metrics at"
+        in _refused(RunError, lambda: learning_curves.plot_runs([tmp_path / "bare"], tmp_path / "x.png"))[0]
+    )
 
 
 def test_a_figure_that_cannot_be_written_leaves_the_old_one(tmp_path):
     run = _write_run(tmp_path / "run", [0], _linear)
     target = tmp_path / "file"
     target.write_text("old")
-    what, _ = _refused(RunError, lambda: media.plot_runs([run], target / "curves.png"))
+    what, _ = _refused(RunError, lambda: learning_curves.plot_runs([run], target / "curves.png"))
     assert "cannot be written" in what
     assert target.read_text() == "old"
 
@@ -251,7 +260,7 @@ def _draw_gif(states, path):
 
 def test_a_gif_is_written_whole(tmp_path):
     backend = matplotlib.get_backend()
-    path = media.save_gif(_environment(_draw_gif), [0, 100, 200], tmp_path / "episode.gif")
+    path = save_gif(_environment(_draw_gif), [0, 100, 200], tmp_path / "episode.gif")
     with Image.open(path) as image:
         assert (image.format, image.n_frames) == ("GIF", 3)
     assert os.listdir(tmp_path) == ["episode.gif"]
@@ -262,7 +271,7 @@ def test_a_reader_of_the_old_picture_never_sees_half_of_the_new(tmp_path):
     target = tmp_path / "episode.gif"
     target.write_bytes(b"old")
     with target.open("rb") as reader:
-        media.save_gif(_environment(_draw_gif), [0], target)
+        save_gif(_environment(_draw_gif), [0], target)
         assert reader.read() == b"old"  # renamed over, not written into
     assert target.read_bytes().startswith(b"GIF")
 
@@ -274,21 +283,16 @@ def test_a_failing_animation_leaves_the_old_gif(tmp_path):
 
     target = tmp_path / "episode.gif"
     target.write_bytes(b"old")
-    what, _ = _refused(RunError, lambda: media.save_gif(_environment(fail), [0], target))
+    what, _ = _refused(RunError, lambda: save_gif(_environment(fail), [0], target))
     assert what == f"{target} cannot be written: No space left on device"
     assert target.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["episode.gif"]
 
 
 def test_what_cannot_be_drawn_is_refused(tmp_path):
-    what, _ = _refused(
-        UnsupportedEnvironmentError, lambda: media.save_gif(_environment(None), [0], tmp_path / "episode.gif")
-    )
+    what, _ = _refused(UnsupportedEnvironmentError, lambda: save_gif(_environment(None), [0], tmp_path / "episode.gif"))
     assert what == "custom cannot be drawn: it has no `animate`"
-    assert (
-        "at least one state"
-        in _refused(RunError, lambda: media.save_gif(_environment(_draw_gif), [], tmp_path / "e"))[0]
-    )
+    assert "at least one state" in _refused(RunError, lambda: save_gif(_environment(_draw_gif), [], tmp_path / "e"))[0]
 
 
 def test_a_running_run_can_be_read_while_it_is_written(tmp_path):
@@ -307,7 +311,7 @@ def test_a_running_run_can_be_read_while_it_is_written(tmp_path):
     writer.start()
     try:
         for _ in range(50):
-            assert curves.load_run(path).seeds == {0}
+            assert load_run(path).seeds == {0}
     finally:
         stop.set()
         writer.join()

@@ -13,7 +13,7 @@ messages.own_process()
 logging.basicConfig()  # what a library's call of logging.warning does
 messages.configure(LoggingConfig(log_level=sys.argv[1], backend_logs_visible=sys.argv[2] == "yes"))
 messages.configure(LoggingConfig(log_level=sys.argv[1], backend_logs_visible=sys.argv[2] == "yes"))
-for name in ("stoix_like.runtime.driver", "matplotlib.animation", "absl", "asyncio"):
+for name in ("stoix_like.runtime.training.driver", "matplotlib.animation", "absl", "asyncio"):
     for level in ("debug", "info", "warning", "error"):
         getattr(logging.getLogger(name), level)("%s", level[0])
 """
@@ -35,7 +35,7 @@ def test_each_message_is_shown_once_from_its_level_on(level, backend, ours, libr
     expected = [
         f"{names[letter]} {name}: {letter}"
         for name, letters in {
-            "stoix_like.runtime.driver": ours,
+            "stoix_like.runtime.training.driver": ours,
             "matplotlib.animation": library,
             "absl": orbax,
             "asyncio": orbax,

@@ -9,7 +9,7 @@ import pytest
 
 import stoix_like as sl
 from stoix_like.envs.jumanji_tasks import TASKS
-from stoix_like.runtime import report
+from stoix_like.runtime.telemetry import rows as report
 
 PAGE = (Path(__file__).parents[2] / "docs" / "reference" / "metrics.md").read_text()
 PROGRESS = report.Progress(update=1, timesteps=8, elapsed_seconds=1.0, steps=8, seconds=1.0)

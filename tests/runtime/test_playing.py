@@ -10,8 +10,8 @@ import pytest
 import stoix_like as sl
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.console import messages
-from stoix_like.runtime.loop import Pace
-from stoix_like.runtime.playing import EpisodePlayer, fresh_levels, frozen_levels
+from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, fresh_levels, frozen_levels
+from stoix_like.runtime.evaluators.pace import Pace
 from stoix_like.types import MemoryPolicy
 
 KEYS = jax.random.split(jax.random.key(3), 3)  # of three seeds

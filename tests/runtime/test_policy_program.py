@@ -10,7 +10,7 @@ from exports import CASES, KEY, PAGE, ROOT, blocks, exported, make_saved
 
 import stoix_like as sl
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import export_run
+from stoix_like.runtime.export import policy as export_run
 from stoix_like.runtime.weights import policy_folder, policy_program
 
 

@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from stoix_like.runtime import profile
-from stoix_like.runtime.profile import Event, Scopes
+from stoix_like.runtime.training import profile
+from stoix_like.runtime.training.profile import Event, Scopes
 
 PROGRAM = """HloModule jit_chunk, is_scheduled=true
 
@@ -78,8 +78,8 @@ def profiled(tmp_path_factory):
     import io
 
     from stoix_like.config.sections import PPOConfig
-    from stoix_like.runtime import train
     from stoix_like.runtime.runs.sources import load_config
+    from stoix_like.runtime.training import train
 
     folder = tmp_path_factory.mktemp("profile")
     flags = ["--config", "ppo/quick", "--task-id", "Maze-v0", "--kwargs", "{num_rows: 4, num_cols: 4}"]

@@ -15,14 +15,13 @@ from exports import SEARCH, SMALL, contents
 from safetensors.numpy import load_file, save
 
 import stoix_like as sl
+from stoix_like.commands.entry import dispatch, exit_code
+from stoix_like.commands.table import COMMANDS
 from stoix_like.errors import CheckpointError, ConfigError, StoixError
-from stoix_like.runtime import dispatch
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.command_table import COMMANDS
-from stoix_like.runtime.evaluate_run import Manner, score
+from stoix_like.runtime.evaluators.policies import SearchChoice
+from stoix_like.runtime.evaluators.saved_run import Manner, score
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.find import find
-from stoix_like.runtime.search_flags import SearchChoice
 
 MAZE = {"task_id": "Maze-v0", "kwargs": "{num_rows: 4, num_cols: 4}", "observation_adapter": "dense"}
 RUNS = {
@@ -201,7 +200,7 @@ def test_what_the_card_shows_runs(export, tmp_path, monkeypatch, capfd):
     (line,) = re.findall(r"^```bash\n(.*)\n```", page, re.MULTILINE)
     start, *argv = shlex.split(line)
     assert start == "stoix-like"
-    assert exit_code(dispatch.dispatch, [*argv, "--num-episodes", "8"]) == 0
+    assert exit_code(dispatch, [*argv, "--num-episodes", "8"]) == 0
     capfd.readouterr()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert [len(block.splitlines()) <= 10 for block in blocks] == [True, True]

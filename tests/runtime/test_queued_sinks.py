@@ -6,7 +6,7 @@ import time
 import pytest
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, Span, fanout, open_telemetry, read_rows
+from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, Span, hub, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.sink import SpanSink
 
 META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {}, {})
@@ -50,8 +50,8 @@ class _Tracing(_Sink):
 
 @pytest.fixture
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(fanout, "OPEN_SECONDS", 0.5)
-    monkeypatch.setattr(fanout, "CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(hub, "OPEN_SECONDS", 0.5)
+    monkeypatch.setattr(hub, "CLOSE_SECONDS", 0.5)
 
 
 def _dropped(name, reason, folder):
@@ -110,7 +110,7 @@ def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
 
     class Late(_Sink):
         def open(self, run_dir, meta):
-            time.sleep(2 * fanout.OPEN_SECONDS)
+            time.sleep(2 * hub.OPEN_SECONDS)
             super().open(run_dir, meta)
 
     refusing = Late("open", ConfigError("there is no run 'x'", "copy it"))
@@ -125,7 +125,7 @@ def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
 
 
 def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(fanout, "OPEN_SECONDS", 2.0)  # so that a loaded machine is not taken for a second wait
+    monkeypatch.setattr(hub, "OPEN_SECONDS", 2.0)  # so that a loaded machine is not taken for a second wait
     slow = [_Sink(waits_in="open"), _Sink(waits_in="open")]
     began = time.monotonic()
     telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(sink, "S") for sink in slow])

@@ -10,11 +10,11 @@ import pytest
 from jax.experimental import multihost_utils
 
 from stoix_like.errors import RunError
-from stoix_like.runtime.best import BestKeeper
 from stoix_like.runtime.hardware.process_group import OtherFailed, Team
-from stoix_like.runtime.recorder import Files, Recorder
 from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
 from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry, read_rows
+from stoix_like.runtime.training.best import BestKeeper
+from stoix_like.runtime.training.writer import Files, Recorder
 
 ABOUT = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 10, 2, {}, {})
 

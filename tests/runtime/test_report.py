@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 
-from stoix_like.runtime import report
 from stoix_like.runtime.telemetry import RunMeta
+from stoix_like.runtime.telemetry import rows as report
 
 PROGRESS = report.Progress(update=12, timesteps=98_304, elapsed_seconds=8.125, steps=16_384, seconds=0.5)
 

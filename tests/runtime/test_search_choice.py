@@ -3,7 +3,8 @@
 import pytest
 
 from stoix_like.config.sections import spo_config
-from stoix_like.runtime.search_choice import describe, plan_line, replay_line, search_notes
+from stoix_like.runtime.evaluators.policies import describe, search_notes
+from stoix_like.runtime.training.header import plan_line, replay_line
 from stoix_like.search.model import SearchConfig
 
 DEEP = SearchConfig(num_particles=16, search_depth="full", max_depth=4000, resampling="none")

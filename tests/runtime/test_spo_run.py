@@ -12,21 +12,20 @@ import numpy as np
 import pytest
 
 from stoix_like.algorithms import searching, spo
+from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import leaf_types
 from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.compare_flags import Settings
-from stoix_like.runtime.compare_search import compare
-from stoix_like.runtime.opening import FIXED_ON_RESUME
+from stoix_like.runtime.evaluators.policies import SearchChoice, chosen_policy
+from stoix_like.runtime.evaluators.scores import Evaluator
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import make_env, make_network
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.sources import load_config
-from stoix_like.runtime.scoring import Evaluator
-from stoix_like.runtime.search_choice import chosen_policy
-from stoix_like.runtime.search_flags import SearchChoice
+from stoix_like.runtime.searches.compare import compare
+from stoix_like.runtime.searches.settings import Settings
 from stoix_like.runtime.telemetry import read_rows
+from stoix_like.runtime.training.start import FIXED_ON_RESUME
 from stoix_like.search import smc
 from stoix_like.search.model import Root, may_resample
 

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 from exports import MAZE, SEARCH, SMALL, make_saved
 
-from stoix_like.runtime import export_run
-from stoix_like.runtime.cli import exit_code
-from stoix_like.runtime.command_table import COMMANDS
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.table import COMMANDS
+from stoix_like.runtime.export import policy
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.weights import policy_folder
 
@@ -22,7 +22,7 @@ def published(request, tmp_path_factory):
     """(algorithm, a run with random parameters, the folder of its export)."""
     folder = tmp_path_factory.mktemp(request.param) / "export"
     saved = make_saved(request.param, DENSE)
-    policy_folder.write(folder, export_run.exported(saved))
+    policy_folder.write(folder, policy.exported(saved))
     return request.param, saved, folder
 
 

@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from stoix_like.runtime.stopping import stopping_on_signals
+from stoix_like.runtime.training.stopping import stopping_on_signals
 
 
 def send(number):

@@ -8,17 +8,18 @@ from pathlib import Path
 
 import pytest
 
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.sweep import main
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime import sweep, sweep_trial
-from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.runs.sources import load_config
-from stoix_like.runtime.stopping import StopRequest
-from stoix_like.runtime.sweep_plan import read_plan
-from stoix_like.runtime.sweep_study import Study
+from stoix_like.runtime.sweeps import trial as sweep_trial
+from stoix_like.runtime.sweeps.plan import read_plan
+from stoix_like.runtime.sweeps.study import Study
 from stoix_like.runtime.telemetry import Row, RunMeta, read_rows
-from stoix_like.runtime.train import train
+from stoix_like.runtime.training.stopping import StopRequest
+from stoix_like.runtime.training.train import train
 
 optuna = pytest.importorskip("optuna", reason="needs the 'sweep' extra")
 
@@ -274,7 +275,7 @@ def swept(tmp_path_factory):
         for actor_lr, num_minibatches in [(0.02, 2), (0.03, 2), (0.02, 3), (0.0, 2)]:
             study._study.enqueue_trial({"actor_lr": actor_lr, "num_minibatches": num_minibatches})
         study.close()
-        assert exit_code(sweep.main, ["tiny.yaml"]) == 0
+        assert exit_code(main, ["tiny.yaml"]) == 0
     return folder / "runs" / "tiny"
 
 
@@ -357,7 +358,7 @@ def again(swept, tmp_path, monkeypatch):
 
 def test_a_finished_sweep_tells_its_table_again(again, capfd):
     before = {path: path.stat().st_mtime_ns for path in again.glob("trial-*/*")}
-    assert exit_code(sweep.main, ["tiny.yaml"]) == 0
+    assert exit_code(main, ["tiny.yaml"]) == 0
     out = capfd.readouterr().out
     assert "study runs/tiny, 4 of its trials are done" in out
     lines = [line.split() for line in out.splitlines()]
@@ -374,7 +375,7 @@ def test_more_trials_go_on_and_the_figure_is_drawn(again, capfd):
     for actor_lr in (0.01, 0.04):
         study._study.enqueue_trial({"actor_lr": actor_lr, "num_minibatches": 2})
     study.close()
-    assert exit_code(sweep.main, ["tiny.yaml", "--num-trials", "6"]) == 0
+    assert exit_code(main, ["tiny.yaml", "--num-trials", "6"]) == 0
     out = capfd.readouterr().out
     assert [line.split()[1] for line in out.splitlines() if line.startswith("trial ") and " updates in " in line] == [
         "4",
@@ -386,7 +387,7 @@ def test_more_trials_go_on_and_the_figure_is_drawn(again, capfd):
 
 
 def test_the_command_it_names_repeats_the_best_trial(again, capfd):
-    exit_code(sweep.main, ["tiny.yaml"])
+    exit_code(main, ["tiny.yaml"])
     (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("next: ")]
     words = line.split()
     loaded = load_config(PPOConfig, "ppo", words[words.index("--config") :], default_config="ppo/quick")
@@ -407,7 +408,7 @@ def test_a_trial_killed_before_its_first_checkpoint_begins_anew(again):
     (again / "trial-0004").mkdir()
     (again / "trial-0004" / "config.yaml").write_text("torn: ")
     shutil.copytree(again / "trial-0001", again / "trial-0005")
-    assert (asked, exit_code(sweep.main, ["tiny.yaml"])) == ([4, 5], 0)
+    assert (asked, exit_code(main, ["tiny.yaml"])) == ([4, 5], 0)
     told = json.loads((again / "trials.json").read_text())["trials"]
     assert [told[4]["value"], told[5]["value"]] == [values[0], values[1]]
     assert len(told) == 6  # no other was begun: four were asked for
@@ -468,7 +469,7 @@ def refused(plan, capfd):
 
     def run(code, *argv):
         before = sorted(path for path in Path().rglob("*") if path.name != ".lock")
-        assert exit_code(sweep.main, list(argv)) == code
+        assert exit_code(main, list(argv)) == code
         captured = capfd.readouterr()
         assert captured.out == ""
         assert sorted(path for path in Path().rglob("*") if path.name != ".lock") == before
@@ -501,7 +502,7 @@ def test_what_cannot_begin_is_told_before_anything_is_written(refused):
 def test_a_sweep_without_a_value_says_so(plan, capfd):
     text = "config: run.yaml\nnum_trials: 2\nspace: {num_minibatches: {choices: [3, 5]}}\n"
     plan(text)
-    assert exit_code(sweep.main, ["sweep.yaml"]) == 1
+    assert exit_code(main, ["sweep.yaml"]) == 1
     captured = capfd.readouterr()
     assert captured.err.splitlines()[0] == "error: no trial of runs/sweep is complete"
     assert captured.out.count("is not divisible by") == 4  # a line for each as it ends, and below the table

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 import yaml
 
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.sweep import main
 from stoix_like.config.checks import get_leaf, leaf_types
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime import sweep
-from stoix_like.runtime.cli import exit_code
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.loading.presets import find_config, sweep_paths
-from stoix_like.runtime.sweep_plan import (
+from stoix_like.runtime.sweeps.plan import (
     SweepSettings,
     check_metric,
     differences,
@@ -22,7 +22,7 @@ from stoix_like.runtime.sweep_plan import (
     pace_note,
     read_plan,
 )
-from stoix_like.runtime.sweep_space import Choices, Range
+from stoix_like.runtime.sweeps.space import Choices, Range
 
 ROOT = Path(__file__).parents[2]
 SPACE = "space: {actor_lr: {low: 1e-4, high: 1e-2, log: true}}\n"
@@ -361,7 +361,7 @@ def test_the_default_configuration_is_the_quick_one(plan):
 def test_without_optuna_the_extra_is_named(plan, monkeypatch, capfd):
     plan(SPACE)
     monkeypatch.setitem(sys.modules, "optuna", None)
-    assert exit_code(sweep.main, ["sweep.yaml"]) == 5
+    assert exit_code(main, ["sweep.yaml"]) == 5
     assert capfd.readouterr().err.splitlines() == [
         "error: a sweep needs the 'sweep' extra",
         f"hint: {spelling.installs('stoix_like[sweep]')}",

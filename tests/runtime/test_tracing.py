@@ -4,9 +4,9 @@ import time
 
 import pytest
 
-from stoix_like.runtime.profile import PhaseTimes
 from stoix_like.runtime.telemetry.sink import Span
-from stoix_like.runtime.tracing import Tracing, update_span
+from stoix_like.runtime.training.profile import PhaseTimes
+from stoix_like.runtime.training.tracing import Tracing, update_span
 
 
 def test_spans_nest_and_are_timed():

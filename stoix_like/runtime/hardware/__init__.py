@@ -1,0 +1,1 @@
+"""Devices, the compile cache, the processes of one run. Imports console."""

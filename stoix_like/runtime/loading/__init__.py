@@ -1,0 +1,1 @@
+"""From YAML and flags to one checked configuration. Imports console."""

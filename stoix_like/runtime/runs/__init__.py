@@ -1,0 +1,1 @@
+"""Run folders, checkpoints, runs read back. Imports console, storage, hardware, loading and weights."""

@@ -1,14 +1,16 @@
-"""Where metrics go: the record of a run (JSONL), the terminal, and every sink that is switched on in `logging:`."""
+"""Where metrics go: the record of a run (JSONL), the terminal, and every sink that is switched on in `logging:`.
+Imports console, storage and runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoix_like.runtime.telemetry.fanout import Telemetry
+from stoix_like.runtime.telemetry.hub import Telemetry
 from stoix_like.runtime.telemetry.jsonl import JsonlSink, read_rows
 from stoix_like.runtime.telemetry.marl_eval import MarlEvalSink
-from stoix_like.runtime.telemetry.queued import QueuedSink
+from stoix_like.runtime.telemetry.queued_sink import QueuedSink
 from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Span
 
 __all__ = [

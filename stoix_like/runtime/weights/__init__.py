@@ -1,0 +1,1 @@
+"""Files of parameters and exported policies, which need no run. Imports no other room of runtime."""

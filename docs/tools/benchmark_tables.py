@@ -1,0 +1,62 @@
+"""Writes the tables of docs/benchmarks.md from the rows that `bench.py --json` wrote into docs/benchmarks/.
+
+`python docs/tools/benchmark_tables.py` rewrites the page in a clone; a test fails when it is out of date. Between
+`<!-- rows: cpu.json maze_ binpack_ -->` and `<!-- end of rows -->` stand the rows of that file whose names begin so.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+from stoix_like.bench.measure import Row
+from stoix_like.runtime.console.installation import ROOT
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+_PART = re.compile(r"(<!-- rows: (\S+) ([^>]*?) -->\n).*?(<!-- end of rows -->)", re.DOTALL)
+
+
+def with_tables(text: str, folder: Path) -> str:
+    """The page with every marked part written anew from the files in the folder."""
+
+    def written(part: re.Match[str]) -> str:
+        begin, file, prefixes, end = part.groups()
+        rows = [Row(**row) for row in json.loads((folder / file).read_text(encoding="utf-8"))]
+        return f"{begin}\n{table(rows, prefixes.split())}\n\n{end}"
+
+    return _PART.sub(written, text)
+
+
+def table(rows: list[Row], prefixes: list[str]) -> str:
+    """Markdown: the machine, then a line for each row whose name begins with one of the prefixes."""
+    machine = next(row for row in rows if row.name == "machine")
+    chosen = [row for row in rows if row.name.startswith(tuple(prefixes))]
+    head = ["| row | value | against | |", "| --- | --- | --- | --- |"]
+    cores = f"{machine.value:.0f} cores; {machine.note}"
+    return "\n".join([f"{cores}\n", *head, *(f"| {' | '.join(_cells(row))} |" for row in chosen)])
+
+
+def _cells(row: Row) -> list[str]:
+    value = f"{number(row.value)} {row.unit}" + ("" if row.spread is None else f" ± {row.spread:.1%}")
+    against, verdict = "–", ""
+    if row.reference is not None:
+        against = number(row.reference)
+        verdict = f"**{row.ratio:.1f} times**" if row.ratio is not None else "no ratio: the spread is larger"
+    elif row.ceiling is not None and row.share is not None:
+        against, verdict = f"ceiling {number(row.ceiling)}", f"**{row.share:.0%}**"
+    return [
+        f"`{row.name}`",
+        value,
+        against,
+        ". ".join(part for part in (verdict, row.note) if part).replace("|", "\\|"),
+    ]
+
+
+def number(value: float) -> str:
+    """1,234 or 0.0123: four digits are enough."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), PAGE.parent / "benchmarks"), encoding="utf-8")

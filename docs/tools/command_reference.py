@@ -1,0 +1,93 @@
+"""Writes docs/reference/commands.md from the parsers that read the command lines.
+
+`python docs/tools/command_reference.py` rewrites the file in a clone; a test fails when it is out of date. It
+is made of the parsers' arguments, not of the text of `--help`, whose form changes with the version of Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from config_table import with_part
+
+from stoix_like.commands.table import COMMANDS, Command
+from stoix_like.runtime.console.spelling import PROGRAM, script_of
+from stoix_like.runtime.loading.flags import OPTION_HELP, flag_name
+
+DOCUMENT = Path(__file__).parents[1] / "reference" / "commands.md"
+BEGIN = "<!-- commands: written by python docs/tools/command_reference.py -->"
+END = "<!-- end of commands -->"
+#: What every command takes; told once, above the first.
+OF_ALL = ("-h", "--debug")
+
+
+def with_commands(text: str) -> str:
+    """The document with the part between the markers replaced.
+
+    Raises:
+        ConfigError: the markers are missing.
+    """
+    parts = [_section(name, command) for name, command in COMMANDS.items()]
+    return with_part(text, DOCUMENT, BEGIN, END, "\n\n".join(parts))
+
+
+def _section(name: str, command: Command) -> str:
+    """A command's heading, how it is typed, what it does, and a table of what it takes."""
+    if name.startswith("train-"):
+        places, rows = ["[--config FILE|PRESET]"], list(_training_rows())
+    else:
+        taken = _arguments(command)
+        places = [_form(action) for action in taken if not action.option_strings]
+        rows = [(_form(action), _meaning(action)) for action in taken]
+    typed = " ".join([*places, "[--flag VALUE ...]"])
+    table = "\n".join(f"| {_code(form)} | {meaning} |" for form, meaning in rows)
+    lines = f"```text\npython scripts/{script_of(name)} {typed}\n{PROGRAM} {name} {typed}\n```"
+    summary = f"{command.summary[0].upper()}{command.summary[1:]}."
+    return f"## {name}\n\n{summary}\n\n{lines}\n\n| argument | meaning |\n| --- | --- |\n{table}"
+
+
+def _training_rows() -> Iterator[tuple[str, str]]:
+    """The options of a training; its leaves have a page of their own, so they are one row."""
+    for name, (metavar, meaning) in OPTION_HELP.items():
+        if name not in ("help", "debug"):
+            yield f"{flag_name(name)} {metavar}".rstrip(), meaning
+    yield "--LEAF VALUE", "any leaf of the [configuration](../configuration.md#every-leaf), such as `--num-envs 64`"
+
+
+def _arguments(command: Command) -> list[argparse.Action]:
+    parser: argparse.ArgumentParser = importlib.import_module(command.module).make_parser()
+    return [action for action in parser._actions if not set(OF_ALL) & set(action.option_strings)]
+
+
+def _form(action: argparse.Action) -> str:
+    """How an argument is typed: `RUN`, `RUN ...`, `--seed N`, `--search-root iid|topk`, `--sampled`."""
+    name = action.option_strings[-1] if action.option_strings else ""
+    if action.nargs == 0:
+        return name
+    if isinstance(action.metavar, tuple):
+        value = " ".join(action.metavar)
+    elif action.choices is not None:
+        value = "|".join(map(str, action.choices))
+    else:
+        value = action.metavar or action.dest.upper().replace("_", "-")
+    if action.nargs in ("+", "*"):
+        value = f"{value} ..." if action.nargs == "+" else f"[{value} ...]"
+    return f"{name} {value}".strip()
+
+
+def _code(form: str) -> str:
+    """The form as code for the cell of a table: a `|` in one is read differently by every Markdown, so it is a word."""
+    flag, space, value = form.partition(" ")
+    return f"`{flag}{space}" + "` or `".join(value.split("|")) + "`"
+
+
+def _meaning(action: argparse.Action) -> str:
+    told = (action.help or "") % {**vars(action), "prog": PROGRAM}
+    return told.replace("<", "&lt;").replace("*", "\\*").replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    DOCUMENT.write_text(with_commands(DOCUMENT.read_text(encoding="utf-8")), encoding="utf-8")

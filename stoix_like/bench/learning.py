@@ -1,0 +1,233 @@
+"""What is learned: three trainings of each setting, scored on frozen levels. Hours, unless their folders are there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.bench.measure import Row
+from stoix_like.config.sections import PPOConfig, SPOConfig
+from stoix_like.errors import ConfigError
+from stoix_like.evaluation.statistics import difference_interval, mean_interval
+from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.evaluators.policies import SearchChoice
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.results.series import config_leaves
+from stoix_like.runtime.runs.sources import load_config
+
+RUNS = Path("runs") / "bench"
+SEEDS = (0, 1, 2)
+
+
+class Training(NamedTuple):
+    """A preset with flags beside it; `name` is that of its run folders, `runs/bench/<name>-s<seed>`."""
+
+    name: str
+    preset: str
+    flags: tuple[str, ...] = ()
+
+
+class Claim(NamedTuple):
+    """A training, the frozen levels it is scored on, the metric that is told, and who plays.
+
+    `search` replaces the run's own or gives it one; `network` leaves a search out.
+    """
+
+    training: Training
+    level_set: str
+    metric: str
+    row: str = ""
+    search: SearchChoice | None = None
+    network: bool = False
+
+
+def _preset(name: str, *flags: str, called: str | None = None) -> Training:
+    return Training(called or name.replace("/", "-"), name, flags)
+
+
+#: Distinct first actions, each followed greedily to the end: 80 model steps per decision on BinPack at most.
+DISTINCT = SearchChoice(
+    particles=4, depth="full", root="topk", continuation="greedy", temperature=0.001, resampling="none"
+)
+#: A few steps ahead, valued by the critic: as SPO trains on Maze, but for what is drawn at the root. Its temperature is
+#: the best of five tried on the first 256 of these levels; at a tenth of it PPO's network does worse (docs/log.md).
+SHORT = SearchChoice(
+    particles=4, depth=8, root="topk", continuation="sampled", temperature=0.1, resampling="period", period=2
+)
+SHARP = SHORT._replace(temperature=0.01)
+PACKED = ("binpack-2048", "utilisation")
+SOLVED = ("maze-2048", "solve_rate")
+SEARCHED = ("maze-512", "solve_rate")  # a search of 2,048 takes a quarter of an hour on a core
+#: The same networks and environment steps for both algorithms. PPO's rollouts and passes are the best of those tried at
+#: these numbers of steps (docs/log.md), on BinPack SPO's own.
+EQUAL_PACKING = (
+    _preset(
+        "ppo/quick",
+        *("--hidden-dim", "64", "--num-envs", "64", "--rollout-length", "20", "--num-updates", "40"),
+        called="ppo-quick-51k",
+    ),
+    _preset("spo/quick", "--search-depth", "4", called="spo-quick-4x4"),
+)
+EQUAL_MAZE = (_preset("ppo/maze", "--num-updates", "100", called="ppo-maze-102k"), _preset("spo/maze"))
+#: At rates that stay: both learn faster so.
+EARLY_MAZE = (
+    _preset("ppo/maze", "--num-updates", "50", "--no-decay-learning-rates", called="ppo-maze-51k"),
+    _preset("spo/maze", "--num-updates", "25", "--no-decay-learning-rates", called="spo-maze-51k"),
+)
+PACKING_CLAIMS = (
+    Claim(_preset("ppo/quick"), *PACKED),
+    Claim(_preset("ppo/binpack"), *PACKED),
+    Claim(_preset("ppo/quick"), *PACKED, "ppo/quick+search", DISTINCT),
+    Claim(_preset("ppo/binpack"), *PACKED, "ppo/binpack+search", DISTINCT),
+    *(
+        Claim(training, *PACKED, f"{training.name}{suffix}", search, network)
+        for training in (_preset("spo/quick"), *EQUAL_PACKING)
+        for suffix, search, network in (("/network", None, True), ("/search", DISTINCT, False))
+    ),
+)
+MAZE_CLAIMS = (
+    Claim(_preset("ppo/maze"), *SOLVED),
+    *(Claim(training, *SOLVED, f"{training.name}/network", network=True) for training in (*EARLY_MAZE, *EQUAL_MAZE)),
+    *(Claim(training, *SEARCHED, f"{training.name}/search", SHORT) for training in EARLY_MAZE),
+    *(Claim(training, *SEARCHED, f"{training.name}/sharp_search", SHARP) for training in EARLY_MAZE),
+)
+
+
+#: Rows of one suite whose means over seeds are compared: SPO's before PPO's.
+PACKING_PAIRS = tuple(
+    (f"{ours}/{what}", f"ppo-quick-51k/{what}")
+    for ours in ("spo-quick", "spo-quick-4x4")
+    for what in ("network", "search")
+)
+MAZE_PAIRS = (
+    ("spo-maze-51k/network", "ppo-maze-51k/network"),
+    ("spo-maze/network", "ppo-maze-102k/network"),
+    ("spo-maze-51k/search", "ppo-maze-51k/search"),
+)
+
+
+def _ablated(mode: str, resampling: str, root: str) -> Training:
+    """`spo/maze` for some four minutes on a core, its rates constant: a schedule cut short would settle too early."""
+    flags = ["--temperature-mode", mode, "--resampling", resampling, "--root", root]
+    flags += ["--fixed-temperature", "0.03", "--dual-lr", "0.02", "--num-updates", "25", "--epochs", "64"]
+    flags += ["--no-decay-learning-rates", "--no-save-replay"]
+    flags += ["--eval-interval", "0", "--level-set", "maze-256"]
+    return Training(f"spo-maze-{mode}-{resampling}-{root}", "spo/maze", tuple(flags))
+
+
+ABLATION = tuple(
+    _ablated(mode, resampling, root)
+    for root in ("gumbel_topk", "iid")
+    for resampling in ("period", "ess", "none")
+    for mode in ("solve", "dual", "fixed", "std")
+)
+
+
+def learning_suite() -> Iterator[Row]:
+    """BinPack: the policy after the last update, deterministic: means of seeds, a 95 % interval over them as spread."""
+    yield from _rows(PACKING_CLAIMS, PACKING_PAIRS)
+
+
+def learning_maze_suite() -> Iterator[Row]:
+    """The same on Maze."""
+    yield from _rows(MAZE_CLAIMS, MAZE_PAIRS)
+
+
+def ablation_suite() -> Iterator[Row]:
+    """SPO's network on Maze by temperature mode, resampling and root; one seed; its spread is over levels."""
+    yield from map(_ablation_row, ABLATION)
+
+
+def _ablation_row(training: Training) -> Row:
+    run = trained(training, 0)
+    network = _score(run, Claim(training, *SOLVED, network=True))
+    search = _score(run, Claim(training, "maze-256", "solve_rate"))
+    spread = (network["high"] - network["low"]) / 2 / max(network["mean"], 1e-9)
+    note = f"network on maze-2048; with its search {search['mean']:.3f} of maze-256; {network['timesteps']:,} steps"
+    name = training.name.removeprefix("spo-maze-").replace("-", "/")
+    return Row(f"ablation/{name}", network["mean"], "solve_rate", spread, note=note)
+
+
+def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Row]:
+    """A row for each claim, and one for each pair of them."""
+    means = {}
+    for claim in claims:
+        scored = [_score(trained(claim.training, seed), claim) for seed in SEEDS]
+        means[claim.row] = [found["mean"] for found in scored]
+        yield _row(claim, scored)
+    metric = claims[0].metric
+    for ours, theirs in pairs:
+        yield difference_row(ours, theirs, means[ours], means[theirs], metric)
+
+
+def difference_row(ours: str, theirs: str, first: Sequence[float], second: Sequence[float], metric: str) -> Row:
+    """How far the mean over seeds of one claim lies above another's."""
+    found = difference_interval(first, second)
+    told = f"95 % [{found.low:+.4f}, {found.high:+.4f}] over seeds (Welch); above {theirs}"
+    return Row(f"learning/difference/{ours}", found.point, metric, note=told)
+
+
+def _row(claim: Claim, scored: list[dict[str, Any]]) -> Row:
+    interval = mean_interval(np.array([found["mean"] for found in scored]))
+    of_seeds = "; ".join(f"{found['mean']:.4f} [{found['low']:.4f}, {found['high']:.4f}]" for found in scored)
+    steps, seconds = scored[0]["timesteps"], [found["seconds"] for found in scored]
+    note = (
+        f"{claim.level_set}, {steps:,} steps, {min(seconds) / 60:.0f} to {max(seconds) / 60:.0f} min;"
+        f" {scored[0]['policy']}; seeds {of_seeds}"
+    )
+    spread = (interval.high - interval.low) / 2 / interval.point
+    return Row(f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note)
+
+
+def trained(training: Training, seed: int) -> Path:
+    """The finished run of that training and seed, trained or continued if need be."""
+    path = RUNS / f"{training.name}-s{seed}"
+    if (path / "config.yaml").is_file():
+        _check_settings(training, path)
+        flags = ["--resume", str(path)]
+    else:
+        flags = ["--config", training.preset, *training.flags, "--seed", str(seed)]
+        flags += ["--save-dir", str(RUNS), "--run-name", path.name]
+    script = ROOT / "scripts" / f"train_{training.preset.partition('/')[0]}.py"
+    subprocess.run([sys.executable, str(script), *flags, "--no-progress"], check=True)
+    return path
+
+
+def _check_settings(training: Training, path: Path) -> None:
+    """Refuses a run that was trained with other settings than are told: presets change.
+
+    Raises:
+        ConfigError: a leaf that matters differs.
+    """
+    kind, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
+    meant = load_config(kind, algorithm, ["--config", training.preset, *training.flags], "").config
+    with tempfile.TemporaryDirectory() as folder:
+        (Path(folder) / "config.yaml").write_text(to_yaml(meant), encoding="utf-8")
+        wanted, found = config_leaves(Path(folder)), config_leaves(path)
+    differing = [name for name in wanted if wanted[name] != found.get(name, wanted[name])]
+    if differing:
+        raise ConfigError(
+            f"{path} was trained with another {', '.join(differing)} than {training.name} is now",
+            "move it away, and it is trained anew",
+        )
+
+
+def _score(run: Path, claim: Claim) -> dict[str, Any]:
+    from stoix_like.runtime.evaluators.saved_run import Manner, score
+    from stoix_like.runtime.telemetry import read_rows
+
+    manner = Manner(level_set=claim.level_set, search=claim.search, network=claim.network)
+    result = score(str(run), "latest", manner)
+    (of_seed,) = result["seeds"].values()
+    last = read_rows(run / "metrics.jsonl")[-1]
+    return of_seed[claim.metric] | {
+        "policy": result["policy"],
+        "timesteps": last["timesteps"],
+        "seconds": last["elapsed_seconds"],
+    }

@@ -1,0 +1,35 @@
+"""`python -m stoix_like.bench.memory` prints this process's resident bytes after 20 chunks and after 220."""
+
+from __future__ import annotations
+
+import gc
+import os
+from pathlib import Path
+
+import jax
+
+from stoix_like.bench.updates import Updates
+from stoix_like.config.sections import PPOConfig
+from stoix_like.runtime.runs.sources import load_config
+
+CHUNKS = (20, 220)
+
+
+def main() -> None:
+    """Trains the MLP on Maze in 16 environments, one update a chunk."""
+    config = load_config(PPOConfig, "ppo", ["--config", "ppo/maze_mlp", "--num-envs", "16"], "ppo/quick").config
+    run = Updates(config)
+    sizes = []
+    for _ in range(CHUNKS[1]):
+        jax.block_until_ready(run())
+        gc.collect()
+        sizes.append(_resident_bytes())
+    print(sizes[CHUNKS[0] - 1], sizes[CHUNKS[1] - 1])
+
+
+def _resident_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+if __name__ == "__main__":
+    main()

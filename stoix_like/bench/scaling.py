@@ -1,0 +1,107 @@
+"""How whole updates scale: with environments, particles and devices."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+
+from stoix_like.bench import spo
+from stoix_like.bench.flops import ppo_flops_per_step
+from stoix_like.bench.measure import Row, in_turns, matrix_product_peak, peak_flops
+from stoix_like.bench.updates import Updates, preset_config
+from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
+from stoix_like.config.sections import PPOConfig, SPOConfig
+from stoix_like.runtime.console.installation import ROOT
+
+NUM_ENVS = (64, 256, 1024, 4096, 16384)
+NUM_PARTICLES = (4, 16, 64)
+NUM_DEVICES = (1, 2, 4)
+MOST_SECONDS = 12.0  # that an update may take here; what would take longer is left out
+#: Row, preset, and whether it is all dense layers, so that there is a ceiling.
+BY_ENVS = (
+    ("ppo_maze_mlp", "ppo/maze_mlp", True),
+    ("ppo_maze", "ppo/maze", False),
+    ("ppo_binpack", "ppo/binpack", False),
+    ("spo_maze_mlp", "spo/maze_mlp", True),
+    ("spo_maze", "spo/maze", False),
+    ("spo_binpack", "spo/binpack", False),
+)
+BY_DEVICES = ("ppo/maze_mlp", "spo/maze_mlp")
+
+
+def updates_suite() -> Iterator[Row]:
+    """Steps per second of whole updates: presets by environments, SPO by particles, both by devices."""
+    for name, preset, is_dense in BY_ENVS:
+        yield from _by_envs(name, preset, is_dense)
+    for num_particles in NUM_PARTICLES:
+        config = resolve(replace_leaves(preset_config("spo/maze_mlp"), {"num_particles": num_particles}))
+        yield _timed(f"scale/spo_maze_mlp/particles/{num_particles}", config, Updates(config), is_dense=True)
+    for preset in BY_DEVICES:
+        yield from _by_devices(preset)
+
+
+def _by_envs(name: str, preset: str, is_dense: bool) -> Iterator[Row]:
+    """Only the number of environments changes, and with it the replay, which must hold their rollouts."""
+    for num_envs in NUM_ENVS:
+        config = _with_envs(preset_config(preset), num_envs)
+        updates = Updates(config)
+        row = _timed(f"scale/{name}/envs/{num_envs}", config, updates, is_dense)
+        yield row
+        if 4.0 * steps_per_update(config) / row.value > MOST_SECONDS:
+            return
+
+
+def _with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
+    leaves: dict[str, Any] = {"num_envs": num_envs}
+    if isinstance(config, SPOConfig):
+        leaves["replay_buffer_size"] = config.spo.replay_buffer_size * num_envs // config.environment.num_envs
+    return resolve(replace_leaves(config, leaves))
+
+
+def _timed(name: str, config: Any, updates: Updates, is_dense: bool) -> Row:
+    width, rows = config.architecture.hidden_dim, _rows_at_once(config)
+    contestants = {"update": updates} | ({"peak": matrix_product_peak(rows, width)} if is_dense else {})
+    timings = in_turns(contestants, repetitions=5)
+    taken, steps = timings["update"], steps_per_update(config)
+    rate = steps / taken.seconds
+    found = Row(name, rate, "steps/s", taken.spread, note=f"{_model_steps(config, rate)}{updates.memory_note}")
+    if not is_dense:
+        return found
+    needed = spo.flops_per_step(config) if isinstance(config, SPOConfig) else ppo_flops_per_step(config)
+    ceiling = peak_flops(rows, width) / timings["peak"].seconds / needed
+    return found._replace(ceiling=ceiling, share=rate / ceiling)
+
+
+def _rows_at_once(config: Any) -> int:
+    """Of the products that take most of the time: a minibatch of PPO, all particles of SPO."""
+    if isinstance(config, SPOConfig):
+        return config.environment.num_envs * config.spo.num_particles
+    return steps_per_update(config) // int(config.training_core.num_minibatches)
+
+
+def _model_steps(config: Any, rate: float) -> str:
+    if not isinstance(config, SPOConfig) or not isinstance(config.spo.search_depth, int):
+        return ""
+    return f"{rate * config.spo.num_particles * config.spo.search_depth:,.0f} model steps/s; "
+
+
+def _by_devices(preset: str) -> Iterator[Row]:
+    """In processes of their own: how many CPU devices there are is settled when JAX starts."""
+    platform = jax.default_backend()
+    there = NUM_DEVICES if platform == "cpu" else [n for n in NUM_DEVICES if n <= jax.device_count()]
+    first = None
+    for count in there:
+        program = [sys.executable, "-m", "stoix_like.bench.sharing", preset, str(count), platform]
+        done = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
+        found = json.loads(done.stdout.splitlines()[-1])
+        first = first or found["rate"]
+        pretended = "pretended on the same cores; " if platform == "cpu" and count > 1 else ""
+        note = f"{pretended}{found['rate'] / first:.2f} times one device"
+        yield Row(
+            f"scale/{preset.replace('/', '_')}/devices/{count}", found["rate"], "steps/s", found["spread"], note=note
+        )

@@ -1,0 +1,61 @@
+"""What searches add to trained policies at equal model steps: rows of `compare_search` on the runs of the bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from stoix_like.bench import learning
+from stoix_like.bench.learning import EARLY_MAZE, EQUAL_PACKING, SEEDS, SHORT, Training
+from stoix_like.bench.measure import Row
+from stoix_like.runtime.searches.compare import Block, compare
+from stoix_like.runtime.searches.settings import Settings
+
+
+class Comparison(NamedTuple):
+    """Trainings, the seeds of each that are compared, and how."""
+
+    trainings: tuple[Training, ...]
+    seeds: tuple[int, ...]
+    level_set: str
+    settings: Settings
+
+
+QUICK = tuple(
+    claim.training for claim in learning.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
+)
+#: By suite.
+COMPARISONS = {
+    "search": Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64))),
+    "search_large": Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(256, 1024))),
+    "search_equal": Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
+    "search_maze": Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(("best_of", "smc"), (16, 64), SHORT.temperature)),
+}
+
+
+def search_suite(name: str) -> Iterator[Row]:
+    """Every method at every budget; of several seeds the mean over them. The spread is half a 95 % interval."""
+    comparison = COMPARISONS[name]
+    for training in comparison.trainings:
+        yield from _rows(training, comparison)
+
+
+def _rows(training: Training, comparison: Comparison) -> list[Row]:
+    runs = [learning.trained(training, seed) for seed in comparison.seeds]
+    found = compare(runs, "latest", comparison.level_set, comparison.settings)
+    (block,) = found["over_runs"] if len(runs) > 1 else found["runs"]
+    return [_row(training, comparison, block, row) for row in block["rows"]]
+
+
+def _row(training: Training, comparison: Comparison, block: Block, row: dict[str, Any]) -> Row:
+    name = "/".join(["search", training.name, comparison.level_set, row["method"], *_budget(row)])
+    of = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
+    gain = row["gain"]
+    told = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
+    thought = f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
+    spread = (row["high"] - row["low"]) / 2 / row["mean"]
+    return Row(name, row["mean"], "return", spread, note=f"{told}{thought}{of}, levels {block['level_hash']}")
+
+
+def _budget(row: dict[str, Any]) -> list[str]:
+    return [str(row["budget"])] if row["budget"] else []

@@ -1,0 +1,40 @@
+"""`python -m stoix_like.bench.sharing PRESET N PLATFORM` prints the rate of updates shared by N devices."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import jax
+import numpy as np
+
+from stoix_like.bench.measure import in_turns
+from stoix_like.bench.updates import preset_config
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.sections import HardwareConfig
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.training import chunk, start
+
+
+def main(preset: str, count: str, platform: str) -> None:
+    """Steps per second of whole updates, and their spread, as one line of JSON."""
+    hardware = HardwareConfig(num_devices=int(count), device_type=platform)  # type: ignore[arg-type]
+    found = devices.select(hardware, compile_cache=False)
+    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
+
+    config = preset_config(preset)
+    learner = build.build(preset.partition("/")[0], config).learner
+    state = start.initial_state(learner, config, found)()
+    program = chunk.compile_chunk(learner, 1, state)
+
+    def update() -> jax.Array:
+        nonlocal state
+        state, metrics = program(state, np.int32(1))
+        return jax.tree.leaves(metrics)[0]
+
+    taken = in_turns({"update": update}, repetitions=9)["update"]
+    print(json.dumps({"rate": steps_per_update(config) / taken.seconds, "spread": taken.spread}))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

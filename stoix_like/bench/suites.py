@@ -1,0 +1,134 @@
+"""What is measured, by suite. Import after the device was chosen."""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import jax
+
+from stoix_like.bench import binpack, environments, learning, overhead, scaling, searches, spo
+from stoix_like.bench.flops import ppo_flops_per_step
+from stoix_like.bench.measure import (
+    Row,
+    in_turns,
+    matrix_product_peak,
+    peak_flops,
+)
+from stoix_like.bench.updates import Updates, preset_config
+from stoix_like.config.sections import EvaluationConfig
+from stoix_like.envs import registry
+from stoix_like.evaluation import baselines
+from stoix_like.evaluation.statistics import mean_interval
+from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.evaluators.scores import Evaluator
+
+
+def ppo_suite() -> list[Row]:
+    """Whole updates. The MLP on Maze is held against the matrix-product peak at the shapes of its minibatches."""
+    maze = preset_config("ppo/maze_mlp")
+    rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
+    minibatch = rows // maze.training_core.num_minibatches
+    updates = Updates(maze)
+    timings = in_turns({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
+    peak = peak_flops(minibatch, width) / timings["peak"].seconds
+    ceiling = peak / ppo_flops_per_step(maze)
+    rate = rows / timings["update"].seconds
+    allowed = f"{peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {ppo_flops_per_step(maze) / 1e6:.2f} MFLOP"
+    note = f"ceiling: {allowed}; {updates.memory_note}"
+    spread = timings["update"].spread
+    found = [Row("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
+    for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
+        config = preset_config(preset)
+        steps = config.environment.num_envs * config.training_core.rollout_length
+        updates = Updates(config)
+        taken = in_turns({"update": updates}, repetitions=5)["update"]
+        note = f"preset {preset}; {updates.memory_note}"
+        found.append(Row(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
+    return found
+
+
+def compile_suite() -> list[Row]:
+    """Seconds until the first update of the quick preset has run, in a new process: cold, then from the cache."""
+    rows = [Row("help", _seconds(["--help"], {}), "s", note="python scripts/train_ppo.py --help, whole process")]
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("first_start", "second_start"):
+            compile_seconds, whole = _start(folder, name)
+            rows.append(Row(f"{name}_compile", compile_seconds, "s", note="ppo/quick: tracing and compiling"))
+            rows.append(Row(f"{name}_whole", whole, "s", note="ppo/quick: process start to the end of one update"))
+    return rows
+
+
+def _start(folder: str, name: str) -> tuple[float, float]:
+    flags = ["--config", "ppo/quick", "--num-updates", "1", "--eval-interval", "0", "--num-eval-episodes", "1"]
+    flags += ["--num-eval-envs", "1", "--save-dir", folder, "--run-name", name]
+    whole = _seconds(flags, {"XDG_CACHE_HOME": folder})
+    from stoix_like.runtime.telemetry import read_rows
+
+    rows = read_rows(Path(folder) / name / "metrics.jsonl")
+    return next(float(row["misc/compile_seconds"]) for row in rows if "misc/compile_seconds" in row), whole
+
+
+def _seconds(flags: list[str], environment: dict[str, str]) -> float:
+    command = [sys.executable, str(ROOT / "scripts" / "train_ppo.py"), *flags]
+    began = time.perf_counter()
+    inherited = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=inherited | environment)
+    return time.perf_counter() - began
+
+
+def memory_suite() -> list[Row]:
+    """Growth over 200 chunks after the first 20, in a process of its own: freed memory of others would hide it."""
+    program = [sys.executable, "-m", "stoix_like.bench.memory"]
+    done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
+    before, after = (int(word) / 2**20 for word in done.stdout.split()[-2:])
+    note = f"resident size {before:.1f} MiB after 20 chunks, {after:.1f} after 220"
+    return [Row("memory_growth_200_chunks", after - before, "MiB", note=note)]
+
+
+def baselines_suite() -> list[Row]:
+    """Policies that learn nothing, on frozen level sets. Their spread is half a 95 % interval over levels."""
+    asked = [
+        ("binpack-2048", "BinPack-v2", "utilisation", "random_legal", baselines.random_legal),
+        ("binpack-2048", "BinPack-v2", "utilisation", "largest_item_first", baselines.largest_item_first),
+        ("maze-2048", "Maze-v0", "solve_rate", "random_legal", baselines.random_legal),
+    ]
+    rows = []
+    for level_set, task_id, metric, name, policy in asked:
+        config = EvaluationConfig(level_set=level_set, num_eval_envs=256, num_eval_episodes=256)
+        scores = Evaluator(registry.make(task_id), policy, config, num_seeds=1)({}, jax.random.key(0), 0)
+        interval = mean_interval(scores.results[metric][0])
+        spread = (interval.high - interval.low) / 2 / interval.point
+        rows.append(Row(f"{name}/{level_set}", interval.point, metric, spread, note=f"levels {scores.level_hash}"))
+    return rows
+
+
+def scale_suite() -> Iterable[Row]:
+    """Environments alone by their number, then whole updates by environments, particles and devices."""
+    yield from environments.scale_suite()
+    yield from scaling.updates_suite()
+
+
+SUITES: dict[str, Callable[[], Iterable[Row]]] = {
+    "env": environments.env_suite,
+    "ppo": ppo_suite,
+    "spo": spo.spo_suite,
+    "compile": compile_suite,
+    "memory": memory_suite,
+    "baselines": baselines_suite,
+    "parity": binpack.parity_suite,
+    "scale": scale_suite,
+    "overhead": overhead.overhead_suite,
+    "learning": learning.learning_suite,
+    "learning_maze": learning.learning_maze_suite,
+    "ablation": learning.ablation_suite,
+    **{name: functools.partial(searches.search_suite, name) for name in searches.COMPARISONS},
+}
+#: Trainings of hours, unless their run folders are there: only by name.
+NOT_IN_ALL = ("learning", "learning_maze", "ablation", *searches.COMPARISONS)

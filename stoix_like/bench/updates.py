@@ -1,0 +1,48 @@
+"""A training, one update at a time."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from stoix_like.bench.measure import peak_bytes
+from stoix_like.config.sections import PPOConfig, SPOConfig
+from stoix_like.runtime.runs import build
+from stoix_like.runtime.runs.sources import load_config
+from stoix_like.runtime.training import chunk
+from stoix_like.runtime.training.profile import Profile
+
+
+def preset_config(preset: str) -> Any:
+    """The configuration of a shipped preset: `ppo/maze`."""
+    kind, algorithm = (SPOConfig, "spo") if preset.startswith("spo/") else (PPOConfig, "ppo")
+    return load_config(kind, algorithm, ["--config", preset], f"{algorithm}/quick").config
+
+
+class Updates:
+    """A training that goes on by one update with each call."""
+
+    def __init__(self, config: PPOConfig | SPOConfig) -> None:
+        algorithm = "spo" if isinstance(config, SPOConfig) else "ppo"
+        learner = build.build(algorithm, config).learner
+        self._state = jax.jit(learner.init)(jax.random.key(0))
+        self._program = chunk.compile_chunk(learner, 1, self._state)
+        self.memory_note = f"peak memory {peak_bytes(self._program) / 2**20:,.0f} MiB"
+
+    def __call__(self) -> Any:
+        self._state, metrics = self._program(self._state, np.int32(1))
+        return metrics
+
+    def profiled(self, updates: int) -> Profile:
+        """Where the time of some updates goes, tracing included."""
+        with tempfile.TemporaryDirectory() as folder:
+            profile = Profile(Path(folder))
+            profile.learn(self._program.as_text() or "")
+            with profile.recording(updates):
+                self._state, metrics = self._program(self._state, np.int32(updates))
+                jax.block_until_ready(metrics)
+        return profile

@@ -1,0 +1,66 @@
+"""The command `animate.py`: one episode of a saved run as a GIF."""
+
+from __future__ import annotations
+
+from stoix_like.config.sections import HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.arguments import (
+    ArgumentParser,
+    add_checkpoint_flag,
+    add_device_flag,
+    add_run_argument,
+    output_file,
+    positive,
+    seed_number,
+)
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.evaluators.policies import chosen_policy
+from stoix_like.runtime.evaluators.record import MOST_STEPS, record
+from stoix_like.runtime.evaluators.search_flags import add_search_flags, choice_of
+from stoix_like.runtime.hardware import devices
+
+
+def main(argv: list[str]) -> int:
+    """Plays, draws and prints where the GIF is; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    choice = choice_of(arguments)
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    import jax
+
+    from stoix_like.runtime.figures.gif import save_gif
+    from stoix_like.runtime.runs import saved as saved_run
+
+    saved = saved_run.load_run(arguments.run, arguments.checkpoint)
+    if not 0 <= arguments.index < saved.num_seeds:
+        raise ConfigError(f"--index: the run has {saved.num_seeds} seed(s)", f"use 0 to {saved.num_seeds - 1}")
+    params, key = saved.seed_params(arguments.index), jax.random.key(arguments.seed)
+    is_deterministic = not arguments.sampled
+    chosen = chosen_policy(saved, choice, arguments.network, is_deterministic)
+    episode = record(
+        saved.env, chosen.policy, params, key, deterministic=is_deterministic, most_steps=arguments.max_steps
+    )
+    path = save_gif(saved.env, episode.states, arguments.out or saved.folder / "episode.gif")
+    num_steps = len(episode.states) - 1
+    what = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
+    for note in chosen.notes:
+        print(f"note: {note}")
+    print(f"{what}, {chosen.name}, return {episode.episode_return:.4f}")
+    print(f"animation {path}")
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("animate"), "Draws one episode of a run as a GIF.")
+    add_run_argument(parser)
+    add_checkpoint_flag(parser)
+    parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
+    parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
+    parser.add_argument(
+        "--max-steps", type=positive, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
+    )
+    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
+    parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the folder)")
+    add_search_flags(parser)
+    add_device_flag(parser)
+    return parser

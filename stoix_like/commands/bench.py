@@ -1,0 +1,65 @@
+"""The command `bench.py`: runs suites, prints a table, and writes JSON."""
+
+from __future__ import annotations
+
+import json
+import warnings
+
+from stoix_like.bench.measure import line, machine_row
+from stoix_like.config.sections import HardwareConfig
+from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag, output_file
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.storage.atomic import write_atomically
+
+
+def main(argv: list[str]) -> int:
+    """Measures and prints; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)
+    warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # of Jumanji's own step
+    from stoix_like.bench.suites import NOT_IN_ALL, SUITES
+
+    rows = [machine_row(devices.describe(found))]
+    print(line(rows[0]), flush=True)
+    every = [name for name in SUITES if name not in NOT_IN_ALL]
+    for name in every if arguments.suite == "all" else [arguments.suite]:
+        for row in SUITES[name]():
+            print(line(row), flush=True)
+            rows.append(row)
+            if arguments.json:  # after every row: a suite takes hours, and may be cut off
+                write_atomically(arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(
+        program("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
+    )
+    suites = (
+        "env",
+        "scale",
+        "overhead",
+        "ppo",
+        "spo",
+        "compile",
+        "memory",
+        "baselines",
+        "parity",
+        "learning",
+        "learning_maze",
+        "ablation",
+        "search",
+        "search_large",
+        "search_equal",
+        "search_maze",
+        "all",
+    )
+    told = (
+        "what is measured; all is everything but learning*, ablation and search*, which train for hours (default: all)"
+    )
+    parser.add_argument("--suite", choices=suites, default="all", help=told)
+    parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
+    add_device_flag(parser)
+    return parser

@@ -1,0 +1,101 @@
+"""The command `compare.py`: experiments against each other, by few seeds of each, at equal budgets.
+
+Which runs may be compared is in `contests.py`, the statistics in `standings.py` and `evaluation/comparison.py`, how
+they are told in `comparison_tables.py` and drawn in `comparison_figures.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from stoix_like.config.values import nearest
+from stoix_like.errors import ConfigError, RunError
+from stoix_like.runtime.console.arguments import ArgumentParser, number_that, output_file
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.runs.find import find_runs
+from stoix_like.runtime.storage.atomic import write_atomically
+
+
+def main(argv: list[str]) -> int:
+    """Compares, prints, and writes what was asked for; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    scales = scales_of(arguments.normalise)
+    paths = find_runs(arguments.runs)
+    from stoix_like.runtime.figures import comparison as comparison_figures
+    from stoix_like.runtime.reports import comparison as comparison_tables
+    from stoix_like.runtime.results.groups import contests_among
+    from stoix_like.runtime.results.series import load_run
+    from stoix_like.runtime.results.statistics import compare
+
+    runs = [load_run(path) for path in paths]
+    _check_tasks(scales, [run.task_id for run in runs])
+    found = contests_among(runs, arguments.metric, scales)
+    if not found.contests:
+        raise RunError(f"nothing can be compared: {found.notes[0]}", "give runs that were evaluated on one level set")
+    comparison = compare(arguments.metric, found.contests, found.notes)
+    print(comparison_tables.text(comparison))
+    if arguments.json:
+        content = {"runs": list(map(str, paths)), **comparison_tables.document(comparison)}
+        write_atomically(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    for path in comparison_figures.write(comparison, arguments.out) if arguments.out else ():
+        print(f"figure {path}")
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("compare"), "Compares experiments at equal steps and at equal wall-clock.")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("--metric", default="mean_return", help="what is compared (default: mean_return)")
+    parser.add_argument(
+        "--normalise",
+        nargs=3,
+        action="append",
+        default=[],
+        metavar=("TASK", "MIN", "MAX"),
+        help="the scores of a task that become 0 and 1, such as a random policy's and the best known; once per task",
+    )
+    parser.add_argument("--json", type=output_file, help="write everything, curves too, to this file")
+    parser.add_argument("--out", type=_folder, metavar="FOLDER", help="draw the figures into this folder")
+    return parser
+
+
+def scales_of(given: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
+    """{task: (the score that becomes 0, the one that becomes 1)} from the words of the flag.
+
+    Raises:
+        ConfigError: no numbers, not in order, or a task twice.
+    """
+    scales: dict[str, tuple[float, float]] = {}
+    for task, *bounds in given:
+        try:
+            low, high = (number_that(text, lambda number: abs(number) < float("inf"), "a number") for text in bounds)
+        except argparse.ArgumentTypeError as error:
+            raise ConfigError(f"--normalise {task}: {error}", "give TASK MIN MAX") from error
+        if not high > low:
+            raise ConfigError(f"--normalise {task}: {bounds[1]} is not above {bounds[0]}", "give TASK MIN MAX")
+        if task in scales:
+            raise ConfigError(f"--normalise {task} is given twice", "keep one")
+        scales[task] = low, high
+    return scales
+
+
+def _check_tasks(scales: Mapping[str, object], task_ids: Sequence[str]) -> None:
+    for task in scales:
+        if task not in task_ids:
+            known = sorted(set(task_ids))
+            what = f"--normalise {task}: no run is of this task{nearest(task, known)}"
+            raise ConfigError(what, f"the runs are of {', '.join(known)}")
+
+
+def _folder(text: str) -> Path:
+    """A folder that exists, or can be made: said before anything is computed."""
+    path = Path(text)
+    if not path.is_dir():
+        if path.exists():
+            raise argparse.ArgumentTypeError(f"{path} is no folder")
+        output_file(text)
+    return path

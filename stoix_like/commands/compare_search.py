@@ -1,0 +1,112 @@
+"""The command `compare_search.py`: searches of saved runs at equal numbers of model steps."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoix_like.config.sections import HardwareConfig
+from stoix_like.config.values import nearest
+from stoix_like.runtime.console.arguments import (
+    ArgumentParser,
+    above_zero,
+    add_checkpoint_flag,
+    add_device_flag,
+    number_that,
+    output_file,
+    positive,
+    seed_number,
+)
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.figures.style import check_format
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.runs.find import find, find_run
+from stoix_like.runtime.searches.compare import compare, draw
+from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, Settings
+from stoix_like.runtime.storage.atomic import write_atomically
+
+if TYPE_CHECKING:
+    pass
+
+
+def main(argv: list[str]) -> int:
+    """Plays and prints; returns the exit code."""
+    arguments, settings = parse(argv)
+    if arguments.plot:
+        check_format(arguments.plot)
+    paths = list({path.resolve(): path for path in map(_found, arguments.runs)}.values())
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    result = compare(paths, arguments.checkpoint, arguments.levels, settings, tell=_print)
+    if arguments.json:
+        write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+    if arguments.plot:
+        _print(f"figure {draw(result, arguments.plot)}")
+    return 0
+
+
+def _found(text: str) -> Path:
+    return find(text) or find_run(text)
+
+
+def _print(text: str) -> None:
+    print(text, flush=True)
+
+
+def parse(argv: list[str]) -> tuple[argparse.Namespace, Settings]:
+    """(all flags, the settings among them).
+
+    Raises:
+        ConfigError: a flag that is unknown or out of range.
+    """
+    arguments = make_parser().parse_args(argv)
+    return arguments, Settings(*(getattr(arguments, name) for name in Settings._fields))
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(
+        program("compare-search"), "Compares searches of saved runs at equal numbers of model steps."
+    )
+    defaults = Settings()
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, latest, or files params.safetensors")
+    add_checkpoint_flag(parser)
+    parser.add_argument("--levels", help=f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)")
+    named = ",".join(METHODS)
+    described = "; ".join(f"{name}: {what}" for name, what in METHODS.items())
+    told = f"some of {named}; greedy is played in any case, for gains are over it (default: all). {described}"
+    parser.add_argument("--methods", type=_methods, default=defaults.methods, help=told)
+    budgets = ",".join(map(str, defaults.budgets))
+    told = f"model steps per decision; a search has the particles that they pay for, at least 1 (default: {budgets})"
+    parser.add_argument("--budgets", type=_budgets, default=defaults.budgets, help=told)
+    told = f"of smc, reward units; {LEARNED}: the one an SPO run has learned (default: {defaults.temperature})"
+    parser.add_argument(
+        "--temperature", type=_temperature, default=defaults.temperature, metavar=f"T|{LEARNED}", help=told
+    )
+    told = f"levels played at a time (default: {DEFAULT_NUM_ENVS}, fewer where particles are many)"
+    parser.add_argument("--num-envs", type=positive, help=told)
+    parser.add_argument("--seed", type=seed_number, default=defaults.seed, help="of sampling")
+    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
+    parser.add_argument("--plot", type=output_file, help="draw mean returns over model steps: .png, .pdf or .svg")
+    add_device_flag(parser)
+    return parser
+
+
+def _methods(text: str) -> tuple[str, ...]:
+    given = text.split(",")
+    for name in given:
+        if name not in METHODS:
+            known = ",".join(METHODS)
+            raise argparse.ArgumentTypeError(f"expected some of {known}, got '{name}'{nearest(name, METHODS)}")
+    return tuple(name for name in METHODS if name in given)
+
+
+def _budgets(text: str) -> tuple[int, ...]:
+    return tuple(sorted({positive(number) for number in text.split(",")}))
+
+
+def _temperature(text: str) -> float | None:
+    if text == LEARNED:
+        return None
+    return number_that(text, above_zero, f"a number above 0, or {LEARNED}")

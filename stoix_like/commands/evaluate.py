@@ -1,0 +1,73 @@
+"""The command `evaluate.py`: scores the policy of a saved run, with or without search."""
+
+from __future__ import annotations
+
+import functools
+import json
+from typing import TYPE_CHECKING
+
+from stoix_like.config.sections import HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.arguments import (
+    LARGEST_SEED,
+    ArgumentParser,
+    add_checkpoint_flag,
+    add_device_flag,
+    add_run_argument,
+    output_file,
+    positive,
+    seed_number,
+)
+from stoix_like.runtime.console.messages import on_stderr
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.evaluators.saved_run import Manner, Show, rows_text, score
+from stoix_like.runtime.evaluators.search_flags import add_search_flags, choice_of
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.storage.atomic import write_atomically
+
+if TYPE_CHECKING:
+    pass
+
+
+def main(argv: list[str]) -> int:
+    """The command `evaluate.py`; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    if arguments.level_set and arguments.num_episodes:
+        raise ConfigError("--num-episodes: a level set has its own number of levels", "leave out one of the two")
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    manner = Manner(
+        num_episodes=arguments.num_episodes or Manner().num_episodes,
+        num_envs=arguments.num_envs,
+        level_set=arguments.level_set,
+        deterministic=not arguments.sampled,
+        seed=arguments.seed,
+        search=choice_of(arguments),
+        network=arguments.network,
+    )
+    show = Show(functools.partial(print, flush=True), on_stderr)  # a pipe gets the table alone
+    result = score(arguments.run, arguments.checkpoint, manner, show)
+    print(rows_text(result))
+    if arguments.json:
+        write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("evaluate"), "Scores the policy of a run.")
+    add_run_argument(parser)
+    add_checkpoint_flag(parser)
+    parser.add_argument("--num-episodes", type=positive, help="fresh episodes per seed (default: 1024)")
+    parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
+    parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
+    parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
+    parser.add_argument(
+        "--seed",
+        type=seed_number,
+        default=LARGEST_SEED,
+        help="of the fresh levels and of sampling (default: 2147483647, which no training of ours has)",
+    )
+    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
+    add_search_flags(parser)
+    add_device_flag(parser)
+    return parser

@@ -1,0 +1,62 @@
+"""The command `export_policy.py`: the search-free policy of a saved run, for programs without this project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from stoix_like.config.sections import HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.arguments import ArgumentParser, add_checkpoint_flag, add_run_argument, seed_number
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.export.policy import exported, position_of
+from stoix_like.runtime.hardware import devices
+
+if TYPE_CHECKING:
+    pass
+
+
+def main(argv: list[str]) -> int:
+    """Exports and prints what was written; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    devices.select(HardwareConfig(device_type="cpu"))  # nothing is computed, and a GPU may be busy with the training
+    from stoix_like.runtime.runs import saved as saved_run
+    from stoix_like.runtime.weights import policy_folder
+
+    saved = saved_run.load_run(arguments.run, arguments.checkpoint)
+    if saved.is_published and arguments.out is None:
+        raise ConfigError(f"--out: {saved.path} has no run folder to export into", "name a folder: --out FOLDER")
+    index = position_of(saved, arguments.seed)
+    files = exported(saved, index)
+    folder = arguments.out or saved.path / "export"
+    sizes = policy_folder.write(folder, files)
+    print(_heading(files.description, saved.seeds))
+    for name, size in sizes.items():
+        print(f"  {folder / name}  {size:,} bytes")
+    print(f'next: stoix_like.load_policy("{folder}"), or docs/how-to/export-a-policy.md where there is only jax')
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(
+        program("export"),
+        "Writes the policy of a run, without search, for programs that have jax and not this project.",
+    )
+    add_run_argument(parser)
+    add_checkpoint_flag(parser)
+    parser.add_argument(
+        "--seed", type=seed_number, metavar="N", help="of a run of several seeds, the one (default: the first)"
+    )
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder (default: export in the run folder)")
+    return parser
+
+
+def _heading(description: dict[str, Any], seeds: list[int]) -> str:
+    of_several = f" of {', '.join(map(str, seeds))}" if len(seeds) > 1 else ""
+    policy = "the network alone, without its search" if description["algorithm"] == "spo" else "its policy"
+    platforms = ", ".join(description["platforms"])
+    return (
+        f"{description['algorithm'].upper()} on {description['task_id']}, checkpoint {description['checkpoint']}"
+        f" (update {description['update']}), seed {description['seed']}{of_several}: {policy}, for {platforms}"
+    )

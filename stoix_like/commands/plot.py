@@ -1,0 +1,33 @@
+"""The command `plot.py`: learning curves of runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoix_like.runtime.console.arguments import ArgumentParser, output_file
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.runs.find import find_runs
+
+
+def main(argv: list[str]) -> int:
+    """Draws and prints; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    from stoix_like.runtime.figures import learning_curves
+
+    paths = find_runs(arguments.runs)
+    out = arguments.out or (paths[0] / "curves.png" if len(paths) == 1 else Path("curves.png"))
+    summary = learning_curves.plot_runs(paths, out, arguments.metric)
+    print(summary.table)
+    print(f"curve {summary.path}")
+    return 0
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
+    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
+    parser.add_argument(
+        "--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png, of one run in its folder)"
+    )
+    return parser

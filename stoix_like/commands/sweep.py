@@ -1,0 +1,32 @@
+"""The command `sweep.py`: a search over leaves, in trials that are ordinary runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoix_like.runtime.console.arguments import ArgumentParser, positive
+from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.sweeps import study
+from stoix_like.runtime.sweeps.plan import find_sweep, read_plan
+from stoix_like.runtime.sweeps.run import _check_task, _study_folder, run
+
+
+def main(argv: list[str]) -> int:
+    """Sweeps; returns the exit code: 0 done, 130 interrupted."""
+    arguments = make_parser().parse_args(argv)
+    path = find_sweep(arguments.sweep)
+    plan = read_plan(path, **({"num_trials": arguments.num_trials} if arguments.num_trials else {}))
+    folder = _study_folder(arguments.save_dir, arguments.study or path.stem)
+    study.require()
+    _check_task(plan)
+    return run(plan, folder, argv)
+
+
+def make_parser() -> ArgumentParser:
+    """What the command takes."""
+    parser = ArgumentParser(program("sweep"), "Searches leaves of a run for the best score. The same command goes on.")
+    parser.add_argument("sweep", help="sweep file, or a shipped one such as sweep/ppo_maze")
+    parser.add_argument("--num-trials", type=positive, help="trials in all (default: num_trials of the file)")
+    parser.add_argument("--save-dir", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
+    parser.add_argument("--study", help="folder of the study in it (default: named as the file)")
+    return parser

@@ -1,0 +1,44 @@
+"""The table of commands: the script, the module and one line of help for each."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+
+class Command(NamedTuple):
+    """One command.
+
+    Attributes:
+        module: whose `function` runs it, with the command line as its argument.
+        summary: one line for a list.
+    """
+
+    module: str
+    summary: str
+    function: str = "main"
+
+    def run(self, argv: list[str]) -> int:
+        """Runs it; returns the exit code."""
+        main: Callable[[list[str]], int] = getattr(importlib.import_module(self.module), self.function)
+        return main(argv)
+
+
+COMMANDS: dict[str, Command] = {
+    "train-ppo": Command("stoix_like.commands.train", "train PPO, or continue a run of it", "train_ppo"),
+    "train-spo": Command("stoix_like.commands.train", "train SPO, or continue a run of it", "train_spo"),
+    "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
+    "plot": Command("stoix_like.commands.plot", "draw learning curves of runs"),
+    "animate": Command("stoix_like.commands.animate", "draw an episode of a run as a GIF"),
+    "export": Command("stoix_like.commands.export", "write the policy of a run for programs with jax alone"),
+    "compare": Command("stoix_like.commands.compare", "compare runs: which is better, by how much, how sure"),
+    "report": Command("stoix_like.commands.report", "put all of some runs into one HTML file"),
+    "compare-search": Command("stoix_like.commands.compare_search", "compare searches at equal model steps"),
+    "sweep": Command("stoix_like.commands.sweep", "search leaves of a run for the best score"),
+    "bench": Command("stoix_like.commands.bench", "measure what docs/benchmarks.md claims"),
+    "doctor": Command(
+        "stoix_like.commands.doctor", "show what is installed, which devices there are, what can be written"
+    ),
+    "envs": Command("stoix_like.commands.envs", "list the environments by task id"),
+}

@@ -1,0 +1,27 @@
+"""The commands `train_ppo.py` and `train_spo.py`."""
+
+from __future__ import annotations
+
+from stoix_like.config.sections import PPOConfig, SPOConfig
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs.sources import load_config
+
+
+def train_ppo(argv: list[str]) -> int:
+    """Trains PPO, by default the preset ppo/quick; returns the exit code."""
+    return _train("ppo", PPOConfig, argv)
+
+
+def train_spo(argv: list[str]) -> int:
+    """Trains SPO, by default the preset spo/quick; returns the exit code."""
+    return _train("spo", SPOConfig, argv)
+
+
+def _train(algorithm: str, config_type: type, argv: list[str]) -> int:
+    loaded = load_config(config_type, algorithm, argv, default_config=f"{algorithm}/quick")
+    if loaded.options.print_config:
+        print(to_yaml(loaded.config), end="")
+        return 0
+    from stoix_like.runtime.training.train import train  # imports JAX: --help and --print-config do without
+
+    return train(algorithm, loaded)

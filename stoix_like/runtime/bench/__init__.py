@@ -1,1 +1,0 @@
-"""Measuring what docs/benchmarks.md claims."""

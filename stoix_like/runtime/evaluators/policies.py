@@ -1,0 +1,177 @@
+"""How a saved run is made to search when it is evaluated: defaults, and the policy that flags mean.
+
+A PPO run has no search of its own; it gets a cheap one that needs no critic (docs/benchmarks.md compares it): the most
+probable first actions, all different, each followed greedily to the end. An SPO run gets its own search,
+changed by what is given.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stoix_like.errors import ConfigError
+
+pass
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.runs.saved import SavedRun
+    from stoix_like.search.model import SearchConfig, SearchModel
+    from stoix_like.search.roots import RootKind
+    from stoix_like.types import MemoryPolicy, Policy
+
+DEFAULT_PARTICLES = 4
+LONG_EPISODE = 200  # steps; beyond, a search to the end is told to be long
+DEFAULT_TEMPERATURE = 0.001  # reward units: the best path decides
+
+
+class Chosen(NamedTuple):
+    """A policy, and how it is called in tables and files."""
+
+    policy: Policy | MemoryPolicy
+    name: str
+    notes: tuple[str, ...] = ()  # see `search_notes`
+
+
+def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, deterministic: bool) -> Chosen:
+    """The policy to evaluate: the run's own, its network alone, or a search as chosen; named as it will be played.
+
+    Raises:
+        ConfigError: a search that does not fit the environment.
+    """
+    if choice is None:
+        learner = saved.learner
+        searches = learner.policy is not learner.network_policy
+        if network or not searches:
+            return Chosen(learner.network_policy, "network")
+        notes = search_notes(search_of(saved, SearchChoice())[0], saved.env.task_id)
+        return Chosen(learner.policy, f"search as trained: {own_search(saved, deterministic)}", tuple(notes))
+    from stoix_like.algorithms import searching
+
+    config, temperature = search_of(saved, choice)
+    env, model = saved.env, model_of(saved)
+    arguments = model, config, saved.network_params, temperature
+    policy: Any = (
+        searching.planning_policy(env, *arguments) if choice.incumbent else searching.search_policy(*arguments)
+    )
+    played = searching.deterministic(config) if deterministic else config
+    words = describe(played, _temperature_words(saved, choice.temperature))
+    name = f"search {words}, incumbent plan" if choice.incumbent else f"search {words}"
+    return Chosen(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
+
+
+def own_search(saved: SavedRun, deterministic: bool) -> str:
+    """How an SPO run searches by itself, as `describe` says it."""
+    from stoix_like.algorithms import searching
+
+    config, _ = search_of(saved, SearchChoice())
+    return describe(searching.deterministic(config) if deterministic else config, _temperature_words(saved, None))
+
+
+def _temperature_words(saved: SavedRun, given: float | None) -> str:
+    if given is None and saved.meta.algorithm == "spo":
+        section = saved.config.spo
+        fixed, std = f"temperature {section.fixed_temperature:g}", "temperature by deviation"
+        return {"fixed": fixed, "std": std}.get(section.temperature_mode, "learned temperature")
+    return f"temperature {given or DEFAULT_TEMPERATURE:g}"
+
+
+def model_of(saved: SavedRun) -> SearchModel:
+    """The run's environment and network as a model, rewards and randomness as in its training."""
+    from stoix_like.algorithms import searching
+
+    rekey = saved.config.spo.rekey_particles if saved.meta.algorithm == "spo" else "auto"
+    scale = saved.config.optimization.reward_scale
+    return searching.search_model(saved.env, saved.network, reward_scale=scale, rekey=rekey)
+
+
+def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]:
+    """(the search, what gives its temperature from the run's parameters).
+
+    Raises:
+        ConfigError: see `model.check`.
+    """
+    from stoix_like.algorithms import searching, spo
+    from stoix_like.config.sections import SPOSectionConfig
+    from stoix_like.search.model import check
+
+    factored = saved.env.action_spec.num_factors is not None
+    core, is_spo = saved.config.training_core, saved.meta.algorithm == "spo"
+    section = saved.config.spo if is_spo else SPOSectionConfig()
+    config = searching.search_config(saved.env, section, core.gamma, core.gae_lambda)
+    if not is_spo:
+        depth = "full" if saved.env.time_limit is not None else config.search_depth
+        root: RootKind = "iid" if factored else "topk"
+        config = config._replace(
+            num_particles=DEFAULT_PARTICLES, search_depth=depth, root=root, continuation="greedy", resampling="none"
+        )
+    _check_resampling(choice, config)
+    names = {
+        "particles": "num_particles",
+        "depth": "search_depth",
+        "period": "resampling_period",
+        "ess_threshold": "resampling_ess_threshold",
+    }
+    given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent")}
+    config = config._replace(**{name: value for name, value in given.items() if value is not None})
+    check(config, factored=factored)
+    if choice.temperature is None and is_spo:
+        settings = spo.settings_of(saved.env, saved.config)
+        return config, lambda params: spo.temperature_of(settings, params)
+    temperature = choice.temperature or DEFAULT_TEMPERATURE
+    return config, lambda _params: temperature
+
+
+def _check_resampling(choice: SearchChoice, config: SearchConfig) -> None:
+    """Refuses numbers of a resampling that does not take place."""
+    resampling = choice.resampling or config.resampling
+    for flag, value, kind, what in (
+        ("--search-period", choice.period, "period", "period"),
+        ("--search-ess-threshold", choice.ess_threshold, "ess", "threshold"),
+    ):
+        if value is not None and resampling != kind:
+            raise ConfigError(
+                f"{flag}: resampling is {resampling}, which has no {what}",
+                f"add --search-resampling {kind}, or leave {flag} out",
+            )
+
+
+def describe(config: SearchConfig, temperature: str) -> str:
+    """`4 x full, root topk, greedy, resampling none, temperature 0.001`."""
+    from stoix_like.search.model import may_resample
+
+    resampling = f"every {config.resampling_period}" if config.resampling == "period" else config.resampling
+    resampling = resampling if may_resample(config) else "none"
+    parts = [f"{config.num_particles} x {config.search_depth}", f"root {config.root}", config.continuation]
+    return ", ".join([*parts, f"resampling {resampling}", temperature])
+
+
+def search_notes(config: SearchConfig, task_id: str, follows_plan: bool = False) -> list[str]:
+    """What a user may not have meant: a search without a choice, or one to the end of a very long episode."""
+    from stoix_like.search.model import depth_of
+
+    notes = []
+    if config.num_particles == 1 and not follows_plan:
+        notes.append("a search of one particle has nothing to choose from: the policy plays alone")
+    if config.search_depth == "full" and depth_of(config) > LONG_EPISODE:
+        notes.append(
+            f"searches to the end of an episode may take {depth_of(config):,} steps on {task_id}: a decision may take"
+            " minutes; a search_depth such as 16 values what follows by the critic"
+        )
+    return notes
+
+
+class SearchChoice(NamedTuple):
+    """What the flags `--search-...` said; None where they said nothing."""
+
+    particles: int | None = None
+    depth: int | str | None = None
+    root: str | None = None
+    continuation: str | None = None
+    temperature: float | None = None
+    resampling: str | None = None
+    period: int | None = None
+    resampler: str | None = None
+    ess_threshold: float | None = None
+    gamma: float | None = None
+    gae_lambda: float | None = None
+    incumbent: bool = False

@@ -1,0 +1,52 @@
+"""The command `animate.py`: one episode of a saved run as a GIF. Needs no display."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+from stoix_like.types import Environment, EnvState, Key, MemoryPolicy, Params, Policy
+
+MOST_STEPS = 500
+
+
+class Episode(NamedTuple):
+    """What was played: the states, the final one included, their rewards' sum, and whether it came to its end."""
+
+    states: list[EnvState]
+    episode_return: float
+    is_whole: bool
+
+
+def record(
+    env: Environment,
+    policy: Policy | MemoryPolicy,
+    params: Params,
+    key: Key,
+    *,
+    deterministic: bool,
+    most_steps: int = MOST_STEPS,
+) -> Episode:
+    """One episode, or its first `most_steps` steps."""
+    import jax
+
+    from stoix_like.evaluation.episodes import remembering
+
+    player = remembering(policy)
+
+    def act_and_step(state: EnvState, timestep: Any, memory: Any, step_key: Key) -> tuple[EnvState, Any, Any]:
+        batched_state, batched = jax.tree.map(lambda x: x[None], (state, timestep))
+        action, memory = player.act(params, memory, batched_state, batched.observation, step_key, deterministic)
+        return *env.step(state, action[0]), memory
+
+    step = jax.jit(act_and_step)
+    level_key, play_key = jax.random.split(key)
+    state, timestep = jax.jit(env.reset)(level_key)
+    memory = player.init(1)
+    states, total = [state], 0.0
+    for index in range(most_steps):
+        state, timestep, memory = step(state, timestep, memory, jax.random.fold_in(play_key, index))
+        states.append(state)
+        total += float(timestep.reward)
+        if bool(timestep.last()):
+            return Episode(states, total, True)
+    return Episode(states, total, False)

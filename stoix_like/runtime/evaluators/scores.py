@@ -1,0 +1,140 @@
+"""Evaluation as the runtime does it: for one or several seeds, on fresh levels or a frozen set."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from stoix_like.config.sections import EvaluationConfig
+from stoix_like.evaluation import episodes, levels
+from stoix_like.evaluation.levels import LevelSet
+from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.evaluators.episode_player import (
+    Allow,
+    EpisodePlayer,
+    Schedule,
+    Watch,
+    fresh_levels,
+    frozen_levels,
+)
+from stoix_like.runtime.hardware.devices import plain_errors
+from stoix_like.runtime.telemetry import Row
+from stoix_like.runtime.telemetry.rows import EVALUATION_PREFIXES, EvaluationMode, evaluator_rows
+from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
+
+_LESS_MEMORY = "let fewer play at a time: --num-eval-envs of a training, --num-envs of evaluate.py"
+
+
+class Scores(NamedTuple):
+    """One evaluation. Arrays are [S, E]: seeds, episodes."""
+
+    results: dict[str, np.ndarray]  # episode_return, episode_length and the environment's own
+    seconds: float
+    level_hash: str | None  # of the frozen set, else None
+
+    def mean_return(self) -> np.ndarray:
+        """Mean return per seed, [S]."""
+        return self.results["episode_return"].mean(axis=1)
+
+    def rows(self, mode: EvaluationMode, at: tuple[int, int, float], seeds: Sequence[int]) -> list[Row]:
+        """One EVALUATOR row for each seed; `at` is (update, timesteps, elapsed seconds)."""
+        rows = []
+        for index, seed in enumerate(seeds):
+            of_seed = {name: values[index] for name, values in self.results.items()}
+            values: dict[str, Value] = dict(evaluator_rows(of_seed, mode, self.seconds))
+            if self.level_hash:
+                values[f"{EVALUATION_PREFIXES[mode]}/level_hash"] = self.level_hash
+            rows.append(Row("EVALUATOR", *at, seed, values))
+        return rows
+
+
+class Evaluator:
+    """Scores parameters by programs that are compiled once, by `compile` or at the first call."""
+
+    def __init__(
+        self,
+        env: Environment,
+        policy: Policy | MemoryPolicy,
+        config: EvaluationConfig,
+        num_seeds: int,
+        *,
+        mode: EvaluationMode = "deterministic",
+    ) -> None:
+        self.mode = mode
+        with plain_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
+            self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
+            self.level_hash = level_hash(env, self._level_set) if self._level_set else None
+        #: What scores are means over, as plain JSON values: only scores on the same levels can be compared.
+        self.scored_on = {"levels": config.level_set or "fresh", "level_hash": self.level_hash}
+        num_episodes, num_envs = config.num_eval_episodes, config.num_eval_envs
+        if self._level_set is not None:
+            num_episodes = self._level_set.keys.shape[0]
+            num_envs = min(num_episodes, num_envs)
+        self._player = EpisodePlayer(
+            env,
+            policy,
+            _schedule(config, self._level_set, num_envs),
+            num_episodes=num_episodes,
+            num_envs=num_envs,
+            num_seeds=num_seeds,
+            deterministic=mode != "sampled",
+            less_memory=_LESS_MEMORY,
+        )
+        self._num_seeds = num_seeds
+
+    def compile(self, params: Params, root: Key) -> None:
+        """Makes the programs now, so that the first evaluation's duration is its own.
+
+        Raises:
+            RunError: they are too large to be compiled.
+        """
+        self._player.compile(params, root, self._updates(0))
+
+    def __call__(
+        self, params: Params, root: Key, update: int, *, watch: Watch | None = None, allow: Allow | None = None
+    ) -> Scores:
+        """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S].
+
+        Args:
+            params: of the policy, [S, ...] for several seeds.
+            root: root key of the run.
+            update: the update they are scored at.
+            watch: is told about every two seconds how many episodes have finished, and of how many; it may raise.
+            allow: is asked about every two seconds how many steps may be played next; it may raise.
+
+        Raises:
+            RunError: out of memory.
+        """
+        began = time.monotonic()
+        with plain_errors("the evaluation cannot be played", _LESS_MEMORY):
+            played, _ = self._player(params, root, self._updates(update), watch=watch, allow=allow)
+        named = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
+        arrays = {name: np.asarray(value) for name, value in named.items()}
+        if self._num_seeds == 1:
+            arrays = {name: value[None] for name, value in arrays.items()}
+        unfinished = arrays["episode_length"] >= episodes.MOST_STEPS
+        if unfinished.any():
+            arrays["unfinished"] = unfinished.astype(np.float32)
+        return Scores(arrays, time.monotonic() - began, self.level_hash)
+
+    def _updates(self, update: int) -> Any:
+        return np.int32(update) if self._num_seeds == 1 else np.full(self._num_seeds, update, np.int32)
+
+
+def _schedule(config: EvaluationConfig, level_set: levels.LevelSet | None, num_envs: int) -> Schedule:
+    keys_of = (
+        fresh_levels(config.num_eval_episodes, num_envs)
+        if level_set is None
+        else frozen_levels(level_set.keys, num_envs)
+    )
+    return lambda root, update: keys_of(role_key(root, "evaluation", update))
+
+
+def level_hash(env: Environment, level_set: LevelSet) -> str:
+    """The fingerprint of the levels, as evaluations report it."""
+    states, _ = jax.jit(jax.vmap(env.reset))(level_set.keys)
+    return levels.fingerprint((jax.random.key_data(level_set.keys), states))

@@ -1,0 +1,105 @@
+"""What policy.json says of an exported policy: what goes in, what comes out, and where it is from."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import math
+from typing import TYPE_CHECKING, Any
+
+from stoix_like.config.checks import replace_leaves
+from stoix_like.errors import RunError
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.telemetry import read_rows
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.runs.saved import SavedRun
+
+
+#: Sections of the configuration that are nobody else's concern: where it ran, was saved and was shown.
+_OF_THE_MACHINE = ("hardware", "logging", "checkpointing")
+
+_VERSIONED = ("stoix_like", "jax", "jaxlib")
+
+#: Leaves of the section `environment` that decide what is played, as `make_env` takes them.
+_PLAYED = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "exact_reference")
+
+
+def describe(saved: SavedRun, index: int = 0) -> dict[str, Any]:
+    """The content of policy.json, without the digests: what goes in, what comes out, and where it is from."""
+    from stoix_like.runtime.weights import policy_folder, policy_program
+
+    found = versions()
+    environment = dataclasses.asdict(saved.config.environment)
+    return {
+        "format": policy_folder.FORMAT,
+        "format_version": policy_folder.FORMAT_VERSION,
+        "task_id": saved.meta.task_id,
+        "environment": {name: environment[name] for name in _PLAYED},
+        "algorithm": saved.meta.algorithm,
+        "checkpoint": saved.checkpoint,
+        "update": saved.updates[index],
+        "seed": saved.seeds[index],
+        "evaluation": _evaluation(saved, index),
+        "observation": _observation_specification(saved),
+        "key": {"shape": [policy_program.KEY_WORDS], "dtype": "uint32", "kind": policy_program.KEY_IMPLEMENTATION},
+        "action": _action_specification(saved),
+        "platforms": list(policy_program.PLATFORMS),
+        "versions": {name: found[name] for name in _VERSIONED},
+        "config": _configuration(saved, index),
+    }
+
+
+def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
+    """As if the one seed had been trained alone, which gives the same."""
+    from stoix_like.config.dicts import config_to_dict
+
+    alone = replace_leaves(saved.config, {"seed": saved.seeds[index], "num_seeds": 1})
+    return {name: leaves for name, leaves in config_to_dict(alone).items() if name not in _OF_THE_MACHINE}
+
+
+def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
+    import jax
+
+    from stoix_like.runtime.weights import policy_program
+
+    _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
+    leaves = policy_program.observation_leaves(timestep.observation)
+    return [
+        {"name": name, "shape": [policy_program.BATCH, *leaf.shape], "dtype": leaf.dtype.name}
+        for name, leaf in leaves.items()
+    ]
+
+
+def _action_specification(saved: SavedRun) -> dict[str, Any]:
+    from stoix_like.runtime.weights import policy_program
+
+    spec, joint = saved.env.action_spec, saved.env.joint_shape
+    return {
+        "kind": "categorical" if spec.num_factors is None else "factored",
+        "shape": [policy_program.BATCH, *spec.shape],
+        "dtype": "int32",
+        "num_values": spec.num_values,
+        "num_factors": spec.num_factors,
+        "joint_shape": None if joint is None else list(joint),  # row-major: numpy.unravel_index(action, joint_shape)
+    }
+
+
+def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:
+    """What the checkpoint scored, as far as it is known: the means that metrics.jsonl has of its update.
+
+    `evaluator/` is with search if the run searches, `evaluator_network/` is what is exported. A run folder without
+    metrics still knows the score of its best checkpoint, and published parameters what was published with them.
+    """
+    if saved.is_published:
+        return dict(saved.meta.host["evaluation"])
+    found = {}
+    scores = saved.meta.host.get("scores")
+    if scores is not None and math.isfinite(scores[index]):
+        found["evaluator/mean_return"] = float(scores[index])
+    with contextlib.suppress(RunError):  # no metrics, or damaged ones: no reason not to export
+        for row in read_rows(saved.path / "metrics.jsonl"):
+            of = (row.get("category"), row.get("update"), row.get("seed"))
+            if of == ("EVALUATOR", saved.updates[index], saved.seeds[index]):
+                found |= {name: value for name, value in row.items() if name.startswith("evaluator")}
+    return {name: value for name, value in found.items() if not name.endswith("/duration_ms")}

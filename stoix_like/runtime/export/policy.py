@@ -1,0 +1,62 @@
+"""The command `export_policy.py`: the search-free policy of a saved run, for programs without this project."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.export.description import describe
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.runs.saved import SavedRun
+    from stoix_like.runtime.weights.policy_folder import PolicyFiles
+
+
+def position_of(saved: SavedRun, seed: int | None) -> int:
+    """Where a seed's parameters are among those of the run; None: the first.
+
+    Raises:
+        ConfigError: the run did not train it.
+    """
+    if seed is None:
+        return 0
+    if seed not in saved.seeds:
+        listed = ", ".join(map(str, saved.seeds))
+        raise ConfigError(f"--seed: {saved.path} did not train seed {seed}", f"its seeds are: {listed}")
+    return saved.seeds.index(seed)
+
+
+def exported(saved: SavedRun, index: int = 0) -> PolicyFiles:
+    """The files of a run's search-free policy, and all its parameters.
+
+    Args:
+        saved: of `load_run`.
+        index: the position of the seed.
+
+    Raises:
+        CheckpointError: the seed has no parameters in `best`, because it never had a finite score.
+    """
+    import jax
+
+    from stoix_like.runtime.export import model_card
+    from stoix_like.runtime.runs.build import ALGORITHMS
+    from stoix_like.runtime.weights import parameters, policy_folder, policy_program
+
+    if saved.updates[index] < 0:
+        raise CheckpointError(
+            f"seed {saved.seeds[index]} of {saved.path} has no best checkpoint: no score of it was a number",
+            "use --checkpoint latest, or another --seed",
+        )
+    _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
+    params = saved.seed_params(index)
+    network_params = saved.network_params(params)
+    factored = saved.env.action_spec.num_factors is not None
+    description = describe(saved, index)
+    told = {name: description[name] for name in parameters.Notes._fields if name in description}
+    notes = parameters.Notes(**told, stoix_like=description["versions"]["stoix_like"])
+    return policy_folder.PolicyFiles(
+        program=policy_program.lower(saved.network, network_params, timestep.observation, factored=factored),
+        parameters=parameters.parameters_bytes(ALGORITHMS[saved.meta.algorithm].published(params), notes),
+        description=description,
+        card=model_card.card(saved, description, network_params),
+    )

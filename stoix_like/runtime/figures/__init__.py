@@ -1,0 +1,3 @@
+"""Learning curves, comparisons and episodes as pictures.
+Imports console, storage and results.
+"""

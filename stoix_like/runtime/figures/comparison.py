@@ -1,0 +1,169 @@
+"""Comparisons as figures: performance profiles, probabilities of improvement, efficiency by steps and by seconds.
+
+A second user of matplotlib beside `media.py`, which owns the look. Experiments differ by colour, by dashes and by
+marker, so that a figure can be read in grey and by the colour-blind. Every legend has n.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.runtime.figures.learning_curves import FEW_SEEDS
+from stoix_like.runtime.figures.style import COLOURS, check_format, prepare
+from stoix_like.runtime.results.groups import AXES, Axis
+from stoix_like.runtime.results.statistics import Comparison, Efficiency, Standing
+from stoix_like.runtime.storage.atomic import written_picture
+
+_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
+_MARKERS = "os^Dv"
+_LABELS: dict[Axis, str] = {"steps": "environment steps per seed", "seconds": "wall-clock of the run in seconds"}
+_BAND = {"alpha": 0.14, "linewidth": 0}
+_MARKS = 6  # markers along a curve
+
+
+class _Titled(NamedTuple):
+    """One panel: what is drawn in it, under which title."""
+
+    title: str
+    content: Any
+
+
+def write(comparison: Comparison, folder: Path) -> list[Path]:
+    """The figures of a comparison as PNG in a folder, each if there is something to draw; gives their paths.
+
+    Raises:
+        RunError: one cannot be written.
+    """
+    kinds = {"profiles": profiles_figure, "improvement": improvement_figure, "efficiency": efficiency_figure}
+    figures = {f"{kind}_{axis}": draw(comparison, axis) for kind, draw in kinds.items() for axis in AXES}
+    return [save(figure, folder / f"{name}.png") for name, figure in figures.items() if figure is not None]
+
+
+def save(figure: Any, path: Path) -> Path:
+    """The figure at the path: .png, .pdf or .svg, whole or not at all.
+
+    Raises:
+        ConfigError: an unknown format.
+        RunError: it cannot be written.
+    """
+    check_format(path)
+    with written_picture(path) as temporary:
+        figure.savefig(temporary, dpi=150)
+    return path
+
+
+def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
+    """The share of runs above every score, at equal budgets; None if there is nothing to draw."""
+    panels = [panel for panel in _standings(comparison, axis) if panel.content.profiles]
+    figure, axes = _panels(panels)
+    for place, (title, standing) in zip(axes, panels, strict=True):
+        prepare(place, title, _score(comparison), "share of runs above")
+        for row in standing.rows:
+            style, share = _style(comparison, row.name), standing.profiles[row.name]
+            label = f"{row.name} (n={'+'.join(map(str, row.num_runs))})"
+            place.plot(standing.thresholds, share.point, drawstyle="steps-post", label=label, **style)
+            if not np.isnan(share.low).any():
+                band = {"step": "post", "color": style["color"], **_BAND}
+                place.fill_between(standing.thresholds, share.low, share.high, **band)
+        place.set_ylim(-0.03, 1.03)
+        place.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
+    """P(X > Y) of every pair with its interval, at equal budgets; None if there is no pair."""
+    panels = [panel for panel in _standings(comparison, axis) if panel.content.pairs]
+    figure, axes = _panels(panels)
+    for place, (title, standing) in zip(axes, panels, strict=True):
+        own = {row.name: "+".join(map(str, row.num_runs)) for row in standing.rows}
+        sizes = own or _sizes(comparison)  # over tasks without a common scale there are no rows
+        names = [f"{p.first} (n={sizes[p.first]})\n> {p.second} (n={sizes[p.second]})" for p in standing.pairs]
+        prepare(place, title, "P(X > Y)", "")
+        place.axvline(0.5, color="0.4", linestyle=(0, (4, 2)), linewidth=1.1)
+        for height, pair in enumerate(standing.pairs):
+            point, low, high = pair.probability
+            if not math.isnan(low):
+                place.plot([low, high], [height, height], color="0.25", linewidth=5, solid_capstyle="butt", alpha=0.4)
+            place.plot([point], [height], color="0.1", marker="o", markersize=6)
+        place.set_yticks(range(len(names)), names, fontsize=9)
+        place.set_ylim(len(names) - 0.5, -0.5)
+        place.set_xlim(-0.02, 1.02)
+    return figure
+
+
+def efficiency_figure(comparison: Comparison, axis: Axis) -> Any:
+    """IQM curves over the budgets that all seeds share, single seeds where they are few; None if none share any."""
+    from matplotlib.ticker import EngFormatter
+
+    found = [(result.contest.title, result.efficiency[axis]) for result in comparison.results]
+    panels = [_Titled(title, efficiency) for title, efficiency in found if efficiency is not None]
+    figure, axes = _panels(panels)
+    for place, (title, efficiency) in zip(axes, panels, strict=True):
+        prepare(place, title, _LABELS[axis], _score(comparison))
+        place.xaxis.set_major_formatter(EngFormatter(sep=""))
+        for name in efficiency.curves:
+            _draw_curve(place, efficiency, name, _style(comparison, name))
+        place.legend(frameon=False, fontsize=9)
+    return figure
+
+
+def _draw_curve(place: Any, efficiency: Efficiency, name: str, style: dict[str, Any]) -> None:
+    curve, seeds, moments = efficiency.curves[name], efficiency.seeds[name], efficiency.moments
+    num_seeds = seeds.shape[0]
+    if 1 < num_seeds < FEW_SEEDS:
+        for values in seeds:
+            place.plot(moments, values, color=style["color"], linewidth=0.7, alpha=0.45)
+    if num_seeds > 1:
+        place.fill_between(moments, curve.low, curve.high, color=style["color"], **_BAND)
+    marks = {"markevery": max(1, moments.size // _MARKS), "label": f"{name} (n={num_seeds})"}
+    place.plot(moments, curve.point, **marks, **style)
+
+
+def _panels(panels: Sequence[_Titled]) -> tuple[Any, Sequence[Any]]:
+    """(a figure, its axes), one for each; (None, []) if there are none."""
+    from matplotlib.figure import Figure  # here: half a second that only drawing needs
+
+    if not panels:
+        return None, []
+    figure = Figure(figsize=(6.4 * len(panels), 4.2), layout="constrained")
+    return figure, figure.subplots(1, len(panels), squeeze=False)[0]
+
+
+def _standings(comparison: Comparison, axis: Axis) -> list[_Titled]:
+    """Every task's standing at one axis, then that over tasks."""
+    found: list[tuple[str, Standing | None]] = [(r.contest.title, r.standings[axis]) for r in comparison.results]
+    found.append((f"over {len(comparison.results)} tasks", comparison.over_tasks[axis]))
+    at = "steps" if axis == "steps" else "wall-clock"
+    return [_Titled(f"{title}, at equal {at}", standing) for title, standing in found if standing is not None]
+
+
+def _names(comparison: Comparison) -> list[str]:
+    return list(dict.fromkeys(e.name for result in comparison.results for e in result.contest.experiments))
+
+
+def _sizes(comparison: Comparison) -> dict[str, str]:
+    """{experiment: its seeds, "3+5" over two tasks}."""
+    tasks = [{e.name: len(e.series) for e in result.contest.experiments} for result in comparison.results]
+    return {name: "+".join(str(task[name]) for task in tasks if name in task) for name in _names(comparison)}
+
+
+def _style(comparison: Comparison, name: str) -> dict[str, Any]:
+    """The same in every panel and figure."""
+    index = _names(comparison).index(name)
+    return {
+        "color": COLOURS[index % len(COLOURS)],
+        "linestyle": _DASHES[index % len(_DASHES)],
+        "marker": _MARKERS[index % len(_MARKERS)],
+        "markersize": 4.5,
+        "linewidth": 1.7,
+    }
+
+
+def _score(comparison: Comparison) -> str:
+    scaled = any(result.contest.scale for result in comparison.results)
+    return comparison.metric.replace("_", " ") + (" (normalised)" if scaled else "")

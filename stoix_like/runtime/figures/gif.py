@@ -1,0 +1,48 @@
+"""Episodes as animated GIFs, drawn by the environment itself, without a display."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+
+from stoix_like.errors import RunError, UnsupportedEnvironmentError
+from stoix_like.runtime.storage.atomic import written_picture
+from stoix_like.types import Environment, EnvState
+
+
+def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
+    """The GIF at `path` of an episode, one frame per state, in the environment's own drawing.
+
+    Raises:
+        UnsupportedEnvironmentError: the environment cannot be drawn.
+        RunError: there are no states, or the file cannot be written.
+    """
+    if env.animate is None:
+        raise UnsupportedEnvironmentError(
+            f"{env.task_id} cannot be drawn: it has no `animate`", "give Environment.animate, or choose another task"
+        )
+    if not states:
+        raise RunError("an animation needs at least one state", "record an episode first")
+    with written_picture(path.with_suffix(".gif")) as temporary, _headless():
+        env.animate(states, str(temporary))
+    return path.with_suffix(".gif")
+
+
+@contextlib.contextmanager
+def _headless() -> Iterator[None]:
+    """matplotlib without windows, and without its remark that pillow writes instead of ffmpeg; restored after."""
+    import matplotlib
+
+    before = matplotlib.get_backend(auto_select=False)
+    logger = logging.getLogger("matplotlib.animation")
+    level = logger.level
+    matplotlib.use("Agg")
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        if before is not None:
+            matplotlib.use(before, force=False)

@@ -1,0 +1,124 @@
+"""Pictures of runs: learning curves (PNG, PDF, SVG) and animated episodes (GIF). The door to matplotlib and pillow;
+comparisons are drawn in `comparison_figures.py`.
+
+Files are written whole or not at all: into a temporary file beside the target, then renamed. Figures are made without
+pyplot, so that nothing global changes in a notebook.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.text import number_text
+from stoix_like.runtime.figures.style import COLOURS, check_format, prepare
+from stoix_like.runtime.results.curves import Curve, Curves, make_curves
+from stoix_like.runtime.results.series import load_run
+from stoix_like.runtime.storage.atomic import written_picture
+
+FEW_SEEDS = 5  # below it single seeds are drawn: a bootstrap of so few says too little
+
+
+class PlotSummary(NamedTuple):
+    """Where the figure is, and the same content as text. `str(summary)` is the table."""
+
+    path: Path
+    table: str
+
+    def __str__(self) -> str:
+        return self.table
+
+
+def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") -> PlotSummary:
+    """The learning curves of one or many runs: a figure at `out` and a table to print.
+
+    One panel per task and one colour per experiment (see `curves`): the interquartile mean over seeds against
+    environment steps of one seed, with its 95 % bootstrap interval, and n in the legend. Evaluations are solid,
+    training episodes dashed; with fewer than five seeds each is drawn as a thin line.
+
+    Args:
+        run_dirs: run folders; running ones too.
+        out: the figure; .png, .pdf or .svg.
+        metric: a name such as mean_return, solve_rate or entropy, or a full key such as evaluator_sampled/mean_return.
+
+    Raises:
+        ConfigError: no runs, no such run, an unknown metric or format.
+        RunError: a run without metrics yet, or a figure that cannot be written.
+    """
+    if not run_dirs:
+        raise ConfigError("no run to plot", "give one or more run folders, for example runs/<name>")
+    check_format(out)
+    curves = make_curves([load_run(Path(path)) for path in run_dirs], metric)
+    figure = curves_figure(curves, metric)
+    with written_picture(out) as temporary:
+        figure.savefig(temporary, dpi=150)
+    return PlotSummary(out, _table(curves, metric))
+
+
+def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
+    """The curves as a figure of matplotlib: what `plot_runs` draws; without task and metric where a caption
+    beside it names them."""
+    from matplotlib.figure import Figure  # here: half a second that only plotting needs
+    from matplotlib.lines import Line2D
+    from matplotlib.ticker import EngFormatter
+
+    tasks = list(dict.fromkeys(curve.task_id for curve in curves.quoted))
+    names = list(dict.fromkeys(curve.name for curve in curves.quoted))
+    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
+    figure = Figure(figsize=(6.4 * len(tasks), 4.2), layout="constrained")
+    panels = figure.subplots(1, len(tasks), squeeze=False)[0]
+    for panel, task_id in zip(panels, tasks, strict=True):
+        named = ("", "") if captioned else (task_id, metric.replace("_", " "))
+        prepare(panel, named[0], "environment steps per seed", named[1])
+        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        beside = [curve for curve in curves.beside if curve.task_id == task_id]
+        for curve in beside:
+            panel.plot(
+                curve.timesteps, curve.iqm.point, color=colours[curve.name], linestyle=(0, (4, 2)), linewidth=1.1
+            )
+        for curve in (curve for curve in curves.quoted if curve.task_id == task_id):
+            _draw(panel, curve, colours[curve.name])
+        handles = panel.get_legend_handles_labels()[0]
+        if beside:  # dashed lines exist only beside solid ones: one grey entry explains them all
+            handles.append(Line2D([], [], color="0.4", linestyle=(0, (4, 2)), linewidth=1.1, label="training episodes"))
+        panel.legend(handles=handles, frameon=False, fontsize=9)
+    return figure
+
+
+def _draw(panel: Any, curve: Curve, colour: str) -> None:
+    """The quoted curve: interval, single seeds if there are few, and the line that carries the legend."""
+    num_seeds = len(curve.seeds)
+    marker = "o" if curve.timesteps.size < 3 else None  # a line of one point would not be seen
+    if num_seeds < FEW_SEEDS and (num_seeds > 1 or not curve.timesteps.size):
+        for one in curve.seeds:
+            panel.plot(one.timesteps, one.values, color=colour, linewidth=0.8, alpha=0.45)
+    if num_seeds > 1:
+        panel.fill_between(curve.timesteps, curve.iqm.low, curve.iqm.high, color=colour, alpha=0.16, linewidth=0)
+    label = f"{curve.name} (n={num_seeds})"
+    panel.plot(curve.timesteps, curve.iqm.point, color=colour, linewidth=1.9, marker=marker, label=label)
+
+
+def _table(curves: Curves, metric: str) -> str:
+    """One line per quoted curve: name, task, n, the final IQM with its interval, the best IQM on the way."""
+    head = ("experiment", "task", "metric", "n", "final IQM", "95 % interval", "best IQM", "at step")
+    lines = [head, *(_table_line(curve) for curve in curves.quoted)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text += [f"{name}: no values of {metric} yet" for name in curves.missing]
+    if any(len(curve.seeds) < 4 for curve in curves.quoted):
+        text.append("with n < 4 the interquartile mean trims nothing: it is the plain mean")
+    return "\n".join(text)
+
+
+def _table_line(curve: Curve) -> tuple[str, ...]:
+    identity = curve.name, curve.task_id, curve.key, str(len(curve.seeds))
+    if not curve.timesteps.size:
+        return (*identity, "no common steps yet", "–", "–", "–")
+    point, low, high = (float(part[-1]) for part in curve.iqm)
+    best = int(curve.iqm.point.argmax())
+    interval = "–" if math.isnan(low) else f"[{number_text(low)}, {number_text(high)}]"
+    at_best = number_text(float(curve.iqm.point[best])), f"{curve.timesteps[best]:,.0f}"
+    return (*identity, number_text(point), interval, *at_best)

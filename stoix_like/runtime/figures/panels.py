@@ -1,0 +1,64 @@
+"""Panels side by side: lines with intervals over a logarithmic x axis."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.runtime.figures.style import COLOURS, check_format, prepare
+from stoix_like.runtime.storage.atomic import written_picture
+
+
+class Line(NamedTuple):
+    """Points joined by a line, each with an interval around it; NaN where there is none."""
+
+    name: str
+    x: Sequence[float]  # above 0: the axis is logarithmic
+    y: Sequence[float]
+    low: Sequence[float]
+    high: Sequence[float]
+
+
+class Panel(NamedTuple):
+    """One pair of axes: lines, and levels that hold for every x."""
+
+    title: str
+    lines: Sequence[Line]
+    levels: Mapping[str, float]
+
+
+def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) -> Path:
+    """The figure at `out`: panels side by side that share the y axis, their lines over a logarithmic x axis. A name has
+    the same colour in all of them.
+
+    Raises:
+        ConfigError: an unknown format.
+        RunError: the figure cannot be written.
+    """
+    from matplotlib.figure import Figure
+    from matplotlib.ticker import LogFormatter
+
+    check_format(out)
+    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
+    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
+    figure = Figure(figsize=(6.4 * len(panels), 4.2), layout="constrained")
+    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
+        prepare(axes, panel.title, x_label, y_label)
+        axes.set_xscale("log")
+        for (name, level), dashes in zip(panel.levels.items(), itertools.cycle(((4, 2), (1, 2)))):
+            axes.axhline(level, color="0.4", linestyle=(0, dashes), linewidth=1.1, label=name)
+        for line in panel.lines:
+            y = np.asarray(line.y)
+            reach = np.stack([y - line.low, line.high - y])
+            style: dict[str, Any] = {"color": colours[line.name], "marker": "o", "markersize": 4, "capsize": 3}
+            axes.errorbar(line.x, y, yerr=reach, label=line.name, linewidth=1.6, **style)
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
+        axes.legend(fontsize=9, edgecolor="none")
+    with written_picture(out) as temporary:
+        figure.savefig(temporary, dpi=150)
+    return out

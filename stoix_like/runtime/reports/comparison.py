@@ -1,0 +1,170 @@
+"""What `compare.py` tells: a comparison as aligned text and as plain JSON values. Every number stands beside its n."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.evaluation.statistics import Interval
+from stoix_like.runtime.figures.learning_curves import FEW_SEEDS
+from stoix_like.runtime.results.groups import AXES, Axis
+from stoix_like.runtime.results.statistics import Comparison, Efficiency, Pair, Result, Row, Standing
+
+_SPENT: dict[Axis, str] = {"steps": "{:,.0f} environment steps of each seed", "seconds": "{:,.1f} s of wall-clock"}
+
+
+class Block(NamedTuple):
+    """One contest at one budget: who scored what, and how often who is better.
+
+    Attributes:
+        title: the task or tasks, the metric, the budget.
+        head: one title per column of `rows`.
+        rows: one experiment each; none over tasks without a common scale.
+        pairs: (P(X > Y), its value, its interval).
+    """
+
+    title: str
+    head: list[str]
+    rows: list[list[str]]
+    pairs: list[list[str]]
+
+
+def blocks(comparison: Comparison) -> list[Block]:
+    """The comparison as tables of texts: one per contest and budget, then those over tasks."""
+    found = [_block(result, axis) for result in comparison.results for axis in AXES]
+    titles = [result.contest.title for result in comparison.results]
+    found += [_over_tasks(standing, titles) for standing in comparison.over_tasks.values()]
+    return [block for block in found if block is not None]
+
+
+def text(comparison: Comparison) -> str:
+    """The comparison for reading: a block per contest and budget, then the notes."""
+    parts = [
+        "\n".join([title, *_aligned([head, *rows] if rows else []), *_aligned(pairs)])
+        for title, head, rows, pairs in blocks(comparison)
+    ]
+    parts.append("\n".join(f"note: {note}" for note in comparison.notes))
+    return "\n\n".join(filter(None, parts))
+
+
+def _block(result: Result, axis: Axis) -> Block | None:
+    standing, contest = result.standings[axis], result.contest
+    if standing is None:
+        return None
+    scale = "" if contest.scale is None else f", {contest.scale[0]:g} as 0 and {contest.scale[1]:g} as 1"
+    spent = _SPENT[axis].format(standing.budgets[0])
+    return _tabulated(f"{contest.title} · {contest.key}{scale} · at {spent}", standing)
+
+
+def _over_tasks(standing: Standing | None, titles: Sequence[str]) -> Block | None:
+    if standing is None:
+        return None
+    what = "largest common wall-clock" if standing.axis == "seconds" else "largest common steps"
+    return _tabulated(f"over {len(titles)} tasks ({', '.join(titles)}) · at the {what} of each", standing)
+
+
+def _tabulated(title: str, standing: Standing) -> Block:
+    has_gap = any(row.optimality_gap for row in standing.rows)
+    head = ["experiment", "n", "IQM", "95 % interval", "mean", "median", *(["gap to 1"] if has_gap else []), "seeds"]
+    rows = [_cells(row, has_gap) for row in standing.rows]
+    return Block(title, head, rows, [_pair_cells(pair) for pair in standing.pairs])
+
+
+def _cells(row: Row, has_gap: bool) -> list[str]:
+    few = "; ".join(" ".join(map(_number, values)) for values in row.scores if values.size < FEW_SEEDS)
+    gap = [] if row.optimality_gap is None else [_number(row.optimality_gap.point)]
+    centres = [_number(row.mean.point), _number(row.median.point), *(gap or ["–"] * has_gap)]
+    return [row.name, "+".join(map(str, row.num_runs)), _number(row.iqm.point), _bounds(row.iqm), *centres, few]
+
+
+def _pair_cells(pair: Pair) -> list[str]:
+    return [f"P({pair.first} > {pair.second})", _number(pair.probability.point), _bounds(pair.probability)]
+
+
+def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))] if table else []
+    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+
+
+def _number(value: float) -> str:
+    return f"{value:,.4g}" if abs(value) < 1e5 else f"{value:,.0f}"
+
+
+def _bounds(interval: Interval) -> str:
+    return "–" if math.isnan(interval.low) else f"[{_number(interval.low)}, {_number(interval.high)}]"
+
+
+def document(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as plain JSON values; what does not exist is null."""
+    return {
+        "metric": comparison.metric,
+        "contests": [_contest_document(result) for result in comparison.results],
+        "over_tasks": {axis: _standing_document(found) for axis, found in comparison.over_tasks.items()},
+        "notes": list(comparison.notes),
+    }
+
+
+def _contest_document(result: Result) -> dict[str, Any]:
+    contest = result.contest
+    by_axis: dict[str, Any] = {
+        axis: {
+            "standing": _standing_document(result.standings[axis]),
+            "efficiency": _efficiency_document(result.efficiency[axis]),
+        }
+        for axis in AXES
+    }
+    return {
+        "title": contest.title,
+        "metric": contest.key,
+        "scale": None if contest.scale is None else list(contest.scale),
+        "experiments": [{"name": e.name, "n": len(e.series), "seeds": e.sources} for e in contest.experiments],
+        **by_axis,
+    }
+
+
+def _standing_document(standing: Standing | None) -> dict[str, Any] | None:
+    if standing is None:
+        return None
+    return {
+        "budgets": _plain(standing.budgets),
+        "rows": [_row_document(row) for row in standing.rows],
+        "improvement": [
+            {"first": pair.first, "second": pair.second, **_interval(pair.probability)} for pair in standing.pairs
+        ],
+        "profiles": {"thresholds": _plain(standing.thresholds), **_intervals(standing.profiles)},
+    }
+
+
+def _row_document(row: Row) -> dict[str, Any]:
+    statistics = {name: getattr(row, name) for name in ("iqm", "mean", "median", "optimality_gap")}
+    return {
+        "name": row.name,
+        "n": list(row.num_runs),
+        "scores": [_plain(values) for values in row.scores],
+        **{name: None if found is None else _interval(found) for name, found in statistics.items()},
+    }
+
+
+def _efficiency_document(efficiency: Efficiency | None) -> dict[str, Any] | None:
+    if efficiency is None:
+        return None
+    return {"moments": _plain(efficiency.moments), **_intervals(efficiency.curves)}
+
+
+def _intervals(named: Mapping[str, Interval]) -> dict[str, Any]:
+    return {"experiments": {name: _interval(interval) for name, interval in named.items()}}
+
+
+def _interval(interval: Interval) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in interval._asdict().items()}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers and arrays as JSON has them: no NaN."""
+    if np.ndim(value):
+        return [_plain(one) for one in value]
+    number = float(value)
+    return number if math.isfinite(number) else None

@@ -1,0 +1,172 @@
+"""The command `report.py`: one or several runs as a single HTML file that needs nothing else, to be kept or sent.
+
+What is in it is read from the run folders, as they are: scores, curves, configuration, versions, history, and the
+animation if `animate.py` made one. Several runs are compared first. How HTML is made is in `html_page.py`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.text import duration_text, number_text
+from stoix_like.runtime.figures import learning_curves
+from stoix_like.runtime.figures.style import page_png
+from stoix_like.runtime.reports.html import Markup, facts, folded, image, joined, page, table, tag
+from stoix_like.runtime.results import curves
+from stoix_like.runtime.results.groups import AXES, contests_among
+from stoix_like.runtime.results.series import Run, Series, load_run
+from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
+
+_MOST_GIF_BYTES = 3_000_000
+#: What is drawn, if a run has it: scores, and what tells whether it learns as it should.
+_SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
+_LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
+_EVENTS = ("start", "resume", "changed", "checkpoint_loaded", "failed")
+_SCORED = "evaluator/"
+_BEST_FLATTERS = (
+    "The best of many noisy evaluations flatters: a new one, as evaluate.py plays it, tends to score lower."
+)
+
+
+def report(paths: Sequence[Path]) -> str:
+    """The page of some runs, as text.
+
+    Raises:
+        RunError: a run without metrics yet.
+    """
+    runs = [load_run(path) for path in paths]
+    if len(runs) == 1:
+        title = f"{runs[0].algorithm} on {runs[0].task_id}"
+        opening = tag("h1", title), tag("p", runs[0].path.name, class_="quiet")
+        return page(f"{title}: {runs[0].path.name}", *opening, *_run_parts(runs[0], "h2"))
+    title = f"Report of {len(runs)} runs"
+    sections = [joined([tag("h2", run.path.name), *_run_parts(run, "h3")]) for run in runs]
+    return page(title, tag("h1", title), _comparison_section(runs), *sections)
+
+
+def _comparison_section(runs: Sequence[Run]) -> Markup:
+    from stoix_like.runtime.figures import comparison as comparison_figures
+    from stoix_like.runtime.reports import comparison as comparison_tables
+    from stoix_like.runtime.results.statistics import compare
+
+    heading = tag("h2", "Comparison")
+    try:
+        found = contests_among(runs, "mean_return")
+    except ConfigError as error:
+        return joined([heading, tag("p", error.what)])
+    comparison = compare("mean_return", found.contests, found.notes)
+    parts = [heading]
+    for title, head, rows, pairs in comparison_tables.blocks(comparison):
+        parts += [tag("h3", title), *([table(head, rows)] if rows else [])]
+        parts += [table(("probability of improvement", "value", "95 % interval"), pairs)] if pairs else []
+    parts += [tag("p", f"note: {note}", class_="quiet") for note in comparison.notes]
+    drawn = [(comparison_figures.efficiency_figure(comparison, axis), f"score over {axis}") for axis in AXES]
+    drawn.append((comparison_figures.improvement_figure(comparison, "steps"), "probability of improvement"))
+    pictures = [image(page_png(f), "png", what, what) for f, what in drawn if f is not None]
+    side_by_side = "figures drawn" if len(comparison.results) == 1 else "drawn"
+    return joined([*parts, tag("div", *pictures, class_=side_by_side)])
+
+
+def _run_parts(run: Run, heading: str) -> list[Markup]:
+    """All of a run under headings of that level."""
+    rows = read_rows(run.path / FILE_NAME)
+    return [
+        facts(_facts(run, rows)),
+        tag(heading, "Scores"),
+        *_scores(run),
+        tag(heading, "Curves"),
+        tag("div", *_pictures(run), class_="figures drawn"),
+        *_animation(run.path, heading),
+        tag(heading, "Configuration and versions"),
+        *_files(run.path),
+        folded("history", table(("update", "seconds", "event", ""), _history(rows))),
+    ]
+
+
+def _facts(run: Run, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    start = next(row for row in rows if "misc/task_id" in row)
+    last = max(rows, key=lambda row: row.get("update", 0))
+    planned = [row["misc/num_updates"] for row in rows if "misc/num_updates" in row]
+    yield "algorithm", run.algorithm
+    yield "task", run.task_id
+    yield "device", run.device
+    yield "seeds", ", ".join(map(str, sorted(run.seeds)))
+    yield "updates", f"{last['update']:,}" + (f" of {planned[-1]:,}" if planned else "")
+    yield "environment steps", f"{max(row.get('timesteps', 0) for row in rows):,} of each seed"
+    yield "wall-clock", duration_text(max(row.get("elapsed_seconds", 0.0) for row in rows))
+    yield "levels", ", ".join(name or "fresh" for name in run.level_hashes.get("evaluator", (None,)))
+    sizes = [f"{start[key]:,} {what}" for key, what in _SIZES.items() if key in start]
+    yield "per update", " × ".join(sizes)
+
+
+_SIZES = {"misc/num_envs": "environments", "misc/rollout_length": "steps"}
+
+
+def _scores(run: Run) -> list[Markup]:
+    """The last evaluation of every seed, and its best by mean return; what matters most stands first."""
+    returns = run.series.get(f"{_SCORED}mean_return", {})
+    if not returns:
+        return [tag("p", "not evaluated yet")]
+    told = [key.removeprefix(_SCORED) for key in run.series if key.startswith(_SCORED)]
+    names = [name for name in _SCORES if name in told]
+    names += [name for name in told if name not in (*_SCORES, "duration_ms", "episodes")]
+    lines = []
+    for seed, one in sorted(returns.items()):
+        best = int(one.values.argmax())
+        for what, index in (("last", -1), ("best", best)):
+            at = float(one.timesteps[index])
+            cells = [_value_at(run.series[_SCORED + name].get(seed), at) for name in names]
+            lines.append([str(seed), what, f"{at:,.0f}", *cells])
+    head = ["seed", "evaluation", "at step", *(name.replace("_", " ") for name in names)]
+    return [table(head, lines), tag("p", _BEST_FLATTERS, class_="quiet")]
+
+
+def _value_at(series: Series | None, timesteps: float) -> str:
+    found = [] if series is None else series.values[series.timesteps == timesteps]
+    return number_text(float(found[0])) if len(found) else "–"
+
+
+def _pictures(run: Run) -> Iterator[Markup]:
+    known = {key.partition("/")[2] for key in run.series}
+    for metric in _SCORES + _LEARNING:
+        if metric in known:
+            figure = learning_curves.curves_figure(curves.make_curves([run], metric), metric, captioned=True)
+            name = metric.replace("_", " ")
+            yield image(page_png(figure), "png", f"{name} over environment steps", name)
+
+
+def _animation(path: Path, heading: str) -> list[Markup]:
+    gif = path / "episode.gif"
+    if not gif.is_file():
+        return []
+    title, size = tag(heading, "An episode"), gif.stat().st_size
+    if size > _MOST_GIF_BYTES:
+        return [title, tag("p", f"episode.gif has {size / 1e6:.1f} MB and stays beside this file")]
+    return [title, image(gif.read_bytes(), "gif", "an episode")]
+
+
+def _files(path: Path) -> Iterator[Markup]:
+    """The configuration as it is, and versions.json as a table where it is one."""
+    config, versions = path / "config.yaml", path / "versions.json"
+    if config.is_file():
+        yield folded("config.yaml", tag("pre", config.read_text(encoding="utf-8", errors="replace")))
+    if versions.is_file():
+        text = versions.read_text(encoding="utf-8", errors="replace")
+        try:
+            entries = [(str(name), str(value)) for name, value in json.loads(text).items()]
+        except (ValueError, AttributeError):  # damaged, or no object: shown as it is
+            yield folded("versions.json", tag("pre", text))
+        else:
+            yield folded("versions", table((), entries))
+
+
+def _history(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
+    for row in rows:
+        if (event := row.get("misc/event")) in _EVENTS:
+            beside = (row.get(f"misc/{name}") for name in ("changed", "message", "path", "device"))
+            told = str(next(filter(None, beside), ""))
+            yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", str(event), told

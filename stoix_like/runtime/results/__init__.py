@@ -1,0 +1,3 @@
+"""Metrics of runs read back, grouped into experiments and compared.
+Imports loading, runs and telemetry.
+"""

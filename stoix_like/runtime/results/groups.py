@@ -1,0 +1,202 @@
+"""Which experiments may be compared, and their scores at equal budgets: grouped and aligned. No statistics.
+
+Experiments meet in a contest only if their scores mean the same: one task of one size, one set of levels, one metric.
+What does not fit is left out or compared apart, and told. Scores are taken where all seeds of a contest have some:
+between a seed's own evaluations by linear interpolation, beyond them never.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from stoix_like.evaluation import comparison
+from stoix_like.runtime.results import curves
+from stoix_like.runtime.results.experiments import differing, experiments, split
+from stoix_like.runtime.results.series import Run, Series
+
+Axis = Literal["steps", "seconds"]  # environment steps of one seed, wall-clock of its run
+AXES: tuple[Axis, Axis] = ("steps", "seconds")
+Scale = tuple[float, float]  # the scores that become 0 and 1
+
+#: Metrics that lie in [0, 1] and mean the same on every task that has them.
+SHARES = ("solve_rate", "utilisation")
+_TASK_LEAVES = ("kwargs", "max_items", "max_ems", "max_episode_steps", "level_set")  # what is played and scored
+_SHORT = 0.95  # of the longest seed's budget: below it, it is told which seed ends the common range
+
+
+class Experiment(NamedTuple):
+    """The seeds of one experiment: [R] series, and where each comes from."""
+
+    name: str
+    series: list[Series]
+    sources: list[str]  # "runs/a, seed 3"
+
+
+class Contest(NamedTuple):
+    """Experiments that may be compared.
+
+    Attributes:
+        title: the task, and what sets it apart from other contests of the same task.
+        key: the metric with its prefix.
+        scale: what became 0 and 1; None if scores are as they were measured.
+        clock_notes: what a reader of its results at equal wall-clock must know.
+    """
+
+    title: str
+    key: str
+    experiments: list[Experiment]
+    scale: Scale | None = None
+    clock_notes: tuple[str, ...] = ()
+
+    @property
+    def is_on_unit_scale(self) -> bool:
+        """Whether 0 and 1 mean the same as in other contests, 1 being the aim."""
+        return self.scale is not None or self.key.rpartition("/")[2] in SHARES
+
+    @property
+    def all_series(self) -> list[Series]:
+        return [one for experiment in self.experiments for one in experiment.series]
+
+
+class Found(NamedTuple):
+    """The contests among some runs, and what was left out of them."""
+
+    contests: list[Contest]
+    notes: list[str]
+
+
+def contests_among(runs: Sequence[Run], metric: str, scales: Mapping[str, Scale] | None = None) -> Found:
+    """The contests of a metric, in the order of the runs.
+
+    A bare name is looked for as `plot.py` does, under evaluator/ first, but once per contest: evaluations of one
+    experiment are not compared with training episodes of another.
+
+    Args:
+        runs: as `curves.load_run` reads them.
+        metric: a name such as mean_return, or a full key.
+        scales: {task: (score that becomes 0, score that becomes 1)}.
+
+    Raises:
+        ConfigError: no run has the metric.
+    """
+    wanted = curves.metric_keys(runs, metric)
+    found = Found([], [])
+    tasks = split(runs, _what_is_played)
+    for same in tasks:
+        key = next((key for key in wanted if any(key in run.series for run in same)), None)
+        scale = (scales or {}).get(same[0].task_id)
+        siblings = [other[0] for other in tasks if other[0].task_id == same[0].task_id]
+        title = _title(same[0], siblings)
+        if key is None:
+            found.notes.append(f"{title}: no run has values of {metric} yet")
+            continue
+        entrants = _with_values(same, key, found.notes)
+        groups = split(entrants, functools.partial(_levels, key))
+        for group in groups:
+            apart = f"{title} · levels {_levels(key, group[0])[0] or 'fresh'}" if len(groups) > 1 else title
+            found.contests.append(_contest(apart, key, group, scale))
+        if len(groups) > 1:
+            found.notes.append(f"{title}: runs were scored on different levels of one name, and are compared apart")
+    titles = [contest.title for contest in found.contests]
+    if len(tasks) > len({run.task_id for run in runs}):
+        found.notes.append(f"other sizes or levels of a task are another contest: {'; '.join(titles)}")
+    return found
+
+
+def _what_is_played(run: Run) -> tuple[object, ...]:
+    return run.task_id, *(run.leaves.get(name) for name in _TASK_LEAVES)
+
+
+def _levels(key: str, run: Run) -> tuple[str | None, ...]:
+    return run.level_hashes.get(key.partition("/")[0], (None,))
+
+
+def _title(run: Run, siblings: Sequence[Run]) -> str:
+    unequal = [name for name in differing([other.leaves for other in siblings]) if name in _TASK_LEAVES]
+    return " · ".join([run.task_id, *(f"{name} {run.leaves.get(name)}" for name in unequal)])
+
+
+def _with_values(runs: Sequence[Run], key: str, notes: list[str]) -> list[Run]:
+    """The runs that have values on one set of levels; what the others lack is added to the notes."""
+    kept = []
+    for run in runs:
+        missing = sorted(run.seeds - set(run.series.get(key, {})))
+        if key not in run.series:
+            notes.append(f"{run.path} is left out: it has no values of {key} yet")
+        elif len(_levels(key, run)) > 1:
+            names = ", ".join(name or "fresh" for name in _levels(key, run))
+            notes.append(f"{run.path} is left out: its level set changed on the way ({names})")
+        else:
+            kept.append(run)
+            if missing:
+                notes.append(f"{run.path}: seed {', '.join(map(str, missing))} has no values of {key} yet")
+    return kept
+
+
+def _contest(title: str, key: str, runs: Sequence[Run], scale: Scale | None) -> Contest:
+    entries = [Experiment(name, *_seeds(members, key, scale)) for name, members in experiments(runs)]
+    clock_notes = []
+    if len(devices := {run.device for run in runs}) > 1:
+        clock_notes.append(f"the clocks ran on different devices: {', '.join(sorted(devices))}")
+    if len(counts := {run.num_seeds for run in runs}) > 1:
+        numbers = ", ".join(map(str, sorted(counts)))
+        clock_notes.append(f"seeds side by side share a clock, and the runs have different numbers of them: {numbers}")
+    return Contest(title, key, entries, scale, clock_notes=tuple(clock_notes))
+
+
+def _seeds(runs: Sequence[Run], key: str, scale: Scale | None) -> tuple[list[Series], list[str]]:
+    series, sources = [], []
+    for run in runs:
+        for seed, one in sorted(run.series[key].items()):
+            series.append(one if scale is None else one._replace(values=comparison.normalised(one.values, *scale)))
+            sources.append(f"{os.path.relpath(run.path) if run.path.is_absolute() else run.path}, seed {seed}")
+    return series, sources
+
+
+class Budget(NamedTuple):
+    """What every seed of a contest has spent at least, and the points on the way that all have passed."""
+
+    last: float
+    grid: NDArray[np.float64]  # [K], from where all have a score to `last`
+
+
+def budget_of(contest: Contest, axis: Axis) -> Budget | None:
+    """The largest budget that all seeds share; None if there is none, or if a row has no wall-clock."""
+    axes = [along(one, axis) for one in contest.all_series]
+    if not all(np.isfinite(moments).all() for moments in axes):
+        return None
+    grid = curves.common_grid(axes)
+    return Budget(float(grid[-1]), grid) if grid.size else None
+
+
+def along(series: Series, axis: Axis) -> NDArray[np.float64]:
+    """When a seed was scored, [K], never falling."""
+    return series.timesteps if axis == "steps" else np.maximum.accumulate(series.seconds)
+
+
+def scores_at(experiment: Experiment, axis: Axis, moments: NDArray[np.float64]) -> NDArray[np.float64]:
+    """[R, K] scores of the seeds at K moments within their ranges."""
+    return np.stack([np.interp(moments, along(one, axis), one.values) for one in experiment.series])
+
+
+def budget_notes(contest: Contest, axis: Axis, budget: Budget | None) -> list[str]:
+    """Who ends the common range long before others do, or why there is none."""
+    named = [
+        (along(s, axis), source) for e in contest.experiments for s, source in zip(e.series, e.sources, strict=True)
+    ]
+    if budget is None and not all(np.isfinite(moments).all() for moments, _ in named):
+        return ["some rows have no elapsed_seconds: nothing is compared at equal wall-clock"]
+    shortest, source = min(((float(moments[-1]), name) for moments, name in named), key=lambda entry: entry[0])
+    longest = max(float(moments[-1]) for moments, _ in named)
+    if budget is None:
+        first, late = max(((float(moments[0]), name) for moments, name in named), key=lambda entry: entry[0])
+        return [f"no common {axis}: {source} ends at {shortest:,.0f}, {late} is first scored at {first:,.0f}"]
+    if shortest < _SHORT * longest:
+        return [f"common {axis} end at {shortest:,.0f} with {source}; the longest go on to {longest:,.0f}"]
+    return []

@@ -1,0 +1,184 @@
+"""The command `sweep.py`: trains trials one after the other, each an ordinary run in a folder of its own.
+
+A sweep may end at any moment, and the same command goes on: the study knows its trials, and one that was not through is
+continued. One process works on a study. A second one is refused: it could not tell a trial that is being trained from
+one whose process was killed, and two would share a device that one alone fills.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
+from stoix_like.errors import INTERRUPTED, ConfigError, RunError
+from stoix_like.runtime.console.spelling import typed
+from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.sweeps import study as sweep_study
+from stoix_like.runtime.sweeps import table
+from stoix_like.runtime.sweeps.plan import SweepPlan, check_metric, pace_note
+from stoix_like.runtime.sweeps.study import Study, Trial
+from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
+
+#: What evaluations tell of every task; its own metrics come on top (see `report.evaluator_rows`).
+_TOLD = ("mean_return", "max_return", "min_return", "episode_length_mean", "episode_length_max", "episode_length_min")
+
+
+def run(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
+    """The exit code of a sweep whose study is in `folder`; `argv` are the words that the command goes on with.
+
+    Raises:
+        ConfigError: the study was begun with another plan.
+        RunError: another process works on it, a file cannot be written, or no trial has a value.
+    """
+    with contextlib.ExitStack() as closing:
+        closing.callback(_lock(folder).close)
+        study = Study(folder, plan)
+        closing.callback(study.close)
+        stop = closing.enter_context(stopping_on_signals())
+        sweep = _Sweep(plan, study, folder)
+        sweep.introduce()
+        is_whole = sweep.play_all(stop)
+        sweep.conclude(argv, is_whole)
+        if is_whole and study.best() is None:
+            raise RunError(f"no trial of {folder} is complete", "the table says what became of each")
+    return 0 if is_whole else INTERRUPTED
+
+
+def _study_folder(save_dir: Path, name: str) -> Path:
+    """The folder of a study, new or not.
+
+    Raises:
+        ConfigError: a name that leads elsewhere, or a folder that holds something else.
+    """
+    if not is_run_name(name):
+        raise ConfigError(f"--study: {name!r} cannot name a study", RUN_NAME_RULE)
+    folder = save_dir / name
+    if "?" in str(folder.absolute()):  # it ends the path in the address of an SQLite file
+        raise ConfigError(f"--save-dir: {folder.absolute()} has a question mark", "choose another folder")
+    held = {entry.name for entry in folder.iterdir()} - {".lock"} if folder.is_dir() else set()
+    if held and sweep_study.FILE_NAME not in held:
+        raise ConfigError(f"--study: {folder} holds something else", "choose another --study or --save-dir")
+    return folder
+
+
+def _lock(folder: Path) -> RunLock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make {folder}: {error.strerror}", "choose another --save-dir") from error
+    try:
+        return RunLock(folder)
+    except RunError as error:
+        hint = "wait for it to end, or begin another study with --study NAME"
+        raise RunError(error.what, hint if isinstance(error.__cause__, BlockingIOError) else error.hint) from error
+
+
+def _check_task(plan: SweepPlan) -> None:
+    """Nothing, if device, task and metric are there: what no trial can do is said before the first.
+
+    Raises:
+        StoixError: they are not.
+    """
+    import jax
+
+    from stoix_like.runtime.hardware import devices
+
+    devices.select(plan.example.hardware, plan.example.logging)
+    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
+
+    env = build.build(plan.settings.algorithm, plan.example).env
+    own = jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0)))
+    check_metric(plan, [*_TOLD, *own])
+
+
+class _Sweep:
+    """The trials of one study, in this process."""
+
+    def __init__(self, plan: SweepPlan, study: Study, folder: Path) -> None:
+        from stoix_like.runtime.telemetry.terminal import TerminalView
+
+        self._plan, self._study, self._folder = plan, study, folder
+        self._view = TerminalView(progress=False)
+
+    def introduce(self) -> None:
+        """The lines before the first trial."""
+        settings, space = self._plan.settings, self._plan.space
+        done = sum(trial.state != "running" for trial in self._study.trials())
+        seeds = "1 seed" if settings.num_seeds == 1 else f"{settings.num_seeds} seeds side by side"
+        lines = [
+            f"sweep {settings.config or f'{settings.algorithm}/quick'} over {', '.join(space)}",
+            f"plan  {settings.num_trials} trials of {seeds}, {settings.direction} {settings.metric}",
+            f"study {self._folder}" + (f", {done} of its trials are done" if done else ""),
+        ]
+        self._view.lines(lines)
+        if note := pace_note(self._plan):
+            self._view.note(note)
+        write_atomically(self._folder / "sweep.yaml", self._plan.path.read_text(encoding="utf-8-sig"))
+
+    def play_all(self, stop: StopRequest) -> bool:
+        """Plays every trial that is due; False if a signal ended it before."""
+        from stoix_like.runtime.sweeps import trial as sweep_trial
+
+        for trial in self._due(stop):
+            path = self._folder / f"trial-{trial.number:04d}"
+            played = sweep_trial.play(self._plan, self._study, trial, path, stop)
+            if played.is_through:
+                self._tell(trial.number)
+            if played.is_signalled:
+                return False
+        return not stop.is_set
+
+    def _due(self, stop: StopRequest) -> Iterator[Trial]:
+        """The trials that were interrupted, then new ones until there are enough."""
+        for trial in self._study.trials():
+            if trial.state == "running" and not stop.is_set:
+                yield trial
+        while not stop.is_set and len(self._study.trials()) < self._plan.settings.num_trials:
+            yield self._study.ask()
+
+    def _tell(self, number: int) -> None:
+        """One line for a trial that is through, and the files brought up to date."""
+        trials, best = self._study.trials(), self._study.best()
+        trial = next(each for each in trials if each.number == number)
+        self._view.lines([table.trial_text(trial, best)])
+        self._write_tables()
+
+    def _write_tables(self) -> None:
+        trials, best, importances = self._study.trials(), self._study.best(), self._study.importances()
+        document = table.document(self._plan, trials, best, importances)
+        write_atomically(self._folder / "trials.json", document)
+        write_atomically(self._folder / "trials.csv", table.csv_text(self._plan, trials))
+
+    def conclude(self, argv: list[str], is_whole: bool) -> None:
+        """The lines after the last trial, and the figure; of an interrupted sweep, how to go on."""
+        trials, best = self._study.trials(), self._study.best()
+        if not is_whole:
+            done = sum(trial.state != "running" for trial in trials)
+            again = f"next: {typed('sweep', *argv)}"
+            self._view.lines([f"interrupted, saved: {done} of {self._plan.settings.num_trials} trials are done", again])
+            return
+        self._write_tables()
+        self._view.lines(["", *table.rows_text(self._plan, trials).splitlines(), ""])
+        if best is None:
+            return
+        self._view.lines([f"best: trial {best.number}, {self._plan.settings.metric} {best.value:.4g}"])
+        self._draw()
+        path = self._folder / f"trial-{best.number:04d}"
+        elsewhere = ("--save-dir", str(self._folder.parent), "--run-name", f"{self._folder.name}-best")
+        again = typed(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *elsewhere)
+        self._view.lines([f"next: {again}", f"      {typed('evaluate', str(path))}"])
+
+    def _draw(self) -> None:
+        from stoix_like.runtime.figures.importances import plot_importances
+
+        importances = self._study.importances()
+        if not importances:
+            self._view.lines([f"importances need {sweep_study.ENOUGH_TO_COMPARE} complete trials"])
+            return
+        title = f"{self._folder.name}: {self._plan.settings.metric}"
+        figure = plot_importances(importances, self._folder / "importances.png", title)
+        shares = ", ".join(f"{name} {share:.2f}" for name, share in importances.items())
+        self._view.lines([f"importances: {shares}", f"figure {figure}, tables {self._folder}/trials.json and .csv"])

@@ -1,0 +1,93 @@
+"""The trials of a sweep as text, JSON and CSV: pure functions."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stoix_like.runtime.console.text import number_text
+from stoix_like.runtime.sweeps.plan import SweepPlan
+from stoix_like.runtime.sweeps.study import Trial
+
+_DASH = "–"
+
+
+def parameters_text(parameters: Mapping[str, Any]) -> str:
+    """`actor_lr 0.000312, epochs 4`."""
+    return ", ".join(f"{name} {_value_text(value)}" for name, value in parameters.items())
+
+
+def trial_text(trial: Trial, best: Trial | None) -> str:
+    """One line: how a trial went, and with what."""
+    value = "" if trial.value is None else f" {trial.value:.4g}"
+    parts = [f"trial {trial.number} {trial.state}{value}", parameters_text(trial.parameters)]
+    if "seconds" in trial.notes:
+        parts.insert(1, f"{trial.notes['updates']:,} updates in {trial.notes['seconds']:.1f} s")
+    parts += [trial.notes["message"]] if "message" in trial.notes else []
+    parts += [f"best {best.value:.4g} of trial {best.number}"] if best is not None else []
+    return " · ".join(parts)
+
+
+def _value_text(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return json.dumps(value)
+    return value if isinstance(value, str) else number_text(value)
+
+
+def rows_text(plan: SweepPlan, trials: Sequence[Trial]) -> str:
+    """The trials as aligned text, the best first, then those without a value; a line each for what failed."""
+    sign = -1.0 if plan.settings.direction == "maximize" else 1.0
+    ordered = sorted(trials, key=lambda t: (t.state != "complete", t.value is None, sign * (t.value or 0.0), t.number))
+    lines = [("trial", plan.settings.metric, "state", "updates", "seconds", *plan.space)]
+    lines += [_line(plan, trial) for trial in ordered]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    text += [f"trial {t.number} failed: {t.notes['message']}" for t in trials if "message" in t.notes]
+    return "\n".join(text)
+
+
+def _line(plan: SweepPlan, trial: Trial) -> tuple[str, ...]:
+    value = _DASH if trial.value is None else f"{trial.value:.4g}"
+    updates, seconds = trial.notes.get("updates"), trial.notes.get("seconds")
+    return (
+        str(trial.number),
+        value,
+        trial.state,
+        _DASH if updates is None else f"{updates:,}",
+        _DASH if seconds is None else f"{seconds:.1f}",
+        *(_value_text(trial.parameters[name]) for name in plan.space),
+    )
+
+
+def document(plan: SweepPlan, trials: Sequence[Trial], best: Trial | None, importances: Mapping[str, float]) -> str:
+    """The same as JSON, with what the trials have in common."""
+    told: dict[str, Any] = {
+        "algorithm": plan.settings.algorithm,
+        "metric": plan.settings.metric,
+        "direction": plan.settings.direction,
+        "num_seeds": plan.settings.num_seeds,
+        "best": None if best is None else best.number,
+        "importances": dict(importances),
+        "trials": [_record(trial) | {"parameters": trial.parameters} for trial in trials],
+    }
+    return json.dumps(told, indent=2) + "\n"
+
+
+def csv_text(plan: SweepPlan, trials: Sequence[Trial]) -> str:
+    """The same as CSV: one line per trial, one column per parameter; what does not exist is empty, null is `null`."""
+    sheet = io.StringIO()
+    columns = [*_record(trials[0]), *plan.space] if trials else []
+    writer = csv.DictWriter(sheet, columns, lineterminator="\n")
+    writer.writeheader()
+    for trial in trials:
+        parameters = {name: "null" if value is None else value for name, value in trial.parameters.items()}
+        writer.writerow(_record(trial) | parameters)
+    return sheet.getvalue()
+
+
+def _record(trial: Trial) -> dict[str, Any]:
+    notes = {name: trial.notes.get(name) for name in ("updates", "seconds", "compile_seconds", "message")}
+    return {"number": trial.number, "state": trial.state, "value": trial.value, **notes}

@@ -1,0 +1,193 @@
+"""One trial of a sweep: an ordinary run in a folder of its own, watched by the study's pruner.
+
+A trial that was begun before is continued from its run's last checkpoint, as `--resume` does. Its value is read from
+the run's metrics.jsonl, so what the study holds is what the run told.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import shutil
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.errors import INTERRUPTED, StoixError
+from stoix_like.runtime.console.messages import on_stderr
+from stoix_like.runtime.loading.config import Loaded
+from stoix_like.runtime.loading.flags import Options
+from stoix_like.runtime.runs.sources import load_config
+from stoix_like.runtime.sweeps.plan import SweepPlan
+from stoix_like.runtime.sweeps.study import Study, Trial
+from stoix_like.runtime.telemetry import Row, RunMeta, read_rows
+from stoix_like.runtime.training.stopping import StopRequest
+from stoix_like.runtime.training.train import train
+
+SECONDS_PER_SIGN = 30.0  # of life, in a trial
+
+
+class Told(NamedTuple):
+    """What a run's metrics.jsonl says of it as a trial."""
+
+    values: dict[int, float]  # {update: mean of the metric over seeds}
+    notes: dict[str, Any]  # updates, seconds, and compile_seconds of its last start
+
+
+def told(run_dir: Path, metric: str) -> Told:
+    """The evaluations of a run, and how far it came.
+
+    Raises:
+        RunError: there are no metrics.
+    """
+    rows = read_rows(run_dir / "metrics.jsonl")
+    values = _means((row["update"], row[metric]) for row in rows if metric in row)
+    notes = {"updates": rows[-1]["update"], "seconds": rows[-1]["elapsed_seconds"]} if rows else {}
+    if compiled := [row["misc/compile_seconds"] for row in rows if "misc/compile_seconds" in row]:
+        notes["compile_seconds"] = compiled[-1]
+    return Told(values, notes)
+
+
+def _means(scores: Iterable[tuple[int, Any]]) -> dict[int, float]:
+    """{update: mean over its scores, those of the seeds}; one that does not exist makes it NaN."""
+    found: dict[int, list[float]] = {}
+    for update, score in scores:
+        found.setdefault(update, []).append(math.nan if score is None else float(score))
+    return {update: math.fsum(each) / len(each) for update, each in found.items()}
+
+
+class TrialSink:
+    """A sink of a trial's run: reports evaluations to the study, and ends the run when the pruner gives it up.
+
+    Args:
+        study, number: whose trial it is.
+        metric: what is reported.
+        stop: ends the run; set by signals as well.
+    """
+
+    def __init__(self, study: Study, number: int, metric: str, stop: StopRequest) -> None:
+        self.has_pruned = False
+        self._study, self._number, self._metric, self._stop = study, number, metric, stop
+        self._eval_interval, self._last_update = 0, 0
+        self._signed = time.monotonic()
+
+    @property
+    def is_signalled(self) -> bool:
+        """Whether a signal asked the run to end."""
+        return self._stop.is_set and not self.has_pruned
+
+    def open(self, run_dir: Path, meta: RunMeta) -> None:
+        self._eval_interval, self._last_update = meta.eval_interval, meta.num_updates
+        if meta.resumed_update is not None:  # what was told, and perhaps not reported any more
+            self._report(told(run_dir, self._metric).values)
+
+    def write(self, rows: Sequence[Row]) -> None:
+        self._report(_means((row.update, row.values[self._metric]) for row in rows if self._metric in row.values))
+
+    def close(self) -> None:
+        """Nothing is kept open: the study is the sweep's."""
+
+    def _report(self, values: dict[int, float]) -> None:
+        if not values:
+            return
+        self._study.report(self._number, values)
+        update = max(values)
+        self._give_sign(update, values[update])
+        if self._stop.is_set or update >= self._last_update:  # a signal came first, or nothing would be saved
+            return
+        if self._study.is_hopeless(self._number, self._eval_interval):
+            self.has_pruned = self._stop.is_set = True
+
+    def _give_sign(self, update: int, value: float) -> None:
+        if time.monotonic() - self._signed > SECONDS_PER_SIGN:
+            self._signed = time.monotonic()
+            on_stderr(f"trial {self._number}: update {update:,}/{self._last_update:,} · {self._metric} {value:.4g}")
+
+
+class Played(NamedTuple):
+    """What became of a trial in this process."""
+
+    is_through: bool  # the study knows how it ended; else it is to be continued
+    is_signalled: bool  # a signal asked the sweep to end
+
+
+def play(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopRequest) -> Played:
+    """Trains a trial in the run folder `path`, and tells the study how it went.
+
+    What makes this trial alone impossible (its combination of leaves, a loss that is not finite) fails it.
+
+    Args:
+        plan, study, trial: what is played.
+        path: its run folder.
+        outer: the sweep's request to end, which signals set while no run takes them.
+
+    Raises:
+        RunError: files cannot be written, which no other trial could either.
+        Exception: a fault in the program, an environment of the user's for example. It fails the trial, too: the same
+            command goes on with the next.
+    """
+    sinks: list[TrialSink] = []
+
+    def watch(stop: StopRequest) -> TrialSink:
+        sinks.append(TrialSink(study, trial.number, plan.settings.metric, stop))
+        return sinks[-1]
+
+    try:
+        loaded = _loaded(plan, trial, path)
+        with _logged(path.with_name(f"{path.name}.log")):
+            code = train(plan.settings.algorithm, loaded, watch, outer)
+    except StoixError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        study.fail(trial.number, " ".join(error.what.split()))
+        return Played(True, any(sink.is_signalled for sink in sinks))
+    except OSError:
+        raise
+    except Exception as error:
+        study.fail(trial.number, " ".join(f"{type(error).__name__}: {error}".split()))
+        raise
+    is_signalled = any(sink.is_signalled for sink in sinks)
+    if code == INTERRUPTED and is_signalled:
+        return Played(False, True)
+    _tell(study, trial.number, told(path, plan.settings.metric), is_pruned=code == INTERRUPTED)
+    return Played(True, is_signalled)
+
+
+def _tell(study: Study, number: int, of_run: Told, *, is_pruned: bool) -> None:
+    study.report(number, of_run.values)
+    study.note(number, **of_run.notes)
+    value = of_run.values[max(of_run.values)]
+    if is_pruned:
+        study.prune(number)
+    elif math.isfinite(value):
+        study.complete(number, value)
+    else:
+        study.fail(number, "the metric is no finite number at the end")
+
+
+def _loaded(plan: SweepPlan, trial: Trial, path: Path) -> Loaded:
+    """The run of a trial: as its last checkpoint left it, or new.
+
+    Raises:
+        ConfigError: its combination of leaves is impossible.
+    """
+    named = plan.settings.config or f"{plan.settings.algorithm}/quick"
+    if _can_be_continued(path):
+        return load_config(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=named)
+    if path.exists():
+        shutil.rmtree(path)  # killed before its first checkpoint
+    config = plan.config_of(trial.parameters, save_dir=str(path.parent), run_name=path.name)
+    return Loaded(config, frozenset(), Options(config=named))
+
+
+def _can_be_continued(path: Path) -> bool:
+    has_checkpoint = any(folder.name.isdecimal() for folder in (path / "checkpoints").glob("*"))
+    return has_checkpoint and (path / "config.yaml").is_file()
+
+
+@contextlib.contextmanager
+def _logged(path: Path) -> Iterator[None]:
+    """What the run prints goes to the end of that file; its warnings stay where they are seen."""
+    with path.open("a", encoding="utf-8", buffering=1) as log, contextlib.redirect_stdout(log):
+        yield

@@ -1,0 +1,154 @@
+"""What is told of a run before its first update: on the terminal, and as the first rows of metrics.jsonl."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from stoix_like.config.checks import steps_per_update
+
+if TYPE_CHECKING:
+    from stoix_like.config.sections import SPOConfig
+    from stoix_like.search.model import SearchConfig
+
+
+import jax
+
+from stoix_like.config.checks import get_leaf
+from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.evaluators import policies
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.loading.config import Loaded, preset_note
+from stoix_like.runtime.runs import initial_params
+from stoix_like.runtime.runs.checkpoint import Meta
+from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry
+from stoix_like.runtime.telemetry.rows import start_row
+from stoix_like.runtime.telemetry.terminal import TerminalView
+from stoix_like.runtime.training import start
+from stoix_like.runtime.training.best import BestKeeper
+from stoix_like.runtime.training.start import Plan
+from stoix_like.search.model import SearchConfig
+
+
+def run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
+    """What sinks are told of the run."""
+    config = plan.config
+    known = best.updates[0] >= 0 and config.training_core.num_seeds == 1  # of several seeds the view shows the mean
+    return RunMeta(
+        algorithm=plan.algorithm.upper(),
+        task_id=config.environment.task_id,
+        device=devices.describe(found),
+        seed=config.architecture.seed,
+        num_seeds=config.training_core.num_seeds,
+        num_envs=config.environment.num_envs,
+        rollout_length=config.training_core.rollout_length,
+        num_updates=config.training_core.num_updates,
+        eval_interval=config.evaluation.eval_interval,
+        versions=versions(),
+        config=config_to_dict(config),
+        resumed_update=plan.resumed.update if plan.resumed else None,
+        resumed_evaluated=plan.resumed is None or _evaluated_at(plan.resumed) == plan.resumed.update,
+        best=(float(best.scores[0]), int(best.updates[0])) if known else None,
+    )
+
+
+def introduce(
+    plan: Plan,
+    loaded: Loaded,
+    search: SearchConfig | None,
+    template: Any,
+    view: TerminalView,
+    telemetry: Telemetry,
+    meta: RunMeta,
+) -> None:
+    """Tells what will run: how large it is, how it searches, what it goes on from, and what a user may not have meant.
+
+    Args:
+        plan, loaded: what will run, and the command line that asked for it.
+        search: of an algorithm that searches.
+        template: the shapes of its state.
+        view, telemetry, meta: where that is told, and of which run.
+    """
+    from stoix_like.envs.registry import task_note
+
+    task_id = plan.config.environment.task_id
+    view.banner(plan.path, meta)
+    notes = [task_note(task_id), preset_note(loaded)]
+    if search is not None:
+        replay_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(template.replay))
+        view.lines([plan_line(search), replay_line(replay_bytes, plan.config)])
+        notes += policies.search_notes(search, task_id)
+        notes.append(start.replay_note(template.replay))
+    for note in filter(None, notes):
+        view.note(note)
+    telemetry.write([start_row(meta, _elapsed_before(plan))])
+    _tell_origin(plan, view, telemetry)
+
+
+def _tell_origin(plan: Plan, view: TerminalView, telemetry: Telemetry) -> None:
+    """What the run goes on from, or whose parameters it starts with."""
+    before = _elapsed_before(plan)
+    if plan.changes and plan.resumed:
+        old = config_from_dict(type(plan.config), plan.resumed.config)
+        changed = ", ".join(f"{name} = {value} (was {get_leaf(old, name)})" for name, value in plan.changes.items())
+        view.note(f"continued with {changed}")
+        telemetry.write([event("changed", plan, before, changed=changed)])
+    if plan.resumed and _replay_is_lost(plan):
+        view.note("the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one")
+    if plan.resumed:
+        telemetry.write([event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
+    elif plan.load_from is not None:
+        view.note(f"starts with {initial_params.words(plan.algorithm, plan.load_from)}")
+        telemetry.write([event("checkpoint_loaded", plan, before, path=str(plan.load_from))])
+
+
+def _replay_is_lost(plan: Plan) -> bool:
+    assert plan.resumed is not None  # narrows the type
+    saved = plan.resumed.config.get("checkpointing", {})
+    return "spo" in plan.resumed.config and not saved.get("save_replay", True)
+
+
+def of_a_best_on_other_levels(plan: Plan) -> str:
+    """A note for a continued run whose levels are others."""
+    done = plan.resumed is not None and _evaluated_at(plan.resumed) == plan.config.training_core.num_updates
+    then = "no evaluation follows; evaluate.py --level-set scores it" if done else "the next evaluation replaces it"
+    return f"the best so far was scored on other levels: {then}"
+
+
+def event(name: str, plan: Plan, elapsed_seconds: float, **values: Value) -> Row:
+    """A MISC row of something that happened before the first update of this process."""
+    update = plan.resumed.update if plan.resumed else 0
+    named = {"misc/event": name, **{f"misc/{key}": value for key, value in values.items()}}
+    return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, named)
+
+
+def _evaluated_at(resumed: Meta) -> int:
+    return int(resumed.host.get("evaluated_at", resumed.update))
+
+
+def _elapsed_before(plan: Plan) -> float:
+    return float(plan.resumed.host.get("elapsed_seconds", 0.0)) if plan.resumed else 0.0
+
+
+def plan_line(config: SearchConfig) -> str:
+    """What a decision costs: `search 16 particles × 4 steps = 64 model steps per decision`."""
+    from stoix_like.search.model import depth_of
+
+    particles, depth = config.num_particles, depth_of(config)
+    most = "at most " if config.search_depth == "full" else ""
+    cost = f"{most}{particles * depth:,} model steps per decision"
+    return f"search {particles:,} {_plural('particle', particles)} × {most}{depth:,} {_plural('step', depth)} = {cost}"
+
+
+def replay_line(num_bytes: int, config: SPOConfig) -> str:
+    """What is kept and how often it is learned from: `replay 65,536 steps (141 MB), each learned from 9.5 times`."""
+    core, section = config.training_core, config.spo
+    learned = core.epochs * core.num_minibatches * section.batch_size * section.sample_sequence_length
+    times = learned / steps_per_update(config)
+    size = f"{num_bytes / 1e6:,.0f} MB" if num_bytes >= 10**6 else f"{num_bytes / 1e3:,.1f} kB"
+    return f"replay {section.replay_buffer_size:,} steps ({size}), each learned from {times:.3g} times on average"
+
+
+def _plural(noun: str, number: int) -> str:
+    return noun if number == 1 else f"{noun}s"
