@@ -40,6 +40,20 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "level_set": ("stoix_like.evaluation.levels", "level_set"),
     "load_policy": ("stoix_like.runtime.weights.exported_policy", "load_policy"),
     "load_run": ("stoix_like.runtime.runs.saved", "load_run"),
+    "train": ("stoix_like.runtime.training.train", "train"),
+    "load_config": ("stoix_like.runtime.runs.sources", "load_config"),
+    "run_main": ("stoix_like.commands.entry", "run_main"),
+    "run_command": ("stoix_like.commands.entry", "run_command"),
+    "COMMANDS": ("stoix_like.commands.table", "COMMANDS"),
+    "Command": ("stoix_like.commands.table", "Command"),
+    "ALGORITHMS": ("stoix_like.runtime.runs.build", "ALGORITHMS"),
+    "ENVIRONMENTS": ("stoix_like.envs.registry", "OWN"),
+    "Series": ("stoix_like.runtime.results.series", "Series"),
+    "Experiment": ("stoix_like.runtime.results.groups", "Experiment"),
+    "ComparisonGroup": ("stoix_like.runtime.results.groups", "ComparisonGroup"),
+    "compare": ("stoix_like.runtime.results.statistics", "compare"),
+    "comparison_text": ("stoix_like.runtime.reports.comparison", "text"),
+    "comparison_figures": ("stoix_like.runtime.figures.comparison", None),
     "Root": ("stoix_like.search.smc", "Root"),
     "SearchConfig": ("stoix_like.search.smc", "SearchConfig"),
     "SearchModel": ("stoix_like.search.smc", "SearchModel"),
@@ -54,8 +68,14 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
 }
 
 __all__ = [
+    "ALGORITHMS",
+    "COMMANDS",
+    "ENVIRONMENTS",
     "ActionSpec",
+    "Command",
+    "ComparisonGroup",
     "Environment",
+    "Experiment",
     "Learner",
     "MemoryPolicy",
     "Network",
@@ -65,12 +85,17 @@ __all__ = [
     "SPOConfig",
     "SearchConfig",
     "SearchModel",
+    "Series",
     "StoixError",
     "TimeStep",
+    "compare",
+    "comparison_figures",
+    "comparison_text",
     "distributions",
     "evaluate",
     "evaluate_levels",
     "level_set",
+    "load_config",
     "load_policy",
     "load_run",
     "losses",
@@ -80,25 +105,38 @@ __all__ = [
     "ppo_config",
     "replay",
     "returns",
+    "run_command",
+    "run_main",
     "searching",
     "smc",
     "spo",
     "spo_config",
+    "train",
     "with_time_limit",
 ]
 
 if TYPE_CHECKING:
     from stoix_like import replay
     from stoix_like.algorithms import ppo, searching, spo
+    from stoix_like.commands.entry import run_command, run_main
+    from stoix_like.commands.table import COMMANDS, Command
     from stoix_like.config.sections import PPOConfig, SPOConfig, ppo_config, spo_config
+    from stoix_like.envs.registry import OWN as ENVIRONMENTS
     from stoix_like.envs.registry import make as make_env
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
     from stoix_like.ops import distributions, losses, returns
-    from stoix_like.runtime.runs.build import make_network
+    from stoix_like.runtime.figures import comparison as comparison_figures
+    from stoix_like.runtime.reports.comparison import text as comparison_text
+    from stoix_like.runtime.results.groups import ComparisonGroup, Experiment
+    from stoix_like.runtime.results.series import Series
+    from stoix_like.runtime.results.statistics import compare
+    from stoix_like.runtime.runs.build import ALGORITHMS, make_network
     from stoix_like.runtime.runs.saved import load_run
+    from stoix_like.runtime.runs.sources import load_config
+    from stoix_like.runtime.training.train import train
     from stoix_like.runtime.weights.exported_policy import load_policy
     from stoix_like.search import smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel

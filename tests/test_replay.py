@@ -14,7 +14,7 @@ import pytest
 from stoix_like import replay
 from stoix_like.algorithms import minibatch
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 
 NUM_ENVS, LENGTH, BATCH = 4, 3, 8
 SIZES = {
@@ -293,7 +293,7 @@ def test_a_saved_and_restored_buffer_is_the_same(tmp_path):
     buffer = jitted()
     state = filled(buffer, 9)
     store = CheckpointStore(tmp_path / "checkpoints", create=True)
-    store.save(state, Meta("spo", "probe", 1, {}, {}))
+    store.save(state, CheckpointMeta("spo", "probe", 1, {}, {}))
     restored = store.load(jax.eval_shape(lambda: state))
     jax.tree.map(np.testing.assert_array_equal, restored, state)
     assert [x.dtype for x in jax.tree.leaves(restored)] == [x.dtype for x in jax.tree.leaves(state)]

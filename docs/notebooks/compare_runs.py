@@ -36,11 +36,6 @@ import numpy as np
 
 import stoix_like as sl
 from stoix_like.evaluation import comparison, statistics
-from stoix_like.runtime.figures import comparison as comparison_figures
-from stoix_like.runtime.reports import comparison as comparison_tables
-from stoix_like.runtime.results.groups import Contest, Experiment
-from stoix_like.runtime.results.series import Series
-from stoix_like.runtime.results.statistics import compare
 
 FAST = os.environ.get("STOIX_LIKE_FAST") == "1"
 NUM_SEEDS = 3 if FAST else 6
@@ -100,7 +95,7 @@ def learn(rate):
         seconds.append(time.monotonic() - began)
     steps_between = config.environment.num_envs * config.training_core.rollout_length * UPDATES_BETWEEN
     steps = steps_between * np.arange(1.0, NUM_EVALUATIONS + 1)
-    return [Series(steps, values, np.array(seconds)) for values in np.stack(scores, axis=1)]
+    return [sl.Series(steps, values, np.array(seconds)) for values in np.stack(scores, axis=1)]
 
 
 runs = {f"PPO · actor_lr {rate:g}": learn(rate) for rate in (1e-4, 1e-3, 1e-2)}
@@ -156,23 +151,23 @@ for name, values in final.items():
 
 # %%
 sources = [f"seed {seed}" for seed in range(NUM_SEEDS)]
-experiments = [Experiment(name, series, sources) for name, series in runs.items()]
-result = compare("mean_return", [Contest("Snake-v1", "mean_return", experiments)])
-print(comparison_tables.text(result))
-standing = result.results[0].standings["steps"]
-assert [row.num_runs for row in standing.rows] == [(NUM_SEEDS,)] * 3
+experiments = [sl.Experiment(name, series, sources) for name, series in runs.items()]
+result = sl.compare("mean_return", [sl.ComparisonGroup("Snake-v1", "mean_return", experiments)])
+print(sl.comparison_text(result))
+aggregate = result.results[0].aggregates["steps"]
+assert [row.num_runs for row in aggregate.rows] == [(NUM_SEEDS,)] * 3
 
 # %% alt="The share of runs above every score, for three learning rates at equal steps"
-comparison_figures.profiles_figure(result, "steps")
+sl.comparison_figures.profiles_figure(result, "steps")
 
 # %% alt="The probability of improvement of every pair of learning rates, with its interval"
-comparison_figures.improvement_figure(result, "steps")
+sl.comparison_figures.improvement_figure(result, "steps")
 
 # %% alt="Interquartile mean of the return over environment steps, for three learning rates"
-comparison_figures.efficiency_figure(result, "steps")
+sl.comparison_figures.efficiency_figure(result, "steps")
 
 # %% alt="Interquartile mean of the return over seconds on the clock, for three learning rates"
-comparison_figures.efficiency_figure(result, "seconds")
+sl.comparison_figures.efficiency_figure(result, "seconds")
 
 # %% [markdown]
 # Next: [Compare runs](../how-to/compare-runs.md), for run folders, several tasks and what not to conclude.

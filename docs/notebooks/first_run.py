@@ -29,7 +29,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import stoix_like as sl
-from stoix_like.commands.train import train_ppo
 from stoix_like.evaluation import statistics
 
 FAST = os.environ.get("STOIX_LIKE_FAST") == "1"  # what the tests run: everything, with tiny budgets
@@ -179,7 +178,7 @@ flags += ["--num-envs", "8", "--num-eval-envs", "8", "--num-eval-episodes", "8"]
 stack = contextlib.ExitStack()
 folder = stack.enter_context(tempfile.TemporaryDirectory())
 stack.enter_context(contextlib.chdir(folder))
-code = train_ppo(flags)
+code = sl.run_command(["train-ppo", *flags])
 
 # %% [markdown]
 # A run is a folder. `sl.load_run` reads it back: its configuration, its environment and learner built from that, and

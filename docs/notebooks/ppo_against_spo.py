@@ -29,9 +29,6 @@ import numpy as np
 
 import stoix_like as sl
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.results.groups import Contest, Experiment
-from stoix_like.runtime.results.series import Series
-from stoix_like.runtime.results.statistics import compare
 
 FAST = os.environ.get("STOIX_LIKE_FAST") == "1"  # what the tests run: everything, with tiny budgets
 NUM_SEEDS = 2 if FAST else 8
@@ -114,7 +111,7 @@ def learn(learner, policies, num_parts):
         scores.append(np.asarray(score(states.params)))  # [policies, seeds]
     steps = np.arange(num_parts + 1.0) * UPDATES_PER_PART * STEPS_PER_UPDATE
     table = np.stack(scores, axis=-1)  # [policies, seeds, num_parts + 1]
-    series = [[Series(steps, values, np.array(seconds)) for values in of_policy] for of_policy in table]
+    series = [[sl.Series(steps, values, np.array(seconds)) for values in of_policy] for of_policy in table]
     return dict(zip(policies, series, strict=True)), states
 
 
@@ -135,13 +132,13 @@ for name, of_seeds in (ppo_series | spo_series).items():
 
 # %%
 sources = [f"seed {seed}" for seed in range(NUM_SEEDS)]
-experiments = [Experiment(name, series, sources) for name, series in (ppo_series | spo_series).items()]
-result = compare("solve_rate", [Contest("Maze-v0, 5 by 5", "evaluator/solve_rate", experiments)])
-for axis, standing in result.results[0].standings.items():
-    print(f"at {standing.budgets[0]:,.0f} {axis}:")
-    for row in standing.rows:
+experiments = [sl.Experiment(name, series, sources) for name, series in (ppo_series | spo_series).items()]
+result = sl.compare("solve_rate", [sl.ComparisonGroup("Maze-v0, 5 by 5", "evaluator/solve_rate", experiments)])
+for axis, aggregate in result.results[0].aggregates.items():
+    print(f"at {aggregate.budgets[0]:,.0f} {axis}:")
+    for row in aggregate.rows:
         print(f"  {row.name:<20} IQM {row.iqm.point:.3f} [{row.iqm.low:.3f}, {row.iqm.high:.3f}]")
-    for pair in standing.pairs:
+    for pair in aggregate.pairs:
         chance, low, high = pair.probability
         print(f"  P({pair.first} > {pair.second}) = {chance:.2f} [{low:.2f}, {high:.2f}]")
 

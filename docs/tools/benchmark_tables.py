@@ -10,7 +10,7 @@ import json
 import re
 from pathlib import Path
 
-from stoix_like.bench.measure import Row
+from stoix_like.bench.measure import Measurement
 from stoix_like.runtime.console.installation import ROOT
 
 PAGE = ROOT / "docs" / "benchmarks.md"
@@ -22,13 +22,13 @@ def with_tables(text: str, folder: Path) -> str:
 
     def written(part: re.Match[str]) -> str:
         begin, file, prefixes, end = part.groups()
-        rows = [Row(**row) for row in json.loads((folder / file).read_text(encoding="utf-8"))]
+        rows = [Measurement(**row) for row in json.loads((folder / file).read_text(encoding="utf-8"))]
         return f"{begin}\n{table(rows, prefixes.split())}\n\n{end}"
 
     return _PART.sub(written, text)
 
 
-def table(rows: list[Row], prefixes: list[str]) -> str:
+def table(rows: list[Measurement], prefixes: list[str]) -> str:
     """Markdown: the machine, then a line for each row whose name begins with one of the prefixes."""
     machine = next(row for row in rows if row.name == "machine")
     chosen = [row for row in rows if row.name.startswith(tuple(prefixes))]
@@ -37,7 +37,7 @@ def table(rows: list[Row], prefixes: list[str]) -> str:
     return "\n".join([f"{cores}\n", *head, *(f"| {' | '.join(_cells(row))} |" for row in chosen)])
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: Measurement) -> list[str]:
     value = f"{number(row.value)} {row.unit}" + ("" if row.spread is None else f" ± {row.spread:.1%}")
     against, verdict = "–", ""
     if row.reference is not None:

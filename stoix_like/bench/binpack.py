@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from stoix_like.bench.measure import Row, compared, in_turns, told_ratio
+from stoix_like.bench.measure import Measurement, compared, interleaved, ratio_note
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines, parity
 from stoix_like.ops import trees
@@ -32,7 +32,7 @@ EPISODES: Mapping[str, tuple[Policy, int]] = {
 }
 
 
-def parity_suite() -> list[Row]:
+def parity_suite() -> list[Measurement]:
     """Steps after which any bit of state or time step differs from Jumanji's, over whole episodes; it must be 0."""
     rows = []
     for size, (task_id, kwargs) in SIZES.items():
@@ -42,7 +42,7 @@ def parity_suite() -> list[Row]:
     return rows + [_level_parity_row(task_id) for task_id in ("Maze-v0", "BinPack-v2", "BinPack-v0")]
 
 
-def _level_parity_row(task_id: str, num_batches: int = 100, batch_size: int = 1000) -> Row:
+def _level_parity_row(task_id: str, num_batches: int = 100, batch_size: int = 1000) -> Measurement:
     """Levels of 100,000 keys that differ from Jumanji's in any bit; it must be 0."""
     fast, exact = (registry.make(task_id, exact_reference=choice) for choice in (False, True))
 
@@ -57,10 +57,10 @@ def _level_parity_row(task_id: str, num_batches: int = 100, batch_size: int = 10
 
     different = sum(int(differing(jax.random.key(i))) for i in range(num_batches))
     note = f"different ones of {num_batches * batch_size:,}, in any leaf of state and first time step"
-    return Row(f"level_parity/{task_id}", different, "levels", note=note)
+    return Measurement(f"level_parity/{task_id}", different, "levels", note=note)
 
 
-def _parity_row(name: str, fast: Environment, exact: Environment, policy: Policy, num_episodes: int) -> Row:
+def _parity_row(name: str, fast: Environment, exact: Environment, policy: Policy, num_episodes: int) -> Measurement:
     @jax.jit
     def play(key: Any) -> parity.Parity:
         level_key, play_key = jax.random.split(key)
@@ -72,27 +72,27 @@ def _parity_row(name: str, fast: Environment, exact: Environment, policy: Policy
     steps = sum(int(batch.num_steps) for batch in batches)
     full = sum(int(batch.num_watched) for batch in batches)
     note = f"different leaves in {num_episodes:,} episodes, {steps:,} steps, {full:,} of them with all slots full"
-    return Row(name, different, "leaves", note=note)
+    return Measurement(name, different, "leaves", note=note)
 
 
 def _all_slots_full(state: EnvState) -> Array:
     return jnp.all(state.ems_mask)
 
 
-def step_rows(num_steps: int = 12) -> list[Row]:
+def step_rows(num_steps: int = 12) -> list[Measurement]:
     """Steps per second of the bare step, batched, on the same random legal actions from fresh levels."""
     rows = []
     for num_envs in (64, 1024):
         fast, exact = (registry.make("BinPack-v2", exact_reference=choice) for choice in (False, True))
         states, actions = _played(fast, num_envs, num_steps)
         contestants = {"ours": _replay(fast, states, actions), "theirs": _replay(exact, states, actions)}
-        timings = in_turns(contestants, repetitions=9)
+        timings = interleaved(contestants, repetitions=9)
         note = "reference: Jumanji's own step, same states and actions"
         rows.append(compared(f"binpack_step/{num_envs}", timings, num_envs * num_steps, "steps/s", note))
     return rows
 
 
-def compile_row(num_envs: int = 64) -> Row:
+def compile_row(num_envs: int = 64) -> Measurement:
     """Seconds to trace and compile the batched step, anew each time."""
     contestants = {}
     for who, exact in (("ours", False), ("theirs", True)):
@@ -101,11 +101,11 @@ def compile_row(num_envs: int = 64) -> Row:
             jax.vmap(env.reset), jax.eval_shape(lambda: jax.random.split(jax.random.key(0), num_envs))
         )
         contestants[who] = functools.partial(_compile, env, states, jax.ShapeDtypeStruct((num_envs,), jnp.int32))
-    timings = in_turns(contestants, repetitions=3)
+    timings = interleaved(contestants, repetitions=3)
     note = "reference: Jumanji's own step"
-    ratio = told_ratio(timings["ours"], timings["theirs"])
+    ratio = ratio_note(timings["ours"], timings["theirs"])
     ours, theirs = timings["ours"], timings["theirs"]
-    return Row("binpack_step_compile", ours.seconds, "s", ours.spread, theirs.seconds, ratio, note=note)
+    return Measurement("binpack_step_compile", ours.seconds, "s", ours.spread, theirs.seconds, ratio, note=note)
 
 
 def _compile(env: Environment, states: EnvState, actions: Any) -> None:

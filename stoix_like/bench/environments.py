@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.bench import binpack
-from stoix_like.bench.measure import Row, compared, in_turns, peak_bytes
+from stoix_like.bench.measure import Measurement, compared, interleaved, peak_bytes
 from stoix_like.envs import reference, registry
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.ops import distributions
@@ -28,7 +28,7 @@ SCALES = (64, 256, 1024, 4096, 16384)
 WRAPPER = "reference: jumanji VmapAutoResetWrapper"
 
 
-def env_suite() -> list[Row]:
+def env_suite() -> list[Measurement]:
     """Steps, new levels, and both together, against Jumanji's own; what fresh levels cost by episode length."""
     tasks = (("maze", "Maze-v0", 100), ("binpack", "BinPack-v2", 20))
     return [
@@ -45,22 +45,22 @@ def env_suite() -> list[Row]:
     ]
 
 
-def scale_suite() -> Iterator[Row]:
+def scale_suite() -> Iterator[Measurement]:
     """Steps per second of ours from 64 to 16,384 environments, and the memory that the compiled rollout needs."""
     for name, task_id, length in (("maze", "Maze-v0", 100), ("binpack", "BinPack-v2", 20)):
         for num_envs in SCALES:
             rollout = _our_rollout(registry.make(task_id), num_envs, length)
-            timing = in_turns({"ours": rollout}, repetitions=5)["ours"]
+            timing = interleaved({"ours": rollout}, repetitions=5)["ours"]
             note = f"peak memory {rollout.peak_bytes() / 2**20:,.0f} MiB"
             rate = num_envs * length * ROLLOUTS / timing.seconds
-            yield Row(f"{name}_autoreset_scale/{num_envs}", rate, "steps/s", timing.spread, note=note)
+            yield Measurement(f"{name}_autoreset_scale/{num_envs}", rate, "steps/s", timing.spread, note=note)
 
 
-def _level_row(name: str, task_id: str, num_envs: int) -> Row:
+def _level_row(name: str, task_id: str, num_envs: int) -> Measurement:
     contestants = {}
     for who, exact in (("ours", False), ("theirs", True)):
         contestants[who] = _levels(registry.make(task_id, exact_reference=exact), num_envs)
-    timings = in_turns(contestants, repetitions=15)
+    timings = interleaved(contestants, repetitions=15)
     return compared(f"{name}/{num_envs}", timings, num_envs, "levels/s", "reference: Jumanji's own reset, same levels")
 
 
@@ -73,25 +73,25 @@ def _levels(env: Environment, num_envs: int) -> Callable[[], Any]:
 
 def _auto_reset_row(
     name: str, task_id: str, num_envs: int, length: int, kwargs: Mapping[str, Any] | None = None
-) -> Row:
+) -> Measurement:
     ours = _our_rollout(registry.make(task_id, kwargs=kwargs), num_envs, length)
     theirs = _jumanji_rollout(task_id, num_envs, length, kwargs or {})
-    timings = in_turns({"ours": ours, "theirs": theirs}, repetitions=5)
+    timings = interleaved({"ours": ours, "theirs": theirs}, repetitions=5)
     reused = int(np.sum(ours()[1]))
     note = WRAPPER if reused == 0 else f"{WRAPPER}; {reused} levels were handed out twice"
     return compared(f"{name}/{num_envs}", timings, num_envs * length * ROLLOUTS, "steps/s", note)
 
 
-def _cost_row(episode_length: int, num_envs: int = 1024, length: int = 80) -> Row:
+def _cost_row(episode_length: int, num_envs: int = 1024, length: int = 80) -> Measurement:
     """Microseconds of a step that go into fresh levels: with auto-reset, less the same steps without any."""
     env = registry.make("Maze-v0", kwargs={"time_limit": episode_length})
     contestants = {"all": _our_rollout(env, num_envs, length), "bare": _bare_rollout(env, num_envs, length)}
-    timings = in_turns(contestants, repetitions=9)
+    timings = interleaved(contestants, repetitions=9)
     steps = num_envs * length * ROLLOUTS
     cost, bare = timings["all"].seconds - timings["bare"].seconds, timings["bare"].seconds
     spread = (timings["all"].spread * timings["all"].seconds + timings["bare"].spread * bare) / max(cost, 1e-12)
     note = f"on top of {bare / steps * 1e6:.2f} us for the step itself; {num_envs} environments"
-    return Row(f"maze_fresh_levels/{episode_length}_steps", cost / steps * 1e6, "us/step", spread, note=note)
+    return Measurement(f"maze_fresh_levels/{episode_length}_steps", cost / steps * 1e6, "us/step", spread, note=note)
 
 
 class _Rollout:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.bench.measure import Row
+from stoix_like.bench.measure import Measurement
 from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import difference_interval, mean_interval
@@ -129,32 +129,32 @@ ABLATION = tuple(
 )
 
 
-def learning_suite() -> Iterator[Row]:
+def learning_suite() -> Iterator[Measurement]:
     """BinPack: the policy after the last update, deterministic: means of seeds, a 95 % interval over them as spread."""
     yield from _rows(PACKING_CLAIMS, PACKING_PAIRS)
 
 
-def learning_maze_suite() -> Iterator[Row]:
+def learning_maze_suite() -> Iterator[Measurement]:
     """The same on Maze."""
     yield from _rows(MAZE_CLAIMS, MAZE_PAIRS)
 
 
-def ablation_suite() -> Iterator[Row]:
+def ablation_suite() -> Iterator[Measurement]:
     """SPO's network on Maze by temperature mode, resampling and root; one seed; its spread is over levels."""
     yield from map(_ablation_row, ABLATION)
 
 
-def _ablation_row(training: Training) -> Row:
+def _ablation_row(training: Training) -> Measurement:
     run = trained(training, 0)
     network = _score(run, Claim(training, *SOLVED, network=True))
     search = _score(run, Claim(training, "maze-256", "solve_rate"))
     spread = (network["high"] - network["low"]) / 2 / max(network["mean"], 1e-9)
     note = f"network on maze-2048; with its search {search['mean']:.3f} of maze-256; {network['timesteps']:,} steps"
     name = training.name.removeprefix("spo-maze-").replace("-", "/")
-    return Row(f"ablation/{name}", network["mean"], "solve_rate", spread, note=note)
+    return Measurement(f"ablation/{name}", network["mean"], "solve_rate", spread, note=note)
 
 
-def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Row]:
+def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Measurement]:
     """A row for each claim, and one for each pair of them."""
     means = {}
     for claim in claims:
@@ -166,14 +166,14 @@ def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iter
         yield difference_row(ours, theirs, means[ours], means[theirs], metric)
 
 
-def difference_row(ours: str, theirs: str, first: Sequence[float], second: Sequence[float], metric: str) -> Row:
+def difference_row(ours: str, theirs: str, first: Sequence[float], second: Sequence[float], metric: str) -> Measurement:
     """How far the mean over seeds of one claim lies above another's."""
     found = difference_interval(first, second)
     told = f"95 % [{found.low:+.4f}, {found.high:+.4f}] over seeds (Welch); above {theirs}"
-    return Row(f"learning/difference/{ours}", found.point, metric, note=told)
+    return Measurement(f"learning/difference/{ours}", found.point, metric, note=told)
 
 
-def _row(claim: Claim, scored: list[dict[str, Any]]) -> Row:
+def _row(claim: Claim, scored: list[dict[str, Any]]) -> Measurement:
     interval = mean_interval(np.array([found["mean"] for found in scored]))
     of_seeds = "; ".join(f"{found['mean']:.4f} [{found['low']:.4f}, {found['high']:.4f}]" for found in scored)
     steps, seconds = scored[0]["timesteps"], [found["seconds"] for found in scored]
@@ -182,7 +182,9 @@ def _row(claim: Claim, scored: list[dict[str, Any]]) -> Row:
         f" {scored[0]['policy']}; seeds {of_seeds}"
     )
     spread = (interval.high - interval.low) / 2 / interval.point
-    return Row(f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note)
+    return Measurement(
+        f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note
+    )
 
 
 def trained(training: Training, seed: int) -> Path:
@@ -219,11 +221,11 @@ def _check_settings(training: Training, path: Path) -> None:
 
 
 def _score(run: Path, claim: Claim) -> dict[str, Any]:
-    from stoix_like.runtime.evaluators.saved_run import Manner, score
+    from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
     from stoix_like.runtime.telemetry import read_rows
 
-    manner = Manner(level_set=claim.level_set, search=claim.search, network=claim.network)
-    result = score(str(run), "latest", manner)
+    manner = EvaluationSettings(level_set=claim.level_set, search=claim.search, network=claim.network)
+    result = evaluate_run(str(run), "latest", manner)
     (of_seed,) = result["seeds"].values()
     last = read_rows(run / "metrics.jsonl")[-1]
     return of_seed[claim.metric] | {

@@ -16,10 +16,10 @@ from typing import Any, NamedTuple
 import jax
 from jax.stages import Compiled
 
-from stoix_like.runtime.console.installation import commit, versions
+from stoix_like.runtime.console.installation import git_commit, versions
 
 
-class Row(NamedTuple):
+class Measurement(NamedTuple):
     """One measured number. Fields that do not apply are None.
 
     Attributes:
@@ -50,7 +50,7 @@ class Timing(NamedTuple):
     spread: float
 
 
-def in_turns(contestants: Mapping[str, Callable[[], Any]], repetitions: int = 7) -> dict[str, Timing]:
+def interleaved(contestants: Mapping[str, Callable[[], Any]], repetitions: int = 7) -> dict[str, Timing]:
     """Timings of the contestants, run A B A B ... in this process after one unmeasured round each."""
     for run in contestants.values():
         jax.block_until_ready(run())
@@ -70,14 +70,14 @@ def timing(seconds: list[float]) -> Timing:
     return Timing(median, (upper - lower) / 2 / median)
 
 
-def compared(name: str, timings: Mapping[str, Timing], amount: float, unit: str, note: str) -> Row:
+def compared(name: str, timings: Mapping[str, Timing], amount: float, unit: str, note: str) -> Measurement:
     """The row of `ours` against `theirs`, each of which did `amount` of something."""
     ours, theirs = timings["ours"], timings["theirs"]
-    ratio = told_ratio(ours, theirs)
-    return Row(name, amount / ours.seconds, unit, ours.spread, amount / theirs.seconds, ratio, note=note)
+    ratio = ratio_note(ours, theirs)
+    return Measurement(name, amount / ours.seconds, unit, ours.spread, amount / theirs.seconds, ratio, note=note)
 
 
-def told_ratio(ours: Timing, theirs: Timing) -> float | None:
+def ratio_note(ours: Timing, theirs: Timing) -> float | None:
     """theirs / ours, or None if the two spreads together are larger than the difference that is claimed."""
     ratio = theirs.seconds / ours.seconds
     if ours.spread + theirs.spread >= abs(ratio - 1.0):
@@ -111,17 +111,17 @@ def peak_flops(rows: int, width: int) -> float:
     return 200 * 2.0 * rows * width * width
 
 
-def machine_row(device: str) -> Row:
+def machine_row(device: str) -> Measurement:
     """What it was measured on, and with what: the first row of every file."""
     installed = versions()
     told = ", ".join(f"{name} {installed[name]}" for name in ("stoix_like", "python", "jax", "jaxlib", "jumanji"))
     note = f"{device}; {platform.machine()}, {told}; {datetime.date.today().isoformat()}"
-    if (known := commit()) is not None:
+    if (known := git_commit()) is not None:
         note += f"; commit {known}"
-    return Row("machine", os.cpu_count() or 1, "cores", note=note)
+    return Measurement("machine", os.cpu_count() or 1, "cores", note=note)
 
 
-def line(row: Row) -> str:
+def line(row: Measurement) -> str:
     """The row as one line of text."""
     parts = [f"{row.name:<26}{_number(row.value):>12} {row.unit}"]
     if row.spread is not None:

@@ -14,18 +14,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.bench.measure import Row, in_turns
+from stoix_like.bench.measure import Measurement, interleaved
 from stoix_like.bench.updates import preset_config
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime.evaluators.scores import Evaluator
-from stoix_like.runtime.hardware.process_group import Team
+from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.runs import build
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.telemetry import Row as Told
 from stoix_like.runtime.telemetry import RunMeta, open_telemetry
 from stoix_like.runtime.training import chunk
-from stoix_like.runtime.training.best import BestKeeper
-from stoix_like.runtime.training.writer import Files, Recorder
+from stoix_like.runtime.training.best import BestCheckpoint
+from stoix_like.runtime.training.writer import RunFiles, RunWriter
 
 #: Without spo/binpack, whose update alone takes a minute on a core.
 PRESETS = ("ppo/quick", "ppo/binpack", "ppo/maze", "spo/maze", "spo/quick")
@@ -34,7 +34,7 @@ EVALUATED = {"ppo/snake": 100, "ppo/maze_mlp": 0, "spo/maze_mlp": 0}
 SECONDS = 4.0  # of training around each checkpoint
 
 
-def overhead_suite() -> Iterator[Row]:
+def overhead_suite() -> Iterator[Measurement]:
     """The shares of a preset's time that go into its checkpoints, and into its evaluations."""
     for preset in PRESETS:
         training = _Training(preset)
@@ -57,19 +57,19 @@ class _Training:
         self.learner, self.env = built.learner, built.env
         self.state = jax.jit(built.learner.init)(jax.random.key(0))
         self.program = chunk.compile_chunk(built.learner, 1, self.state)
-        self.meta = Meta(algorithm, self.config.environment.task_id, 0, config_to_dict(self.config), {})
+        self.meta = CheckpointMeta(algorithm, self.config.environment.task_id, 0, config_to_dict(self.config), {})
 
     @functools.cached_property
     def seconds(self) -> float:
         """Of an update; some are made to find out."""
-        return in_turns({"update": lambda: self.advance(1)}, repetitions=3)["update"].seconds
+        return interleaved({"update": lambda: self.advance(1)}, repetitions=3)["update"].seconds
 
     def advance(self, updates: int) -> Any:
         """Trains by so many updates; gives their metrics."""
         self.state, metrics = self.program(self.state, np.int32(updates))
         return jax.block_until_ready(metrics)
 
-    def checkpoint_share(self) -> Row:
+    def checkpoint_share(self) -> Measurement:
         """Some updates with and without a checkpoint that is written beside them, in turns."""
         updates = max(1, round(SECONDS / self.seconds))
         numbers = itertools.count(1)
@@ -80,11 +80,11 @@ class _Training:
                 written = Told("MISC", number, 0, 0.0, None, {"misc/event": "checkpoint_saved"})
                 recorder.save(self.state, self.meta._replace(update=number), lambda _: written)
                 metrics = self.advance(updates)
-                recorder.settle()
+                recorder.wait_until_written()
                 return metrics
 
             contestants = {"without": lambda: self.advance(updates), "with": saved}
-            timings = in_turns(contestants, repetitions=7 if self.seconds < SECONDS else 3)
+            timings = interleaved(contestants, repetitions=7 if self.seconds < SECONDS else 3)
             size = newest_megabytes(Path(folder) / "checkpoints")
         alone, both = timings["without"], timings["with"]
         interval = self.config.checkpointing.save_interval
@@ -93,9 +93,11 @@ class _Training:
         note = (
             f"{cost * 1e3:.0f} ms of every {interval * update:.1f} s ({interval} updates); {size:.1f} MB; ± {noise:.1%}"
         )
-        return Row(f"checkpoints/{self.preset}", 100.0 * cost / (interval * update + cost), "% of the time", note=note)
+        return Measurement(
+            f"checkpoints/{self.preset}", 100.0 * cost / (interval * update + cost), "% of the time", note=note
+        )
 
-    def evaluation_share(self) -> Row:
+    def evaluation_share(self) -> Measurement:
         """An evaluation as the preset makes it, of the network beside the search where there is one, and the keeping of
         the parameters as the best so far: of a run that gets better each time.
         """
@@ -107,15 +109,15 @@ class _Training:
         params, key = jax.tree.map(jnp.copy, (self.state.params, self.state.key))
         numbers = itertools.count(1)
         with tempfile.TemporaryDirectory() as folder:
-            best = BestKeeper(Path(folder), 1)
+            best = BestCheckpoint(Path(folder), 1)
 
             def evaluate() -> list[Any]:
                 scores = [evaluator(params, key, 0).mean_return() for evaluator in evaluators]
                 number = next(numbers)
-                best.offer(params, np.full(1, float(number)), self.meta._replace(update=number))
+                best.update(params, np.full(1, float(number)), self.meta._replace(update=number))
                 return scores
 
-            taken = in_turns({"evaluation": evaluate}, repetitions=3)["evaluation"]
+            taken = interleaved({"evaluation": evaluate}, repetitions=3)["evaluation"]
         interval = evaluation.eval_interval
         between = interval * self.seconds
         learned = f"a network of {updates} updates" if updates else "a new network"
@@ -124,7 +126,7 @@ class _Training:
             " that is kept as the best"
         )
         share = 100.0 * taken.seconds / (taken.seconds + between)
-        return Row(f"evaluations/{self.preset}", share, "% of the time", taken.spread, note=note)
+        return Measurement(f"evaluations/{self.preset}", share, "% of the time", taken.spread, note=note)
 
 
 def newest_megabytes(folder: Path) -> float:
@@ -134,7 +136,7 @@ def newest_megabytes(folder: Path) -> float:
 
 
 @contextlib.contextmanager
-def _recorder(folder: Path, training: _Training) -> Iterator[Recorder]:
+def _recorder(folder: Path, training: _Training) -> Iterator[RunWriter]:
     config = training.config
     core = config.training_core
     about = RunMeta(
@@ -150,10 +152,10 @@ def _recorder(folder: Path, training: _Training) -> Iterator[Recorder]:
         versions={},
         config={},
     )
-    best = BestKeeper(folder / "checkpoints" / "best", 1)
+    best = BestCheckpoint(folder / "checkpoints" / "best", 1)
     store = CheckpointStore(folder / "checkpoints", config.checkpointing.keep_last_n, create=True)
     with (
         contextlib.closing(open_telemetry(folder, about)) as telemetry,
-        contextlib.closing(Recorder(Team(), Files(store, best, telemetry))) as recorder,
+        contextlib.closing(RunWriter(ProcessGroup(), RunFiles(store, best, telemetry))) as recorder,
     ):
         yield recorder

@@ -12,7 +12,7 @@ import jax
 
 from stoix_like.bench import spo
 from stoix_like.bench.flops import ppo_flops_per_step
-from stoix_like.bench.measure import Row, in_turns, matrix_product_peak, peak_flops
+from stoix_like.bench.measure import Measurement, interleaved, matrix_product_peak, peak_flops
 from stoix_like.bench.updates import Updates, preset_config
 from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
 from stoix_like.config.sections import PPOConfig, SPOConfig
@@ -34,7 +34,7 @@ BY_ENVS = (
 BY_DEVICES = ("ppo/maze_mlp", "spo/maze_mlp")
 
 
-def updates_suite() -> Iterator[Row]:
+def updates_suite() -> Iterator[Measurement]:
     """Steps per second of whole updates: presets by environments, SPO by particles, both by devices."""
     for name, preset, is_dense in BY_ENVS:
         yield from _by_envs(name, preset, is_dense)
@@ -45,7 +45,7 @@ def updates_suite() -> Iterator[Row]:
         yield from _by_devices(preset)
 
 
-def _by_envs(name: str, preset: str, is_dense: bool) -> Iterator[Row]:
+def _by_envs(name: str, preset: str, is_dense: bool) -> Iterator[Measurement]:
     """Only the number of environments changes, and with it the replay, which must hold their rollouts."""
     for num_envs in NUM_ENVS:
         config = _with_envs(preset_config(preset), num_envs)
@@ -63,13 +63,13 @@ def _with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
     return resolve(replace_leaves(config, leaves))
 
 
-def _timed(name: str, config: Any, updates: Updates, is_dense: bool) -> Row:
+def _timed(name: str, config: Any, updates: Updates, is_dense: bool) -> Measurement:
     width, rows = config.architecture.hidden_dim, _rows_at_once(config)
     contestants = {"update": updates} | ({"peak": matrix_product_peak(rows, width)} if is_dense else {})
-    timings = in_turns(contestants, repetitions=5)
+    timings = interleaved(contestants, repetitions=5)
     taken, steps = timings["update"], steps_per_update(config)
     rate = steps / taken.seconds
-    found = Row(name, rate, "steps/s", taken.spread, note=f"{_model_steps(config, rate)}{updates.memory_note}")
+    found = Measurement(name, rate, "steps/s", taken.spread, note=f"{_model_steps(config, rate)}{updates.memory_note}")
     if not is_dense:
         return found
     needed = spo.flops_per_step(config) if isinstance(config, SPOConfig) else ppo_flops_per_step(config)
@@ -90,7 +90,7 @@ def _model_steps(config: Any, rate: float) -> str:
     return f"{rate * config.spo.num_particles * config.spo.search_depth:,.0f} model steps/s; "
 
 
-def _by_devices(preset: str) -> Iterator[Row]:
+def _by_devices(preset: str) -> Iterator[Measurement]:
     """In processes of their own: how many CPU devices there are is settled when JAX starts."""
     platform = jax.default_backend()
     there = NUM_DEVICES if platform == "cpu" else [n for n in NUM_DEVICES if n <= jax.device_count()]
@@ -102,6 +102,6 @@ def _by_devices(preset: str) -> Iterator[Row]:
         first = first or found["rate"]
         pretended = "pretended on the same cores; " if platform == "cpu" and count > 1 else ""
         note = f"{pretended}{found['rate'] / first:.2f} times one device"
-        yield Row(
+        yield Measurement(
             f"scale/{preset.replace('/', '_')}/devices/{count}", found["rate"], "steps/s", found["spread"], note=note
         )

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 from stoix_like.bench import learning
 from stoix_like.bench.learning import EARLY_MAZE, EQUAL_PACKING, SEEDS, SHORT, Training
-from stoix_like.bench.measure import Row
-from stoix_like.runtime.searches.compare import Block, compare
-from stoix_like.runtime.searches.settings import Settings
+from stoix_like.bench.measure import Measurement
+from stoix_like.runtime.searches.compare import MethodRows, compare
+from stoix_like.runtime.searches.settings import ComparisonSettings
 
 
 class Comparison(NamedTuple):
@@ -18,7 +18,7 @@ class Comparison(NamedTuple):
     trainings: tuple[Training, ...]
     seeds: tuple[int, ...]
     level_set: str
-    settings: Settings
+    settings: ComparisonSettings
 
 
 QUICK = tuple(
@@ -26,35 +26,37 @@ QUICK = tuple(
 )
 #: By suite.
 COMPARISONS = {
-    "search": Comparison(QUICK, (0,), "binpack-2048", Settings(budgets=(16, 64))),
-    "search_large": Comparison(QUICK, (0,), "binpack-256", Settings(budgets=(256, 1024))),
-    "search_equal": Comparison(EQUAL_PACKING, SEEDS, "binpack-256", Settings(budgets=(16, 64))),
-    "search_maze": Comparison(EARLY_MAZE, SEEDS, "maze-256", Settings(("best_of", "smc"), (16, 64), SHORT.temperature)),
+    "search": Comparison(QUICK, (0,), "binpack-2048", ComparisonSettings(budgets=(16, 64))),
+    "search_large": Comparison(QUICK, (0,), "binpack-256", ComparisonSettings(budgets=(256, 1024))),
+    "search_equal": Comparison(EQUAL_PACKING, SEEDS, "binpack-256", ComparisonSettings(budgets=(16, 64))),
+    "search_maze": Comparison(
+        EARLY_MAZE, SEEDS, "maze-256", ComparisonSettings(("best_of", "smc"), (16, 64), SHORT.temperature)
+    ),
 }
 
 
-def search_suite(name: str) -> Iterator[Row]:
+def search_suite(name: str) -> Iterator[Measurement]:
     """Every method at every budget; of several seeds the mean over them. The spread is half a 95 % interval."""
     comparison = COMPARISONS[name]
     for training in comparison.trainings:
         yield from _rows(training, comparison)
 
 
-def _rows(training: Training, comparison: Comparison) -> list[Row]:
+def _rows(training: Training, comparison: Comparison) -> list[Measurement]:
     runs = [learning.trained(training, seed) for seed in comparison.seeds]
     found = compare(runs, "latest", comparison.level_set, comparison.settings)
     (block,) = found["over_runs"] if len(runs) > 1 else found["runs"]
     return [_row(training, comparison, block, row) for row in block["rows"]]
 
 
-def _row(training: Training, comparison: Comparison, block: Block, row: dict[str, Any]) -> Row:
+def _row(training: Training, comparison: Comparison, block: MethodRows, row: dict[str, Any]) -> Measurement:
     name = "/".join(["search", training.name, comparison.level_set, row["method"], *_budget(row)])
     of = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
     gain = row["gain"]
     told = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
     thought = f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
     spread = (row["high"] - row["low"]) / 2 / row["mean"]
-    return Row(name, row["mean"], "return", spread, note=f"{told}{thought}{of}, levels {block['level_hash']}")
+    return Measurement(name, row["mean"], "return", spread, note=f"{told}{thought}{of}, levels {block['level_hash']}")
 
 
 def _budget(row: dict[str, Any]) -> list[str]:

@@ -8,7 +8,7 @@ import sys
 import jax
 import numpy as np
 
-from stoix_like.bench.measure import in_turns
+from stoix_like.bench.measure import interleaved
 from stoix_like.bench.updates import preset_config
 from stoix_like.config.checks import steps_per_update
 from stoix_like.config.sections import HardwareConfig
@@ -32,7 +32,7 @@ def main(preset: str, count: str, platform: str) -> None:
         state, metrics = program(state, np.int32(1))
         return jax.tree.leaves(metrics)[0]
 
-    taken = in_turns({"update": update}, repetitions=9)["update"]
+    taken = interleaved({"update": update}, repetitions=9)["update"]
     print(json.dumps({"rate": steps_per_update(config) / taken.seconds, "spread": taken.spread}))
 
 

@@ -10,7 +10,7 @@ import jax
 from stoix_like import replay
 from stoix_like.algorithms import searching, spo
 from stoix_like.bench.flops import network_flops
-from stoix_like.bench.measure import Row, in_turns, matrix_product_peak, peak_flops
+from stoix_like.bench.measure import Measurement, interleaved, matrix_product_peak, peak_flops
 from stoix_like.bench.updates import Updates, preset_config
 from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
 from stoix_like.config.sections import SPOConfig
@@ -23,7 +23,7 @@ DEPTHS = (2, 4, 8)
 SEARCHED_ENVS = 64
 
 
-def spo_suite() -> list[Row]:
+def spo_suite() -> list[Measurement]:
     """Whole updates with separate and shared networks, presets, the search by particles and depth, the replay."""
     maze = preset_config("spo/maze_mlp")
     rows = [_against_peak("spo_maze_mlp", maze)]
@@ -47,30 +47,30 @@ def flops_per_step(config: SPOConfig) -> float:
     return searching + core.epochs * core.num_minibatches * learning / steps_per_update(config)
 
 
-def _against_peak(name: str, config: SPOConfig) -> Row:
+def _against_peak(name: str, config: SPOConfig) -> Measurement:
     """A whole update and the matrix-product peak of the search's shapes, in turns."""
     width = config.architecture.hidden_dim
     rows = config.environment.num_envs * config.spo.num_particles
     updates, steps = Updates(config), steps_per_update(config)
-    timings = in_turns({"update": updates, "peak": matrix_product_peak(rows, width)}, repetitions=9)
+    timings = interleaved({"update": updates, "peak": matrix_product_peak(rows, width)}, repetitions=9)
     rate, spread = steps / timings["update"].seconds, timings["update"].spread
     model_steps = rate * config.spo.num_particles * int(config.spo.search_depth)
     note = f"{model_steps:,.0f} model steps/s; {_shares(updates)}; {updates.memory_note}"
     if config.architecture.shared_torso:
-        return Row(name, rate, "steps/s", spread, note=note)
+        return Measurement(name, rate, "steps/s", spread, note=note)
     peak = peak_flops(rows, width) / timings["peak"].seconds
     needed = flops_per_step(config)
     told = f"ceiling: {peak / 1e9:.0f} GFLOP/s at {rows}x{width}x{width} / {needed / 1e6:.1f} MFLOP; {note}"
-    return Row(name, rate, "steps/s", spread, ceiling=peak / needed, share=rate * needed / peak, note=told)
+    return Measurement(name, rate, "steps/s", spread, ceiling=peak / needed, share=rate * needed / peak, note=told)
 
 
-def _whole(name: str, preset: str) -> Row:
+def _whole(name: str, preset: str) -> Measurement:
     config = preset_config(preset)
     updates = Updates(config)
-    taken = in_turns({"update": updates}, repetitions=5)["update"]
+    taken = interleaved({"update": updates}, repetitions=5)["update"]
     rate = steps_per_update(config) / taken.seconds
     note = f"preset {preset}; {_shares(updates)}; {updates.memory_note}"
-    return Row(name, rate, "steps/s", taken.spread, note=note)
+    return Measurement(name, rate, "steps/s", taken.spread, note=note)
 
 
 def _shares(updates: Updates) -> str:
@@ -82,19 +82,19 @@ def _shares(updates: Updates) -> str:
     return ", ".join(f"{share:.1%} {phase}" for phase, share in found if share > 0.0)
 
 
-def _searches(preset: str) -> list[Row]:
+def _searches(preset: str) -> list[Measurement]:
     """Model steps per second of the search alone, from the first states of 64 environments."""
     config = preset_config(preset)
     sizes = [(particles, depth) for particles in PARTICLES for depth in DEPTHS]
     contestants = {f"{p}x{d}": _one_search(config, p, d) for p, d in sizes}
-    timings = in_turns(contestants, repetitions=5)
+    timings = interleaved(contestants, repetitions=5)
     rows = []
     for particles, depth in sizes:
         taken = timings[f"{particles}x{depth}"]
         decisions = SEARCHED_ENVS / taken.seconds
         name = f"spo_search/{preset.removeprefix('spo/')}/{particles}x{depth}"
         note = f"{decisions:,.0f} decisions/s, {SEARCHED_ENVS} environments"
-        rows.append(Row(name, decisions * particles * depth, "model steps/s", taken.spread, note=note))
+        rows.append(Measurement(name, decisions * particles * depth, "model steps/s", taken.spread, note=note))
     return rows
 
 
@@ -111,7 +111,7 @@ def _one_search(config: SPOConfig, num_particles: int, depth: int) -> Callable[[
     return lambda: search(params, jax.random.key(2), root)
 
 
-def _replay_bytes(preset: str, steps: int) -> Row:
+def _replay_bytes(preset: str, steps: int) -> Measurement:
     """Megabytes of a replay of so many steps, from the shapes and types of one."""
     config = preset_config(preset)
     env = build.make_env(config.environment)
@@ -119,4 +119,4 @@ def _replay_bytes(preset: str, steps: int) -> Row:
     batched = jax.tree.map(lambda x: jax.ShapeDtypeStruct((1, *x.shape), x.dtype), timestep.observation)
     one = replay.num_bytes(spo.example_step(env, spo.settings_of(env, config), batched))
     name = f"spo_replay/{config.environment.task_id}"
-    return Row(name, one * steps / 1e6, "MB", note=f"{steps:,} steps of {one:,} bytes, preset {preset}")
+    return Measurement(name, one * steps / 1e6, "MB", note=f"{steps:,} steps of {one:,} bytes, preset {preset}")

@@ -16,8 +16,8 @@ import jax
 from stoix_like.bench import binpack, environments, learning, overhead, scaling, searches, spo
 from stoix_like.bench.flops import ppo_flops_per_step
 from stoix_like.bench.measure import (
-    Row,
-    in_turns,
+    Measurement,
+    interleaved,
     matrix_product_peak,
     peak_flops,
 )
@@ -30,38 +30,42 @@ from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.evaluators.scores import Evaluator
 
 
-def ppo_suite() -> list[Row]:
+def ppo_suite() -> list[Measurement]:
     """Whole updates. The MLP on Maze is held against the matrix-product peak at the shapes of its minibatches."""
     maze = preset_config("ppo/maze_mlp")
     rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
     minibatch = rows // maze.training_core.num_minibatches
     updates = Updates(maze)
-    timings = in_turns({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
+    timings = interleaved({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
     peak = peak_flops(minibatch, width) / timings["peak"].seconds
     ceiling = peak / ppo_flops_per_step(maze)
     rate = rows / timings["update"].seconds
     allowed = f"{peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {ppo_flops_per_step(maze) / 1e6:.2f} MFLOP"
     note = f"ceiling: {allowed}; {updates.memory_note}"
     spread = timings["update"].spread
-    found = [Row("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
+    found = [Measurement("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
     for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
         config = preset_config(preset)
         steps = config.environment.num_envs * config.training_core.rollout_length
         updates = Updates(config)
-        taken = in_turns({"update": updates}, repetitions=5)["update"]
+        taken = interleaved({"update": updates}, repetitions=5)["update"]
         note = f"preset {preset}; {updates.memory_note}"
-        found.append(Row(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
+        found.append(Measurement(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
     return found
 
 
-def compile_suite() -> list[Row]:
+def compile_suite() -> list[Measurement]:
     """Seconds until the first update of the quick preset has run, in a new process: cold, then from the cache."""
-    rows = [Row("help", _seconds(["--help"], {}), "s", note="python scripts/train_ppo.py --help, whole process")]
+    rows = [
+        Measurement("help", _seconds(["--help"], {}), "s", note="python scripts/train_ppo.py --help, whole process")
+    ]
     with tempfile.TemporaryDirectory() as folder:
         for name in ("first_start", "second_start"):
             compile_seconds, whole = _start(folder, name)
-            rows.append(Row(f"{name}_compile", compile_seconds, "s", note="ppo/quick: tracing and compiling"))
-            rows.append(Row(f"{name}_whole", whole, "s", note="ppo/quick: process start to the end of one update"))
+            rows.append(Measurement(f"{name}_compile", compile_seconds, "s", note="ppo/quick: tracing and compiling"))
+            rows.append(
+                Measurement(f"{name}_whole", whole, "s", note="ppo/quick: process start to the end of one update")
+            )
     return rows
 
 
@@ -83,16 +87,16 @@ def _seconds(flags: list[str], environment: dict[str, str]) -> float:
     return time.perf_counter() - began
 
 
-def memory_suite() -> list[Row]:
+def memory_suite() -> list[Measurement]:
     """Growth over 200 chunks after the first 20, in a process of its own: freed memory of others would hide it."""
     program = [sys.executable, "-m", "stoix_like.bench.memory"]
     done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
     before, after = (int(word) / 2**20 for word in done.stdout.split()[-2:])
     note = f"resident size {before:.1f} MiB after 20 chunks, {after:.1f} after 220"
-    return [Row("memory_growth_200_chunks", after - before, "MiB", note=note)]
+    return [Measurement("memory_growth_200_chunks", after - before, "MiB", note=note)]
 
 
-def baselines_suite() -> list[Row]:
+def baselines_suite() -> list[Measurement]:
     """Policies that learn nothing, on frozen level sets. Their spread is half a 95 % interval over levels."""
     asked = [
         ("binpack-2048", "BinPack-v2", "utilisation", "random_legal", baselines.random_legal),
@@ -105,17 +109,19 @@ def baselines_suite() -> list[Row]:
         scores = Evaluator(registry.make(task_id), policy, config, num_seeds=1)({}, jax.random.key(0), 0)
         interval = mean_interval(scores.results[metric][0])
         spread = (interval.high - interval.low) / 2 / interval.point
-        rows.append(Row(f"{name}/{level_set}", interval.point, metric, spread, note=f"levels {scores.level_hash}"))
+        rows.append(
+            Measurement(f"{name}/{level_set}", interval.point, metric, spread, note=f"levels {scores.level_hash}")
+        )
     return rows
 
 
-def scale_suite() -> Iterable[Row]:
+def scale_suite() -> Iterable[Measurement]:
     """Environments alone by their number, then whole updates by environments, particles and devices."""
     yield from environments.scale_suite()
     yield from scaling.updates_suite()
 
 
-SUITES: dict[str, Callable[[], Iterable[Row]]] = {
+SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "env": environments.env_suite,
     "ppo": ppo_suite,
     "spo": spo.spo_suite,

@@ -10,20 +10,20 @@ from stoix_like.runtime.console.arguments import (
     add_device_flag,
     add_run_argument,
     output_file,
-    positive,
+    positive_int,
     seed_number,
 )
-from stoix_like.runtime.console.spelling import program
-from stoix_like.runtime.evaluators.policies import chosen_policy
-from stoix_like.runtime.evaluators.record import MOST_STEPS, record
-from stoix_like.runtime.evaluators.search_flags import add_search_flags, choice_of
+from stoix_like.runtime.console.spelling import prog
+from stoix_like.runtime.evaluators.policies import select_policy
+from stoix_like.runtime.evaluators.record import MOST_STEPS, record_episode
+from stoix_like.runtime.evaluators.search_flags import add_search_flags, search_choice
 from stoix_like.runtime.hardware import devices
 
 
 def main(argv: list[str]) -> int:
     """Plays, draws and prints where the GIF is; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    choice = choice_of(arguments)
+    choice = search_choice(arguments)
     devices.select(HardwareConfig(device_type=arguments.device_type))
     import jax
 
@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
         raise ConfigError(f"--index: the run has {saved.num_seeds} seed(s)", f"use 0 to {saved.num_seeds - 1}")
     params, key = saved.seed_params(arguments.index), jax.random.key(arguments.seed)
     is_deterministic = not arguments.sampled
-    chosen = chosen_policy(saved, choice, arguments.network, is_deterministic)
-    episode = record(
+    chosen = select_policy(saved, choice, arguments.network, is_deterministic)
+    episode = record_episode(
         saved.env, chosen.policy, params, key, deterministic=is_deterministic, most_steps=arguments.max_steps
     )
     path = save_gif(saved.env, episode.states, arguments.out or saved.folder / "episode.gif")
@@ -51,13 +51,13 @@ def main(argv: list[str]) -> int:
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("animate"), "Draws one episode of a run as a GIF.")
+    parser = ArgumentParser(prog("animate"), "Draws one episode of a run as a GIF.")
     add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
     parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
     parser.add_argument(
-        "--max-steps", type=positive, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
+        "--max-steps", type=positive_int, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
     )
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the folder)")

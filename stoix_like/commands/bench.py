@@ -8,9 +8,9 @@ import warnings
 from stoix_like.bench.measure import line, machine_row
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag, output_file
-from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.atomic import atomic_write_text
 
 
 def main(argv: list[str]) -> int:
@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # of Jumanji's own step
     from stoix_like.bench.suites import NOT_IN_ALL, SUITES
 
-    rows = [machine_row(devices.describe(found))]
+    rows = [machine_row(devices.describe_devices(found))]
     print(line(rows[0]), flush=True)
     every = [name for name in SUITES if name not in NOT_IN_ALL]
     for name in every if arguments.suite == "all" else [arguments.suite]:
@@ -28,14 +28,14 @@ def main(argv: list[str]) -> int:
             print(line(row), flush=True)
             rows.append(row)
             if arguments.json:  # after every row: a suite takes hours, and may be cut off
-                write_atomically(arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+                atomic_write_text(arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n")
     return 0
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(
-        program("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
+        prog("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
     )
     suites = (
         "env",

@@ -1,6 +1,6 @@
 """The command `compare.py`: experiments against each other, by few seeds of each, at equal budgets.
 
-Which runs may be compared is in `contests.py`, the statistics in `standings.py` and `evaluation/comparison.py`, how
+Which runs may be compared is in `groups.py`, the statistics in `aggregates.py` and `evaluation/comparison.py`, how
 they are told in `comparison_tables.py` and drawn in `comparison_figures.py`.
 """
 
@@ -13,10 +13,10 @@ from pathlib import Path
 
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime.console.arguments import ArgumentParser, number_that, output_file
-from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.arguments import ArgumentParser, checked_number, output_file
+from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.runs.find import find_runs
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.atomic import atomic_write_text
 
 
 def main(argv: list[str]) -> int:
@@ -26,28 +26,28 @@ def main(argv: list[str]) -> int:
     paths = find_runs(arguments.runs)
     from stoix_like.runtime.figures import comparison as comparison_figures
     from stoix_like.runtime.reports import comparison as comparison_tables
-    from stoix_like.runtime.results.groups import contests_among
-    from stoix_like.runtime.results.series import load_run
+    from stoix_like.runtime.results.groups import comparison_groups
+    from stoix_like.runtime.results.series import read_run
     from stoix_like.runtime.results.statistics import compare
 
-    runs = [load_run(path) for path in paths]
+    runs = [read_run(path) for path in paths]
     _check_tasks(scales, [run.task_id for run in runs])
-    found = contests_among(runs, arguments.metric, scales)
-    if not found.contests:
+    found = comparison_groups(runs, arguments.metric, scales)
+    if not found.groups:
         raise RunError(f"nothing can be compared: {found.notes[0]}", "give runs that were evaluated on one level set")
-    comparison = compare(arguments.metric, found.contests, found.notes)
+    comparison = compare(arguments.metric, found.groups, found.notes)
     print(comparison_tables.text(comparison))
     if arguments.json:
         content = {"runs": list(map(str, paths)), **comparison_tables.document(comparison)}
-        write_atomically(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
-    for path in comparison_figures.write(comparison, arguments.out) if arguments.out else ():
+        atomic_write_text(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+    for path in comparison_figures.save_figures(comparison, arguments.out) if arguments.out else ():
         print(f"figure {path}")
     return 0
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("compare"), "Compares experiments at equal steps and at equal wall-clock.")
+    parser = ArgumentParser(prog("compare"), "Compares experiments at equal steps and at equal wall-clock.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--metric", default="mean_return", help="what is compared (default: mean_return)")
     parser.add_argument(
@@ -72,7 +72,7 @@ def scales_of(given: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
     scales: dict[str, tuple[float, float]] = {}
     for task, *bounds in given:
         try:
-            low, high = (number_that(text, lambda number: abs(number) < float("inf"), "a number") for text in bounds)
+            low, high = (checked_number(text, lambda number: abs(number) < float("inf"), "a number") for text in bounds)
         except argparse.ArgumentTypeError as error:
             raise ConfigError(f"--normalise {task}: {error}", "give TASK MIN MAX") from error
         if not high > low:

@@ -14,18 +14,18 @@ from stoix_like.runtime.console.arguments import (
     above_zero,
     add_checkpoint_flag,
     add_device_flag,
-    number_that,
+    checked_number,
     output_file,
-    positive,
+    positive_int,
     seed_number,
 )
-from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.figures.style import check_format
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.runs.find import find, find_run
+from stoix_like.runtime.runs.find import find_parameters, find_run
 from stoix_like.runtime.searches.compare import compare, draw
-from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, Settings
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, ComparisonSettings
+from stoix_like.runtime.storage.atomic import atomic_write_text
 
 if TYPE_CHECKING:
     pass
@@ -40,36 +40,34 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type=arguments.device_type))
     result = compare(paths, arguments.checkpoint, arguments.levels, settings, tell=_print)
     if arguments.json:
-        write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+        atomic_write_text(arguments.json, json.dumps(result, indent=2) + "\n")
     if arguments.plot:
         _print(f"figure {draw(result, arguments.plot)}")
     return 0
 
 
 def _found(text: str) -> Path:
-    return find(text) or find_run(text)
+    return find_parameters(text) or find_run(text)
 
 
 def _print(text: str) -> None:
     print(text, flush=True)
 
 
-def parse(argv: list[str]) -> tuple[argparse.Namespace, Settings]:
+def parse(argv: list[str]) -> tuple[argparse.Namespace, ComparisonSettings]:
     """(all flags, the settings among them).
 
     Raises:
         ConfigError: a flag that is unknown or out of range.
     """
     arguments = make_parser().parse_args(argv)
-    return arguments, Settings(*(getattr(arguments, name) for name in Settings._fields))
+    return arguments, ComparisonSettings(*(getattr(arguments, name) for name in ComparisonSettings._fields))
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(
-        program("compare-search"), "Compares searches of saved runs at equal numbers of model steps."
-    )
-    defaults = Settings()
+    parser = ArgumentParser(prog("compare-search"), "Compares searches of saved runs at equal numbers of model steps.")
+    defaults = ComparisonSettings()
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, latest, or files params.safetensors")
     add_checkpoint_flag(parser)
     parser.add_argument("--levels", help=f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)")
@@ -85,7 +83,7 @@ def make_parser() -> ArgumentParser:
         "--temperature", type=_temperature, default=defaults.temperature, metavar=f"T|{LEARNED}", help=told
     )
     told = f"levels played at a time (default: {DEFAULT_NUM_ENVS}, fewer where particles are many)"
-    parser.add_argument("--num-envs", type=positive, help=told)
+    parser.add_argument("--num-envs", type=positive_int, help=told)
     parser.add_argument("--seed", type=seed_number, default=defaults.seed, help="of sampling")
     parser.add_argument("--json", type=output_file, help="write the result to this file as well")
     parser.add_argument("--plot", type=output_file, help="draw mean returns over model steps: .png, .pdf or .svg")
@@ -103,10 +101,10 @@ def _methods(text: str) -> tuple[str, ...]:
 
 
 def _budgets(text: str) -> tuple[int, ...]:
-    return tuple(sorted({positive(number) for number in text.split(",")}))
+    return tuple(sorted({positive_int(number) for number in text.split(",")}))
 
 
 def _temperature(text: str) -> float | None:
     if text == LEARNED:
         return None
-    return number_that(text, above_zero, f"a number above 0, or {LEARNED}")
+    return checked_number(text, above_zero, f"a number above 0, or {LEARNED}")

@@ -16,8 +16,8 @@ from typing import NamedTuple
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
 from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag
-from stoix_like.runtime.console.installation import installed_version, is_there, versions
-from stoix_like.runtime.console.spelling import installs, program, typed
+from stoix_like.runtime.console.installation import installed_version, is_installed, versions
+from stoix_like.runtime.console.spelling import command_line, pip_install, prog
 from stoix_like.runtime.hardware import devices
 
 #: Extras of pyproject.toml and the modules by which they are known; those of CUDA show as devices.
@@ -49,14 +49,14 @@ def main(argv: list[str]) -> int:
         if finding.problem is not None:
             problems += 1
             print(f"{'':<22}problem: {finding.problem}", flush=True)
-    verdict = f"{problems} problem{'s' if problems > 1 else ''}" if problems else f"ready: {typed('train-ppo')}"
+    verdict = f"{problems} problem{'s' if problems > 1 else ''}" if problems else f"ready: {command_line('train-ppo')}"
     print(verdict)
     return 1 if problems else 0
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("doctor"), "Says what is installed, which devices there are, what can be written.")
+    parser = ArgumentParser(prog("doctor"), "Says what is installed, which devices there are, what can be written.")
     parser.add_argument("--save-dir", default="runs", help="where runs are to be written (default: runs)")
     add_device_flag(parser)
     return parser
@@ -69,8 +69,8 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
         yield Finding(name, version, missing)
     yield _others()
     for extra, modules in EXTRAS.items():
-        missing_modules = [module for module in modules if not is_there(module)]
-        hint = f"not installed: {installs(f'stoix_like[{extra}]')}"
+        missing_modules = [module for module in modules if not is_installed(module)]
+        hint = f"not installed: {pip_install(f'stoix_like[{extra}]')}"
         yield Finding(f"extra {extra}", hint if missing_modules else "installed")
     yield _writable("runs", save_dir)
     yield from _device_findings(device_type)
@@ -112,7 +112,7 @@ def _device_findings(device_type: str) -> Iterator[Finding]:
     except StoixError as error:
         yield Finding("devices", error.what, error.hint)
         return
-    yield Finding("devices", f"{devices.describe(found)}; {len(jax.devices())} of this kind")
+    yield Finding("devices", f"{devices.describe_devices(found)}; {len(jax.devices())} of this kind")
     stats = found[0].memory_stats()  # None where the backend does not count
     if stats and "bytes_limit" in stats:
         yield Finding("device memory", f"{stats['bytes_limit'] / 2**30:,.1f} GiB")

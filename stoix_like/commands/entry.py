@@ -18,7 +18,7 @@ from stoix_like.commands.table import COMMANDS
 from stoix_like.config.values import nearest
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
 from stoix_like.runtime.console import messages
-from stoix_like.runtime.console.spelling import PROGRAM, program_name, spelled_by
+from stoix_like.runtime.console.spelling import PROGRAM, program_name, set_program_name
 from stoix_like.runtime.training import stopping
 
 Main = Callable[[list[str]], int | None]
@@ -41,7 +41,7 @@ def run_main(main: Main) -> NoReturn:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without – and · must not end the command
     signal.signal(signal.SIGINT, stopping.interrupt)
-    messages.own_process()
+    messages.mark_cli()
     try:
         code = exit_code(main, sys.argv[1:])
     except Exception:
@@ -52,7 +52,7 @@ def run_main(main: Main) -> NoReturn:
     if code != 0 and _is_one_of_several():
         from stoix_like.runtime.hardware import process_group
 
-        process_group.leave(code)
+        process_group.abort(code)
     sys.exit(code)
 
 
@@ -100,10 +100,10 @@ def _storage_error(error: OSError) -> RunError:
 
 def main() -> NoReturn:
     """Runs the command that is named first, and leaves the program with its exit code."""
-    run_main(dispatch)
+    run_main(run_command)
 
 
-def dispatch(argv: list[str], program: str | None = None) -> int:
+def run_command(argv: list[str], program: str | None = None) -> int:
     """Runs `argv[0]` with the rest; without one, or with `--help`, lists what there is.
 
     Args:
@@ -115,7 +115,7 @@ def dispatch(argv: list[str], program: str | None = None) -> int:
         ConfigError: there is no such command; the message names the nearest one.
     """
     if program is not None:
-        spelled_by(program)
+        set_program_name(program)
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(help_text())
         return 0

@@ -7,7 +7,7 @@ from typing import Any
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
 from stoix_like.runtime.console.arguments import ArgumentParser
-from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
 
 
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("envs"), "Lists the environments, or describes those named.")
+    parser = ArgumentParser(prog("envs"), "Lists the environments, or describes those named.")
     parser.add_argument("task_ids", nargs="*", metavar="TASK", help="task ids to describe (default: list all)")
     return parser
 

@@ -15,15 +15,15 @@ from stoix_like.runtime.console.arguments import (
     add_device_flag,
     add_run_argument,
     output_file,
-    positive,
+    positive_int,
     seed_number,
 )
-from stoix_like.runtime.console.messages import on_stderr
-from stoix_like.runtime.console.spelling import program
-from stoix_like.runtime.evaluators.saved_run import Manner, Show, rows_text, score
-from stoix_like.runtime.evaluators.search_flags import add_search_flags, choice_of
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.spelling import prog
+from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, ProgressCallbacks, evaluate_run, table_text
+from stoix_like.runtime.evaluators.search_flags import add_search_flags, search_choice
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.atomic import atomic_write_text
 
 if TYPE_CHECKING:
     pass
@@ -35,30 +35,30 @@ def main(argv: list[str]) -> int:
     if arguments.level_set and arguments.num_episodes:
         raise ConfigError("--num-episodes: a level set has its own number of levels", "leave out one of the two")
     devices.select(HardwareConfig(device_type=arguments.device_type))
-    manner = Manner(
-        num_episodes=arguments.num_episodes or Manner().num_episodes,
+    manner = EvaluationSettings(
+        num_episodes=arguments.num_episodes or EvaluationSettings().num_episodes,
         num_envs=arguments.num_envs,
         level_set=arguments.level_set,
         deterministic=not arguments.sampled,
         seed=arguments.seed,
-        search=choice_of(arguments),
+        search=search_choice(arguments),
         network=arguments.network,
     )
-    show = Show(functools.partial(print, flush=True), on_stderr)  # a pipe gets the table alone
-    result = score(arguments.run, arguments.checkpoint, manner, show)
-    print(rows_text(result))
+    show = ProgressCallbacks(functools.partial(print, flush=True), print_to_stderr)  # a pipe gets the table alone
+    result = evaluate_run(arguments.run, arguments.checkpoint, manner, show)
+    print(table_text(result))
     if arguments.json:
-        write_atomically(arguments.json, json.dumps(result, indent=2) + "\n")
+        atomic_write_text(arguments.json, json.dumps(result, indent=2) + "\n")
     return 0
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("evaluate"), "Scores the policy of a run.")
+    parser = ArgumentParser(prog("evaluate"), "Scores the policy of a run.")
     add_run_argument(parser)
     add_checkpoint_flag(parser)
-    parser.add_argument("--num-episodes", type=positive, help="fresh episodes per seed (default: 1024)")
-    parser.add_argument("--num-envs", type=positive, default=None, help="played at a time (default: up to 256)")
+    parser.add_argument("--num-episodes", type=positive_int, help="fresh episodes per seed (default: 1024)")
+    parser.add_argument("--num-envs", type=positive_int, default=None, help="played at a time (default: up to 256)")
     parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument(

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser, add_checkpoint_flag, add_run_argument, seed_number
-from stoix_like.runtime.console.spelling import program
-from stoix_like.runtime.export.policy import exported, position_of
+from stoix_like.runtime.console.spelling import prog
+from stoix_like.runtime.export.policy import export_policy, seed_index
 from stoix_like.runtime.hardware import devices
 
 if TYPE_CHECKING:
@@ -26,8 +26,8 @@ def main(argv: list[str]) -> int:
     saved = saved_run.load_run(arguments.run, arguments.checkpoint)
     if saved.is_published and arguments.out is None:
         raise ConfigError(f"--out: {saved.path} has no run folder to export into", "name a folder: --out FOLDER")
-    index = position_of(saved, arguments.seed)
-    files = exported(saved, index)
+    index = seed_index(saved, arguments.seed)
+    files = export_policy(saved, index)
     folder = arguments.out or saved.path / "export"
     sizes = policy_folder.write(folder, files)
     print(_heading(files.description, saved.seeds))
@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
 def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(
-        program("export"),
+        prog("export"),
         "Writes the policy of a run, without search, for programs that have jax and not this project.",
     )
     add_run_argument(parser)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from stoix_like.runtime.console.arguments import ArgumentParser, output_file
-from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.runs.find import find_runs
 
 
@@ -24,7 +24,7 @@ def main(argv: list[str]) -> int:
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
+    parser = ArgumentParser(prog("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
     parser.add_argument(

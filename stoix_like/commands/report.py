@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from stoix_like.runtime.console.arguments import ArgumentParser, output_file
-from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.reports.run_page import report
 from stoix_like.runtime.runs.find import find_runs
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.atomic import atomic_write_text
 
 
 def main(argv: list[str]) -> int:
@@ -16,14 +16,14 @@ def main(argv: list[str]) -> int:
     arguments = make_parser().parse_args(argv)
     paths = find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
-    write_atomically(out, report(paths))
+    atomic_write_text(out, report(paths))
     print(f"report {out}")
     return 0
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("report"), "Puts all that is known of runs into one HTML file.")
+    parser = ArgumentParser(prog("report"), "Puts all that is known of runs into one HTML file.")
     parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
     parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, of one run in its folder)")
     return parser

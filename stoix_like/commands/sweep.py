@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoix_like.runtime.console.arguments import ArgumentParser, positive
-from stoix_like.runtime.console.spelling import program
+from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
+from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.sweeps import study
 from stoix_like.runtime.sweeps.plan import find_sweep, read_plan
-from stoix_like.runtime.sweeps.run import _check_task, _study_folder, run
+from stoix_like.runtime.sweeps.run import check_task, run_sweep, study_folder
 
 
 def main(argv: list[str]) -> int:
@@ -16,17 +16,17 @@ def main(argv: list[str]) -> int:
     arguments = make_parser().parse_args(argv)
     path = find_sweep(arguments.sweep)
     plan = read_plan(path, **({"num_trials": arguments.num_trials} if arguments.num_trials else {}))
-    folder = _study_folder(arguments.save_dir, arguments.study or path.stem)
+    folder = study_folder(arguments.save_dir, arguments.study or path.stem)
     study.require()
-    _check_task(plan)
-    return run(plan, folder, argv)
+    check_task(plan)
+    return run_sweep(plan, folder, argv)
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(program("sweep"), "Searches leaves of a run for the best score. The same command goes on.")
+    parser = ArgumentParser(prog("sweep"), "Searches leaves of a run for the best score. The same command goes on.")
     parser.add_argument("sweep", help="sweep file, or a shipped one such as sweep/ppo_maze")
-    parser.add_argument("--num-trials", type=positive, help="trials in all (default: num_trials of the file)")
+    parser.add_argument("--num-trials", type=positive_int, help="trials in all (default: num_trials of the file)")
     parser.add_argument("--save-dir", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
     parser.add_argument("--study", help="folder of the study in it (default: named as the file)")
     return parser

@@ -13,7 +13,7 @@ from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder
 from stoix_like.runtime.runs.build import build
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.searches import compare
 
 ROOT = Path(__file__).parents[2]
@@ -52,11 +52,11 @@ def run():
     """A run of the smallest kind, with the parameters it began with as its best."""
     config = replace_leaves(sl.ppo_config(task_id=TASK, num_envs=4, rollout_length=2, num_minibatches=1), {"seed": 0})
     path = Path("runs/a")
-    folder.create(path, to_yaml(config), {}).lock.close()
+    folder.create_run(path, to_yaml(config), {}).lock.close()
     env, network, _ = build("ppo", config)
     _, timestep = jax.vmap(env.reset)(jax.random.key(0)[None])
     params = jax.jit(network.init)(jax.random.key(0), timestep.observation)
-    meta = Meta("ppo", TASK, 1, config_to_dict(config), {"updates": [1]})
+    meta = CheckpointMeta("ppo", TASK, 1, config_to_dict(config), {"updates": [1]})
     CheckpointStore(path / "checkpoints" / "best", create=True).save({"params": params}, meta)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoix_like.commands import doctor, envs
-from stoix_like.commands.entry import dispatch, exit_code, help_text
+from stoix_like.commands.entry import exit_code, help_text, run_command
 from stoix_like.commands.table import COMMANDS
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
@@ -30,15 +30,15 @@ def test_a_command_and_its_script_run_the_same_function(name):
 
 
 def test_without_a_command_all_are_listed(capsys):
-    assert exit_code(dispatch, []) == exit_code(dispatch, ["--help"]) == 0
+    assert exit_code(run_command, []) == exit_code(run_command, ["--help"]) == 0
     out = capsys.readouterr().out
     assert out.count("usage: stoix-like COMMAND") == 2
-    assert exit_code(dispatch, ["--version"]) == 0
+    assert exit_code(run_command, ["--version"]) == 0
     assert re.fullmatch(r"stoix-like \d+\.\d+\.\d+\n", capsys.readouterr().out)
 
 
 def test_a_command_that_is_not_there_names_the_nearest(capsys):
-    assert exit_code(dispatch, ["evalute", "latest"]) == 2
+    assert exit_code(run_command, ["evalute", "latest"]) == 2
     assert capsys.readouterr().err == (
         "error: unknown command 'evalute'; did you mean 'evaluate'?\nhint: stoix-like --help lists them\n"
     )
@@ -46,30 +46,30 @@ def test_a_command_that_is_not_there_names_the_nearest(capsys):
 
 def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
     monkeypatch.setattr(spelling.sys, "argv", ["scripts/train_ppo.py"])
-    assert spelling.program("plot") == "plot.py"
+    assert spelling.prog("plot") == "plot.py"
     assert spelling.usage("train-spo") == "python scripts/train_spo.py"
-    assert re.fullmatch(r"\S*python\S* scripts/plot.py 'runs/a b'", spelling.typed("plot", "runs/a b"))
+    assert re.fullmatch(r"\S*python\S* scripts/plot.py 'runs/a b'", spelling.command_line("plot", "runs/a b"))
     monkeypatch.setattr(spelling.sys, "argv", ["/opt/bin/stoix-like", "train-ppo"])
-    assert spelling.program("plot") == spelling.usage("plot") == spelling.named("plot") == "stoix-like plot"
-    assert spelling.typed("plot", "runs/a b") == "stoix-like plot 'runs/a b'"
+    assert spelling.prog("plot") == spelling.usage("plot") == spelling.command_name("plot") == "stoix-like plot"
+    assert spelling.command_line("plot", "runs/a b") == "stoix-like plot 'runs/a b'"
     with pytest.raises(ConfigError) as caught:
-        dispatch(["plot", "--metrc", "x", "run"])
+        run_command(["plot", "--metrc", "x", "run"])
     assert caught.value.hint == "stoix-like plot --help lists what it takes"
 
 
 def test_a_training_can_be_asked_for_its_configuration(capsys):
-    assert exit_code(dispatch, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
+    assert exit_code(run_command, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
     assert "task_id: Maze-v0" in capsys.readouterr().out
 
 
 def test_a_program_of_the_users_own_is_what_hints_spell(monkeypatch, capsys):
     monkeypatch.setattr(spelling._SPELLING, "own", None)
-    assert dispatch([], "tasks.py") == 0
+    assert run_command([], "tasks.py") == 0
     assert capsys.readouterr().out.startswith("usage: tasks.py COMMAND")
-    assert spelling.typed("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")
-    assert (spelling.named("train-a2c"), spelling.program("plot")) == ("tasks.py train-a2c", "tasks.py plot")
+    assert spelling.command_line("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")
+    assert (spelling.command_name("train-a2c"), spelling.prog("plot")) == ("tasks.py train-a2c", "tasks.py plot")
     with pytest.raises(ConfigError, match="unknown command 'nonsense'") as caught:
-        dispatch(["nonsense"], "tasks.py")
+        run_command(["nonsense"], "tasks.py")
     assert caught.value.hint == "tasks.py --help lists them"
 
 
@@ -96,7 +96,7 @@ def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monk
     out = capsys.readouterr().out
     assert "problem: install it: pip install stoix_like" in out
     assert "problem: " + str(file) + " cannot be written: Not a directory; choose another --save-dir" in out
-    assert f"not installed: {spelling.installs('stoix_like[notebooks]')}" in out
+    assert f"not installed: {spelling.pip_install('stoix_like[notebooks]')}" in out
     assert "3 problems\n" in out  # no TPU here
 
 

@@ -21,7 +21,7 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import build
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.training import chunk, start
@@ -107,9 +107,9 @@ def saved(tmp_path_factory):
     config, template = _template()
     path = tmp_path_factory.mktemp("saved") / "a"
     config = replace_leaves(config, {"run_name": "a"})
-    run_folder.create(path, to_yaml(config), {}).lock.close()
+    run_folder.create_run(path, to_yaml(config), {}).lock.close()
     state = jax.tree.map(_filled, template)
-    meta = Meta("ppo", SMALL["task_id"], 1, config_to_dict(config), {})
+    meta = CheckpointMeta("ppo", SMALL["task_id"], 1, config_to_dict(config), {})
     store = CheckpointStore(path / "checkpoints", create=True)
     for update in (1, 2):
         store.save(state._replace(step=jnp.int32(update)), meta._replace(update=update))
@@ -449,7 +449,7 @@ def test_checkpoint_of_another_algorithm(refused, run):
     config, template = _template()
     store = CheckpointStore(run / "checkpoints", create=True)
     params = jax.tree.map(_filled, template.params)
-    store.save({"params": params}, Meta("dqn", SMALL["task_id"], 3, config_to_dict(config), {}))
+    store.save({"params": params}, CheckpointMeta("dqn", SMALL["task_id"], 3, config_to_dict(config), {}))
     error, _ = refused(4, "train_ppo", "--resume", "runs/a")
     assert error == "error: runs/a is a run of DQN, not of PPO"
     error, _ = refused(4, "evaluate", "runs/a", "--checkpoint", "latest")

@@ -79,7 +79,7 @@ class Compiled(NamedTuple):
     network: sl.Network
     learner: sl.Learner
     init: Callable[[Any], Any]
-    donating: loop.Program  # takes the state away, and takes no other types than those it was compiled for
+    donating: loop.ChunkFunction  # takes the state away, and takes no other types than those it was compiled for
     copy: Callable[[Any], Any]
 
     def chunk(self, state, length):

@@ -211,7 +211,7 @@ def test_processes_with_different_numbers_of_devices_are_refused(scripts):
 
 @pytest.mark.parametrize("signalled", [0, 1])
 def test_a_signal_during_an_evaluation_stops_all(scripts, signalled):
-    """Of 40,000 rounds of one step; the run continued without a team makes up for it."""
+    """Of 40,000 rounds of one step; the run continued without a group makes up for it."""
     argv = flags(**BASE | {"num_eval_episodes": 320_000, "num_updates": 4}, run_name="watched")
     with started(scripts, "train_ppo", *argv) as processes:
         wait_until(lambda: last_update(Path("watched")) == 2, processes[0])

@@ -15,7 +15,7 @@ from stoix_like.ops import trees
 from stoix_like.runtime.export import policy as export_run
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import ALGORITHMS, build
-from stoix_like.runtime.runs.checkpoint import Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 from stoix_like.runtime.weights import policy_folder
 
 ROOT = Path(__file__).parents[2]
@@ -38,7 +38,7 @@ KEY = jax.random.key(0)
 
 
 def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, checkpoint="latest"):
-    """A run as `load_run` gives it, with random parameters: wider than the initial ones, so that actions differ."""
+    """A run as `read_run` gives it, with random parameters: wider than the initial ones, so that actions differ."""
     make = {"ppo": sl.ppo_config, "spo": sl.spo_config}[algorithm]
     more = SEARCH if algorithm == "spo" else {}
     config = make(**SMALL | more | leaves, num_seeds=num_seeds, seed=seed)
@@ -51,7 +51,7 @@ def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, checkpoint=
         lambda x: jnp.asarray(0.3 * generator.standard_normal(x.shape), x.dtype),
         ALGORITHMS[algorithm].template(stacked, num_seeds),
     )
-    meta = Meta(algorithm, config.environment.task_id, 3, config_to_dict(config), host or {})
+    meta = CheckpointMeta(algorithm, config.environment.task_id, 3, config_to_dict(config), host or {})
     return saved_run.SavedRun(Path("runs/none"), config, *built, params, meta, checkpoint)
 
 
@@ -70,7 +70,7 @@ class Exported:
     def __init__(self, name, folder):
         self.saved = make_saved(*CASES[name])
         self.folder = folder / name
-        policy_folder.write(self.folder, export_run.exported(self.saved))
+        policy_folder.write(self.folder, export_run.export_policy(self.saved))
         self.policy = sl.load_policy(self.folder)
         self.observation = random_observation(self.saved.env, 7)
         self._answers = jax.jit(self._answer)

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing
-from stoix_like.bench.measure import Row, Timing, line
+from stoix_like.bench.measure import Measurement, Timing, line
 from stoix_like.bench.updates import preset_config
 from stoix_like.commands.bench import main
 from stoix_like.config.checks import replace_leaves, resolve
@@ -22,14 +22,14 @@ def test_timing_is_the_median_and_half_the_quartile_range_over_it():
 
 
 def test_a_ratio_is_refused_where_the_spreads_could_explain_it():
-    assert measure.told_ratio(Timing(1.0, 0.02), Timing(2.0, 0.03)) == 2.0
-    assert measure.told_ratio(Timing(1.0, 0.1), Timing(1.15, 0.1)) is None
-    assert measure.told_ratio(Timing(1.0, 0.6), Timing(2.0, 0.5)) is None
+    assert measure.ratio_note(Timing(1.0, 0.02), Timing(2.0, 0.03)) == 2.0
+    assert measure.ratio_note(Timing(1.0, 0.1), Timing(1.15, 0.1)) is None
+    assert measure.ratio_note(Timing(1.0, 0.6), Timing(2.0, 0.5)) is None
 
 
 def test_contestants_take_turns_after_one_unmeasured_round():
     calls = []
-    found = measure.in_turns({name: lambda n=name: calls.append(n) or 0 for name in "ab"}, repetitions=3)
+    found = measure.interleaved({name: lambda n=name: calls.append(n) or 0 for name in "ab"}, repetitions=3)
     assert calls == list("ab" * 4)
     assert set(found) == {"a", "b"}
 
@@ -39,14 +39,14 @@ def test_the_peak_counts_two_operations_per_multiplication():
 
 
 def test_a_row_says_when_there_is_no_ratio():
-    row = Row("x/64", 1234.0, "steps/s", spread=0.2, reference=1000.0)
+    row = Measurement("x/64", 1234.0, "steps/s", spread=0.2, reference=1000.0)
     assert line(row).split() == [
         *("x/64", "1,234", "steps/s", "±", "20%", "reference", "1,000:"),
         *("no", "ratio:", "the", "spread", "is", "larger", "than", "the", "claim"),
     ]
 
 
-ROW = Row("x", 200.0, "steps/s", 0.1, 100.0, 2.0, 400.0, 0.5, "n")
+ROW = Measurement("x", 200.0, "steps/s", 0.1, 100.0, 2.0, 400.0, 0.5, "n")
 KEYS = ["name", "value", "unit", "spread", "reference", "ratio", "ceiling", "share", "note"]
 
 
@@ -57,7 +57,7 @@ def test_rows_are_written_as_a_list_of_objects(monkeypatch, tmp_path, capsys):
     assert main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"]) == 0
     machine, row = json.loads((tmp_path / "b.json").read_text())
     assert list(row) == list(machine) == KEYS
-    assert Row(**row) == ROW
+    assert Measurement(**row) == ROW
     assert (machine["name"], machine["unit"]) == ("machine", "cores")
     assert f"jax {jax.__version__}," in machine["note"]
     assert "50% of the ceiling 400" in capsys.readouterr().out
@@ -73,7 +73,7 @@ def test_a_suite_that_is_cut_off_leaves_the_rows_it_had(monkeypatch, tmp_path):
     monkeypatch.setitem(suites.SUITES, "env", cut_off)
     with pytest.raises(KeyboardInterrupt):
         main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"])
-    assert Row(**json.loads((tmp_path / "b.json").read_text())[-1]) == ROW
+    assert Measurement(**json.loads((tmp_path / "b.json").read_text())[-1]) == ROW
 
 
 def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
@@ -89,7 +89,7 @@ def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
 
 def test_a_comparison_is_of_rates_and_may_be_refused():
     told = measure.compared("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(6.0, 0.1)}, 12.0, "steps/s", "n")
-    assert told == Row("a", 6.0, "steps/s", 0.1, 2.0, 3.0, note="n")
+    assert told == Measurement("a", 6.0, "steps/s", 0.1, 2.0, 3.0, note="n")
     close = measure.compared("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(2.3, 0.1)}, 12.0, "steps/s", "n")
     assert close.ratio is None
 
@@ -124,10 +124,10 @@ def test_the_names_that_are_asked_for_are_measured(monkeypatch):
 
 def test_tables_are_written_between_their_marks(tmp_path):
     rows = [
-        Row("machine", 2, "cores", note="cpu; jax 1"),
-        Row("maze_x/64", 1234.5, "steps/s", 0.05, 100.0, 12.3, note="reference: w"),
-        Row("maze_y/64", 0.012345, "share", 0.2, 1.0, None, note="a|b"),
-        Row("ppo_z", 50.0, "steps/s", ceiling=200.0, share=0.25),
+        Measurement("machine", 2, "cores", note="cpu; jax 1"),
+        Measurement("maze_x/64", 1234.5, "steps/s", 0.05, 100.0, 12.3, note="reference: w"),
+        Measurement("maze_y/64", 0.012345, "share", 0.2, 1.0, None, note="a|b"),
+        Measurement("ppo_z", 50.0, "steps/s", ceiling=200.0, share=0.25),
     ]
     (tmp_path / "cpu.json").write_text(json.dumps([row._asdict() for row in rows]))
     page = "before\n<!-- rows: cpu.json maze_ ppo_ -->\nold\n<!-- end of rows -->\nafter\n"

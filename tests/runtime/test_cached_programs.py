@@ -35,10 +35,10 @@ def test_cached_is_what_takes_a_fifth_of_a_second_unless_jax_is_told_another_tim
     asked, name = {}, "jax_persistent_cache_min_compile_time_secs"
     monkeypatch.setattr(jax.config, "update", asked.__setitem__)
     monkeypatch.delenv(name.upper())
-    compile_cache.use()
+    compile_cache.enable()
     assert asked.pop(name) == 0.2
     monkeypatch.setenv(name.upper(), "3")
-    compile_cache.use()
+    compile_cache.enable()
     assert name not in asked
 
 
@@ -47,8 +47,8 @@ def _tell_of_entry(path, monkeypatch, *, why="zlib.error: Error -5 while decompr
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     config = types.SimpleNamespace(update=lambda *_: None, jax_compilation_cache_dir=str(path.parent))
     monkeypatch.setattr(compile_cache, "jax", types.SimpleNamespace(config=config))
-    monkeypatch.setattr(messages, "is_own_process", lambda: True)
-    compile_cache.use()
+    monkeypatch.setattr(messages, "is_cli", lambda: True)
+    compile_cache.enable()
     text = f"Error reading persistent compilation cache entry for 'jit_chunk': {why}"
     warnings.showwarning(UserWarning(text), UserWarning, "compiler.py", 1)
 

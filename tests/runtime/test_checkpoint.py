@@ -13,9 +13,9 @@ import pytest
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.runs import checkpoint
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.storage import digests
-from stoix_like.runtime.training.best import BestKeeper
+from stoix_like.runtime.training.best import BestCheckpoint
 
 CONFIG = {"environment": {"num_envs": 64, "kwargs": {"num_rows": 5}}, "architecture": {"seed": 0}}
 
@@ -48,7 +48,7 @@ def _bytes(tree):
 
 
 def _meta(update=1, **host):
-    return Meta("ppo", "Maze-v0", update, CONFIG, host)
+    return CheckpointMeta("ppo", "Maze-v0", update, CONFIG, host)
 
 
 @pytest.fixture
@@ -347,8 +347,8 @@ def _params(*values):
     return {"w": jnp.asarray(values, jnp.float32)}
 
 
-def _keeper(tmp_path, num_seeds=1, scored_on=None):
-    return BestKeeper(tmp_path / "best", num_seeds, scored_on)
+def _keeper(tmp_path, num_seeds=1, level_set_id=None):
+    return BestCheckpoint(tmp_path / "best", num_seeds, level_set_id)
 
 
 def _stored_best(tmp_path, template):
@@ -361,7 +361,7 @@ def _stored_best(tmp_path, template):
 def test_best_keeps_what_scored_best_and_the_first_of_equals(tmp_path):
     keeper = _keeper(tmp_path)
     offers = [(2, 0.5, True), (4, 0.25, False), (6, 0.5, False), (8, 0.75, True), (10, np.nan, False)]
-    assert [keeper.offer(_params(u), np.array([score]), _meta(u)) for u, score, _ in offers] == [o for *_, o in offers]
+    assert [keeper.update(_params(u), np.array([score]), _meta(u)) for u, score, _ in offers] == [o for *_, o in offers]
     meta, params = _stored_best(tmp_path, _params(0))
     assert (meta.update, meta.host) == (8, {"scores": [0.75], "updates": [8], "scored_on": {}})
     np.testing.assert_array_equal(params, [8.0])
@@ -369,8 +369,8 @@ def test_best_keeps_what_scored_best_and_the_first_of_equals(tmp_path):
 
 def test_best_of_several_seeds_is_chosen_for_each(tmp_path):
     keeper = _keeper(tmp_path, num_seeds=2)
-    keeper.offer(_params([1, 1], [2, 2]), np.array([5.0, 5.0]), _meta(1))
-    keeper.offer(_params([3, 3], [4, 4]), np.array([6.0, 4.0]), _meta(2))
+    keeper.update(_params([1, 1], [2, 2]), np.array([5.0, 5.0]), _meta(1))
+    keeper.update(_params([3, 3], [4, 4]), np.array([6.0, 4.0]), _meta(2))
     meta, params = _stored_best(tmp_path, _params([0, 0], [0, 0]))
     assert meta.host == {"scores": [6.0, 5.0], "updates": [2, 1], "scored_on": {}}
     np.testing.assert_array_equal(params, [[3, 3], [2, 2]])
@@ -379,15 +379,15 @@ def test_best_of_several_seeds_is_chosen_for_each(tmp_path):
 def test_best_outlives_the_loop_that_donates_its_parameters(tmp_path):
     keeper = _keeper(tmp_path)
     params = _params(1.0, 2.0)
-    keeper.offer(params, np.array([1.0]), _meta(1))
+    keeper.update(params, np.array([1.0]), _meta(1))
     params["w"].delete()
-    assert not keeper.offer(_params(3.0, 4.0), np.array([0.5]), _meta(2))
+    assert not keeper.update(_params(3.0, 4.0), np.array([0.5]), _meta(2))
     np.testing.assert_array_equal(_stored_best(tmp_path, _params(0.0, 0.0))[1], [1.0, 2.0])
 
 
 def _offer_all(keeper, offers):
     for update, scores, values in offers:
-        keeper.offer(_params(*values), np.array(scores), _meta(update))
+        keeper.update(_params(*values), np.array(scores), _meta(update))
 
 
 def test_best_of_an_interrupted_run_equals_the_uninterrupted_one(tmp_path):
@@ -425,15 +425,15 @@ def test_best_of_a_future_that_was_given_up_is_forgotten(tmp_path):
 
 def test_best_scored_on_other_levels_is_not_compared(tmp_path):
     """A lower score on new levels takes the place of a higher one on old levels, which stays until then."""
-    _offer_all(_keeper(tmp_path, scored_on={"levels": "fresh"}), [(5, [9.0], [50])])
-    resumed = _keeper(tmp_path, scored_on={"levels": "maze-8"})
+    _offer_all(_keeper(tmp_path, level_set_id={"levels": "fresh"}), [(5, [9.0], [50])])
+    resumed = _keeper(tmp_path, level_set_id={"levels": "maze-8"})
     assert not resumed.restore(_template(_params(0)), 10)
     assert _stored_best(tmp_path, _params(0))[0].update == 5
     _offer_all(resumed, [(15, [1.0], [150])])
     meta, params = _stored_best(tmp_path, _params(0))
     assert (meta.update, meta.host["scores"], meta.host["scored_on"]) == (15, [1.0], {"levels": "maze-8"})
     np.testing.assert_array_equal(params, [150.0])
-    again = _keeper(tmp_path, scored_on={"levels": "maze-8"})
+    again = _keeper(tmp_path, level_set_id={"levels": "maze-8"})
     assert again.restore(_template(_params(0)), 20)
     assert again.scores.tolist() == [1.0]
 
@@ -456,6 +456,6 @@ def test_what_the_system_said_is_told_whoever_tells_it():
     of_tensorstore = ValueError(
         "NOT_FOUND: Error writing 'manifest.ocdbt': Failed to open [os_error_code='20'] [tensorstore_spec='{...}']"
     )
-    assert digests.write_problem(of_tensorstore) == "Not a directory"
-    assert digests.write_problem(OSError(28, "No space left on device", "x")) == "No space left on device"
-    assert digests.write_problem(ValueError("another")) == "another"
+    assert digests.write_error_text(of_tensorstore) == "Not a directory"
+    assert digests.write_error_text(OSError(28, "No space left on device", "x")) == "No space left on device"
+    assert digests.write_error_text(ValueError("another")) == "another"

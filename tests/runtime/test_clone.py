@@ -27,15 +27,15 @@ def root(tmp_path, monkeypatch):
     git(tmp_path, "add", "file")
     git(tmp_path, "commit", "--quiet", "--message", "A")
     monkeypatch.setattr(installation, "ROOT", tmp_path.resolve())
-    installation.commit.cache_clear()
+    installation.git_commit.cache_clear()
     yield tmp_path
-    installation.commit.cache_clear()
+    installation.git_commit.cache_clear()
 
 
 def test_a_run_names_it_and_whether_files_were_changed(root):
     known = git(root, "rev-parse", "--short", "HEAD").strip()
     assert versions()["commit"] == known
-    installation.commit.cache_clear()
+    installation.git_commit.cache_clear()
     (root / "file").write_text("b")
     assert versions()["commit"] == f"{known}+"
 
@@ -44,7 +44,7 @@ def test_a_hook_of_another_repository_changes_nothing(root, monkeypatch, tmp_pat
     other = tmp_path_factory.mktemp("other")
     git(other, "init", "--quiet")
     monkeypatch.setenv("GIT_DIR", str(other / ".git"))
-    assert installation.commit() == git(root, "rev-parse", "--short", "HEAD").strip()
+    assert installation.git_commit() == git(root, "rev-parse", "--short", "HEAD").strip()
 
 
 def test_what_it_is_installed_in_is_not_meant(root, monkeypatch):
@@ -55,4 +55,4 @@ def test_what_it_is_installed_in_is_not_meant(root, monkeypatch):
 
 def test_without_git_there_is_none(root, monkeypatch):
     monkeypatch.setenv("PATH", str(root))
-    assert installation.commit() is None
+    assert installation.git_commit() is None

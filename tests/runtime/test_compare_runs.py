@@ -15,8 +15,8 @@ from stoix_like.commands.entry import exit_code
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.figures import comparison as comparison_figures
 from stoix_like.runtime.reports import comparison as comparison_tables
-from stoix_like.runtime.results.groups import AXES, contests_among
-from stoix_like.runtime.results.series import load_run
+from stoix_like.runtime.results.groups import AXES, comparison_groups
+from stoix_like.runtime.results.series import read_run
 from stoix_like.runtime.results.statistics import compare
 
 SCORES = {"PPO": [0.2, 0.4, 0.6], "SPO": [0.4, 0.5, 0.8, 0.9, 1.0]}
@@ -37,8 +37,8 @@ def _folders(folder, scores=None, **options):
 
 
 def _comparison(paths, metric="mean_return", scales=None):
-    found = contests_among([load_run(path) for path in paths], metric, scales)
-    return compare(metric, found.contests, found.notes)
+    found = comparison_groups([read_run(path) for path in paths], metric, scales)
+    return compare(metric, found.groups, found.notes)
 
 
 def _over_two_tasks(folder, scales=None):
@@ -46,22 +46,22 @@ def _over_two_tasks(folder, scales=None):
     return _comparison(paths, scales=scales)
 
 
-# --- standings
+# --- aggregates
 
 
 def test_the_standing_on_one_task_by_hand(tmp_path):
     comparison = _comparison(_folders(tmp_path))
     (result,) = comparison.results
     for axis, budget in (("steps", 4000.0), ("seconds", 4.0)):
-        standing = result.standings[axis]
-        assert standing.budgets == [budget]
-        ppo, spo = standing.rows
+        aggregate = result.aggregates[axis]
+        assert aggregate.budgets == [budget]
+        ppo, spo = aggregate.rows
         assert (ppo.num_runs, spo.num_runs) == ((3,), (5,))
         np.testing.assert_allclose([ppo.iqm.point, ppo.median.point], 0.4, rtol=1e-12)
         np.testing.assert_allclose(spo.iqm.point, (0.5 + 0.8 + 0.9) / 3, rtol=1e-12)  # one cut at each end
         np.testing.assert_allclose([spo.mean.point, spo.median.point], [0.72, 0.8], rtol=1e-12)
         np.testing.assert_allclose(spo.iqm, statistics.bootstrap_interval(SCORES["SPO"]), rtol=1e-12)
-        (pair,) = standing.pairs
+        (pair,) = aggregate.pairs
         # 0.2: below all. 0.4: one tie. 0.6: above 0.4 and 0.5. Together 2.5 of 15.
         assert (pair.first, pair.second, pair.probability.point) == ("PPO", "SPO", pytest.approx(2.5 / 15))
         assert ppo.optimality_gap is None  # a return has no best value that is known
@@ -69,19 +69,19 @@ def test_the_standing_on_one_task_by_hand(tmp_path):
 
 
 def test_a_profile_begins_where_all_are_above_and_ends_where_none_is(tmp_path):
-    standing = _comparison(_folders(tmp_path)).results[0].standings["steps"]
+    aggregate = _comparison(_folders(tmp_path)).results[0].aggregates["steps"]
     for name, ends in SCORES.items():
-        share = standing.profiles[name].point
-        expected = [np.mean(np.array(ends) > threshold) for threshold in standing.thresholds]
+        share = aggregate.profiles[name].point
+        expected = [np.mean(np.array(ends) > threshold) for threshold in aggregate.thresholds]
         np.testing.assert_allclose(share, expected, atol=1e-12)
-    assert [standing.profiles["PPO"].point[0], standing.profiles["SPO"].point[-1]] == [1.0, 0.0]
+    assert [aggregate.profiles["PPO"].point[0], aggregate.profiles["SPO"].point[-1]] == [1.0, 0.0]
 
 
 def test_shares_have_a_gap_to_one_and_the_whole_scale(tmp_path):
     comparison = _comparison(_folders(tmp_path, metrics=("evaluator/solve_rate",)), "solve_rate")
-    standing = comparison.results[0].standings["steps"]
-    np.testing.assert_allclose([row.optimality_gap.point for row in standing.rows], [0.6, 0.28], rtol=1e-12)
-    assert [standing.thresholds[0], standing.thresholds[-1]] == [0.0, 1.0]
+    aggregate = comparison.results[0].aggregates["steps"]
+    np.testing.assert_allclose([row.optimality_gap.point for row in aggregate.rows], [0.6, 0.28], rtol=1e-12)
+    assert [aggregate.thresholds[0], aggregate.thresholds[-1]] == [0.0, 1.0]
 
 
 def test_efficiency_on_common_budgets_by_hand(tmp_path):
@@ -96,10 +96,10 @@ def test_efficiency_on_common_budgets_by_hand(tmp_path):
 
 def test_over_tasks_scores_without_a_common_scale_are_not_aggregated(tmp_path):
     comparison = _over_two_tasks(tmp_path)
-    standing = comparison.over_tasks["steps"]
-    assert (standing.rows, standing.profiles) == ([], {})
+    aggregate = comparison.over_tasks["steps"]
+    assert (aggregate.rows, aggregate.profiles) == ([], {})
     assert any("not aggregated over tasks: Maze-v0, Snake-v1" in note for note in comparison.notes)
-    (pair,) = standing.pairs  # who is above needs no scale: 2.5 of 15, and 1 of 2
+    (pair,) = aggregate.pairs  # who is above needs no scale: 2.5 of 15, and 1 of 2
     assert pair.probability.point == pytest.approx((2.5 / 15 + 0.5) / 2)
     assert np.isnan(pair.probability.low)  # a single seed on one task
 
@@ -158,10 +158,10 @@ def test_the_document_is_strict_json_and_holds_what_was_found(tmp_path):
     maze, snake = content["contests"]
     assert [entry["n"] for entry in maze["experiments"]] == [3, 5]
     assert maze["experiments"][0]["seeds"][2].endswith("PPO, seed 2")
-    standing = maze["steps"]["standing"]
-    assert standing["rows"][0]["scores"] == [pytest.approx(SCORES["PPO"])]
-    assert standing["improvement"][0]["point"] == pytest.approx(2.5 / 15)
-    assert len(standing["profiles"]["thresholds"]) == len(standing["profiles"]["experiments"]["PPO"]["low"])
+    aggregate = maze["steps"]["standing"]
+    assert aggregate["rows"][0]["scores"] == [pytest.approx(SCORES["PPO"])]
+    assert aggregate["improvement"][0]["point"] == pytest.approx(2.5 / 15)
+    assert len(aggregate["profiles"]["thresholds"]) == len(aggregate["profiles"]["experiments"]["PPO"]["low"])
     assert snake["seconds"]["standing"]["rows"][1]["iqm"] == {"point": 4.0, "low": None, "high": None}
     assert maze["seconds"]["efficiency"]["moments"] == [1.0, 2.0, 4.0]
     assert content["over_tasks"]["steps"]["rows"] == []
@@ -226,7 +226,7 @@ def test_figures_over_tasks_have_a_panel_more(tmp_path):
 def test_figures_are_written_where_there_is_something_to_draw(tmp_path):
     """One experiment has no pair, and without a clock there is nothing at equal wall-clock."""
     comparison = _comparison(_folders(tmp_path / "runs", {"PPO": [0.5, 0.7]}, pace=None))
-    paths = comparison_figures.write(comparison, tmp_path / "figures")
+    paths = comparison_figures.save_figures(comparison, tmp_path / "figures")
     assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
         "efficiency_steps.png",
         "profiles_steps.png",

@@ -24,13 +24,13 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import build
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.searches import compare as compare_search
 from stoix_like.runtime.searches import methods as compare_methods
 from stoix_like.runtime.searches import tables
-from stoix_like.runtime.searches.methods import Played
-from stoix_like.runtime.searches.play import Program, counting_policy
-from stoix_like.runtime.searches.settings import METHODS, Settings
+from stoix_like.runtime.searches.methods import MethodResult
+from stoix_like.runtime.searches.play import CompiledPolicy, counting_policy
+from stoix_like.runtime.searches.settings import METHODS, ComparisonSettings
 from stoix_like.types import ActionSpec, role_key
 
 ITEMS = 5  # the horizon
@@ -50,13 +50,13 @@ KEY = jax.random.key(3)
 def _untrained(path, **leaves):
     """A run folder with the parameters it began with as its best checkpoint."""
     config = replace_leaves(sl.ppo_config(**leaves), {"run_name": path.name})
-    folder.create(path, to_yaml(config), {}).lock.close()
+    folder.create_run(path, to_yaml(config), {}).lock.close()
     num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
     env, network, _ = build("ppo", config)
     _, timestep = jax.vmap(env.reset)(KEY[None])
     params = [jax.jit(network.init)(jax.random.key(seed + index), timestep.observation) for index in range(num_seeds)]
     params = params[0] if num_seeds == 1 else jax.tree.map(lambda *leaves: np.stack(leaves), *params)
-    meta = Meta("ppo", leaves["task_id"], 1, config_to_dict(config), {"updates": [1] * num_seeds})
+    meta = CheckpointMeta("ppo", leaves["task_id"], 1, config_to_dict(config), {"updates": [1] * num_seeds})
     CheckpointStore(path / "checkpoints" / "best", create=True).save({"params": params}, meta)
     return path
 
@@ -73,7 +73,7 @@ def level_set():
 
 def _play(saved, level_set, *methods, budgets=(4,), **settings):
     """{(method, budget): what was played}."""
-    players = compare_methods.players(saved, level_set, Settings(methods, budgets, **settings))
+    players = compare_methods.players(saved, level_set, ComparisonSettings(methods, budgets, **settings))
     return {(row.method, row.budget): row for player in players for row in player(saved.params, KEY)}
 
 
@@ -141,12 +141,12 @@ def test_model_steps_are_those_of_unfinished_particles_at_every_decision(depth):
     """Episodes of 1 to 8 steps, whatever is done: what is left of them is all that a particle can walk."""
     env, network, params, keys = _env_and_network("probe/tagged_levels")
     _, policy = _search(env, network, num_particles=3, search_depth=depth)
-    played = Program(env, policy, keys, 24, deterministic=True)(params, KEY)
+    played = CompiledPolicy(env, policy, keys, 24, deterministic=True)(params, KEY)
     assert set(played.lengths.tolist()) >= {2, 5, 8}
     deepest = 8 if depth == "full" else depth
     expected = [3 * sum(min(deepest, left) for left in range(1, length + 1)) for length in played.lengths]
     np.testing.assert_array_equal(played.memory.model_steps, expected)
-    row = Played("smc", 3, 3, 24, 0.0, played.returns, played.lengths, played.memory.model_steps)
+    row = MethodResult("smc", 3, 3, 24, 0.0, played.returns, played.lengths, played.memory.model_steps)
     if depth == 1:
         assert row.model_steps_per_decision == 3.0
 
@@ -158,7 +158,9 @@ def test_counting_changes_no_decision(follows_plan):
     changes = {"num_particles": 2, "search_depth": "full", "root": "gumbel_topk", "dirichlet_fraction": 0.3}
     arguments, counting = _search(env, network, follows_plan=follows_plan, **changes)
     plain = searching.planning_policy(env, *arguments) if follows_plan else searching.search_policy(*arguments)
-    counted, expected = (Program(env, policy, keys, 8, deterministic=True)(params, KEY) for policy in (counting, plain))
+    counted, expected = (
+        CompiledPolicy(env, policy, keys, 8, deterministic=True)(params, KEY) for policy in (counting, plain)
+    )
     np.testing.assert_array_equal(counted.returns, expected.returns)
     np.testing.assert_array_equal(counted.lengths, expected.lengths)
     assert len(set(counted.lengths.tolist())) > 4
@@ -177,7 +179,7 @@ def test_particles_are_what_a_budget_pays_for(saved):
 )
 def test_fewer_levels_are_played_at_a_time_where_particles_are_many(particles, asked, expected):
     level_set = sl.level_set("binpack-512", "BinPack-v2")
-    assert compare_methods.envs_at_a_time(level_set, Settings(num_envs=asked), particles) == expected
+    assert compare_methods.envs_at_a_time(level_set, ComparisonSettings(num_envs=asked), particles) == expected
 
 
 @pytest.mark.parametrize(
@@ -193,7 +195,7 @@ def test_what_cannot_be_played_is_left_out_with_the_reason(saved, changes, exclu
     found = compare_methods.left_out(saved.env._replace(**changes), METHODS)
     assert found.keys() == excluded.keys()
     assert all(text in found[method] for method, text in excluded.items())
-    described = compare_methods.descriptions(saved.env._replace(**changes), Settings())
+    described = compare_methods.descriptions(saved.env._replace(**changes), ComparisonSettings())
     assert described.keys() == {"smc", "distinct", "plan"} - excluded.keys()
 
 
@@ -203,7 +205,7 @@ def test_what_cannot_be_played_is_left_out_with_the_reason(saved, changes, exclu
 def _played(method, returns, *, budget=0, model_steps=0):
     returns = np.asarray(returns, np.float32)
     lengths = np.full(returns.shape, 4)
-    return Played(method, budget, budget, 8, 1.5, returns, lengths, np.full(returns.shape, model_steps))
+    return MethodResult(method, budget, budget, 8, 1.5, returns, lengths, np.full(returns.shape, model_steps))
 
 
 def test_rows_that_took_more_than_their_budget_are_named():
@@ -316,7 +318,7 @@ def test_the_command_prints_and_writes_what_it_compared(capfd):
 def test_a_result_is_plain_json_and_follows_the_seed():
     """One-step episodes: the best of many samples gets the larger reward, one sample does not always."""
     _untrained(Path("a"), **PROBE)
-    settings = Settings(("sampled", "best_of"), (32,))
+    settings = ComparisonSettings(("sampled", "best_of"), (32,))
     compare = functools.partial(compare_search.compare, [Path("a")], "best", f"{PROBE_LEVELS}-64")
     first, again, other = (compare(settings._replace(seed=seed)) for seed in (0, 0, 1))
     assert json.loads(json.dumps(first)) == first
@@ -338,7 +340,7 @@ def _means(result):
 @pytest.mark.usefixtures("_inside")
 def test_the_key_of_a_comparison_is_that_of_evaluations():
     path = _untrained(Path("a"), **PROBE)
-    result = compare_search.compare([path], "best", f"{PROBE_LEVELS}-32", Settings(("sampled",), seed=5))
+    result = compare_search.compare([path], "best", f"{PROBE_LEVELS}-32", ComparisonSettings(("sampled",), seed=5))
     saved = saved_run.load_run("a")
     level_set = sl.level_set(f"{PROBE_LEVELS}-32", PROBE["task_id"])
     key = jax.random.fold_in(role_key(jax.random.key(5), "evaluation"), 0)
@@ -355,7 +357,9 @@ def test_seeds_of_one_setting_are_averaged_and_others_are_not():
     both = _untrained(Path("both"), **PROBE, seed=2, num_seeds=2)
     other = _untrained(Path("other"), **PROBE, seed=4, gamma=0.5)
     lines = []
-    compare = functools.partial(compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=Settings(("greedy",)))
+    compare = functools.partial(
+        compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=ComparisonSettings(("greedy",))
+    )
     result = compare([*runs, both, other], tell=lines.append)
     members = ["s0 seed 0", "s1 seed 1", "both seed 2", "both seed 3"]
     assert [f"{block['run']} seed {block['seed']}" for block in result["runs"]] == [*members, "other seed 4"]
@@ -375,14 +379,16 @@ def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(monkey
     monkeypatch.setattr(compare_methods, "MOST_PARTICLES", 8)
     compare = functools.partial(compare_search.compare, [path], "best", f"{PROBE_LEVELS}-8")
     for num_envs, notes in ((None, []), (8, ["plan at 4: 2 levels at a time, not to hold more particles"])):
-        (block,) = compare(Settings(("plan",), (1, 4), num_envs=num_envs))["runs"]
+        (block,) = compare(ComparisonSettings(("plan",), (1, 4), num_envs=num_envs))["runs"]
         assert block["notes"] == notes
         assert [row["num_envs"] for row in block["rows"]] == [8, 8, 2]
 
 
 @pytest.mark.usefixtures("_inside")
 def test_the_default_levels_are_the_256_of_the_task():
-    (block,) = compare_search.compare([_untrained(Path("a"), **PROBE)], settings=Settings(("greedy",)))["runs"]
+    (block,) = compare_search.compare([_untrained(Path("a"), **PROBE)], settings=ComparisonSettings(("greedy",)))[
+        "runs"
+    ]
     assert block["levels"] == f"{PROBE_LEVELS}-256"
     saved = saved_run.load_run("a")
     evaluator = Evaluator(saved.env, saved.learner.policy, EvaluationConfig(level_set=f"{PROBE_LEVELS}-256"), 1)

@@ -52,22 +52,22 @@ def test_gpus_of_several_processes_leave_the_compile_cache_alone(cache, platform
     compiled(3)
     before = len(list(cache.iterdir()))
     assert before > 0
-    devices.compile_alike([Device(platform, 0)])
+    devices.disable_cache_across_gpus([Device(platform, 0)])
     compiled(5)
     assert (len(list(cache.iterdir())) > before) == is_kept
 
 
 def test_one_process_with_a_gpu_keeps_what_it_compiles(cache):
-    devices.compile_alike([Device("gpu", 0)])
+    devices.disable_cache_across_gpus([Device("gpu", 0)])
     compiled(7)
     assert list(cache.iterdir())
 
 
 @pytest.mark.usefixtures("of_two")
 def test_processes_have_equally_many_devices():
-    devices.check_even([Device("cpu", 0), Device("cpu", 1)])
+    devices.check_equal_counts([Device("cpu", 0), Device("cpu", 1)])
     with pytest.raises(ConfigError, match="have 1, 2 devices"):
-        devices.check_even([Device("cpu", 0), Device("cpu", 1), Device("cpu", 1)])
+        devices.check_equal_counts([Device("cpu", 0), Device("cpu", 1), Device("cpu", 1)])
 
 
 @pytest.mark.usefixtures("of_two")
@@ -80,9 +80,9 @@ def test_a_lost_partner_is_told_from_other_failures_of_a_collective():
         (jax.errors.JaxRuntimeError("INTERNAL: NCCL failed: out of memory"), "an update: INTERNAL: NCCL failed"),
     ]
     for error, told in cases:
-        with pytest.raises(RunError, match=told), devices.plain_errors("an update", "less memory"):
+        with pytest.raises(RunError, match=told), devices.reraise_device_errors("an update", "less memory"):
             raise error
-    with pytest.raises(ValueError, match="a bug of ours"), devices.plain_errors("an update", "less memory"):
+    with pytest.raises(ValueError, match="a bug of ours"), devices.reraise_device_errors("an update", "less memory"):
         raise ValueError("a bug of ours")
 
 
@@ -91,5 +91,5 @@ def test_fewer_devices_than_processes_leave_one_to_each(monkeypatch):
     asked = {}
     monkeypatch.setattr(jax.config, "update", asked.__setitem__)
     monkeypatch.setattr(devices.messages, "configure", lambda _: None)
-    devices.prepare(HardwareConfig(device_type="cpu", num_devices=2, num_processes=4), compile_cache=False)
+    devices.configure(HardwareConfig(device_type="cpu", num_devices=2, num_processes=4), compile_cache=False)
     assert asked["jax_num_cpu_devices"] == 1

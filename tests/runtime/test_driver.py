@@ -22,7 +22,7 @@ from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.telemetry import read_rows
 from stoix_like.runtime.training import chunk
-from stoix_like.runtime.training.best import BestKeeper
+from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.runtime.training.driver import Driver, next_stop
 
 ROOT = Path(__file__).parents[2]
@@ -257,7 +257,7 @@ def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, ca
     elif fails == "evaluation":
         monkeypatch.setattr(EpisodePlayer, "_round", _out_of_memory)
     else:
-        monkeypatch.setattr(BestKeeper, "offer", _out_of_memory)
+        monkeypatch.setattr(BestCheckpoint, "offer", _out_of_memory)
     leaves = SMALL | {"save_interval": 0 if fails == "evaluation" else 1}
     assert _train(*_flags(**leaves, save_dir=".", run_name="full")) == 1
     error, hint = capsys.readouterr().err.splitlines()

@@ -15,4 +15,4 @@ from stoix_like.runtime.training import header
 def test_a_best_on_other_levels_is_replaced_where_an_evaluation_follows(evaluated_at, then):
     resumed = SimpleNamespace(update=8, host={"evaluated_at": evaluated_at})
     plan = SimpleNamespace(config=ppo_config(num_updates=8), resumed=resumed)
-    assert header.of_a_best_on_other_levels(plan) == f"the best so far was scored on other levels: {then}"
+    assert header.other_levels_note(plan) == f"the best so far was scored on other levels: {then}"

@@ -53,7 +53,7 @@ def file(tmp_path, monkeypatch):
 def test_bare_command_is_the_quick_preset():
     result = loaded()
     assert result.options.config == "ppo/quick"
-    assert result.explicit == frozenset()
+    assert result.overridden == frozenset()
     assert (result.config.environment.num_envs, result.config.training_core.num_updates) == (128, 100)
 
 
@@ -63,7 +63,7 @@ def test_defaults_below_yaml_below_flags(file):
     assert result.config.training_core.epochs == 3  # flag over file
     assert result.config.environment.num_envs == 16  # file over default
     assert result.config.training_core.rollout_length == 128  # default
-    assert result.explicit == {"epochs"}
+    assert result.overridden == {"epochs"}
 
 
 def test_empty_file_and_empty_section_are_all_defaults(file):
@@ -152,7 +152,7 @@ def test_steps_and_updates_replace_each_other_across_layers(file):
     by_steps = loaded("--config", path, "--total-timesteps", "1280")
     assert by_steps.config.training_core.num_updates == 10
     assert by_steps.config.training_core.total_timesteps is None
-    assert by_steps.explicit == {"num_updates"}
+    assert by_steps.overridden == {"num_updates"}
     path = file("environment: {num_envs: 4}\ntraining_core: {rollout_length: 32, total_timesteps: 1280}\n")
     assert loaded("--config", path).config.training_core.num_updates == 10
     assert loaded("--config", path, "--num-updates", "3").config.training_core.num_updates == 3
@@ -435,7 +435,7 @@ def test_resume_reads_the_runs_own_configuration(file, tmp_path):
     assert loaded("--resume", "runs/a").config == config
     again = loaded("--resume", "a", "--actor-lr", "1e-4")
     assert (again.config.optimization.actor_lr, again.config.environment.num_envs) == (1e-4, 32)
-    assert again.explicit == {"actor_lr"}
+    assert again.overridden == {"actor_lr"}
     assert problems("--resume", "a", "--config", "ppo/maze") == ["--resume: the run has its own configuration"]
     with pytest.raises(CheckpointError, match="no run at runs/b"):
         loaded("--resume", "runs/b")

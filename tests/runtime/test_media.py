@@ -15,7 +15,7 @@ from stoix_like.evaluation import statistics
 from stoix_like.runtime.figures import learning_curves
 from stoix_like.runtime.figures.gif import save_gif
 from stoix_like.runtime.results import curves
-from stoix_like.runtime.results.series import load_run
+from stoix_like.runtime.results.series import read_run
 from stoix_like.types import ActionSpec, Environment
 
 
@@ -43,7 +43,7 @@ def _linear(seed, update):
 
 
 def _curves(paths, metric="mean_return"):
-    return curves.make_curves([load_run(path) for path in paths], metric)
+    return curves.make_curves([read_run(path) for path in paths], metric)
 
 
 # --- curves
@@ -311,7 +311,7 @@ def test_a_running_run_can_be_read_while_it_is_written(tmp_path):
     writer.start()
     try:
         for _ in range(50):
-            assert load_run(path).seeds == {0}
+            assert read_run(path).seeds == {0}
     finally:
         stop.set()
         writer.join()

@@ -53,7 +53,7 @@ def test_the_actors_keys_are_the_schemas_and_the_tasks_own():
 
 def test_the_evaluators_keys_are_those_of_its_row():
     results = {name: np.ones(2) for name in ("episode_return", "episode_length", "unfinished")}
-    keys = {*report.evaluator_rows(results, "deterministic", 1.0), "evaluator/level_hash"}
+    keys = {*report.evaluation_values(results, "deterministic", 1.0), "evaluator/level_hash"}
     assert {f"evaluator/{name}" for name in documented("evaluator")} == keys
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from stoix_like.errors import ConfigError, MissingExtraError
 from stoix_like.runtime import extras
-from stoix_like.runtime.console.installation import require
+from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, open_telemetry
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
 
@@ -136,11 +136,11 @@ def test_a_password_is_written_nowhere():
 
 
 def test_what_is_not_installed_names_its_extra(monkeypatch):
-    require("this", "dev", "json", "pytest")
+    require_extra("this", "dev", "json", "pytest")
     with pytest.raises(MissingExtraError):  # what stands in something that is not there either
-        require("this", "dev", "no_such_module.part")
+        require_extra("this", "dev", "no_such_module.part")
     with pytest.raises(MissingExtraError, match="this needs the 'dev' extra") as caught:
-        require("this", "dev", "json", "no_such_module")
+        require_extra("this", "dev", "json", "no_such_module")
     assert caught.value.exit_code == 5
     monkeypatch.setattr(extras.importlib.util, "find_spec", lambda name: None if name == "alembic" else name)
     MlflowSink("http://server")  # a server needs no store here

@@ -11,7 +11,7 @@ import stoix_like as sl
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, fresh_levels, frozen_levels
-from stoix_like.runtime.evaluators.pace import Pace
+from stoix_like.runtime.evaluators.pace import ChunkSizer
 from stoix_like.types import MemoryPolicy
 
 KEYS = jax.random.split(jax.random.key(3), 3)  # of three seeds
@@ -37,7 +37,7 @@ def _maze():
 
 @pytest.fixture(params=[1, 3, 1000])
 def steps_per_piece(request, monkeypatch):
-    monkeypatch.setattr(Pace, "length", lambda self, most: min(request.param, most))
+    monkeypatch.setattr(ChunkSizer, "length", lambda self, most: min(request.param, most))
 
 
 def _player(schedule, num_episodes, **options):
@@ -79,7 +79,7 @@ def test_frozen_levels_of_several_seeds():
 
 
 def test_who_watches_is_told_after_every_piece_and_can_end_it(monkeypatch):
-    monkeypatch.setattr(Pace, "length", lambda self, most: 1)
+    monkeypatch.setattr(ChunkSizer, "length", lambda self, most: 1)
     told = []
     player = _player(fresh_levels(16, 8), 16)
     results, _ = player(jnp.int32(0), KEYS[0], watch=lambda *seen: told.append(seen))
@@ -105,25 +105,25 @@ def test_who_watches_is_told_after_every_piece_and_can_end_it(monkeypatch):
 
 def test_a_chunk_is_at_most_twice_the_last_one():
     """Updates that only fill a replay are fast: what they promise for those that learn is not believed at once."""
-    pace = Pace()
+    pace = ChunkSizer()
     lengths = []
     for _ in range(6):
         lengths.append(pace.length(1000))
-        pace.learn(lengths[-1], 1e-3 * lengths[-1])
+        pace.update(lengths[-1], 1e-3 * lengths[-1])
     assert lengths == [1, 2, 4, 8, 16, 32]
-    pace.learn(32, 64.0)
+    pace.update(32, 64.0)
     assert pace.length(1000) == 1
-    pace.learn(100, 10.0)
+    pace.update(100, 10.0)
     assert [pace.length(1000) for _ in range(6)] == [2, 4, 8, 16, 20, 20]
     assert pace.length(7) == 7
-    pace.learn(7, 0.7)
+    pace.update(7, 0.7)
     assert pace.length(1000) == 20  # that one was cut short by what was due does not count
 
 
 def test_a_sign_of_life_comes_now_and_then(monkeypatch):
     told, now = [], [0.0]
     monkeypatch.setattr(messages.time, "monotonic", lambda: now[0])
-    sign = messages.SignOfLife(told.append)
+    sign = messages.Heartbeat(told.append)
     for now[0], finished in ((5.0, 1), (10.5, 2), (15.0, 3), (21.0, 3), (40.0, 1000)):
         sign(finished, 1000, int(now[0]))
     assert told == [

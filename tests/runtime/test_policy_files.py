@@ -106,22 +106,22 @@ def test_the_parameters_are_there_by_path(case):
 
 def test_each_of_several_seeds():
     saved = make_saved("ppo", MAZE, num_seeds=3, seed=5, host={"updates": [2, 9, 4], "scores": [0.5, 0.25, 1.0]})
-    assert [policy.position_of(saved, seed) for seed in (None, 5, 6, 7)] == [0, 0, 1, 2]
+    assert [policy.seed_index(saved, seed) for seed in (None, 5, 6, 7)] == [0, 0, 1, 2]
     with pytest.raises(ConfigError, match="did not train seed 1") as caught:
-        policy.position_of(saved, 1)
+        policy.seed_index(saved, 1)
     assert caught.value.hint == "its seeds are: 5, 6, 7"
-    files = policy.exported(saved, 1)
+    files = policy.export_policy(saved, 1)
     assert (files.description["seed"], files.description["update"]) == (6, 9)
     assert files.description["evaluation"] == {"evaluator/mean_return": 0.25}
     alone = saved._replace(params=saved.seed_params(1), config=make_saved("ppo", MAZE).config)
-    assert files.program == policy.exported(alone).program
-    assert files.program != policy.exported(saved, 0).program
+    assert files.program == policy.export_policy(alone).program
+    assert files.program != policy.export_policy(saved, 0).program
 
 
 def test_a_seed_that_never_had_a_score_is_refused():
     saved = make_saved("ppo", MAZE, num_seeds=2, host={"updates": [2, -1], "scores": [0.5, float("-inf")]})
     with pytest.raises(CheckpointError, match="seed 1 of runs/none has no best checkpoint"):
-        policy.exported(saved, 1)
+        policy.export_policy(saved, 1)
 
 
 # --- whole or not at all
@@ -129,12 +129,12 @@ def test_a_seed_that_never_had_a_score_is_refused():
 
 def test_exporting_again_replaces_all(maze, tmp_path):
     other = make_saved("ppo", MAZE | {"hidden_dim": 8})
-    first = policy.exported(maze.saved)
-    assert first.program == policy.exported(maze.saved).program  # the same again is the same
+    first = policy.export_policy(maze.saved)
+    assert first.program == policy.export_policy(maze.saved).program  # the same again is the same
     policy_folder.write(tmp_path, first)
     (tmp_path / "notes.txt").write_text("mine")
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    sizes = policy_folder.write(tmp_path, policy.exported(other))
+    sizes = policy_folder.write(tmp_path, policy.export_policy(other))
     after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
     assert after.keys() == before.keys() == {*sizes, "notes.txt"}
     assert {name: len(content) for name, content in after.items() if name in sizes} == sizes
@@ -144,7 +144,7 @@ def test_exporting_again_replaces_all(maze, tmp_path):
 
 def test_a_disk_that_fills_up_leaves_the_previous_export(maze, copied):
     before = contents(copied)
-    files = policy.exported(maze.saved)
+    files = policy.export_policy(maze.saved)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (len(files.program) + 100, limits[1]))  # enough for the first alone
     try:
@@ -162,7 +162,7 @@ def test_a_folder_in_the_way_leaves_the_previous_export(maze, copied, name):
     (copied / name).mkdir()
     before = contents(copied)
     with pytest.raises(RunError, match=f"cannot write the export in {copied}: {name} is a folder there"):
-        policy_folder.write(copied, policy.exported(maze.saved))
+        policy_folder.write(copied, policy.export_policy(maze.saved))
     assert contents(copied) == before
 
 
@@ -170,14 +170,14 @@ def test_a_file_in_place_of_the_folder(maze, tmp_path):
     (tmp_path / "file").write_text("old")
     for place in (tmp_path / "file", tmp_path / "file" / "below"):
         with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
-            policy_folder.write(place, policy.exported(maze.saved))
+            policy_folder.write(place, policy.export_policy(maze.saved))
         assert "--out" in caught.value.hint
     assert (tmp_path / "file").read_text() == "old"
 
 
 def test_a_replacement_that_was_cut_short_is_noticed(maze, copied):
     """The new program beside the old description, as after a kill between two renames."""
-    other = policy.exported(make_saved("ppo", MAZE | {"hidden_dim": 8}))
+    other = policy.export_policy(make_saved("ppo", MAZE | {"hidden_dim": 8}))
     (copied / "policy.stablehlo").write_bytes(other.program)
     with pytest.raises(CheckpointError, match=r"is not the one that policy\.json describes") as caught:
         sl.load_policy(copied)

@@ -104,7 +104,7 @@ def test_the_program_does_not_say_where_it_was_made(case):
     program = (case.folder / "policy.stablehlo").read_bytes()
     assert b".py" not in program
     assert str(ROOT.parent).encode() not in program
-    assert export_run.exported(case.saved).program == program  # called for from another line
+    assert export_run.export_policy(case.saved).program == program  # called for from another line
     assert jax.config.jax_traceback_in_locations_limit == before
 
 
@@ -160,7 +160,7 @@ def test_the_page_as_it_stands(tmp_path, monkeypatch, capsys):
     import jumanji
 
     saved = make_saved("ppo", {"task_id": "Minesweeper-v0"})
-    policy_folder.write(tmp_path / "runs" / "latest" / "export", export_run.exported(saved))
+    policy_folder.write(tmp_path / "runs" / "latest" / "export", export_run.export_policy(saved))
     monkeypatch.chdir(tmp_path)
     names = {}
     assert len(blocks("python")) == 6

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from stoix_like.runtime.training import profile
-from stoix_like.runtime.training.profile import Event, Scopes
+from stoix_like.runtime.training.profile import ProfileEvent, Scopes
 
 PROGRAM = """HloModule jit_chunk, is_scheduled=true
 
@@ -44,8 +44,13 @@ def test_instructions_are_known_by_their_scopes():
 
 def test_a_loop_does_not_count_what_runs_in_it():
     """A loop of 100 ns holds two instructions of 30 and 20; another thread runs one of 7 meanwhile."""
-    main = [Event("while.6", 0, 100), Event("fusion.1", 10, 30), Event("dot.2", 40, 20), Event("copy.4", 100, 5)]
-    assert profile.self_times([main, [Event("dot.2", 0, 7)]]) == {
+    main = [
+        ProfileEvent("while.6", 0, 100),
+        ProfileEvent("fusion.1", 10, 30),
+        ProfileEvent("dot.2", 40, 20),
+        ProfileEvent("copy.4", 100, 5),
+    ]
+    assert profile.self_times([main, [ProfileEvent("dot.2", 0, 7)]]) == {
         "while.6": 50,
         "fusion.1": 30,
         "dot.2": 27,

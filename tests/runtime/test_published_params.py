@@ -15,13 +15,13 @@ from exports import SEARCH, SMALL, contents
 from safetensors.numpy import load_file, save
 
 import stoix_like as sl
-from stoix_like.commands.entry import dispatch, exit_code
+from stoix_like.commands.entry import exit_code, run_command
 from stoix_like.commands.table import COMMANDS
 from stoix_like.errors import CheckpointError, ConfigError, StoixError
 from stoix_like.runtime.evaluators.policies import SearchChoice
-from stoix_like.runtime.evaluators.saved_run import Manner, score
+from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
 from stoix_like.runtime.runs import saved as saved_run
-from stoix_like.runtime.runs.find import find
+from stoix_like.runtime.runs.find import find_parameters
 
 MAZE = {"task_id": "Maze-v0", "kwargs": "{num_rows: 4, num_cols: 4}", "observation_adapter": "dense"}
 RUNS = {
@@ -60,7 +60,7 @@ def copied(export, tmp_path):
 
 def scores(path, checkpoint="best", **options):
     """(what was scored, {metric: numbers}) of the seed that was exported."""
-    result = score(str(path), checkpoint, Manner(num_episodes=16, **options))
+    result = evaluate_run(str(path), checkpoint, EvaluationSettings(num_episodes=16, **options))
     (seed,) = {*map(str, SEEDS.values())} & result["seeds"].keys()
     return {name: result[name] for name in ("policy", "mode", "levels", "level_hash")}, result["seeds"][seed]
 
@@ -77,8 +77,8 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 def test_scores_are_those_of_the_run(run, export, way):
     if way == "frozen levels":
-        expected = score(str(run), "latest", Manner(level_set="maze-24"))
-        found = score(str(export), manner=Manner(level_set="maze-24"))
+        expected = evaluate_run(str(run), "latest", EvaluationSettings(level_set="maze-24"))
+        found = evaluate_run(str(export), manner=EvaluationSettings(level_set="maze-24"))
         seed = next(iter(found["seeds"]))
         assert found["seeds"] == {seed: expected["seeds"][seed]}
         assert found["level_hash"] == expected["level_hash"] is not None
@@ -200,7 +200,7 @@ def test_what_the_card_shows_runs(export, tmp_path, monkeypatch, capfd):
     (line,) = re.findall(r"^```bash\n(.*)\n```", page, re.MULTILINE)
     start, *argv = shlex.split(line)
     assert start == "stoix-like"
-    assert exit_code(dispatch, [*argv, "--num-episodes", "8"]) == 0
+    assert exit_code(run_command, [*argv, "--num-episodes", "8"]) == 0
     capfd.readouterr()
     blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
     assert [len(block.splitlines()) <= 10 for block in blocks] == [True, True]
@@ -340,8 +340,8 @@ def test_a_checkpoint_cannot_be_chosen(export, capfd):
 
 def test_what_a_person_means_by_a_path(run, export, tmp_path, monkeypatch):
     file = export / "params.safetensors"
-    assert find(str(export)) == find(str(file)) == file
-    assert find(str(run)) is find("latest") is None
+    assert find_parameters(str(export)) == find_parameters(str(file)) == file
+    assert find_parameters(str(run)) is find_parameters("latest") is None
     run_of_that_name = shutil.copytree(run, tmp_path / "a.safetensors")  # a run keeps its meaning
     shutil.copy(file, run_of_that_name)
-    assert find(str(run_of_that_name)) is None
+    assert find_parameters(str(run_of_that_name)) is None

@@ -10,17 +10,17 @@ import pytest
 from jax.experimental import multihost_utils
 
 from stoix_like.errors import RunError
-from stoix_like.runtime.hardware.process_group import OtherFailed, Team
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.hardware.process_group import OtherProcessFailed, ProcessGroup
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry, read_rows
-from stoix_like.runtime.training.best import BestKeeper
-from stoix_like.runtime.training.writer import Files, Recorder
+from stoix_like.runtime.training.best import BestCheckpoint
+from stoix_like.runtime.training.writer import RunFiles, RunWriter
 
 ABOUT = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 10, 2, {}, {})
 
 
 def meta(update):
-    return Meta("ppo", "Maze-v0", update, {}, {})
+    return CheckpointMeta("ppo", "Maze-v0", update, {}, {})
 
 
 def row(update):
@@ -46,9 +46,9 @@ class Gated(CheckpointStore):
 
 @pytest.fixture
 def files(tmp_path):
-    best = BestKeeper(tmp_path / "checkpoints" / "best", 1)
+    best = BestCheckpoint(tmp_path / "checkpoints" / "best", 1)
     telemetry = open_telemetry(tmp_path, ABOUT)
-    yield Files(Gated(tmp_path / "checkpoints"), best, telemetry)
+    yield RunFiles(Gated(tmp_path / "checkpoints"), best, telemetry)
     telemetry.close()
 
 
@@ -57,15 +57,15 @@ def saved_paths(tmp_path):
 
 
 def test_a_checkpoint_is_of_the_state_as_it_was_though_it_is_donated_at_once(files, tmp_path):
-    recorder = Recorder(Team(), files)
+    recorder = RunWriter(ProcessGroup(), files)
     given = state(1)
     recorder.save(given, meta(1), row(1))
     jax.jit(lambda s: s["x"] * 7.0, donate_argnums=0)(given)
     assert given["x"].is_deleted()
-    recorder.settle(wait=False)
+    recorder.wait_until_written(wait=False)
     assert saved_paths(tmp_path) == []  # not yet
     files.store.gate.set()
-    recorder.settle()
+    recorder.wait_until_written()
     assert saved_paths(tmp_path) == ["checkpoints/1"]
     template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0))
     found = files.store.load(template)
@@ -75,36 +75,36 @@ def test_a_checkpoint_is_of_the_state_as_it_was_though_it_is_donated_at_once(fil
 
 
 def test_a_second_checkpoint_waits_for_the_first(files, tmp_path):
-    recorder = Recorder(Team(), files)
+    recorder = RunWriter(ProcessGroup(), files)
     recorder.save(state(1), meta(1), row(1))
     threading.Timer(0.2, files.store.gate.set).start()
     recorder.save(state(2), meta(2), row(2))
     assert files.store.updates()[0] == 1
-    recorder.settle()
+    recorder.wait_until_written()
     assert saved_paths(tmp_path) == ["checkpoints/1", "checkpoints/2"]
     assert recorder.complete() == 2
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(files, tmp_path):
-    recorder = Recorder(Team(), files)
+    recorder = RunWriter(ProcessGroup(), files)
     files.store.gate.set()
     recorder.save(state(2), meta(2), row(2))
     recorder.save(state(1), meta(1), row(1))  # of an earlier update than there is
     assert recorder.complete() == 2
     with pytest.raises(RunError, match="checkpoint 1 was not written"):
-        recorder.settle()
-    recorder.settle()  # told once
+        recorder.wait_until_written()
+    recorder.wait_until_written()  # told once
     assert saved_paths(tmp_path) == ["checkpoints/2"]
 
 
-@pytest.mark.parametrize("team", [Team(), Team(0, 2)], ids=["alone", "of_two"])
-def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_failed(team, files, tmp_path, capsys):
-    recorder = Recorder(team, files)
+@pytest.mark.parametrize("group", [ProcessGroup(), ProcessGroup(0, 2)], ids=["alone", "of_two"])
+def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_failed(group, files, tmp_path, capsys):
+    recorder = RunWriter(group, files)
     recorder.save(state(2), meta(2), row(2))
     threading.Timer(0.2, files.store.gate.set).start()
     recorder.close()
     assert (saved_paths(tmp_path), capsys.readouterr().err) == (["checkpoints/2"], "")
-    failing = Recorder(team, files)
+    failing = RunWriter(group, files)
     failing.save(state(1), meta(1), row(1))
     failing.close()
     assert "warning: checkpoint 1 was not written" in capsys.readouterr().err
@@ -112,12 +112,12 @@ def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_fai
 
 def test_a_checkpoint_at_once_is_there_when_it_returns(files, tmp_path):
     files.store.gate.set()
-    Recorder(Team(), files).save(state(1), meta(1), row(1), at_once=True)
+    RunWriter(ProcessGroup(), files).save(state(1), meta(1), row(1), at_once=True)
     assert saved_paths(tmp_path) == ["checkpoints/1"]
 
 
 def test_what_the_host_notes_waits_for_the_checkpoint_it_stands_beside(files):
-    recorder = Recorder(Team(), files)
+    recorder = RunWriter(ProcessGroup(), files)
     recorder.save(state(1), meta(1), row(1))
     threading.Timer(0.2, files.store.gate.set).start()
     recorder.rewrite_host(1, {"evaluated_at": 1})
@@ -125,59 +125,59 @@ def test_what_the_host_notes_waits_for_the_checkpoint_it_stands_beside(files):
 
 
 def test_the_best_that_a_checkpoint_falls_back_to_stays_until_a_later_one_is_whole(files, tmp_path):
-    recorder, folder = Recorder(Team(), files), tmp_path / "checkpoints" / "best"
+    recorder, folder = RunWriter(ProcessGroup(), files), tmp_path / "checkpoints" / "best"
     kept = lambda: sorted(int(path.name) for path in folder.iterdir())
 
-    def offer(update, score):
-        recorder.offer({"w": jnp.ones(2)}, np.array([score]), meta(update), str)
+    def update(update, score):
+        recorder.update({"w": jnp.ones(2)}, np.array([score]), meta(update), str)
 
-    offer(1, 0.1)
-    offer(2, 0.5)
+    update(1, 0.1)
+    update(2, 0.5)
     recorder.save(state(3), meta(3), row(3))
-    offer(4, 0.9)  # while it is being written
+    update(4, 0.9)  # while it is being written
     files.store.gate.set()
-    recorder.settle()
+    recorder.wait_until_written()
     assert kept() == [2, 4]  # a run killed now goes on from 3, and its best so far is 2
     recorder.save(state(5), meta(5), row(5))
-    recorder.settle()
+    recorder.wait_until_written()
     assert kept() == [2, 4]  # a person who finds 5 damaged moves it away, and goes on from 3
     recorder.save(state(6), meta(6), row(6))
-    recorder.settle()
+    recorder.wait_until_written()
     assert kept() == [4]
 
 
 def test_a_better_score_of_the_same_update_takes_its_place(tmp_path):
     """As of a checkpoint that is evaluated again, on other levels or with the rounding of another device."""
-    best = BestKeeper(tmp_path / "best", 1)
+    best = BestCheckpoint(tmp_path / "best", 1)
     for value in (1.0, 2.0):
-        assert best.offer({"w": jnp.full(2, value)}, np.array([value]), meta(4))
-    assert not best.offer({"w": jnp.zeros(2)}, np.array([2.0]), meta(4))
+        assert best.update({"w": jnp.full(2, value)}, np.array([value]), meta(4))
+    assert not best.update({"w": jnp.zeros(2)}, np.array([2.0]), meta(4))
     store = CheckpointStore(tmp_path / "best")
     assert (store.updates(), store.load_meta().host["scores"]) == ([4], [2.0])
-    again = BestKeeper(tmp_path / "best", 1)
+    again = BestCheckpoint(tmp_path / "best", 1)
     assert again.restore({"w": jax.ShapeDtypeStruct((2,), jnp.float32)}, 4)
     assert again.scores == [2.0]
     assert list((tmp_path / "best").iterdir()) == [tmp_path / "best" / "4"]
 
 
 def test_the_others_of_a_team_write_nothing(tmp_path):
-    recorder = Recorder(Team(), None)
+    recorder = RunWriter(ProcessGroup(), None)
     recorder.write([row(1)(tmp_path)])
     recorder.save(state(1), meta(1), row(1))
-    recorder.offer({}, np.ones(1), meta(1), str)
+    recorder.update({}, np.ones(1), meta(1), str)
     recorder.rewrite_host(1, {})
-    recorder.settle()
+    recorder.wait_until_written()
     assert recorder.complete() is None
     assert list(Path(tmp_path).iterdir()) == []
 
 
 def test_a_team_of_one_sends_nothing():
-    team = Team()
-    assert team.is_lead
-    assert team.told(lambda: {"a": 1}) == {"a": 1}
-    assert team.led(lambda: "x") == "x"
-    assert team.agree(5, True) == (5, True)
-    copied = team.gathered(state(3))
+    group = ProcessGroup()
+    assert group.is_primary
+    assert group.broadcast_object(lambda: {"a": 1}) == {"a": 1}
+    assert group.run_on_primary(lambda: "x") == "x"
+    assert group.sync(5, True) == (5, True)
+    copied = group.fetch_to_host(state(3))
     assert isinstance(copied["x"], np.ndarray)
     np.testing.assert_array_equal(copied["key"], jax.random.key_data(jax.random.key(3)))
 
@@ -186,25 +186,25 @@ def test_what_fails_in_one_process_of_several_is_raised_where_all_meet(monkeypat
     """The other one answers (number 7, its flag, whether it failed); what is sent for real is an integration test's."""
     other = np.array([7, 0, 0], np.int32)
     monkeypatch.setattr(multihost_utils, "process_allgather", lambda own: np.stack([own, other]))
-    team = Team(0, 2)
-    with team.alone():
+    group = ProcessGroup(0, 2)
+    with group.deferring_errors():
         raise RunError("the disk is full", "free some space")
-    with team.alone():
+    with group.deferring_errors():
         raise OSError("and this")
     with pytest.raises(RunError, match="the disk is full"):
-        team.agree()
-    assert team.agree(3, False) == (3, False)  # told once
+        group.sync()
+    assert group.sync(3, False) == (3, False)  # told once
     other[1] = True
-    assert team.agree(3, False) == (3, True)
+    assert group.sync(3, False) == (3, True)
     other[2] = True
-    with pytest.raises(OtherFailed, match="process 1 ended the run"):
-        team.agree()
-    with pytest.raises(OtherFailed), team.alone():  # all know of it already
-        raise OtherFailed(1)
+    with pytest.raises(OtherProcessFailed, match="process 1 ended the run"):
+        group.sync()
+    with pytest.raises(OtherProcessFailed), group.deferring_errors():  # all know of it already
+        raise OtherProcessFailed(1)
     other[1:] = 0
-    team.agree()  # so it is not kept
+    group.sync()  # so it is not kept
 
 
 def test_what_fails_in_a_single_process_is_raised_at_once():
-    with pytest.raises(RunError), Team().alone():
+    with pytest.raises(RunError), ProcessGroup().deferring_errors():
         raise RunError("the disk is full", "free some space")

@@ -100,7 +100,7 @@ def test_evaluator_values(mode, prefix):
         "episode_length": np.array([10, 100, 20, 30], np.int32),
         "solve_rate": np.array([1, 0, 1, 1], bool),
     }
-    values = report.evaluator_rows(results, mode, duration_seconds=0.25)
+    values = report.evaluation_values(results, mode, duration_seconds=0.25)
     hand = {
         "episodes": 4,
         "mean_return": 0.75,
@@ -117,7 +117,7 @@ def test_evaluator_values(mode, prefix):
 
 def test_evaluation_without_episodes_is_refused():
     with pytest.raises(ValueError, match="at least one episode"):
-        report.evaluator_rows({"episode_return": [], "episode_length": []}, "deterministic", 0.1)
+        report.evaluation_values({"episode_return": [], "episode_length": []}, "deterministic", 0.1)
 
 
 def test_start_row_of_a_resumed_run_stands_at_its_update():
@@ -134,6 +134,6 @@ def test_start_row_of_a_resumed_run_stands_at_its_update():
 
 
 def test_plain_keeps_integers_exact_and_refuses_infinities():
-    assert report.plain(np.int32(2**31 - 1)) == 2**31 - 1
-    assert report.plain(np.float32(0.1)) == 0.1
-    assert all(math.isnan(report.plain(value)) for value in (np.inf, -np.inf, np.nan, 1e300))
+    assert report.to_number(np.int32(2**31 - 1)) == 2**31 - 1
+    assert report.to_number(np.float32(0.1)) == 0.1
+    assert all(math.isnan(report.to_number(value)) for value in (np.inf, -np.inf, np.nan, 1e300))

@@ -14,7 +14,7 @@ from stoix_like.config.sections import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs.find import find_run, find_runs
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 
 HOLDER = """
@@ -33,7 +33,7 @@ def _inside(tmp_path, monkeypatch):
 
 
 def _make_run(path, **options):
-    new = run_folder.create(Path(path), "# a configuration\n", {"devices": "cpu"}, **options)
+    new = run_folder.create_run(Path(path), "# a configuration\n", {"devices": "cpu"}, **options)
     new.lock.close()
     return new.path
 
@@ -92,7 +92,7 @@ def test_a_folder_named_latest_costs_only_the_convenience():
 def test_a_file_in_the_way_is_a_plain_error():
     Path("runs").write_text("not a folder")
     with pytest.raises(RunError) as caught:
-        run_folder.create(Path("runs/a"), "", {})
+        run_folder.create_run(Path("runs/a"), "", {})
     assert (caught.value.what, caught.value.hint) == (
         "cannot make runs/a: Not a directory",
         "choose another folder with --save-dir",
@@ -166,7 +166,7 @@ def test_a_number_is_no_way_around_a_link_that_leads_nowhere():
 def test_a_discarded_run_leaves_everything_as_it_was(before):
     if before:
         _make_run(f"new/runs/{before}")
-    new = run_folder.create(Path("new/runs/b"), "", {})
+    new = run_folder.create_run(Path("new/runs/b"), "", {})
     (new.path / "checkpoints" / "0").mkdir(parents=True)
     assert os.readlink("new/runs/latest") == "b"
     new.discard()
@@ -178,7 +178,7 @@ def test_a_discarded_run_leaves_everything_as_it_was(before):
 
 
 def test_a_discarded_run_leaves_another_ones_latest_alone():
-    new = run_folder.create(Path("runs/a"), "", {})
+    new = run_folder.create_run(Path("runs/a"), "", {})
     _make_run("runs/b")
     new.discard()
     assert os.readlink("runs/latest") == "b"
@@ -187,18 +187,18 @@ def test_a_discarded_run_leaves_another_ones_latest_alone():
 def test_create_does_not_take_over_a_folder():
     path = _make_run("runs/a")
     with pytest.raises(RunError) as caught:
-        run_folder.create(path, "other", {})
+        run_folder.create_run(path, "other", {})
     assert caught.value.what == "cannot make runs/a: something of that name is there"
     assert (path / "config.yaml").read_text() == "# a configuration\n"
 
 
 def test_a_failed_write_leaves_the_old_text():
     path = Path("config.yaml")
-    write_atomically(path, "old")
+    atomic_write_text(path, "old")
     with pytest.raises(UnicodeEncodeError):
-        write_atomically(path, "new \udc80")  # cannot be encoded, so it fails half-way
+        atomic_write_text(path, "new \udc80")  # cannot be encoded, so it fails half-way
     assert path.read_text() == "old"
-    write_atomically(path, "new ä")
+    atomic_write_text(path, "new ä")
     assert path.read_text(encoding="utf-8") == "new ä"
 
 
@@ -208,7 +208,7 @@ def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeyp
 
     monkeypatch.setattr(run_folder.fcntl, "flock", no_locks)
     with pytest.raises(RunError) as caught:
-        run_folder.create(Path("runs/a"), "", {})
+        run_folder.create_run(Path("runs/a"), "", {})
     assert caught.value.what == f"cannot lock runs/a: {os.strerror(errno.ENOLCK)}"
     assert not Path("runs/a").exists()
 

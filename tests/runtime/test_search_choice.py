@@ -3,7 +3,7 @@
 import pytest
 
 from stoix_like.config.sections import spo_config
-from stoix_like.runtime.evaluators.policies import describe, search_notes
+from stoix_like.runtime.evaluators.policies import describe_search, search_notes
 from stoix_like.runtime.training.header import plan_line, replay_line
 from stoix_like.search.model import SearchConfig
 
@@ -20,7 +20,7 @@ DEEP = SearchConfig(num_particles=16, search_depth="full", max_depth=4000, resam
     ],
 )
 def test_a_search_is_described_as_it_is_played(config, words):
-    assert describe(config, "learned temperature") == f"{words}, learned temperature"
+    assert describe_search(config, "learned temperature") == f"{words}, learned temperature"
 
 
 def test_the_cost_of_a_decision():

@@ -16,14 +16,14 @@ from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import leaf_types
 from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.evaluators.policies import SearchChoice, chosen_policy
+from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
 from stoix_like.runtime.evaluators.scores import Evaluator
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import make_env, make_network
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.searches.compare import compare
-from stoix_like.runtime.searches.settings import Settings
+from stoix_like.runtime.searches.settings import ComparisonSettings
 from stoix_like.runtime.telemetry import read_rows
 from stoix_like.runtime.training.start import FIXED_ON_RESUME
 from stoix_like.search import smc
@@ -482,7 +482,7 @@ def test_flags_of_a_search_are_checked(finished, flags, error, capsys):
 @pytest.mark.integration
 def test_an_spo_run_is_compared_by_its_own_search_too(finished, ppo_run):
     """Its row is what `evaluate.py` plays; a PPO run has none, and that is said where it was asked for."""
-    settings = Settings(("own",), (4,))
+    settings = ComparisonSettings(("own",), (4,))
     (block,) = compare([finished], "1", "actionobservationreward-64", settings)["runs"]
     own = block["rows"][-1]
     assert [row["method"] for row in block["rows"]] == ["greedy", "own"]
@@ -508,8 +508,8 @@ def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
     with pytest.raises(
         ConfigError, match="is stochastic, and a plan can only be followed where steps are deterministic"
     ):
-        chosen_policy(random_steps, SearchChoice(incumbent=True), False, True)
+        select_policy(random_steps, SearchChoice(incumbent=True), False, True)
     endless = saved._replace(env=saved.env._replace(time_limit=None))
     with pytest.raises(ConfigError, match="search_depth: full needs an end"):
-        chosen_policy(endless, SearchChoice(depth="full"), False, True)
-    assert chosen_policy(endless, SearchChoice(), False, True).name.startswith("search 4 x 4, ")  # as deep as SPO's own
+        select_policy(endless, SearchChoice(depth="full"), False, True)
+    assert select_policy(endless, SearchChoice(), False, True).name.startswith("search 4 x 4, ")  # as deep as SPO's own

@@ -22,7 +22,7 @@ def published(request, tmp_path_factory):
     """(algorithm, a run with random parameters, the folder of its export)."""
     folder = tmp_path_factory.mktemp(request.param) / "export"
     saved = make_saved(request.param, DENSE)
-    policy_folder.write(folder, policy.exported(saved))
+    policy_folder.write(folder, policy.export_policy(saved))
     return request.param, saved, folder
 
 

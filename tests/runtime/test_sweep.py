@@ -129,9 +129,9 @@ def test_a_trial_is_hopeless_below_the_median(study, direction, sign):
         complete(each, sign * 0.9, sign * at_8)
     trial = each.ask().number
     each.report(trial, {4: sign * 0.0, 8: sign * 0.4})
-    assert not each.is_hopeless(trial, eval_interval=4)  # two trials are complete, and three are asked for
+    assert not each.should_prune(trial, eval_interval=4)  # two trials are complete, and three are asked for
     complete(each, sign * 0.9, sign * 0.9)
-    assert each.is_hopeless(trial, eval_interval=4)
+    assert each.should_prune(trial, eval_interval=4)
     for values, is_hopeless in [
         ({4: 0.0}, False),  # the first evaluation is spared
         ({4: 0.0, 8: 0.49}, True),
@@ -141,7 +141,7 @@ def test_a_trial_is_hopeless_below_the_median(study, direction, sign):
     ]:
         trial = each.ask().number
         each.report(trial, {update: sign * value for update, value in values.items()})
-        assert each.is_hopeless(trial, eval_interval=4) == is_hopeless, values
+        assert each.should_prune(trial, eval_interval=4) == is_hopeless, values
 
 
 def test_without_a_pruner_nothing_is_hopeless(study):
@@ -149,7 +149,7 @@ def test_without_a_pruner_nothing_is_hopeless(study):
     complete(each, 0.9, 0.9)
     trial = each.ask().number
     each.report(trial, {4: 0.0, 8: 0.0})
-    assert not each.is_hopeless(trial, eval_interval=4)
+    assert not each.should_prune(trial, eval_interval=4)
 
 
 def test_a_trial_stays_the_same_trial_until_it_ends(study):
@@ -220,13 +220,13 @@ def test_a_hopeless_trial_is_ended_at_its_evaluation(study, tmp_path):
     sink.write([Row("TRAINER", 4, 0, 0.0, 0, {"trainer/entropy": 0.0})])
     sink.write(evaluated(4, 0.0, 0.2))
     sink.write(evaluated(8, 0.4, 0.7))  # 0.55 on average
-    assert (stop.is_set, sink.has_pruned) == (False, False)
+    assert (stop.is_set, sink.was_pruned) == (False, False)
     each2, stop = each.ask().number, StopRequest()
     sink = sweep_trial.TrialSink(each, each2, "evaluator/mean_return", stop)
     sink.open(tmp_path, META)
     sink.write(evaluated(4, 0.0, 0.2))
     sink.write(evaluated(8, 0.2, 0.6))  # 0.4
-    assert (stop.is_set, sink.has_pruned, sink.is_signalled) == (True, True, False)
+    assert (stop.is_set, sink.was_pruned, sink.is_signalled) == (True, True, False)
     assert each._study.trials[each2].intermediate_values == {4: 0.1, 8: 0.4}
 
 
@@ -236,7 +236,7 @@ def test_a_trial_that_is_through_is_not_pruned(study, tmp_path):
     sink = sweep_trial.TrialSink(each, each.ask().number, "evaluator/mean_return", stop)
     sink.open(tmp_path, META)
     sink.write(evaluated(24, 0.0, 0.0))
-    assert (stop.is_set, sink.has_pruned) == (False, False)
+    assert (stop.is_set, sink.was_pruned) == (False, False)
 
 
 def test_a_signal_comes_before_the_pruner(study, tmp_path):
@@ -248,7 +248,7 @@ def test_a_signal_comes_before_the_pruner(study, tmp_path):
     sink.open(tmp_path, META)
     stop.is_set = True
     sink.write(evaluated(8, 0.0, 0.0))
-    assert (sink.has_pruned, sink.is_signalled) == (False, True)
+    assert (sink.was_pruned, sink.is_signalled) == (False, True)
     rows = [
         {"update": 8, "category": "EVALUATOR", "elapsed_seconds": 1.0, "seed": s, "evaluator/mean_return": 0.0}
         for s in (0, 1)
@@ -257,7 +257,7 @@ def test_a_signal_comes_before_the_pruner(study, tmp_path):
     stop = StopRequest()
     sink = sweep_trial.TrialSink(each, number, "evaluator/mean_return", stop)
     sink.open(tmp_path, META._replace(resumed_update=8))
-    assert (stop.is_set, sink.has_pruned, sink.is_signalled) == (True, True, False)
+    assert (stop.is_set, sink.was_pruned, sink.is_signalled) == (True, True, False)
 
 
 @pytest.fixture(scope="module")
@@ -420,7 +420,7 @@ def test_what_no_trial_could_do_ends_the_sweep(plan, study, tmp_path, monkeypatc
     trial = each.ask()
     (tmp_path / "folder").write_text("a file stands there")
     with pytest.raises(OSError, match="Not a directory"):
-        sweep_trial.play(plan(), each, trial, tmp_path / "folder" / "trial-0000", StopRequest())
+        sweep_trial.run_trial(plan(), each, trial, tmp_path / "folder" / "trial-0000", StopRequest())
     assert each.trials()[0].state == "running"
 
 
@@ -431,7 +431,7 @@ def test_a_loss_that_is_not_finite_fails_its_trial(plan, study, tmp_path, monkey
     )
     each = study(text)
     trial = each.ask()
-    played = sweep_trial.play(plan(text), each, trial, tmp_path / "trial-0000", StopRequest())
+    played = sweep_trial.run_trial(plan(text), each, trial, tmp_path / "trial-0000", StopRequest())
     (failed,) = each.trials()
     assert (played, failed.state) == ((True, False), "failed")
     assert "is not finite at update" in failed.notes["message"]
@@ -443,7 +443,7 @@ def test_a_signal_while_a_trial_is_prepared_ends_the_sweep_before_its_first_upda
     each = study()
     trial, stop = each.ask(), StopRequest()
     stop.is_set = True
-    assert sweep_trial.play(plan(), each, trial, tmp_path / "trial-0000", stop) == (False, True)
+    assert sweep_trial.run_trial(plan(), each, trial, tmp_path / "trial-0000", stop) == (False, True)
     assert each.trials()[0].state == "running"  # the same command goes on with it
     assert max(row["update"] for row in read_rows(tmp_path / "trial-0000" / "metrics.jsonl")) == 0
 
@@ -457,7 +457,7 @@ def test_a_fault_in_the_program_fails_its_trial_and_is_told(plan, study, tmp_pat
     monkeypatch.setattr(sweep_trial, "train", faulty)
     each = study()
     with pytest.raises(ZeroDivisionError):
-        sweep_trial.play(plan(), each, each.ask(), tmp_path / "trial-0000", StopRequest())
+        sweep_trial.run_trial(plan(), each, each.ask(), tmp_path / "trial-0000", StopRequest())
     (failed,) = each.trials()
     assert (failed.state, failed.notes["message"]) == ("failed", "ZeroDivisionError: of an environment of one's own")
 

@@ -17,8 +17,8 @@ from stoix_like.runtime.loading.presets import find_config, sweep_paths
 from stoix_like.runtime.sweeps.plan import (
     SweepSettings,
     check_metric,
-    differences,
     find_sweep,
+    fingerprint_differences,
     pace_note,
     read_plan,
 )
@@ -271,13 +271,13 @@ def test_a_space_with_a_possible_corner_is_taken_and_an_impossible_trial_says_wh
 
 def test_the_identity_holds_what_makes_values_comparable(plan):
     base = "num_trials: 5\nfixed: {hidden_dim: 8}\n" + SPACE
-    now = plan(base).identity()
+    now = plan(base).fingerprint()
     assert json.loads(json.dumps(now)) == now
     same = "num_trials: 9\nsampler: random\npruner: none\nfixed: {hidden_dim: 8, keep_last_n: 3, log_interval: 5}\n"
-    assert differences(now, plan(same + SPACE).identity()) == []
+    assert fingerprint_differences(now, plan(same + SPACE).fingerprint()) == []
     changed = "num_seeds: 2\nmetric: evaluator/max_return\nfixed: {hidden_dim: 16}\n"
-    other = plan(changed + "space: {actor_lr: {low: 1e-4, high: 1e-2}, gamma: {choices: [0.9, 1]}}\n").identity()
-    assert differences(now, other) == [
+    other = plan(changed + "space: {actor_lr: {low: 1e-4, high: 1e-2}, gamma: {choices: [0.9, 1]}}\n").fingerprint()
+    assert fingerprint_differences(now, other) == [
         'metric is "evaluator/max_return", and was "evaluator/mean_return" when the study began',
         'space.actor_lr is {"low": 0.0001, "high": 0.01}, and was {"low": 0.0001, "high": 0.01, "log": true} when the '
         "study began",
@@ -364,6 +364,6 @@ def test_without_optuna_the_extra_is_named(plan, monkeypatch, capfd):
     assert exit_code(main, ["sweep.yaml"]) == 5
     assert capfd.readouterr().err.splitlines() == [
         "error: a sweep needs the 'sweep' extra",
-        f"hint: {spelling.installs('stoix_like[sweep]')}",
+        f"hint: {spelling.pip_install('stoix_like[sweep]')}",
     ]
     assert not Path("runs").exists()

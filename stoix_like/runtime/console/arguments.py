@@ -33,7 +33,7 @@ class ArgumentParser(argparse.ArgumentParser):
         return nearest(flags[0].partition("=")[0].removeprefix("--"), known).replace("mean '", "mean '--")
 
 
-def positive(text: str) -> int:
+def positive_int(text: str) -> int:
     """A whole number in [1, 2147483647]; 1e3 is accepted."""
     try:
         number = float(text)
@@ -46,7 +46,7 @@ def positive(text: str) -> int:
     return int(number)
 
 
-def number_that(text: str, fits: Callable[[float], bool], expected: str) -> float:
+def checked_number(text: str, fits: Callable[[float], bool], expected: str) -> float:
     """The number a flag was given; `expected` says what fits."""
     try:
         number = float(text)

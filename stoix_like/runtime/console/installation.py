@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 
 from stoix_like.errors import MissingExtraError
-from stoix_like.runtime.console.spelling import installs
+from stoix_like.runtime.console.spelling import pip_install
 
 ROOT = Path(__file__).resolve().parents[3]
 _OF_ANOTHER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # repository, whose hook may have started this
@@ -19,7 +19,7 @@ SECONDS = 5.0  # for git to answer: on a network's file system it may take long 
 
 
 @functools.cache
-def commit() -> str | None:
+def git_commit() -> str | None:
     """`0123abc`, with a + where files were changed since; None outside a clone, or where there is no git.
 
     An installed package may lie inside the clone of something else, whose commit is not meant.
@@ -39,7 +39,7 @@ def _git(*words: str) -> str:
     return done.stdout.strip()
 
 
-def require(feature: str, extra: str, *modules: str) -> None:
+def require_extra(feature: str, extra: str, *modules: str) -> None:
     """Nothing, if all the modules can be imported.
 
     Args:
@@ -50,11 +50,11 @@ def require(feature: str, extra: str, *modules: str) -> None:
     Raises:
         MissingExtraError: one of them is not installed.
     """
-    if not all(map(is_there, modules)):
-        raise MissingExtraError(feature, extra, installs(f"stoix_like[{extra}]"))
+    if not all(map(is_installed, modules)):
+        raise MissingExtraError(feature, extra, pip_install(f"stoix_like[{extra}]"))
 
 
-def is_there(module: str) -> bool:
+def is_installed(module: str) -> bool:
     """Whether a module can be imported; what it stands in is imported to find out."""
     try:
         return importlib.util.find_spec(module) is not None
@@ -68,7 +68,7 @@ _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint"
 def versions() -> dict[str, str]:
     """Versions of Python and of the packages that decide numbers, and the commit where it runs from a clone."""
     found = {"python": platform.python_version(), "machine": platform.platform()}
-    if (known := commit()) is not None:
+    if (known := git_commit()) is not None:
         found["commit"] = known
     return found | {package: installed_version(package) or "not installed" for package in _VERSIONED}
 

@@ -20,7 +20,7 @@ _OURS = "stoix_like"
 _CHATTY = {"absl": logging.CRITICAL, "asyncio": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
 
 
-SECONDS_PER_SIGN = 10.0  # of life, in what takes long
+HEARTBEAT_SECONDS = 10.0  # of life, in what takes long
 
 
 class _Ownership:
@@ -43,17 +43,17 @@ class _StderrHandler(logging.Handler):
         """Nothing can be said where saying it failed."""
 
 
-def own_process() -> None:
+def mark_cli() -> None:
     """Says that this process is a command of ours: `configure` may then set up logging as a whole."""
     _OWNERSHIP.is_ours = True
 
 
-def is_own_process() -> bool:
+def is_cli() -> bool:
     """Whether this process is a command of ours, and no notebook or program of a user."""
     return _OWNERSHIP.is_ours
 
 
-def configure(config: LoggingConfig) -> None:
+def configure_logging(config: LoggingConfig) -> None:
     """Our level; in a command of ours also one handler and the libraries' levels, else they are the caller's.
 
     With `backend_logs_visible`, libraries log at our level, too.
@@ -93,12 +93,12 @@ def _quiet_tensorstore() -> None:
     sys.unraisablehook = tell
 
 
-def on_stderr(text: str) -> None:
+def print_to_stderr(text: str) -> None:
     """A line beside what a command prints, so that a pipe gets that alone."""
     print(text, file=sys.stderr, flush=True)
 
 
-class SignOfLife:
+class Heartbeat:
     """Tells now and then how far a playing of episodes is: call it after every piece of it.
 
     Args:
@@ -111,7 +111,7 @@ class SignOfLife:
 
     def __call__(self, finished: int, episodes: int, step: int) -> None:
         """So many of the episodes have finished, and the others are at that step."""
-        if time.monotonic() - self._told > SECONDS_PER_SIGN and finished < episodes:
+        if time.monotonic() - self._told > HEARTBEAT_SECONDS and finished < episodes:
             self._told = time.monotonic()
             told = f"{finished:,} of {episodes:,} episodes have finished; step {step:,} of those being played"
             self._tell(told)

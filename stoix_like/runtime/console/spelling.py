@@ -21,7 +21,7 @@ class _Spelling:
 _SPELLING = _Spelling()
 
 
-def spelled_by(program: str) -> None:
+def set_program_name(program: str) -> None:
     """From now on hints and help spell commands as those of a program of the user's, such as `tasks.py`."""
     _SPELLING.own = program
 
@@ -36,12 +36,12 @@ def script_of(name: str) -> str:
     return _SCRIPTS.get(name, name.replace("-", "_") + ".py")
 
 
-def program(name: str) -> str:
+def prog(name: str) -> str:
     """What a command calls itself in its help: `plot.py`, or `stoix-like plot` if it was started so."""
     return script_of(name) if _is_script() else f"{program_name()} {name}"
 
 
-def named(name: str) -> str:
+def command_name(name: str) -> str:
     """What a hint calls a command: `scripts/plot.py` or `stoix-like plot`; also one that only another version has."""
     if not _is_script():
         return f"{program_name()} {name}"
@@ -50,16 +50,16 @@ def named(name: str) -> str:
 
 def usage(name: str) -> str:
     """How its help begins: `python scripts/plot.py` or `stoix-like plot`."""
-    return named(name) if _is_console() else f"python {named(name)}"
+    return command_name(name) if _is_console() else f"python {command_name(name)}"
 
 
-def typed(name: str, *argv: str) -> str:
+def command_line(name: str, *argv: str) -> str:
     """What a person types to run a command with these arguments, in the manner in which this process was started."""
-    start = named(name) if _is_console() else f"{_python()} {named(name)}"
+    start = command_name(name) if _is_console() else f"{_python()} {command_name(name)}"
     return " ".join([start, *map(shlex.quote, argv)])
 
 
-def installs(what: str) -> str:
+def pip_install(what: str) -> str:
     """What a person types to install something beside this Python, such as `pip install "stoix_like[sweep]"`."""
     python = _python()
     return f'{"pip" if python == "python" else f"{python} -m pip"} install "{what}"'

@@ -16,18 +16,18 @@ import numpy as np
 
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.episodes import EpisodeResults
-from stoix_like.runtime.evaluators.pace import Pace
-from stoix_like.runtime.hardware.devices import plain_errors
+from stoix_like.runtime.evaluators.pace import ChunkSizer
+from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
 
 #: Is told after each piece how many episodes have finished, of how many, all seeds counted, and at which step the
 #: present round is. It may raise.
-Watch = Callable[[int, int, int], None]
+OnProgress = Callable[[int, int, int], None]
 #: Is asked before each piece how many steps of each episode it may have, given how many are wanted; 0 ends the round.
 #: At its end 0 are wanted. It may raise.
-Allow = Callable[[int], int]
+StepBudget = Callable[[int], int]
 #: What decides the episodes, any arrays, to ([R, N] keys of levels, [R] keys of rounds). Traced.
-Schedule = Callable[..., tuple[Key, Key]]
+LevelKeys = Callable[..., tuple[Key, Key]]
 
 
 class _Programs(NamedTuple):
@@ -52,7 +52,7 @@ class EpisodePlayer:
         self,
         env: Environment,
         policy: Policy | MemoryPolicy,
-        schedule: Schedule,
+        schedule: LevelKeys,
         *,
         num_episodes: int,
         num_envs: int,
@@ -71,7 +71,7 @@ class EpisodePlayer:
         self._num_episodes, self._num_envs, self._num_seeds = num_episodes, num_envs, num_seeds
         self._less_memory = less_memory
         self._programs: _Programs | None = None
-        self._pace = Pace()
+        self._pace = ChunkSizer()
 
     def compile(self, params: Params, *deciding: Any) -> None:
         """Makes the programs now, unless there are any, so that playing is timed alone.
@@ -81,7 +81,7 @@ class EpisodePlayer:
         """
         if self._programs is not None:
             return
-        with plain_errors("the evaluation cannot be compiled", self._less_memory):
+        with reraise_device_errors("the evaluation cannot be compiled", self._less_memory):
             beginning = jax.jit(self._of_seeds(self._begin, None, *[0] * len(deciding)))
             begin = beginning.lower(np.int32(0), *deciding).compile()
             placed = begin.output_shardings  # a round comes back where it was, to be given in again
@@ -100,7 +100,7 @@ class EpisodePlayer:
         return function if self._num_seeds == 1 else jax.vmap(function, in_axes=axes)
 
     def __call__(
-        self, params: Params, *deciding: Any, watch: Watch | None = None, allow: Allow | None = None
+        self, params: Params, *deciding: Any, watch: OnProgress | None = None, allow: StepBudget | None = None
     ) -> tuple[EpisodeResults, Any]:
         """(results, the policy's memory as the last decision of each episode left it) on the host, [E] or [S, E].
 
@@ -119,7 +119,7 @@ class EpisodePlayer:
         return joined
 
     def _round(
-        self, index: int, params: Params, deciding: Any, watch: Watch | None, allow: Allow
+        self, index: int, params: Params, deciding: Any, watch: OnProgress | None, allow: StepBudget
     ) -> tuple[EpisodeResults, Any]:
         assert self._programs is not None  # narrows the type
         per_round = self._num_envs * self._num_seeds
@@ -135,7 +135,7 @@ class EpisodePlayer:
             jax.block_until_ready(count)  # a signal comes through here, and not through int(count)
             finished, now = int(count), int(np.max(jax.device_get(playing.step)))
             if now > step:  # else all had finished: another process may have asked for more
-                self._pace.learn(now - step, time.monotonic() - began)
+                self._pace.update(now - step, time.monotonic() - began)
             step = now
             if watch is not None:
                 total = self._num_episodes * self._num_seeds

@@ -7,7 +7,7 @@ import numpy as np
 SECONDS_PER_CHUNK = 2.0
 
 
-class Pace:
+class ChunkSizer:
     """How many updates make a chunk of about two seconds, learned from the last chunk.
 
     It grows at most twofold from one chunk to the next: what follows may be slower, as once a replay is full.
@@ -29,6 +29,6 @@ class Pace:
         self._wanted = int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, 2 * self._wanted))
         return min(most, self._wanted)
 
-    def learn(self, updates: int, seconds: float) -> None:
+    def update(self, updates: int, seconds: float) -> None:
         """Takes in how long a chunk took."""
         self._seconds_per_update = max(seconds, 1e-6) / updates

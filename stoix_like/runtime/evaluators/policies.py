@@ -24,7 +24,7 @@ LONG_EPISODE = 200  # steps; beyond, a search to the end is told to be long
 DEFAULT_TEMPERATURE = 0.001  # reward units: the best path decides
 
 
-class Chosen(NamedTuple):
+class SelectedPolicy(NamedTuple):
     """A policy, and how it is called in tables and files."""
 
     policy: Policy | MemoryPolicy
@@ -32,7 +32,7 @@ class Chosen(NamedTuple):
     notes: tuple[str, ...] = ()  # see `search_notes`
 
 
-def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, deterministic: bool) -> Chosen:
+def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, deterministic: bool) -> SelectedPolicy:
     """The policy to evaluate: the run's own, its network alone, or a search as chosen; named as it will be played.
 
     Raises:
@@ -42,29 +42,33 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
         learner = saved.learner
         searches = learner.policy is not learner.network_policy
         if network or not searches:
-            return Chosen(learner.network_policy, "network")
-        notes = search_notes(search_of(saved, SearchChoice())[0], saved.env.task_id)
-        return Chosen(learner.policy, f"search as trained: {own_search(saved, deterministic)}", tuple(notes))
+            return SelectedPolicy(learner.network_policy, "network")
+        notes = search_notes(search_config(saved, SearchChoice())[0], saved.env.task_id)
+        return SelectedPolicy(
+            learner.policy, f"search as trained: {describe_own_search(saved, deterministic)}", tuple(notes)
+        )
     from stoix_like.algorithms import searching
 
-    config, temperature = search_of(saved, choice)
-    env, model = saved.env, model_of(saved)
+    config, temperature = search_config(saved, choice)
+    env, model = saved.env, search_model(saved)
     arguments = model, config, saved.network_params, temperature
     policy: Any = (
         searching.planning_policy(env, *arguments) if choice.incumbent else searching.search_policy(*arguments)
     )
     played = searching.deterministic(config) if deterministic else config
-    words = describe(played, _temperature_words(saved, choice.temperature))
+    words = describe_search(played, _temperature_words(saved, choice.temperature))
     name = f"search {words}, incumbent plan" if choice.incumbent else f"search {words}"
-    return Chosen(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
+    return SelectedPolicy(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
 
 
-def own_search(saved: SavedRun, deterministic: bool) -> str:
+def describe_own_search(saved: SavedRun, deterministic: bool) -> str:
     """How an SPO run searches by itself, as `describe` says it."""
     from stoix_like.algorithms import searching
 
-    config, _ = search_of(saved, SearchChoice())
-    return describe(searching.deterministic(config) if deterministic else config, _temperature_words(saved, None))
+    config, _ = search_config(saved, SearchChoice())
+    return describe_search(
+        searching.deterministic(config) if deterministic else config, _temperature_words(saved, None)
+    )
 
 
 def _temperature_words(saved: SavedRun, given: float | None) -> str:
@@ -75,7 +79,7 @@ def _temperature_words(saved: SavedRun, given: float | None) -> str:
     return f"temperature {given or DEFAULT_TEMPERATURE:g}"
 
 
-def model_of(saved: SavedRun) -> SearchModel:
+def search_model(saved: SavedRun) -> SearchModel:
     """The run's environment and network as a model, rewards and randomness as in its training."""
     from stoix_like.algorithms import searching
 
@@ -84,7 +88,7 @@ def model_of(saved: SavedRun) -> SearchModel:
     return searching.search_model(saved.env, saved.network, reward_scale=scale, rekey=rekey)
 
 
-def search_of(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]:
+def search_config(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]:
     """(the search, what gives its temperature from the run's parameters).
 
     Raises:
@@ -135,7 +139,7 @@ def _check_resampling(choice: SearchChoice, config: SearchConfig) -> None:
             )
 
 
-def describe(config: SearchConfig, temperature: str) -> str:
+def describe_search(config: SearchConfig, temperature: str) -> str:
     """`4 x full, root topk, greedy, resampling none, temperature 0.001`."""
     from stoix_like.search.model import may_resample
 

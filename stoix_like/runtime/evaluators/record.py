@@ -17,7 +17,7 @@ class Episode(NamedTuple):
     is_whole: bool
 
 
-def record(
+def record_episode(
     env: Environment,
     policy: Policy | MemoryPolicy,
     params: Params,

@@ -14,8 +14,8 @@ from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import (
     LARGEST_SEED,
 )
-from stoix_like.runtime.console.messages import SignOfLife
-from stoix_like.runtime.evaluators.policies import Chosen, SearchChoice, chosen_policy
+from stoix_like.runtime.console.messages import Heartbeat
+from stoix_like.runtime.evaluators.policies import SearchChoice, SelectedPolicy, select_policy
 from stoix_like.runtime.telemetry import rows
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from stoix_like.types import Key
 
 
-class Show(NamedTuple):
+class ProgressCallbacks(NamedTuple):
     """Where it is told what is scored, and how far that is; a line each."""
 
     heading: Callable[[str], None] = lambda _: None
     status: Callable[[str], None] = lambda _: None
 
 
-class Manner(NamedTuple):
+class EvaluationSettings(NamedTuple):
     """How a run is scored."""
 
     num_episodes: int = 1024
@@ -43,7 +43,9 @@ class Manner(NamedTuple):
     network: bool = False  # the network alone, of a run that was trained to search
 
 
-def score(run: str, checkpoint: str = "best", manner: Manner | None = None, show: Show | None = None) -> dict[str, Any]:
+def evaluate_run(
+    run: str, checkpoint: str = "best", manner: EvaluationSettings | None = None, show: ProgressCallbacks | None = None
+) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
     Args:
@@ -59,10 +61,10 @@ def score(run: str, checkpoint: str = "best", manner: Manner | None = None, show
 
     from stoix_like.runtime.runs import saved as saved_run
 
-    manner, show = manner or Manner(), show or Show()
+    manner, show = manner or EvaluationSettings(), show or ProgressCallbacks()
     config = _evaluation_config(manner)
     saved = saved_run.load_run(run, checkpoint)
-    chosen = chosen_policy(saved, manner.search, manner.network, manner.deterministic)
+    chosen = select_policy(saved, manner.search, manner.network, manner.deterministic)
     evaluator = _evaluator(saved, chosen, config, manner)
     levels = {"levels": manner.level_set or f"fresh, seed {manner.seed}", "level_hash": evaluator.level_hash}
     scored = _what_was_scored(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
@@ -73,7 +75,7 @@ def score(run: str, checkpoint: str = "best", manner: Manner | None = None, show
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
-def _evaluation_config(manner: Manner) -> EvaluationConfig:
+def _evaluation_config(manner: EvaluationSettings) -> EvaluationConfig:
     num_episodes = manner.num_episodes
     num_envs = manner.num_envs or _default_num_envs(num_episodes)
     if num_episodes % num_envs:
@@ -83,7 +85,9 @@ def _evaluation_config(manner: Manner) -> EvaluationConfig:
     return EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=manner.level_set)
 
 
-def _evaluator(saved: SavedRun, chosen: Chosen, config: EvaluationConfig, manner: Manner) -> Evaluator:
+def _evaluator(
+    saved: SavedRun, chosen: SelectedPolicy, config: EvaluationConfig, manner: EvaluationSettings
+) -> Evaluator:
     from stoix_like.runtime.evaluators import scores as scoring
 
     mode: rows.EvaluationMode = "deterministic" if manner.deterministic else "sampled"
@@ -98,7 +102,7 @@ def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, tell: Callable[[st
     tell(f"compiled in {time.monotonic() - began:.1f} s")
     seeds = {}
     for index, name in enumerate(map(str, saved.seeds)):
-        scores = evaluator(saved.seed_params(index), root, 0, watch=SignOfLife(tell))
+        scores = evaluator(saved.seed_params(index), root, 0, watch=Heartbeat(tell))
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return seeds
 
@@ -152,7 +156,7 @@ def heading(scored: dict[str, Any]) -> str:
     )
 
 
-def rows_text(result: dict[str, Any]) -> str:
+def table_text(result: dict[str, Any]) -> str:
     """The result as aligned text, without its heading."""
     lines = [
         f"{'seed':>6}{'update':>8}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}"

@@ -14,16 +14,16 @@ from stoix_like.evaluation import episodes, levels
 from stoix_like.evaluation.levels import LevelSet
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluators.episode_player import (
-    Allow,
     EpisodePlayer,
-    Schedule,
-    Watch,
+    LevelKeys,
+    OnProgress,
+    StepBudget,
     fresh_levels,
     frozen_levels,
 )
-from stoix_like.runtime.hardware.devices import plain_errors
+from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.telemetry import Row
-from stoix_like.runtime.telemetry.rows import EVALUATION_PREFIXES, EvaluationMode, evaluator_rows
+from stoix_like.runtime.telemetry.rows import EVALUATION_PREFIXES, EvaluationMode, evaluation_values
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
 _LESS_MEMORY = "let fewer play at a time: --num-eval-envs of a training, --num-envs of evaluate.py"
@@ -45,7 +45,7 @@ class Scores(NamedTuple):
         rows = []
         for index, seed in enumerate(seeds):
             of_seed = {name: values[index] for name, values in self.results.items()}
-            values: dict[str, Value] = dict(evaluator_rows(of_seed, mode, self.seconds))
+            values: dict[str, Value] = dict(evaluation_values(of_seed, mode, self.seconds))
             if self.level_hash:
                 values[f"{EVALUATION_PREFIXES[mode]}/level_hash"] = self.level_hash
             rows.append(Row("EVALUATOR", *at, seed, values))
@@ -65,11 +65,11 @@ class Evaluator:
         mode: EvaluationMode = "deterministic",
     ) -> None:
         self.mode = mode
-        with plain_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
+        with reraise_device_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
             self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
             self.level_hash = level_hash(env, self._level_set) if self._level_set else None
         #: What scores are means over, as plain JSON values: only scores on the same levels can be compared.
-        self.scored_on = {"levels": config.level_set or "fresh", "level_hash": self.level_hash}
+        self.level_set_id = {"levels": config.level_set or "fresh", "level_hash": self.level_hash}
         num_episodes, num_envs = config.num_eval_episodes, config.num_eval_envs
         if self._level_set is not None:
             num_episodes = self._level_set.keys.shape[0]
@@ -95,7 +95,13 @@ class Evaluator:
         self._player.compile(params, root, self._updates(0))
 
     def __call__(
-        self, params: Params, root: Key, update: int, *, watch: Watch | None = None, allow: Allow | None = None
+        self,
+        params: Params,
+        root: Key,
+        update: int,
+        *,
+        watch: OnProgress | None = None,
+        allow: StepBudget | None = None,
     ) -> Scores:
         """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S].
 
@@ -110,7 +116,7 @@ class Evaluator:
             RunError: out of memory.
         """
         began = time.monotonic()
-        with plain_errors("the evaluation cannot be played", _LESS_MEMORY):
+        with reraise_device_errors("the evaluation cannot be played", _LESS_MEMORY):
             played, _ = self._player(params, root, self._updates(update), watch=watch, allow=allow)
         named = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
         arrays = {name: np.asarray(value) for name, value in named.items()}
@@ -125,7 +131,7 @@ class Evaluator:
         return np.int32(update) if self._num_seeds == 1 else np.full(self._num_seeds, update, np.int32)
 
 
-def _schedule(config: EvaluationConfig, level_set: levels.LevelSet | None, num_envs: int) -> Schedule:
+def _schedule(config: EvaluationConfig, level_set: levels.LevelSet | None, num_envs: int) -> LevelKeys:
     keys_of = (
         fresh_levels(config.num_eval_episodes, num_envs)
         if level_set is None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.arguments import ArgumentParser, above_zero, number_that, positive
+from stoix_like.runtime.console.arguments import ArgumentParser, above_zero, checked_number, positive_int
 from stoix_like.runtime.evaluators.policies import SearchChoice
 
 
@@ -13,7 +13,7 @@ def add_search_flags(parser: ArgumentParser) -> None:
     """`--network`, `--search` and the flags that change it."""
     parser.add_argument("--network", action="store_true", help="the network alone, of a run that was trained to search")
     parser.add_argument("--search", action="store_true", help="search for every action, also with a PPO run")
-    parser.add_argument("--search-particles", type=positive, metavar="P", help="particles (PPO runs: 4)")
+    parser.add_argument("--search-particles", type=positive_int, metavar="P", help="particles (PPO runs: 4)")
     parser.add_argument("--search-depth", type=_depth, metavar="D|full", help="model steps each (PPO runs: full)")
     parser.add_argument(
         "--search-root",
@@ -26,7 +26,7 @@ def add_search_flags(parser: ArgumentParser) -> None:
     )
     parser.add_argument("--search-temperature", type=_temperature, metavar="T", help=told)
     parser.add_argument("--search-resampling", choices=["period", "ess", "none"], help="(PPO runs: none)")
-    parser.add_argument("--search-period", type=positive, metavar="N", help="depths between resamplings")
+    parser.add_argument("--search-period", type=positive_int, metavar="N", help="depths between resamplings")
     parser.add_argument(
         "--search-resampler",
         choices=["systematic", "multinomial"],
@@ -43,18 +43,18 @@ def add_search_flags(parser: ArgumentParser) -> None:
 
 
 def _depth(text: str) -> int | str:
-    return text if text == "full" else positive(text)
+    return text if text == "full" else positive_int(text)
 
 
 def _temperature(text: str) -> float:
-    return number_that(text, above_zero, "a number above 0")
+    return checked_number(text, above_zero, "a number above 0")
 
 
 def _share(text: str) -> float:
-    return number_that(text, lambda number: 0.0 <= number <= 1.0, "a number from 0 to 1")
+    return checked_number(text, lambda number: 0.0 <= number <= 1.0, "a number from 0 to 1")
 
 
-def choice_of(arguments: argparse.Namespace) -> SearchChoice | None:
+def search_choice(arguments: argparse.Namespace) -> SearchChoice | None:
     """What the flags said; None if none was given.
 
     Raises:

@@ -7,7 +7,7 @@ import math
 LARGE = 0.1  # of the time; more is told
 
 
-class EvaluationShare:
+class EvaluationTimeShare:
     """Counts what is trained between evaluations."""
 
     def __init__(self) -> None:

@@ -25,7 +25,7 @@ _VERSIONED = ("stoix_like", "jax", "jaxlib")
 _PLAYED = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "exact_reference")
 
 
-def describe(saved: SavedRun, index: int = 0) -> dict[str, Any]:
+def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
     """The content of policy.json, without the digests: what goes in, what comes out, and where it is from."""
     from stoix_like.runtime.weights import policy_folder, policy_program
 

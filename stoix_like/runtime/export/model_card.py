@@ -69,7 +69,7 @@ print(act(batch, np.zeros(2, np.uint32), np.bool_(True))["action"])
 """
 
 
-def card(saved: SavedRun, description: dict[str, Any], network_params: Any) -> str:
+def render(saved: SavedRun, description: dict[str, Any], network_params: Any) -> str:
     """The page, in Markdown, below 60 lines.
 
     Args:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.export.description import describe
+from stoix_like.runtime.export.description import policy_description
 
 if TYPE_CHECKING:
     from stoix_like.runtime.runs.saved import SavedRun
     from stoix_like.runtime.weights.policy_folder import PolicyFiles
 
 
-def position_of(saved: SavedRun, seed: int | None) -> int:
+def seed_index(saved: SavedRun, seed: int | None) -> int:
     """Where a seed's parameters are among those of the run; None: the first.
 
     Raises:
@@ -26,11 +26,11 @@ def position_of(saved: SavedRun, seed: int | None) -> int:
     return saved.seeds.index(seed)
 
 
-def exported(saved: SavedRun, index: int = 0) -> PolicyFiles:
+def export_policy(saved: SavedRun, index: int = 0) -> PolicyFiles:
     """The files of a run's search-free policy, and all its parameters.
 
     Args:
-        saved: of `load_run`.
+        saved: of `read_run`.
         index: the position of the seed.
 
     Raises:
@@ -51,12 +51,12 @@ def exported(saved: SavedRun, index: int = 0) -> PolicyFiles:
     params = saved.seed_params(index)
     network_params = saved.network_params(params)
     factored = saved.env.action_spec.num_factors is not None
-    description = describe(saved, index)
-    told = {name: description[name] for name in parameters.Notes._fields if name in description}
-    notes = parameters.Notes(**told, stoix_like=description["versions"]["stoix_like"])
+    description = policy_description(saved, index)
+    told = {name: description[name] for name in parameters.ParametersMetadata._fields if name in description}
+    notes = parameters.ParametersMetadata(**told, stoix_like=description["versions"]["stoix_like"])
     return policy_folder.PolicyFiles(
         program=policy_program.lower(saved.network, network_params, timestep.observation, factored=factored),
-        parameters=parameters.parameters_bytes(ALGORITHMS[saved.meta.algorithm].published(params), notes),
+        parameters=parameters.serialize(ALGORITHMS[saved.meta.algorithm].published(params), notes),
         description=description,
-        card=model_card.card(saved, description, network_params),
+        card=model_card.render(saved, description, network_params),
     )

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.runtime.figures.learning_curves import FEW_SEEDS
-from stoix_like.runtime.figures.style import COLOURS, check_format, prepare
+from stoix_like.runtime.figures.style import COLOURS, check_format, style_axes
 from stoix_like.runtime.results.groups import AXES, Axis
-from stoix_like.runtime.results.statistics import Comparison, Efficiency, Standing
-from stoix_like.runtime.storage.atomic import written_picture
+from stoix_like.runtime.results.statistics import AggregateScores, Comparison, Efficiency
+from stoix_like.runtime.storage.atomic import atomic_write_output
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = "os^Dv"
@@ -33,7 +33,7 @@ class _Titled(NamedTuple):
     content: Any
 
 
-def write(comparison: Comparison, folder: Path) -> list[Path]:
+def save_figures(comparison: Comparison, folder: Path) -> list[Path]:
     """The figures of a comparison as PNG in a folder, each if there is something to draw; gives their paths.
 
     Raises:
@@ -41,10 +41,10 @@ def write(comparison: Comparison, folder: Path) -> list[Path]:
     """
     kinds = {"profiles": profiles_figure, "improvement": improvement_figure, "efficiency": efficiency_figure}
     figures = {f"{kind}_{axis}": draw(comparison, axis) for kind, draw in kinds.items() for axis in AXES}
-    return [save(figure, folder / f"{name}.png") for name, figure in figures.items() if figure is not None]
+    return [save_figure(figure, folder / f"{name}.png") for name, figure in figures.items() if figure is not None]
 
 
-def save(figure: Any, path: Path) -> Path:
+def save_figure(figure: Any, path: Path) -> Path:
     """The figure at the path: .png, .pdf or .svg, whole or not at all.
 
     Raises:
@@ -52,7 +52,7 @@ def save(figure: Any, path: Path) -> Path:
         RunError: it cannot be written.
     """
     check_format(path)
-    with written_picture(path) as temporary:
+    with atomic_write_output(path) as temporary:
         figure.savefig(temporary, dpi=150)
     return path
 
@@ -61,15 +61,15 @@ def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
     """The share of runs above every score, at equal budgets; None if there is nothing to draw."""
     panels = [panel for panel in _standings(comparison, axis) if panel.content.profiles]
     figure, axes = _panels(panels)
-    for place, (title, standing) in zip(axes, panels, strict=True):
-        prepare(place, title, _score(comparison), "share of runs above")
-        for row in standing.rows:
-            style, share = _style(comparison, row.name), standing.profiles[row.name]
+    for place, (title, aggregate) in zip(axes, panels, strict=True):
+        style_axes(place, title, _score(comparison), "share of runs above")
+        for row in aggregate.rows:
+            style, share = _style(comparison, row.name), aggregate.profiles[row.name]
             label = f"{row.name} (n={'+'.join(map(str, row.num_runs))})"
-            place.plot(standing.thresholds, share.point, drawstyle="steps-post", label=label, **style)
+            place.plot(aggregate.thresholds, share.point, drawstyle="steps-post", label=label, **style)
             if not np.isnan(share.low).any():
                 band = {"step": "post", "color": style["color"], **_BAND}
-                place.fill_between(standing.thresholds, share.low, share.high, **band)
+                place.fill_between(aggregate.thresholds, share.low, share.high, **band)
         place.set_ylim(-0.03, 1.03)
         place.legend(frameon=False, fontsize=9)
     return figure
@@ -79,13 +79,13 @@ def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
     """P(X > Y) of every pair with its interval, at equal budgets; None if there is no pair."""
     panels = [panel for panel in _standings(comparison, axis) if panel.content.pairs]
     figure, axes = _panels(panels)
-    for place, (title, standing) in zip(axes, panels, strict=True):
-        own = {row.name: "+".join(map(str, row.num_runs)) for row in standing.rows}
+    for place, (title, aggregate) in zip(axes, panels, strict=True):
+        own = {row.name: "+".join(map(str, row.num_runs)) for row in aggregate.rows}
         sizes = own or _sizes(comparison)  # over tasks without a common scale there are no rows
-        names = [f"{p.first} (n={sizes[p.first]})\n> {p.second} (n={sizes[p.second]})" for p in standing.pairs]
-        prepare(place, title, "P(X > Y)", "")
+        names = [f"{p.first} (n={sizes[p.first]})\n> {p.second} (n={sizes[p.second]})" for p in aggregate.pairs]
+        style_axes(place, title, "P(X > Y)", "")
         place.axvline(0.5, color="0.4", linestyle=(0, (4, 2)), linewidth=1.1)
-        for height, pair in enumerate(standing.pairs):
+        for height, pair in enumerate(aggregate.pairs):
             point, low, high = pair.probability
             if not math.isnan(low):
                 place.plot([low, high], [height, height], color="0.25", linewidth=5, solid_capstyle="butt", alpha=0.4)
@@ -100,11 +100,11 @@ def efficiency_figure(comparison: Comparison, axis: Axis) -> Any:
     """IQM curves over the budgets that all seeds share, single seeds where they are few; None if none share any."""
     from matplotlib.ticker import EngFormatter
 
-    found = [(result.contest.title, result.efficiency[axis]) for result in comparison.results]
+    found = [(result.group.title, result.efficiency[axis]) for result in comparison.results]
     panels = [_Titled(title, efficiency) for title, efficiency in found if efficiency is not None]
     figure, axes = _panels(panels)
     for place, (title, efficiency) in zip(axes, panels, strict=True):
-        prepare(place, title, _LABELS[axis], _score(comparison))
+        style_axes(place, title, _LABELS[axis], _score(comparison))
         place.xaxis.set_major_formatter(EngFormatter(sep=""))
         for name in efficiency.curves:
             _draw_curve(place, efficiency, name, _style(comparison, name))
@@ -135,20 +135,20 @@ def _panels(panels: Sequence[_Titled]) -> tuple[Any, Sequence[Any]]:
 
 
 def _standings(comparison: Comparison, axis: Axis) -> list[_Titled]:
-    """Every task's standing at one axis, then that over tasks."""
-    found: list[tuple[str, Standing | None]] = [(r.contest.title, r.standings[axis]) for r in comparison.results]
+    """Every task's aggregate at one axis, then that over tasks."""
+    found: list[tuple[str, AggregateScores | None]] = [(r.group.title, r.aggregates[axis]) for r in comparison.results]
     found.append((f"over {len(comparison.results)} tasks", comparison.over_tasks[axis]))
     at = "steps" if axis == "steps" else "wall-clock"
-    return [_Titled(f"{title}, at equal {at}", standing) for title, standing in found if standing is not None]
+    return [_Titled(f"{title}, at equal {at}", aggregate) for title, aggregate in found if aggregate is not None]
 
 
 def _names(comparison: Comparison) -> list[str]:
-    return list(dict.fromkeys(e.name for result in comparison.results for e in result.contest.experiments))
+    return list(dict.fromkeys(e.name for result in comparison.results for e in result.group.experiments))
 
 
 def _sizes(comparison: Comparison) -> dict[str, str]:
     """{experiment: its seeds, "3+5" over two tasks}."""
-    tasks = [{e.name: len(e.series) for e in result.contest.experiments} for result in comparison.results]
+    tasks = [{e.name: len(e.series) for e in result.group.experiments} for result in comparison.results]
     return {name: "+".join(str(task[name]) for task in tasks if name in task) for name in _names(comparison)}
 
 
@@ -165,5 +165,5 @@ def _style(comparison: Comparison, name: str) -> dict[str, Any]:
 
 
 def _score(comparison: Comparison) -> str:
-    scaled = any(result.contest.scale for result in comparison.results)
+    scaled = any(result.group.scale for result in comparison.results)
     return comparison.metric.replace("_", " ") + (" (normalised)" if scaled else "")

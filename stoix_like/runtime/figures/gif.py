@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoix_like.errors import RunError, UnsupportedEnvironmentError
-from stoix_like.runtime.storage.atomic import written_picture
+from stoix_like.runtime.storage.atomic import atomic_write_output
 from stoix_like.types import Environment, EnvState
 
 
@@ -25,7 +25,7 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
         )
     if not states:
         raise RunError("an animation needs at least one state", "record an episode first")
-    with written_picture(path.with_suffix(".gif")) as temporary, _headless():
+    with atomic_write_output(path.with_suffix(".gif")) as temporary, _headless():
         env.animate(states, str(temporary))
     return path.with_suffix(".gif")
 

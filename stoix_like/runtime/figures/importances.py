@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoix_like.runtime.storage.atomic import written_whole
+from stoix_like.runtime.storage.atomic import atomic_write
 
 _COLOUR = "#0072B2"  # as the first curve of `media.py`
 
@@ -29,6 +29,6 @@ def plot_importances(importances: Mapping[str, float], out: Path, title: str) ->
     panel.set_title(title, fontsize=11, loc="left")
     panel.set_xlabel("importance (share)")
     panel.spines[["top", "right"]].set_visible(False)
-    with written_whole(out) as temporary:
+    with atomic_write(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return out

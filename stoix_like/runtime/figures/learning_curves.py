@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import number_text
-from stoix_like.runtime.figures.style import COLOURS, check_format, prepare
+from stoix_like.runtime.figures.style import COLOURS, check_format, style_axes
 from stoix_like.runtime.results.curves import Curve, Curves, make_curves
-from stoix_like.runtime.results.series import load_run
-from stoix_like.runtime.storage.atomic import written_picture
+from stoix_like.runtime.results.series import read_run
+from stoix_like.runtime.storage.atomic import atomic_write_output
 
 FEW_SEEDS = 5  # below it single seeds are drawn: a bootstrap of so few says too little
 
@@ -51,9 +51,9 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
     if not run_dirs:
         raise ConfigError("no run to plot", "give one or more run folders, for example runs/<name>")
     check_format(out)
-    curves = make_curves([load_run(Path(path)) for path in run_dirs], metric)
+    curves = make_curves([read_run(Path(path)) for path in run_dirs], metric)
     figure = curves_figure(curves, metric)
-    with written_picture(out) as temporary:
+    with atomic_write_output(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return PlotSummary(out, _table(curves, metric))
 
@@ -65,21 +65,21 @@ def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
     from matplotlib.lines import Line2D
     from matplotlib.ticker import EngFormatter
 
-    tasks = list(dict.fromkeys(curve.task_id for curve in curves.quoted))
-    names = list(dict.fromkeys(curve.name for curve in curves.quoted))
+    tasks = list(dict.fromkeys(curve.task_id for curve in curves.evaluation))
+    names = list(dict.fromkeys(curve.name for curve in curves.evaluation))
     colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
     figure = Figure(figsize=(6.4 * len(tasks), 4.2), layout="constrained")
     panels = figure.subplots(1, len(tasks), squeeze=False)[0]
     for panel, task_id in zip(panels, tasks, strict=True):
         named = ("", "") if captioned else (task_id, metric.replace("_", " "))
-        prepare(panel, named[0], "environment steps per seed", named[1])
+        style_axes(panel, named[0], "environment steps per seed", named[1])
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        beside = [curve for curve in curves.beside if curve.task_id == task_id]
+        beside = [curve for curve in curves.training if curve.task_id == task_id]
         for curve in beside:
             panel.plot(
                 curve.timesteps, curve.iqm.point, color=colours[curve.name], linestyle=(0, (4, 2)), linewidth=1.1
             )
-        for curve in (curve for curve in curves.quoted if curve.task_id == task_id):
+        for curve in (curve for curve in curves.evaluation if curve.task_id == task_id):
             _draw(panel, curve, colours[curve.name])
         handles = panel.get_legend_handles_labels()[0]
         if beside:  # dashed lines exist only beside solid ones: one grey entry explains them all
@@ -104,11 +104,11 @@ def _draw(panel: Any, curve: Curve, colour: str) -> None:
 def _table(curves: Curves, metric: str) -> str:
     """One line per quoted curve: name, task, n, the final IQM with its interval, the best IQM on the way."""
     head = ("experiment", "task", "metric", "n", "final IQM", "95 % interval", "best IQM", "at step")
-    lines = [head, *(_table_line(curve) for curve in curves.quoted)]
+    lines = [head, *(_table_line(curve) for curve in curves.evaluation)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
     text += [f"{name}: no values of {metric} yet" for name in curves.missing]
-    if any(len(curve.seeds) < 4 for curve in curves.quoted):
+    if any(len(curve.seeds) < 4 for curve in curves.evaluation):
         text.append("with n < 4 the interquartile mean trims nothing: it is the plain mean")
     return "\n".join(text)
 

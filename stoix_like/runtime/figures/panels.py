@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.runtime.figures.style import COLOURS, check_format, prepare
-from stoix_like.runtime.storage.atomic import written_picture
+from stoix_like.runtime.figures.style import COLOURS, check_format, style_axes
+from stoix_like.runtime.storage.atomic import atomic_write_output
 
 
 class Line(NamedTuple):
@@ -47,7 +47,7 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
     colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
     figure = Figure(figsize=(6.4 * len(panels), 4.2), layout="constrained")
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
-        prepare(axes, panel.title, x_label, y_label)
+        style_axes(axes, panel.title, x_label, y_label)
         axes.set_xscale("log")
         for (name, level), dashes in zip(panel.levels.items(), itertools.cycle(((4, 2), (1, 2)))):
             axes.axhline(level, color="0.4", linestyle=(0, dashes), linewidth=1.1, label=name)
@@ -59,6 +59,6 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
         axes.legend(fontsize=9, edgecolor="none")
-    with written_picture(out) as temporary:
+    with atomic_write_output(out) as temporary:
         figure.savefig(temporary, dpi=150)
     return out

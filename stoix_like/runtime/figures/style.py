@@ -25,7 +25,7 @@ def check_format(out: Path) -> None:
         raise ConfigError(f"{out}: unknown figure format '{out.suffix}'", f"use one of {', '.join(_FORMATS)}")
 
 
-def page_png(figure: Any) -> bytes:
+def png_bytes(figure: Any) -> bytes:
     """A figure of matplotlib as the content of a PNG file for a page: small panels with sharp lines, so that their
     text can be read where a panel is as wide as a phone."""
     buffer = io.BytesIO()
@@ -34,7 +34,7 @@ def page_png(figure: Any) -> bytes:
     return buffer.getvalue()
 
 
-def prepare(panel: Any, title: str, x_label: str, y_label: str) -> None:
+def style_axes(panel: Any, title: str, x_label: str, y_label: str) -> None:
     """Gives axes of matplotlib the look of all our figures."""
     panel.set_title(title, fontsize=11, loc="left")
     panel.set_xlabel(x_label)

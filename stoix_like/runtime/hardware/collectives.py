@@ -17,11 +17,11 @@ from stoix_like.runtime.hardware import devices
 ITS_OWN_MESSAGE = "its own message says why"  # of a process that is gone
 
 
-def every(own: np.ndarray) -> np.ndarray:
+def all_gather(own: np.ndarray) -> np.ndarray:
     """The numbers of every process, in their order: [...] becomes [count, ...]."""
     from jax.experimental import multihost_utils
 
-    with _meeting():
+    with _collective():
         return np.asarray(multihost_utils.process_allgather(own))
 
 
@@ -30,7 +30,7 @@ def broadcast_text(text: str) -> str:
     from jax.experimental import multihost_utils
 
     encoded = np.frombuffer(text.encode(), np.uint8)
-    with _meeting():
+    with _collective():
         length = int(multihost_utils.broadcast_one_to_all(np.int32(encoded.size)))
         if length == 0:
             return ""
@@ -38,7 +38,7 @@ def broadcast_text(text: str) -> str:
         return bytes(np.asarray(multihost_utils.broadcast_one_to_all(given), np.uint8)).decode()
 
 
-def whole(array: jax.Array) -> np.ndarray:
+def host_copy(array: jax.Array) -> np.ndarray:
     """A copy on the host: on CPU NumPy would look into an array that is donated next."""
     if array.is_fully_replicated:
         return np.array(array.addressable_data(0))
@@ -49,13 +49,13 @@ def whole(array: jax.Array) -> np.ndarray:
     return np.array(multihost_utils.process_allgather(array, tiled=True))
 
 
-def spread(leaf: Any, shape: jax.ShapeDtypeStruct) -> jax.Array:
+def broadcast_array(leaf: Any, shape: jax.ShapeDtypeStruct) -> jax.Array:
     """What the lead holds, placed as the shape says; the others give None."""
     from jax.experimental import multihost_utils
 
     stored = jax.eval_shape(trees.key_words, shape)
     given = np.zeros(stored.shape, stored.dtype) if leaf is None else np.asarray(trees.key_words(leaf))
-    with _meeting():
+    with _collective():
         found = np.asarray(multihost_utils.broadcast_one_to_all(given))
     if not trees.is_key(shape):
         return jax.make_array_from_callback(found.shape, shape.sharding, lambda index: found[index])
@@ -64,6 +64,6 @@ def spread(leaf: Any, shape: jax.ShapeDtypeStruct) -> jax.Array:
     return placed
 
 
-def _meeting() -> contextlib.AbstractContextManager[None]:
+def _collective() -> contextlib.AbstractContextManager[None]:
     """Around what all processes do together: one that is gone is told as that."""
-    return devices.plain_errors("the processes of this run cannot meet", ITS_OWN_MESSAGE)
+    return devices.reraise_device_errors("the processes of this run cannot meet", ITS_OWN_MESSAGE)

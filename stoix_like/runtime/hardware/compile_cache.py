@@ -23,7 +23,7 @@ _FAILED = re.compile(
 _SECONDS_TO_WRITE = 1.0
 
 
-def use() -> None:
+def enable() -> None:
     """`JAX_COMPILATION_CACHE_DIR`, else `stoix_like/xla` in the user's cache folder. For what takes over 0.2 s to
     compile, or over `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`.
     """
@@ -36,11 +36,11 @@ def use() -> None:
         jax.config.update("jax_compilation_cache_dir", str(base / "stoix_like" / "xla"))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
-    if messages.is_own_process():
+    if messages.is_cli():
         _mend_what_cannot_be_read()
 
 
-def drop_torn(folder: Path, program: str) -> int:
+def remove_incomplete_entries(folder: Path, program: str) -> int:
     """Removes the entries of a program that stay no whole stream, and says how many. (JAX takes zstandard where that is
     installed; what it packed counts as torn here, too: it is compiled once more.)
     """
@@ -85,14 +85,16 @@ def _showing(shown: Callable[..., None]) -> Callable[..., None]:
         folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
         if told is None or folder is None:
             shown(message, *where, **more)
-        elif told["what"] == "reading" and drop_torn(Path(folder), told["program"]):
-            messages.on_stderr(f"note: {told['program']} is compiled anew; the compile cache held it half-written")
+        elif told["what"] == "reading" and remove_incomplete_entries(Path(folder), told["program"]):
+            messages.print_to_stderr(
+                f"note: {told['program']} is compiled anew; the compile cache held it half-written"
+            )
         elif told["what"] == "reading" and "decompress" in told["why"]:
             return
         elif not is_noted:
             is_noted = True
             why = " ".join(told["why"].split())
-            messages.on_stderr(f"note: the compile cache {folder} cannot be used ({why}); every start compiles")
+            messages.print_to_stderr(f"note: the compile cache {folder} cannot be used ({why}); every start compiles")
 
     show.mends_the_compile_cache = True  # type: ignore[attr-defined]
     return show

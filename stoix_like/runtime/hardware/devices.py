@@ -27,12 +27,12 @@ _WORDS_OF_LOSS = ("onnection closed", "onnection reset", "onnection refused", "r
 _KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # what `device.platform` then says
 
 
-def prepare(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True) -> None:
+def configure(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True) -> None:
     """Sets the platform, the compile cache and what libraries may say; starts nothing."""
-    messages.configure(logs or LoggingConfig())
+    messages.configure_logging(logs or LoggingConfig())
     jax.config.update("jax_enable_compilation_cache", compile_cache)  # off, even where the environment names one
     if compile_cache:
-        cache.use()
+        cache.enable()
     if hardware.device_type != "auto":
         jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
@@ -49,15 +49,15 @@ def select(
         ConfigError: the requested device, or that many of them, is not there.
     """
     platforms_before = platforms()
-    prepare(hardware, logs, compile_cache=compile_cache)
+    configure(hardware, logs, compile_cache=compile_cache)
     chosen = _chosen(available(hardware.device_type, platforms_before), hardware)
-    compile_alike(chosen)
+    disable_cache_across_gpus(chosen)
     folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
     _LOG.debug("devices %s, compile cache %s", chosen, folder)
     return chosen
 
 
-def compile_alike(found: list[jax.Device]) -> None:
+def disable_cache_across_gpus(found: list[jax.Device]) -> None:
     """Keeps several processes with GPUs from the compile cache. XLA shares out its search for the best kernels among
     them: one that found its program on disk would leave the others waiting.
     """
@@ -120,7 +120,7 @@ def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Dev
     return [chosen]
 
 
-def check_even(found: list[jax.Device]) -> None:
+def check_equal_counts(found: list[jax.Device]) -> None:
     """Refuses processes with different numbers of devices: nothing can be sent between them.
 
     Raises:
@@ -149,7 +149,7 @@ def _all_of_processes(devices: list[jax.Device], hardware: HardwareConfig) -> li
     return devices
 
 
-def check_divides(num_envs: int, found: list[jax.Device]) -> None:
+def check_divisible(num_envs: int, found: list[jax.Device]) -> None:
     """Refuses environments that cannot be spread evenly.
 
     Raises:
@@ -163,7 +163,7 @@ def check_divides(num_envs: int, found: list[jax.Device]) -> None:
 
 
 @contextlib.contextmanager
-def plain_errors(what: str, hint: str | Callable[[], str]) -> Iterator[None]:
+def reraise_device_errors(what: str, hint: str | Callable[[], str]) -> Iterator[None]:
     """Turns what XLA reports inside, nearly always that memory ran out, into `RunError(what: its first line, hint)`.
 
     JAX computes asynchronously: a result that is not waited for inside fails outside. A hint that is a function is
@@ -214,7 +214,7 @@ def state_shardings(state_shape: Any, mesh: Mesh, num_seeds: int) -> Any:
     return shardings._replace(replay=shardings.replay._replace(experience=experience))
 
 
-def describe(devices: list[jax.Device]) -> str:
+def describe_devices(devices: list[jax.Device]) -> str:
     """`cpu`, `NVIDIA H200`, or `4 x cpu`."""
     kind = devices[0].device_kind if devices[0].platform != "cpu" else "cpu"
     return kind if len(devices) == 1 else f"{len(devices)} x {kind}"

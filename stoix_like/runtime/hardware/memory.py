@@ -11,7 +11,7 @@ import ctypes
 import sys
 
 
-def give_back() -> bool:
+def trim_memory() -> bool:
     """Returns unused pages of every arena to the system. Whether the C library can do so: glibc's can."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is None:

@@ -24,30 +24,30 @@ import numpy as np
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError, StoixError
 from stoix_like.ops import trees
-from stoix_like.runtime.console.messages import on_stderr
+from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.hardware import collectives, devices
 
-PATIENCE = 300.0  # seconds that processes wait for each other at the start
-_GOODBYE = 5.0  # seconds that one which failed waits for the others, which may have failed alike
-_SIGN_AFTER = 10.0  # seconds of waiting at the start without a word
+START_TIMEOUT = 300.0  # seconds that processes wait for each other at the start
+_SHUTDOWN_TIMEOUT = 5.0  # seconds that one which failed waits for the others, which may have failed alike
+_NOTE_AFTER = 10.0  # seconds of waiting at the start without a word
 
 
-class OtherFailed(RunError):
+class OtherProcessFailed(RunError):
     """Another process of the run failed; this one has been told, as all have."""
 
     def __init__(self, index: int) -> None:
         super().__init__(f"process {index} ended the run", collectives.ITS_OWN_MESSAGE)
 
 
-class Agreed(NamedTuple):
-    """What all processes know after `Team.agree`."""
+class Decision(NamedTuple):
+    """What all processes know after `ProcessGroup.sync`."""
 
     number: int  # the lead's
     flag: bool  # whether any of them raised it
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """This process among those of its run. Of one process every method is what it looks like, and nothing is sent.
 
     Methods that send must be called by all, in the same order.
@@ -58,10 +58,10 @@ class Team:
     _failures: list[Exception] = field(default_factory=list, compare=False)
 
     @property
-    def is_lead(self) -> bool:
+    def is_primary(self) -> bool:
         return self.index == 0
 
-    def told(self, find_out: Callable[[], Any]) -> Any:
+    def broadcast_object(self, find_out: Callable[[], Any]) -> Any:
         """What the lead finds out, as plain JSON values, in every process; only the lead calls the function.
 
         Raises:
@@ -69,10 +69,10 @@ class Team:
         """
         if self.count == 1:
             return find_out()
-        if not self.is_lead:
+        if not self.is_primary:
             text = collectives.broadcast_text("")
             if text == "":
-                raise OtherFailed(0)
+                raise OtherProcessFailed(0)
             return json.loads(text)
         try:
             found = find_out()
@@ -83,60 +83,60 @@ class Team:
         collectives.broadcast_text(json.dumps(found))
         return found
 
-    def led(self, act: Callable[[], Any]) -> Any:
+    def run_on_primary(self, act: Callable[[], Any]) -> Any:
         """What the function gives in the lead, which alone calls it; None in the others.
 
         Raises:
             OtherFailed: in the others, where it failed. In the lead its own error goes on.
         """
         found = []
-        self.told(lambda: found.append(act()))
-        return found[0] if self.is_lead else None
+        self.broadcast_object(lambda: found.append(act()))
+        return found[0] if self.is_primary else None
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[None]:
-        """Around what can fail in this process and not in the others: of several, it fails at the next `agree`."""
+    def deferring_errors(self) -> Iterator[None]:
+        """Around what can fail in this process and not in the others: of several, it fails at the next `sync`."""
         try:
             yield
-        except OtherFailed:
+        except OtherProcessFailed:
             raise
         except (StoixError, OSError) as error:
             if self.count == 1:
                 raise
             self._failures.append(error)
 
-    def agree(self, number: int = 0, flag: bool = False) -> Agreed:
+    def sync(self, number: int = 0, flag: bool = False) -> Decision:
         """The lead's number, and whether any process raised its flag.
 
         Raises:
-            StoixError, OSError: what failed `alone` in this process since the last call.
+            StoixError, OSError: what failed `deferring_errors` in this process since the last call.
             OtherFailed: in the others.
         """
         if self.count == 1:
-            return Agreed(number, flag)
+            return Decision(number, flag)
         own = np.array([number, flag, bool(self._failures)], np.int32)
-        every = collectives.every(own)  # [count, 3]
+        every = collectives.all_gather(own)  # [count, 3]
         failed = np.flatnonzero(every[:, 2])
         if failed.size == 0:
-            return Agreed(int(every[0, 0]), bool(every[:, 1].any()))
-        raise next(iter(self.kept()), OtherFailed(int(failed[0])))
+            return Decision(int(every[0, 0]), bool(every[:, 1].any()))
+        raise next(iter(self.take_deferred_errors()), OtherProcessFailed(int(failed[0])))
 
-    def kept(self) -> list[Exception]:
-        """What failed `alone` since the last `agree`; it is not raised any more."""
+    def take_deferred_errors(self) -> list[Exception]:
+        """What failed `deferring_errors` since the last `sync`; it is not raised any more."""
         failures = self._failures.copy()
         self._failures.clear()
         return failures
 
-    def gathered(self, tree: Any) -> Any:
+    def fetch_to_host(self, tree: Any) -> Any:
         """Copies of the arrays of a state, whole and on the host, keys as their words; None in all but the lead.
 
         One leaf after the other: on the devices, and in the others, there is never more than one that is whole.
         """
-        copy = collectives.whole if self.is_lead else lambda array: collectives.whole(array) is None
+        copy = collectives.host_copy if self.is_primary else lambda array: collectives.host_copy(array) is None
         whole = jax.tree.map(lambda leaf: copy(trees.key_words(leaf)), tree)
-        return whole if self.is_lead else None
+        return whole if self.is_primary else None
 
-    def spread(self, tree: Any, template: Any) -> Any:
+    def place_from_primary(self, tree: Any, template: Any) -> Any:
         """What the lead holds, placed as the template says; the others give anything.
 
         Args:
@@ -146,17 +146,17 @@ class Team:
         if self.count == 1:
             return jax.tree.map(lambda leaf, shape: jax.device_put(leaf, shape.sharding), tree, template)
         shapes, structure = jax.tree.flatten(template)
-        leaves = jax.tree.leaves(tree) if self.is_lead else [None] * len(shapes)
-        placed = [collectives.spread(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
+        leaves = jax.tree.leaves(tree) if self.is_primary else [None] * len(shapes)
+        placed = [collectives.broadcast_array(leaf, shape) for leaf, shape in zip(leaves, shapes, strict=True)]
         return jax.tree.unflatten(structure, placed)
 
 
-def local(tree: Any) -> Any:
+def addressable_copy(tree: Any) -> Any:
     """Arrays that every device holds whole, as they lie on the first device of this process."""
     return jax.tree.map(lambda x: x.addressable_data(0) if len(x.sharding.device_set) > 1 else x, tree)
 
 
-def join(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) -> Team:
+def initialize(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) -> ProcessGroup:
     """Meets the other processes of the run, if the configuration speaks of any. Before anything starts a JAX backend.
 
     Where this program has met them already (here, or by `jax.distributed.initialize`), they are those.
@@ -167,26 +167,26 @@ def join(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) 
     """
     is_met = jax.distributed.is_initialized()
     if not (hardware.distributed or hardware.coordinator_address or is_met):
-        return Team()
+        return ProcessGroup()
     if hardware.distributed and hardware.device_type == "cpu" and hardware.num_devices > 1:
         raise ConfigError(
             f"hardware.num_devices: {hardware.num_devices} CPU devices cannot be shared out in a cluster",
             "leave out --num-devices, or use --coordinator-address, --num-processes and --process-id",
         )
     platforms_before = devices.platforms()
-    devices.prepare(hardware, logs, compile_cache=compile_cache)
+    devices.configure(hardware, logs, compile_cache=compile_cache)
     if not is_met:
-        _meet(hardware)
+        _connect(hardware)
     found = devices.available(hardware.device_type, platforms_before)
-    devices.check_even(found)
-    devices.compile_alike(found)
-    return Team(jax.process_index(), jax.process_count())
+    devices.check_equal_counts(found)
+    devices.disable_cache_across_gpus(found)
+    return ProcessGroup(jax.process_index(), jax.process_count())
 
 
-_MEETINGS: list[threading.Thread] = []
+_CONNECTING: list[threading.Thread] = []
 
 
-def _meet(hardware: HardwareConfig) -> None:
+def _connect(hardware: HardwareConfig) -> None:
     """Waits for the others in a thread: what JAX does meanwhile cannot be interrupted."""
     jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
     failures: list[Exception] = []
@@ -197,24 +197,24 @@ def _meet(hardware: HardwareConfig) -> None:
                 hardware.coordinator_address,
                 hardware.num_processes,
                 hardware.process_id,
-                initialization_timeout=int(2 * PATIENCE),  # where JAX gives up, it ends the process with a stack
+                initialization_timeout=int(2 * START_TIMEOUT),  # where JAX gives up, it ends the process with a stack
             )
         except Exception as error:  # whatever it is, it is raised below
             failures.append(error)
 
     waiting = threading.Thread(target=connect, daemon=True)
-    _MEETINGS.append(waiting)
+    _CONNECTING.append(waiting)
     waiting.start()
     began, told = time.monotonic(), False
-    while waiting.is_alive() and time.monotonic() - began < PATIENCE:
+    while waiting.is_alive() and time.monotonic() - began < START_TIMEOUT:
         waiting.join(0.2)
-        if not told and time.monotonic() - began > _SIGN_AFTER:
+        if not told and time.monotonic() - began > _NOTE_AFTER:
             told = True
-            on_stderr("waiting for the other processes of this run")
+            print_to_stderr("waiting for the other processes of this run")
     if waiting.is_alive():
         raise RunError("the other processes of this run did not come within five minutes", _START_ALL)
     if failures and isinstance(failures[0], (ValueError, RuntimeError)):
-        raise _not_met(hardware, failures[0]) from failures[0]
+        raise _connection_error(hardware, failures[0]) from failures[0]
     if failures:
         raise failures[0]
 
@@ -222,7 +222,7 @@ def _meet(hardware: HardwareConfig) -> None:
 _START_ALL = "start all at about the same time, each with its own --process-id, process 0 on the coordinator's host"
 
 
-def leave(code: int) -> None:
+def abort(code: int) -> None:
     """Ends a program that failed, or was interrupted, among several processes.
 
     The others mostly fail alike, and JAX lets none go before all have come. It would wait minutes for one that does
@@ -234,17 +234,17 @@ def leave(code: int) -> None:
             jax.distributed.shutdown()
 
     parting = threading.Thread(target=part, daemon=True)
-    if not any(meeting.is_alive() for meeting in _MEETINGS):  # else nobody has come
+    if not any(meeting.is_alive() for meeting in _CONNECTING):  # else nobody has come
         parting.start()
         with contextlib.suppress(KeyboardInterrupt):
-            parting.join(_GOODBYE)
+            parting.join(_SHUTDOWN_TIMEOUT)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
     os._exit(code)
 
 
-def _not_met(hardware: HardwareConfig, error: Exception) -> ConfigError:
+def _connection_error(hardware: HardwareConfig, error: Exception) -> ConfigError:
     reason = (str(error).strip() or type(error).__name__).splitlines()[0]
     if hardware.coordinator_address is None:
         return ConfigError(

@@ -23,27 +23,27 @@ from stoix_like.runtime.console import spelling
 from stoix_like.runtime.console.installation import installed_version
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import Layer, parse_text, read_yaml
-from stoix_like.runtime.loading.flags import Options
+from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.loading.presets import algorithm_of_preset, find_config, preset_paths, task_of_preset
 
 HINT = "--help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
 
 
-class Loaded(NamedTuple):
+class LoadedConfig(NamedTuple):
     """What a command line asked for.
 
     Attributes:
         config: the checked configuration.
-        explicit: leaves that flags set, so that a resumed run knows what to overwrite; total_timesteps counts as
+        overridden: leaves that flags set, so that a resumed run knows what to overwrite; total_timesteps counts as
             num_updates, into which it was turned.
         options: flags of the command; `options.config` names the file or preset that was read.
-        task_read: the task of the file that was read; a flag may have named another, to which its values do not fit.
+        preset_task_id: the task of the file that was read. A flag may name another task, which its values do not fit.
     """
 
     config: Any
-    explicit: frozenset[str]
-    options: Options
-    task_read: str | None = None
+    overridden: frozenset[str]
+    options: CommandOptions
+    preset_task_id: str | None = None
 
 
 class Source(NamedTuple):
@@ -61,12 +61,12 @@ class Source(NamedTuple):
 
 
 #: Finds the configuration of the run that `--resume` names: (options, leaves that flags set) -> its source.
-ResumedSource = Callable[[Options, Layer], Source]
+ResumedSource = Callable[[CommandOptions, Layer], Source]
 
 
 def read_command_line(
     config_type: type, algorithm: str, argv: Sequence[str], default_config: str, resumed_source: ResumedSource
-) -> Loaded:
+) -> LoadedConfig:
     """The configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
 
     With `--resume RUN` the YAML is what `resumed_source` finds. `--help` and `--version` print and raise SystemExit.
@@ -75,7 +75,7 @@ def read_command_line(
         ConfigError: everything wrong with the file and the flags, at once.
         CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
     """
-    scan = flags.scan(argv, config_type)
+    scan = flags.parse_flags(argv, config_type)
     if scan.shows is not None:
         text = _version() if scan.shows == "version" else flags.help_text(config_type, algorithm, default_config)
         print(text, flush=True)
@@ -100,25 +100,25 @@ def read_command_line(
     if problems:
         raise ConfigError(problems, hint if len(problems) == 1 else HINT)
     config = resolve(replace_leaves(config_type(), values), where=where)
-    explicit = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in flag_layer)
+    overridden = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in flag_layer)
     named = default_config if scan.options.resume is None else str(source and source.path)
     options = scan.options._replace(config=scan.options.config or named)
-    return Loaded(config, explicit, options, file_layer.get("task_id", (None,))[0])
+    return LoadedConfig(config, overridden, options, file_layer.get("task_id", (None,))[0])
 
 
-def preset_note(loaded: Loaded) -> str | None:
+def preset_note(loaded: LoadedConfig) -> str | None:
     """What to say when the file was written for another task than a flag names, or for another algorithm; or None."""
     task, named = loaded.config.environment.task_id, loaded.options.config
     algorithm = "spo" if "spo" in section_types(loaded.config.__class__) else "ppo"
     theirs = algorithm_of_preset(str(named)) or algorithm
-    if loaded.options.resume is not None or (loaded.task_read in (None, task) and theirs == algorithm):
+    if loaded.options.resume is not None or (loaded.preset_task_id in (None, task) and theirs == algorithm):
         return None
     ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
     made = [name for name, path in ours.items() if task_of_preset(path) == task]
     other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
-    chosen_for = loaded.task_read if theirs == algorithm else f"{theirs.upper()} on {loaded.task_read}"
+    chosen_for = loaded.preset_task_id if theirs == algorithm else f"{theirs.upper()} on {loaded.preset_task_id}"
     if theirs != algorithm:
-        other += f" and {algorithm.upper()}, and {spelling.named(f'train-{theirs}')} trains {theirs.upper()}"
+        other += f" and {algorithm.upper()}, and {spelling.command_name(f'train-{theirs}')} trains {theirs.upper()}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"
 
 

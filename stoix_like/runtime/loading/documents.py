@@ -18,7 +18,16 @@ from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, R
 from stoix_like.config.values import allows, choices, nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import shown_path
-from stoix_like.runtime.loading.strict_yaml import TAG, File, Loader, compose, construct, entries, problem_of, root_of
+from stoix_like.runtime.loading.strict_yaml import (
+    TAG,
+    Loader,
+    YamlFile,
+    compose,
+    construct,
+    entries,
+    problem_in,
+    root_node,
+)
 
 Layer = dict[str, tuple[Any, str]]  # {leaf: (value, "file:line" or flag)}
 
@@ -34,7 +43,7 @@ def _value(node: Any, annotation: Any) -> Any:
 
 
 @dataclasses.dataclass
-class _ConfigFile(File):
+class _ConfigFile(YamlFile):
     """A configuration being read."""
 
     config_type: type = object
@@ -44,7 +53,7 @@ class _ConfigFile(File):
 def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[Layer, list[str]]:
     """({leaf: (checked value, "file:line")}, problems) of a configuration file, or of what it is known to hold."""
     file = _ConfigFile(shown_path(path), config_type=config_type)
-    node = root_of(file, path, text)
+    node = root_node(file, path, text)
     if isinstance(node, yaml.MappingNode):
         _read_sections(file, node)
     elif node is not None:
@@ -111,7 +120,7 @@ def _read_leaf(file: _ConfigFile, section: str, name: str, leaf: str, node: Any,
     try:
         value = _value(node, leaf_types(kind)[leaf] if is_ours else bool)
     except yaml.YAMLError as error:
-        file.problem(*problem_of(error))
+        file.problem(*problem_in(error))
         return
     value, problem = check_leaf(kind, leaf, value) if is_ours else _as_ours(name, value)
     file.layer[leaf] = (value, f"{file.shown}:{line}")
@@ -150,7 +159,7 @@ def parse_text(text: str, annotation: Any) -> Any:
     try:
         return _value(compose(text), annotation)
     except yaml.YAMLError as error:
-        raise ConfigError(f"{problem_of(error)[1]}, got '{text}'", "quote it: '{num_rows: 6, num_cols: 6}'") from None
+        raise ConfigError(f"{problem_in(error)[1]}, got '{text}'", "quote it: '{num_rows: 6, num_cols: 6}'") from None
 
 
 class _Dumper(yaml.SafeDumper):

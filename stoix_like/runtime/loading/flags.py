@@ -20,7 +20,7 @@ from stoix_like.config.values import allows, choices, nearest, range_text, type_
 from stoix_like.runtime.console.spelling import usage
 
 
-class Options(NamedTuple):
+class CommandOptions(NamedTuple):
     """The flags of the command itself; none of them is a leaf, none is stored in a run.
 
     Attributes:
@@ -63,7 +63,7 @@ UNBROKEN = "\N{NO-BREAK SPACE}"  # keeps a leaf's default and range on one line
 Kind = Literal["value", "bool", "off", "switch"]
 
 
-class Scan(NamedTuple):
+class ParsedFlags(NamedTuple):
     """What stood on a command line, sorted but not yet understood.
 
     Attributes:
@@ -74,7 +74,7 @@ class Scan(NamedTuple):
     """
 
     leaves: dict[str, tuple[str, str]]
-    options: Options
+    options: CommandOptions
     shows: str | None
     problems: list[str]
 
@@ -102,7 +102,7 @@ def flag_table(config_type: type) -> dict[str, tuple[str, Kind]]:
     return table
 
 
-def scan(argv: Sequence[str], config_type: type) -> Scan:
+def parse_flags(argv: Sequence[str], config_type: type) -> ParsedFlags:
     """The words of a command line, sorted into leaves and options; problems are collected, never raised."""
     table, words = flag_table(config_type), list(argv)
     given: dict[str, tuple[str, str]] = {}
@@ -164,15 +164,15 @@ def _unknown_word(word: str, flag: str, config_type: type) -> str:
     return f"unknown flag '{flag}'{nearest(flag, flag_table(config_type))}"
 
 
-def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> Scan:
+def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> ParsedFlags:
     shows = next((name for name in ("help", "version") if name in given), None)
-    options = Options(
+    options = CommandOptions(
         config=given["config"][0] if "config" in given else None,
         resume=given["resume"][0] if "resume" in given else None,
         **{name: name in given for name in ("print_config", "debug", "no_compile_cache", "profile")},
     )
     leaves = {name: entry for name, entry in given.items() if name not in OPTION_HELP}
-    return Scan(leaves, options, shows, problems)
+    return ParsedFlags(leaves, options, shows, problems)
 
 
 def help_text(config_type: type, algorithm: str, default_config: str) -> str:

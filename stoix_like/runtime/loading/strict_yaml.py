@@ -49,7 +49,7 @@ def compose(text: str) -> Any:
         raise yaml.YAMLError("nested too deeply") from None
 
 
-def problem_of(error: yaml.YAMLError) -> tuple[int | None, str]:
+def problem_in(error: yaml.YAMLError) -> tuple[int | None, str]:
     """(line or None, what is wrong) of PyYAML's errors."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
@@ -97,7 +97,7 @@ def _scalar(node: Any, kind: str) -> Any:
 
 
 @dataclasses.dataclass
-class File:
+class YamlFile:
     """A file being read: what was found, and what is wrong with it."""
 
     shown: str
@@ -109,8 +109,8 @@ class File:
 
 def read_tree(path: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     """(plain data, {dotted key: "file:line"}, problems) of a file that is no configuration: keys within keys."""
-    file = File(shown_path(path))
-    node = root_of(file, path, None)
+    file = YamlFile(shown_path(path))
+    node = root_node(file, path, None)
     places: dict[str, str] = {}
     if node is not None and not isinstance(node, yaml.MappingNode):
         file.problem(node.start_mark.line + 1, "expected keys, such as 'config: ppo/maze'")
@@ -118,7 +118,7 @@ def read_tree(path: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
     return ({} if node is None else _branch(file, node, "", places)), places, file.problems
 
 
-def _branch(file: File, node: Any, prefix: str, places: dict[str, str]) -> dict[str, Any]:
+def _branch(file: YamlFile, node: Any, prefix: str, places: dict[str, str]) -> dict[str, Any]:
     data: dict[str, Any] = {}
     for name, value, line in entries(file, node, prefix):
         places[prefix + name] = f"{file.shown}:{line}"
@@ -128,11 +128,11 @@ def _branch(file: File, node: Any, prefix: str, places: dict[str, str]) -> dict[
         try:
             data[name] = construct(value)
         except yaml.YAMLError as error:
-            file.problem(*problem_of(error))
+            file.problem(*problem_in(error))
     return data
 
 
-def root_of(file: File, path: Path, text: str | None) -> Any:
+def root_node(file: YamlFile, path: Path, text: str | None) -> Any:
     """The node of the whole file; None if it is empty, or cannot be read, which becomes a problem."""
     try:
         return compose(path.read_text(encoding="utf-8-sig") if text is None else text)
@@ -141,7 +141,7 @@ def root_of(file: File, path: Path, text: str | None) -> Any:
     except OSError as error:
         file.problem(None, f"cannot be read: {os.strerror(error.errno or 0)}")
     except yaml.YAMLError as error:
-        file.problem(*problem_of(error))
+        file.problem(*problem_in(error))
     return None
 
 
@@ -155,7 +155,7 @@ def read_sections(path: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def entries(file: File, node: Any, prefix: str) -> Iterator[tuple[str, Any, int]]:
+def entries(file: YamlFile, node: Any, prefix: str) -> Iterator[tuple[str, Any, int]]:
     """(key, value node, line) for each entry of a mapping; duplicates and odd keys become problems."""
     seen: dict[str, int] = {}
     for key, value in node.value:

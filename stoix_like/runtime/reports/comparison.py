@@ -11,13 +11,20 @@ import numpy as np
 from stoix_like.evaluation.statistics import Interval
 from stoix_like.runtime.figures.learning_curves import FEW_SEEDS
 from stoix_like.runtime.results.groups import AXES, Axis
-from stoix_like.runtime.results.statistics import Comparison, Efficiency, Pair, Result, Row, Standing
+from stoix_like.runtime.results.statistics import (
+    AggregateScores,
+    Comparison,
+    Efficiency,
+    ExperimentScores,
+    GroupResult,
+    PairwiseProbability,
+)
 
 _SPENT: dict[Axis, str] = {"steps": "{:,.0f} environment steps of each seed", "seconds": "{:,.1f} s of wall-clock"}
 
 
-class Block(NamedTuple):
-    """One contest at one budget: who scored what, and how often who is better.
+class ScoreTable(NamedTuple):
+    """One group at one budget: who scored what, and how often who is better.
 
     Attributes:
         title: the task or tasks, the metric, the budget.
@@ -32,55 +39,55 @@ class Block(NamedTuple):
     pairs: list[list[str]]
 
 
-def blocks(comparison: Comparison) -> list[Block]:
-    """The comparison as tables of texts: one per contest and budget, then those over tasks."""
+def score_tables(comparison: Comparison) -> list[ScoreTable]:
+    """The comparison as tables of texts: one per group and budget, then those over tasks."""
     found = [_block(result, axis) for result in comparison.results for axis in AXES]
-    titles = [result.contest.title for result in comparison.results]
-    found += [_over_tasks(standing, titles) for standing in comparison.over_tasks.values()]
+    titles = [result.group.title for result in comparison.results]
+    found += [_over_tasks(aggregate, titles) for aggregate in comparison.over_tasks.values()]
     return [block for block in found if block is not None]
 
 
 def text(comparison: Comparison) -> str:
-    """The comparison for reading: a block per contest and budget, then the notes."""
+    """The comparison for reading: a block per group and budget, then the notes."""
     parts = [
         "\n".join([title, *_aligned([head, *rows] if rows else []), *_aligned(pairs)])
-        for title, head, rows, pairs in blocks(comparison)
+        for title, head, rows, pairs in score_tables(comparison)
     ]
     parts.append("\n".join(f"note: {note}" for note in comparison.notes))
     return "\n\n".join(filter(None, parts))
 
 
-def _block(result: Result, axis: Axis) -> Block | None:
-    standing, contest = result.standings[axis], result.contest
-    if standing is None:
+def _block(result: GroupResult, axis: Axis) -> ScoreTable | None:
+    aggregate, group = result.aggregates[axis], result.group
+    if aggregate is None:
         return None
-    scale = "" if contest.scale is None else f", {contest.scale[0]:g} as 0 and {contest.scale[1]:g} as 1"
-    spent = _SPENT[axis].format(standing.budgets[0])
-    return _tabulated(f"{contest.title} · {contest.key}{scale} · at {spent}", standing)
+    scale = "" if group.scale is None else f", {group.scale[0]:g} as 0 and {group.scale[1]:g} as 1"
+    spent = _SPENT[axis].format(aggregate.budgets[0])
+    return _tabulated(f"{group.title} · {group.key}{scale} · at {spent}", aggregate)
 
 
-def _over_tasks(standing: Standing | None, titles: Sequence[str]) -> Block | None:
-    if standing is None:
+def _over_tasks(aggregate: AggregateScores | None, titles: Sequence[str]) -> ScoreTable | None:
+    if aggregate is None:
         return None
-    what = "largest common wall-clock" if standing.axis == "seconds" else "largest common steps"
-    return _tabulated(f"over {len(titles)} tasks ({', '.join(titles)}) · at the {what} of each", standing)
+    what = "largest common wall-clock" if aggregate.axis == "seconds" else "largest common steps"
+    return _tabulated(f"over {len(titles)} tasks ({', '.join(titles)}) · at the {what} of each", aggregate)
 
 
-def _tabulated(title: str, standing: Standing) -> Block:
-    has_gap = any(row.optimality_gap for row in standing.rows)
+def _tabulated(title: str, aggregate: AggregateScores) -> ScoreTable:
+    has_gap = any(row.optimality_gap for row in aggregate.rows)
     head = ["experiment", "n", "IQM", "95 % interval", "mean", "median", *(["gap to 1"] if has_gap else []), "seeds"]
-    rows = [_cells(row, has_gap) for row in standing.rows]
-    return Block(title, head, rows, [_pair_cells(pair) for pair in standing.pairs])
+    rows = [_cells(row, has_gap) for row in aggregate.rows]
+    return ScoreTable(title, head, rows, [_pair_cells(pair) for pair in aggregate.pairs])
 
 
-def _cells(row: Row, has_gap: bool) -> list[str]:
+def _cells(row: ExperimentScores, has_gap: bool) -> list[str]:
     few = "; ".join(" ".join(map(_number, values)) for values in row.scores if values.size < FEW_SEEDS)
     gap = [] if row.optimality_gap is None else [_number(row.optimality_gap.point)]
     centres = [_number(row.mean.point), _number(row.median.point), *(gap or ["–"] * has_gap)]
     return [row.name, "+".join(map(str, row.num_runs)), _number(row.iqm.point), _bounds(row.iqm), *centres, few]
 
 
-def _pair_cells(pair: Pair) -> list[str]:
+def _pair_cells(pair: PairwiseProbability) -> list[str]:
     return [f"P({pair.first} > {pair.second})", _number(pair.probability.point), _bounds(pair.probability)]
 
 
@@ -107,38 +114,38 @@ def document(comparison: Comparison) -> dict[str, Any]:
     }
 
 
-def _contest_document(result: Result) -> dict[str, Any]:
-    contest = result.contest
+def _contest_document(result: GroupResult) -> dict[str, Any]:
+    group = result.group
     by_axis: dict[str, Any] = {
         axis: {
-            "standing": _standing_document(result.standings[axis]),
+            "standing": _standing_document(result.aggregates[axis]),
             "efficiency": _efficiency_document(result.efficiency[axis]),
         }
         for axis in AXES
     }
     return {
-        "title": contest.title,
-        "metric": contest.key,
-        "scale": None if contest.scale is None else list(contest.scale),
-        "experiments": [{"name": e.name, "n": len(e.series), "seeds": e.sources} for e in contest.experiments],
+        "title": group.title,
+        "metric": group.key,
+        "scale": None if group.scale is None else list(group.scale),
+        "experiments": [{"name": e.name, "n": len(e.series), "seeds": e.sources} for e in group.experiments],
         **by_axis,
     }
 
 
-def _standing_document(standing: Standing | None) -> dict[str, Any] | None:
-    if standing is None:
+def _standing_document(aggregate: AggregateScores | None) -> dict[str, Any] | None:
+    if aggregate is None:
         return None
     return {
-        "budgets": _plain(standing.budgets),
-        "rows": [_row_document(row) for row in standing.rows],
+        "budgets": _plain(aggregate.budgets),
+        "rows": [_row_document(row) for row in aggregate.rows],
         "improvement": [
-            {"first": pair.first, "second": pair.second, **_interval(pair.probability)} for pair in standing.pairs
+            {"first": pair.first, "second": pair.second, **_interval(pair.probability)} for pair in aggregate.pairs
         ],
-        "profiles": {"thresholds": _plain(standing.thresholds), **_intervals(standing.profiles)},
+        "profiles": {"thresholds": _plain(aggregate.thresholds), **_intervals(aggregate.profiles)},
     }
 
 
-def _row_document(row: Row) -> dict[str, Any]:
+def _row_document(row: ExperimentScores) -> dict[str, Any]:
     statistics = {name: getattr(row, name) for name in ("iqm", "mean", "median", "optimality_gap")}
     return {
         "name": row.name,

@@ -14,11 +14,11 @@ from typing import Any
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import duration_text, number_text
 from stoix_like.runtime.figures import learning_curves
-from stoix_like.runtime.figures.style import page_png
+from stoix_like.runtime.figures.style import png_bytes
 from stoix_like.runtime.reports.html import Markup, facts, folded, image, joined, page, table, tag
 from stoix_like.runtime.results import curves
-from stoix_like.runtime.results.groups import AXES, contests_among
-from stoix_like.runtime.results.series import Run, Series, load_run
+from stoix_like.runtime.results.groups import AXES, comparison_groups
+from stoix_like.runtime.results.series import RunRecord, Series, read_run
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
 _MOST_GIF_BYTES = 3_000_000
@@ -38,7 +38,7 @@ def report(paths: Sequence[Path]) -> str:
     Raises:
         RunError: a run without metrics yet.
     """
-    runs = [load_run(path) for path in paths]
+    runs = [read_run(path) for path in paths]
     if len(runs) == 1:
         title = f"{runs[0].algorithm} on {runs[0].task_id}"
         opening = tag("h1", title), tag("p", runs[0].path.name, class_="quiet")
@@ -48,30 +48,30 @@ def report(paths: Sequence[Path]) -> str:
     return page(title, tag("h1", title), _comparison_section(runs), *sections)
 
 
-def _comparison_section(runs: Sequence[Run]) -> Markup:
+def _comparison_section(runs: Sequence[RunRecord]) -> Markup:
     from stoix_like.runtime.figures import comparison as comparison_figures
     from stoix_like.runtime.reports import comparison as comparison_tables
     from stoix_like.runtime.results.statistics import compare
 
     heading = tag("h2", "Comparison")
     try:
-        found = contests_among(runs, "mean_return")
+        found = comparison_groups(runs, "mean_return")
     except ConfigError as error:
         return joined([heading, tag("p", error.what)])
-    comparison = compare("mean_return", found.contests, found.notes)
+    comparison = compare("mean_return", found.groups, found.notes)
     parts = [heading]
-    for title, head, rows, pairs in comparison_tables.blocks(comparison):
+    for title, head, rows, pairs in comparison_tables.score_tables(comparison):
         parts += [tag("h3", title), *([table(head, rows)] if rows else [])]
         parts += [table(("probability of improvement", "value", "95 % interval"), pairs)] if pairs else []
     parts += [tag("p", f"note: {note}", class_="quiet") for note in comparison.notes]
     drawn = [(comparison_figures.efficiency_figure(comparison, axis), f"score over {axis}") for axis in AXES]
     drawn.append((comparison_figures.improvement_figure(comparison, "steps"), "probability of improvement"))
-    pictures = [image(page_png(f), "png", what, what) for f, what in drawn if f is not None]
+    pictures = [image(png_bytes(f), "png", what, what) for f, what in drawn if f is not None]
     side_by_side = "figures drawn" if len(comparison.results) == 1 else "drawn"
     return joined([*parts, tag("div", *pictures, class_=side_by_side)])
 
 
-def _run_parts(run: Run, heading: str) -> list[Markup]:
+def _run_parts(run: RunRecord, heading: str) -> list[Markup]:
     """All of a run under headings of that level."""
     rows = read_rows(run.path / FILE_NAME)
     return [
@@ -87,7 +87,7 @@ def _run_parts(run: Run, heading: str) -> list[Markup]:
     ]
 
 
-def _facts(run: Run, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+def _facts(run: RunRecord, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
     start = next(row for row in rows if "misc/task_id" in row)
     last = max(rows, key=lambda row: row.get("update", 0))
     planned = [row["misc/num_updates"] for row in rows if "misc/num_updates" in row]
@@ -106,7 +106,7 @@ def _facts(run: Run, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]
 _SIZES = {"misc/num_envs": "environments", "misc/rollout_length": "steps"}
 
 
-def _scores(run: Run) -> list[Markup]:
+def _scores(run: RunRecord) -> list[Markup]:
     """The last evaluation of every seed, and its best by mean return; what matters most stands first."""
     returns = run.series.get(f"{_SCORED}mean_return", {})
     if not returns:
@@ -130,13 +130,13 @@ def _value_at(series: Series | None, timesteps: float) -> str:
     return number_text(float(found[0])) if len(found) else "–"
 
 
-def _pictures(run: Run) -> Iterator[Markup]:
+def _pictures(run: RunRecord) -> Iterator[Markup]:
     known = {key.partition("/")[2] for key in run.series}
     for metric in _SCORES + _LEARNING:
         if metric in known:
             figure = learning_curves.curves_figure(curves.make_curves([run], metric), metric, captioned=True)
             name = metric.replace("_", " ")
-            yield image(page_png(figure), "png", f"{name} over environment steps", name)
+            yield image(png_bytes(figure), "png", f"{name} over environment steps", name)
 
 
 def _animation(path: Path, heading: str) -> list[Markup]:

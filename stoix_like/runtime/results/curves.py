@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.results.experiments import experiments
-from stoix_like.runtime.results.series import Run, Series
+from stoix_like.runtime.results.experiments import group_experiments
+from stoix_like.runtime.results.series import RunRecord, Series
 
 _PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
 _MOST_POINTS = 400  # of a drawn curve; more cannot be seen
@@ -45,12 +45,12 @@ class Curve(NamedTuple):
 class Curves(NamedTuple):
     """Curves to quote, curves to show beside them, and the experiments that have no value of the metric."""
 
-    quoted: list[Curve]
-    beside: list[Curve]
+    evaluation: list[Curve]
+    training: list[Curve]
     missing: list[str]
 
 
-def metric_keys(runs: Sequence[Run], metric: str) -> list[str]:
+def metric_keys(runs: Sequence[RunRecord], metric: str) -> list[str]:
     """Where a metric is looked for, the first first: a bare name with every prefix, a full key only as itself.
 
     Raises:
@@ -68,8 +68,8 @@ def metric_keys(runs: Sequence[Run], metric: str) -> list[str]:
     return wanted
 
 
-def make_curves(runs: Sequence[Run], metric: str) -> Curves:
-    """The curves of a metric, one experiment each: evaluations are quoted, training episodes shown beside them.
+def make_curves(runs: Sequence[RunRecord], metric: str) -> Curves:
+    """The curves of a metric, one experiment each: evaluations are evaluation, training episodes shown beside them.
 
     A bare name is looked for under evaluator/, actor/, trainer/ in this order, per experiment; a full key such as
     `evaluator_network/mean_return` means only itself. Seeds without a value yet are left out of n.
@@ -79,11 +79,11 @@ def make_curves(runs: Sequence[Run], metric: str) -> Curves:
     """
     wanted = metric_keys(runs, metric)
     curves = Curves([], [], [])
-    for name, members in experiments(runs):
+    for name, members in group_experiments(runs):
         keys = [key for key in wanted if any(key in run.series for run in members)]
         if not keys:
             curves.missing.append(f"{name} · {members[0].task_id}")
-        for key, place in zip(keys, (curves.quoted, curves.beside), strict=False):
+        for key, place in zip(keys, (curves.evaluation, curves.training), strict=False):
             found = [by_seed[seed] for run in members if (by_seed := run.series.get(key)) for seed in sorted(by_seed)]
             place.append(make_curve(name, members[0].task_id, key, found))
     return curves

@@ -8,17 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from stoix_like.runtime.results.series import Run
+from stoix_like.runtime.results.series import RunRecord
 
 
-def experiments(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
+def group_experiments(runs: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
     """[(name, runs to pool)] in the order given; the same folder given twice counts once."""
     unique = list({run.path.resolve(): run for run in runs}.values())
-    groups: list[tuple[str, list[Run]]] = []
+    groups: list[tuple[str, list[RunRecord]]] = []
     for identity in dict.fromkeys((run.task_id, run.algorithm) for run in unique):
         family = [run for run in unique if (run.task_id, run.algorithm) == identity]
         folders = _folder_names(family)
-        batches = split(family, lambda run: run.leaves)
+        batches = split_by(family, lambda run: run.leaves)
         unequal = differing([batch[0].leaves for batch in batches])
         for batch in batches:
             name = f"{identity[1]} · {_setting(batch[0], unequal, folders)}" if len(batches) > 1 else identity[1]
@@ -29,9 +29,9 @@ def experiments(runs: Sequence[Run]) -> list[tuple[str, list[Run]]]:
     return groups
 
 
-def split(runs: Sequence[Run], what: Callable[[Run], Any]) -> list[list[Run]]:
+def split_by(runs: Sequence[RunRecord], what: Callable[[RunRecord], Any]) -> list[list[RunRecord]]:
     """The runs in batches for which `what` is equal, in the order given."""
-    batches: list[list[Run]] = []
+    batches: list[list[RunRecord]] = []
     for run in runs:
         home = next((batch for batch in batches if what(batch[0]) == what(run)), None)
         if home is None:
@@ -47,7 +47,7 @@ def differing(settings: Sequence[dict[str, Any]]) -> list[str]:
     return [name for name in names if any(leaves.get(name) != settings[0].get(name) for leaves in settings)]
 
 
-def _folder_names(runs: Sequence[Run]) -> dict[Path, str]:
+def _folder_names(runs: Sequence[RunRecord]) -> dict[Path, str]:
     """{path: what a run is called among these}: its folder's name, with as many of those above as it takes, such as
     `first/trial-0000` beside `second/trial-0000`.
     """
@@ -60,7 +60,7 @@ def _folder_names(runs: Sequence[Run]) -> dict[Path, str]:
     return names
 
 
-def _setting(run: Run, unequal: Sequence[str], folders: Mapping[Path, str]) -> str:
+def _setting(run: RunRecord, unequal: Sequence[str], folders: Mapping[Path, str]) -> str:
     """What sets a run apart: up to two leaves by value, otherwise its name."""
     if not run.leaves or len(unequal) > 2:
         return folders[run.path]

@@ -1,7 +1,7 @@
 """Which experiments may be compared, and their scores at equal budgets: grouped and aligned. No statistics.
 
-Experiments meet in a contest only if their scores mean the same: one task of one size, one set of levels, one metric.
-What does not fit is left out or compared apart, and told. Scores are taken where all seeds of a contest have some:
+Experiments meet in a group only if their scores mean the same: one task of one size, one set of levels, one metric.
+What does not fit is left out or compared apart, and told. Scores are taken where all seeds of a group have some:
 between a seed's own evaluations by linear interpolation, beyond them never.
 """
 
@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from stoix_like.evaluation import comparison
 from stoix_like.runtime.results import curves
-from stoix_like.runtime.results.experiments import differing, experiments, split
-from stoix_like.runtime.results.series import Run, Series
+from stoix_like.runtime.results.experiments import differing, group_experiments, split_by
+from stoix_like.runtime.results.series import RunRecord, Series
 
 Axis = Literal["steps", "seconds"]  # environment steps of one seed, wall-clock of its run
 AXES: tuple[Axis, Axis] = ("steps", "seconds")
@@ -38,11 +38,11 @@ class Experiment(NamedTuple):
     sources: list[str]  # "runs/a, seed 3"
 
 
-class Contest(NamedTuple):
+class ComparisonGroup(NamedTuple):
     """Experiments that may be compared.
 
     Attributes:
-        title: the task, and what sets it apart from other contests of the same task.
+        title: the task, and what sets it apart from other groups of the same task.
         key: the metric with its prefix.
         scale: what became 0 and 1; None if scores are as they were measured.
         clock_notes: what a reader of its results at equal wall-clock must know.
@@ -56,7 +56,7 @@ class Contest(NamedTuple):
 
     @property
     def is_on_unit_scale(self) -> bool:
-        """Whether 0 and 1 mean the same as in other contests, 1 being the aim."""
+        """Whether 0 and 1 mean the same as in other groups, 1 being the aim."""
         return self.scale is not None or self.key.rpartition("/")[2] in SHARES
 
     @property
@@ -64,17 +64,17 @@ class Contest(NamedTuple):
         return [one for experiment in self.experiments for one in experiment.series]
 
 
-class Found(NamedTuple):
-    """The contests among some runs, and what was left out of them."""
+class GroupedRuns(NamedTuple):
+    """The groups among some runs, and what was left out of them."""
 
-    contests: list[Contest]
+    groups: list[ComparisonGroup]
     notes: list[str]
 
 
-def contests_among(runs: Sequence[Run], metric: str, scales: Mapping[str, Scale] | None = None) -> Found:
-    """The contests of a metric, in the order of the runs.
+def comparison_groups(runs: Sequence[RunRecord], metric: str, scales: Mapping[str, Scale] | None = None) -> GroupedRuns:
+    """The groups of a metric, in the order of the runs.
 
-    A bare name is looked for as `plot.py` does, under evaluator/ first, but once per contest: evaluations of one
+    A bare name is looked for as `plot.py` does, under evaluator/ first, but once per group: evaluations of one
     experiment are not compared with training episodes of another.
 
     Args:
@@ -86,8 +86,8 @@ def contests_among(runs: Sequence[Run], metric: str, scales: Mapping[str, Scale]
         ConfigError: no run has the metric.
     """
     wanted = curves.metric_keys(runs, metric)
-    found = Found([], [])
-    tasks = split(runs, _what_is_played)
+    found = GroupedRuns([], [])
+    tasks = split_by(runs, _what_is_played)
     for same in tasks:
         key = next((key for key in wanted if any(key in run.series for run in same)), None)
         scale = (scales or {}).get(same[0].task_id)
@@ -97,32 +97,32 @@ def contests_among(runs: Sequence[Run], metric: str, scales: Mapping[str, Scale]
             found.notes.append(f"{title}: no run has values of {metric} yet")
             continue
         entrants = _with_values(same, key, found.notes)
-        groups = split(entrants, functools.partial(_levels, key))
+        groups = split_by(entrants, functools.partial(_levels, key))
         for group in groups:
             apart = f"{title} · levels {_levels(key, group[0])[0] or 'fresh'}" if len(groups) > 1 else title
-            found.contests.append(_contest(apart, key, group, scale))
+            found.groups.append(_comparison_group(apart, key, group, scale))
         if len(groups) > 1:
             found.notes.append(f"{title}: runs were scored on different levels of one name, and are compared apart")
-    titles = [contest.title for contest in found.contests]
+    titles = [group.title for group in found.groups]
     if len(tasks) > len({run.task_id for run in runs}):
-        found.notes.append(f"other sizes or levels of a task are another contest: {'; '.join(titles)}")
+        found.notes.append(f"other sizes or levels of a task are another group: {'; '.join(titles)}")
     return found
 
 
-def _what_is_played(run: Run) -> tuple[object, ...]:
+def _what_is_played(run: RunRecord) -> tuple[object, ...]:
     return run.task_id, *(run.leaves.get(name) for name in _TASK_LEAVES)
 
 
-def _levels(key: str, run: Run) -> tuple[str | None, ...]:
+def _levels(key: str, run: RunRecord) -> tuple[str | None, ...]:
     return run.level_hashes.get(key.partition("/")[0], (None,))
 
 
-def _title(run: Run, siblings: Sequence[Run]) -> str:
+def _title(run: RunRecord, siblings: Sequence[RunRecord]) -> str:
     unequal = [name for name in differing([other.leaves for other in siblings]) if name in _TASK_LEAVES]
     return " · ".join([run.task_id, *(f"{name} {run.leaves.get(name)}" for name in unequal)])
 
 
-def _with_values(runs: Sequence[Run], key: str, notes: list[str]) -> list[Run]:
+def _with_values(runs: Sequence[RunRecord], key: str, notes: list[str]) -> list[RunRecord]:
     """The runs that have values on one set of levels; what the others lack is added to the notes."""
     kept = []
     for run in runs:
@@ -139,18 +139,18 @@ def _with_values(runs: Sequence[Run], key: str, notes: list[str]) -> list[Run]:
     return kept
 
 
-def _contest(title: str, key: str, runs: Sequence[Run], scale: Scale | None) -> Contest:
-    entries = [Experiment(name, *_seeds(members, key, scale)) for name, members in experiments(runs)]
+def _comparison_group(title: str, key: str, runs: Sequence[RunRecord], scale: Scale | None) -> ComparisonGroup:
+    entries = [Experiment(name, *_seeds(members, key, scale)) for name, members in group_experiments(runs)]
     clock_notes = []
     if len(devices := {run.device for run in runs}) > 1:
         clock_notes.append(f"the clocks ran on different devices: {', '.join(sorted(devices))}")
     if len(counts := {run.num_seeds for run in runs}) > 1:
         numbers = ", ".join(map(str, sorted(counts)))
         clock_notes.append(f"seeds side by side share a clock, and the runs have different numbers of them: {numbers}")
-    return Contest(title, key, entries, scale, clock_notes=tuple(clock_notes))
+    return ComparisonGroup(title, key, entries, scale, clock_notes=tuple(clock_notes))
 
 
-def _seeds(runs: Sequence[Run], key: str, scale: Scale | None) -> tuple[list[Series], list[str]]:
+def _seeds(runs: Sequence[RunRecord], key: str, scale: Scale | None) -> tuple[list[Series], list[str]]:
     series, sources = [], []
     for run in runs:
         for seed, one in sorted(run.series[key].items()):
@@ -160,35 +160,35 @@ def _seeds(runs: Sequence[Run], key: str, scale: Scale | None) -> tuple[list[Ser
 
 
 class Budget(NamedTuple):
-    """What every seed of a contest has spent at least, and the points on the way that all have passed."""
+    """What every seed of a group has spent at least, and the points on the way that all have passed."""
 
     last: float
     grid: NDArray[np.float64]  # [K], from where all have a score to `last`
 
 
-def budget_of(contest: Contest, axis: Axis) -> Budget | None:
+def budget_of(group: ComparisonGroup, axis: Axis) -> Budget | None:
     """The largest budget that all seeds share; None if there is none, or if a row has no wall-clock."""
-    axes = [along(one, axis) for one in contest.all_series]
+    axes = [axis_values(one, axis) for one in group.all_series]
     if not all(np.isfinite(moments).all() for moments in axes):
         return None
     grid = curves.common_grid(axes)
     return Budget(float(grid[-1]), grid) if grid.size else None
 
 
-def along(series: Series, axis: Axis) -> NDArray[np.float64]:
+def axis_values(series: Series, axis: Axis) -> NDArray[np.float64]:
     """When a seed was scored, [K], never falling."""
     return series.timesteps if axis == "steps" else np.maximum.accumulate(series.seconds)
 
 
 def scores_at(experiment: Experiment, axis: Axis, moments: NDArray[np.float64]) -> NDArray[np.float64]:
     """[R, K] scores of the seeds at K moments within their ranges."""
-    return np.stack([np.interp(moments, along(one, axis), one.values) for one in experiment.series])
+    return np.stack([np.interp(moments, axis_values(one, axis), one.values) for one in experiment.series])
 
 
-def budget_notes(contest: Contest, axis: Axis, budget: Budget | None) -> list[str]:
+def budget_notes(group: ComparisonGroup, axis: Axis, budget: Budget | None) -> list[str]:
     """Who ends the common range long before others do, or why there is none."""
     named = [
-        (along(s, axis), source) for e in contest.experiments for s, source in zip(e.series, e.sources, strict=True)
+        (axis_values(s, axis), source) for e in group.experiments for s, source in zip(e.series, e.sources, strict=True)
     ]
     if budget is None and not all(np.isfinite(moments).all() for moments, _ in named):
         return ["some rows have no elapsed_seconds: nothing is compared at equal wall-clock"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.loading.strict_yaml import read_sections
-from stoix_like.runtime.runs.find import config_remedy, known_runs
+from stoix_like.runtime.runs.find import missing_config_hint, runs_hint
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
 _IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")  # they change nothing that is learned ...
@@ -30,7 +30,7 @@ class Series(NamedTuple):
     seconds: NDArray[np.float64]  # [K] wall-clock of the run; NaN where a row has none
 
 
-class Run(NamedTuple):
+class RunRecord(NamedTuple):
     """What one run folder says of itself: series by metric key and seed.
 
     Attributes:
@@ -54,7 +54,7 @@ class Run(NamedTuple):
         return {seed for by_seed in self.series.values() for seed in by_seed}
 
 
-def load_run(path: Path) -> Run:
+def read_run(path: Path) -> RunRecord:
     """A run folder, read. Works while the run goes on.
 
     Raises:
@@ -63,7 +63,7 @@ def load_run(path: Path) -> Run:
     """
     if not path.is_dir():
         siblings = [p.parent for p in path.parent.glob(f"*/{FILE_NAME}") if not p.parent.is_symlink()]
-        known = known_runs(siblings) or "train one first, or check the path"
+        known = runs_hint(siblings) or "train one first, or check the path"
         raise ConfigError(f"no run at {path}{nearest(str(path), [str(p) for p in siblings])}", known)
     rows = read_rows(path / FILE_NAME)
     start = next((row for row in rows if "misc/algorithm" in row and "misc/task_id" in row), None)
@@ -79,7 +79,7 @@ def load_run(path: Path) -> Run:
     algorithm, task_id = str(start["misc/algorithm"]), str(start["misc/task_id"])
     devices = dict.fromkeys(str(row["misc/device"]) for row in rows if "misc/device" in row)
     clock = " and ".join(devices), int(start.get("misc/num_seeds", 1))
-    return Run(path, algorithm, task_id, config_leaves(path), series, _level_hashes(told), *clock)
+    return RunRecord(path, algorithm, task_id, config_leaves(path), series, _level_hashes(told), *clock)
 
 
 def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
@@ -115,7 +115,7 @@ def config_leaves(path: Path) -> dict[str, Any]:
         return {}
     sections = read_sections(file)
     if sections is None:
-        remedy = config_remedy(path)
+        remedy = missing_config_hint(path)
         raise RunError(f"{file} is not readable YAML", f"{remedy}, or leave this run out" if remedy else "leave it out")
     return leaves_that_matter(sections)
 

@@ -54,7 +54,7 @@ ALGORITHMS = {
 }
 
 
-class Built(NamedTuple):
+class RunComponents(NamedTuple):
     """What a configuration stands for."""
 
     env: Environment
@@ -100,14 +100,14 @@ def make_network(env: Environment, config: HasArchitecture) -> Network:
     )
 
 
-def build(algorithm: str, config: Any) -> Built:
+def build(algorithm: str, config: Any) -> RunComponents:
     """Environment, network and learner of one run. Nothing is computed yet."""
     env = make_env(config.environment)
     network = make_network(env, config)
-    return Built(env, network, ALGORITHMS[algorithm].make(env, network, config))
+    return RunComponents(env, network, ALGORITHMS[algorithm].make(env, network, config))
 
 
-def search_of(algorithm: str, env: Environment, config: Any) -> SearchConfig | None:
+def search_config(algorithm: str, env: Environment, config: Any) -> SearchConfig | None:
     """How the learner searches, or None if it does not."""
     return spo.settings_of(env, config).search if algorithm == "spo" else None
 

@@ -25,17 +25,24 @@ import orbax.checkpoint as ocp
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
 from stoix_like.ops.trees import shape_mismatches, stored_shape
-from stoix_like.runtime.hardware.devices import plain_errors
-from stoix_like.runtime.hardware.memory import give_back
-from stoix_like.runtime.storage.atomic import write_atomically
-from stoix_like.runtime.storage.digests import body_text, check_files, file_digests, read_body, sync, write_problem
+from stoix_like.runtime.hardware.devices import reraise_device_errors
+from stoix_like.runtime.hardware.memory import trim_memory
+from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.digests import (
+    file_digests,
+    fsync_folder,
+    meta_text,
+    read_meta,
+    verify_files,
+    write_error_text,
+)
 
 SCHEMA = 1
 _LOG = logging.getLogger(__name__)
 _UNFINISHED = ".orbax-checkpoint-tmp"  # orbax's own word, so that its leftovers are found as well
 
 
-class Meta(NamedTuple):
+class CheckpointMeta(NamedTuple):
     """What is read before the arrays, to rebuild what they belong to."""
 
     algorithm: str
@@ -72,7 +79,7 @@ class CheckpointStore:
     def _listed(self) -> list[int]:
         return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
-    def save(self, arrays: Any, meta: Meta, *, replace: bool = False) -> Path:
+    def save(self, arrays: Any, meta: CheckpointMeta, *, replace: bool = False) -> Path:
         """The folder of the new checkpoint, which must be of a later update than all there are, or with `replace` take
         the place of the last. It is on the disk, not only in the system's memory, before an older one is removed.
 
@@ -89,22 +96,24 @@ class CheckpointStore:
                 )
             unfinished = self._unfinished(str(meta.update))
             with (
-                plain_errors(f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"),
+                reraise_device_errors(
+                    f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"
+                ),
                 _standard() as writer,
             ):
                 writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(trees.to_stored, arrays)))
             body = {"schema": SCHEMA, **meta._asdict(), "files": file_digests(unfinished)}
-            (unfinished / "meta.json").write_text(body_text(body), encoding="utf-8")
-            sync(unfinished)
+            (unfinished / "meta.json").write_text(meta_text(body), encoding="utf-8")
+            fsync_folder(unfinished)
             if replace:
                 self.remove(meta.update)
             unfinished.rename(path)
-            sync(self.folder, deep=False)
+            fsync_folder(self.folder, deep=False)
             for old in self._listed()[: -self._keep_last_n] if self._keep_last_n else ():
                 self.remove(old)
-            give_back()
+            trim_memory()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
-            what = f"cannot write the checkpoint in {self.folder}: {self._unreadable() or write_problem(error)}"
+            what = f"cannot write the checkpoint in {self.folder}: {self._unreadable() or write_error_text(error)}"
             raise RunError(what, self._after_failure()) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
@@ -131,9 +140,9 @@ class CheckpointStore:
             CheckpointError: missing or damaged.
         """
         path = self.folder / str(self._existing(update))
-        body = read_body(path) | {"host": host}
+        body = read_meta(path) | {"host": host}
         try:
-            write_atomically(path / "meta.json", body_text(body))
+            atomic_write_text(path / "meta.json", meta_text(body))
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror or error}", "free some space") from error
 
@@ -152,7 +161,7 @@ class CheckpointStore:
         shutil.rmtree(path, ignore_errors=True)
         return path
 
-    def load_meta(self, update: int | None = None) -> Meta:
+    def load_meta(self, update: int | None = None) -> CheckpointMeta:
         """What is written beside the arrays of one checkpoint (default: the last).
 
         Raises:
@@ -160,13 +169,13 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            found = read_body(path)
+            found = read_meta(path)
         if found["schema"] != SCHEMA:
             raise CheckpointError(
                 f"checkpoint {path} has another schema than this version reads",
                 f"this version reads schema {SCHEMA}; use the version of stoix_like in versions.json",
             )
-        return Meta(**{name: found[name] for name in Meta._fields})
+        return CheckpointMeta(**{name: found[name] for name in CheckpointMeta._fields})
 
     def load(self, template: Any, update: int | None = None, *, on_host: bool = False) -> Any:
         """The arrays of one checkpoint, in the template's structure, types and shardings.
@@ -182,7 +191,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            check_files(path)
+            verify_files(path)
             if problems := shape_mismatches(_stored_shapes(path), template):
                 raise CheckpointError(
                     f"checkpoint {path} does not fit: {problems[0]}",
@@ -204,7 +213,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            check_files(path)
+            verify_files(path)
             stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
             if problems := shape_mismatches(stored, template):
                 raise CheckpointError(
@@ -271,7 +280,9 @@ def _still_there(path: Path) -> Iterator[None]:
 def _intact(path: Path) -> Iterator[None]:
     """Orbax's failures on files that are as they were written: whatever they mean, damage it is not."""
     try:
-        with plain_errors(f"checkpoint {path} does not fit into memory", "free some memory, or use a larger device"):
+        with reraise_device_errors(
+            f"checkpoint {path} does not fit into memory", "free some memory, or use a larger device"
+        ):
             yield
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]

@@ -12,7 +12,7 @@ from stoix_like.runtime.runs.folder import STUDY_FILE
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
 
-def run_named(text: str, save_dir: str = "runs") -> Path | None:
+def find_run_or_none(text: str, save_dir: str = "runs") -> Path | None:
     """`find_run`, or None if there is no such run."""
     for path in (Path(text), Path(save_dir) / text):
         if (path / "config.yaml").is_file():
@@ -26,17 +26,17 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     Raises:
         CheckpointError: there is no such run; the hint names the runs there are.
     """
-    if (found := run_named(text, save_dir)) is not None:
+    if (found := find_run_or_none(text, save_dir)) is not None:
         return found
     for path in (Path(text), Path(save_dir) / text):
         if (path / STUDY_FILE).is_file():
             raise CheckpointError(f"{path} is a sweep, not a run", f"its runs are {path}/trial-0000 and so on")
-        if remedy := config_remedy(path):
+        if remedy := missing_config_hint(path):
             raise CheckpointError(f"{path} has no config.yaml", remedy)
     folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
     runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
     near = nearest(Path(text).name, [p.name for p in runs])
-    raise CheckpointError(f"no run at {text}{near}", known_runs(runs) or "train one first: make train")
+    raise CheckpointError(f"no run at {text}{near}", runs_hint(runs) or "train one first: make train")
 
 
 def find_runs(texts: Sequence[str]) -> list[Path]:
@@ -54,7 +54,7 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
             if len(texts) == 1 or not Path(text).exists():
                 raise
             failure = error
-            messages.on_stderr(f"note: {text} is left out: it is no run")
+            messages.print_to_stderr(f"note: {text} is left out: it is no run")
         else:
             found.setdefault(path.resolve(), path)
     if not found and failure is not None:
@@ -62,22 +62,22 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
     return list(found.values())
 
 
-def config_remedy(run: Path) -> str | None:
+def missing_config_hint(run: Path) -> str | None:
     """Where else the configuration of a run stands whose config.yaml is lost; None if nowhere."""
     held = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)
     return f"write it anew from what stands under 'config' in {held[-1]}; JSON is YAML" if held else None
 
 
-def known_runs(runs: Sequence[Path], most: int = 5) -> str:
+def runs_hint(runs: Sequence[Path], most: int = 5) -> str:
     """`runs there are: ...`, those first that were written last, or an empty string."""
     newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
     more = f" and {len(newest) - most} more" if len(newest) > most else ""
     return f"runs there are: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
 
 
-def find(text: str) -> Path | None:
+def find_parameters(text: str) -> Path | None:
     """The file that a person means by its path or by its folder's; None if it is a run that is meant, or nothing."""
-    if run_named(text) is not None:
+    if find_run_or_none(text) is not None:
         return None
     path = Path(text)
     if not path.is_dir():

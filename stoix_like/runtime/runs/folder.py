@@ -14,8 +14,8 @@ from typing import Any, NamedTuple
 from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.installation import versions
-from stoix_like.runtime.console.spelling import named
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.console.spelling import command_name
+from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 
 STUDY_FILE = "study.db"  # of a sweep, among runs
@@ -48,7 +48,7 @@ def run_path(save_dir: str, name: str) -> Path:
     return path
 
 
-def title(run: Path) -> str:
+def display_name(run: Path) -> str:
     """What a dashboard calls the run: its folder's name, after the sweep's if it is a trial of one."""
     run = run.absolute()
     return f"{run.parent.name}/{run.name}" if (run.parent / STUDY_FILE).is_file() else run.name
@@ -63,11 +63,11 @@ def check_algorithm(path: Path, theirs: str, ours: str) -> None:
     if theirs != ours:
         raise CheckpointError(
             f"{path} is a run of {theirs.upper()}, not of {ours.upper()}",
-            f"continue it with {named(f'train-{theirs}')}",
+            f"continue it with {command_name(f'train-{theirs}')}",
         )
 
 
-def algorithm_noted(path: Path, otherwise: str) -> str:
+def recorded_algorithm(path: Path, otherwise: str) -> str:
     """The algorithm in the run's versions.json; `otherwise` where that cannot be read."""
     try:
         return str(json.loads((path / "versions.json").read_text(encoding="utf-8"))["algorithm"])
@@ -98,7 +98,7 @@ class NewRun(NamedTuple):
                 folder.rmdir()
 
 
-def create(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered: bool = False) -> NewRun:
+def create_run(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered: bool = False) -> NewRun:
     """The new run folder with config.yaml and versions.json, locked; `latest` beside it points to it.
 
     Args:
@@ -119,8 +119,8 @@ def create(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered: boo
         raise
     new = NewRun(path, lock, os.readlink(link) if link.is_symlink() else None, folders_made)
     try:
-        write_atomically(path / "versions.json", json.dumps(versions() | facts, indent=2) + "\n")
-        write_atomically(path / "config.yaml", config_yaml)
+        atomic_write_text(path / "versions.json", json.dumps(versions() | facts, indent=2) + "\n")
+        atomic_write_text(path / "config.yaml", config_yaml)
     except OSError as error:
         new.discard()  # ours, and empty of anything of worth
         raise RunError(f"cannot write {path}: {error.strerror}", "choose another folder with --save-dir") from error

@@ -12,12 +12,12 @@ import jax.numpy as jnp
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
-from stoix_like.runtime.runs.find import find, find_run, run_named
+from stoix_like.runtime.runs.find import find_parameters, find_run, find_run_or_none
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import NetworkParams, Params
 
 
-def named(config: Any) -> Path | None:
+def find_initial_params(config: Any) -> Path | None:
     """What `load_path` means: a run or checkpoint by its path, a run by its name, or published parameters by their path
     or their folder's; None if there is no such leaf.
 
@@ -27,11 +27,11 @@ def named(config: Any) -> Path | None:
     text = config.checkpointing.load_path
     if text is None:
         return None
-    if (file := find(text)) is not None:
-        parameters.read_notes(file)
+    if (file := find_parameters(text)) is not None:
+        parameters.read_metadata(file)
         policy_folder.check_parameters(file)
         return file
-    found = run_named(text, config.checkpointing.save_dir)
+    found = find_run_or_none(text, config.checkpointing.save_dir)
     if found is None and not Path(text).is_dir():
         return find_run(text, config.checkpointing.save_dir)  # says what there is
     found = found or Path(text)
@@ -39,17 +39,19 @@ def named(config: Any) -> Path | None:
     return found
 
 
-def words(algorithm: str, path: Path) -> str:
+def describe_initial_params(algorithm: str, path: Path) -> str:
     """What a new run of that algorithm starts with: `the parameters of runs/a/checkpoints/best/40`."""
     if _is_published(path):
-        return f"the network ({parameters.read_notes(path).algorithm.upper()}) of {path}"
+        return f"the network ({parameters.read_metadata(path).algorithm.upper()}) of {path}"
     folder, update = checkpoint_at(path)
     meta = CheckpointStore(folder).load_meta(update)
     what = "parameters" if meta.algorithm == algorithm else f"network ({meta.algorithm.upper()})"
     return f"the {what} of {folder / str(meta.update)}"
 
 
-def load(algorithm: str, task_id: str, path: Path, template: Params, fresh: Params, num_seeds: int) -> Params:
+def load_initial_params(
+    algorithm: str, task_id: str, path: Path, template: Params, fresh: Params, num_seeds: int
+) -> Params:
     """Parameters from what `named` gave; of a run its best ones, if it has any.
 
     Those of another algorithm give their network, so that SPO can go on from what PPO has learned, and PPO from SPO;
@@ -62,7 +64,7 @@ def load(algorithm: str, task_id: str, path: Path, template: Params, fresh: Para
 
     ours = ALGORITHMS[algorithm]
     if _is_published(path):
-        with _of_another_task(path, parameters.read_notes(path).task_id, task_id):
+        with _of_another_task(path, parameters.read_metadata(path).task_id, task_id):
             return ours.with_network(fresh, _published_network(path, ours.network_params(template), num_seeds))
     folder, update = checkpoint_at(path)
     store = CheckpointStore(folder)
@@ -107,7 +109,7 @@ def _published_network(path: Path, template: NetworkParams, num_seeds: int) -> N
     """The network in a file of parameters, [S, ...] if there are several seeds."""
     from stoix_like.runtime.runs.build import known_algorithm  # starts the backend
 
-    notes = parameters.read_notes(path)
+    notes = parameters.read_metadata(path)
     theirs, of_one = known_algorithm(path, notes.algorithm, notes.stoix_like), template
     if num_seeds > 1:
         of_one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), template)

@@ -15,15 +15,15 @@ from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.runs.find import find, find_run
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.runs.find import find_parameters, find_run
 from stoix_like.runtime.runs.trees import stored_template
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
 
 class SavedRun(NamedTuple):
-    """What `load_run` gives.
+    """What `read_run` gives.
 
     Attributes:
         path: the run folder, or the file of published parameters.
@@ -42,7 +42,7 @@ class SavedRun(NamedTuple):
     network: Network
     learner: Learner
     params: Params
-    meta: Meta
+    meta: CheckpointMeta
     checkpoint: str
 
     @property
@@ -109,7 +109,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
         CheckpointError: no such run or checkpoint, no such file, or a damaged or foreign one.
         ConfigError: a checkpoint is asked of published parameters.
     """
-    if (file := find(run)) is not None:
+    if (file := find_parameters(run)) is not None:
         return _load_published(file, checkpoint)
     path = find_run(run)
     update = int(checkpoint) if checkpoint.isdecimal() else None
@@ -126,7 +126,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
 def _load_published(path: Path, checkpoint: str) -> SavedRun:
     if checkpoint != "best":  # the default
         raise ConfigError(f"--checkpoint: {path} holds the parameters of one checkpoint", "leave it out")
-    notes = parameters.read_notes(path)
+    notes = parameters.read_metadata(path)
     policy_folder.check_parameters(path)
     algorithm = known_algorithm(path, notes.algorithm, notes.stoix_like)
     try:
@@ -139,7 +139,7 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
     template = algorithm.published(state_template(built.learner, 1).params)
     params = algorithm.from_published(parameters.read_arrays(path, template))
     host = {"updates": [notes.update], "evaluation": notes.evaluation}
-    meta = Meta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), host)
+    meta = CheckpointMeta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), host)
     return SavedRun(path, config, built.env, built.network, built.learner, params, meta, notes.checkpoint)
 
 

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from stoix_like.config.checks import leaf_types, replace_leaves
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
-from stoix_like.runtime.loading.config import Loaded, Source, read_command_line
+from stoix_like.runtime.loading.config import LoadedConfig, Source, read_command_line
 from stoix_like.runtime.loading.documents import Layer
-from stoix_like.runtime.loading.flags import Options
+from stoix_like.runtime.loading.flags import CommandOptions
 
 
-def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_config: str) -> Loaded:
+def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_config: str) -> LoadedConfig:
     """The checked configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
 
     With `--resume RUN` the YAML is the run's own config.yaml. `--help` and `--version` print and raise SystemExit.
@@ -33,14 +33,14 @@ def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_
     return read_command_line(config_type, algorithm, argv, default_config, source)
 
 
-def resumed_source(config_type: type, algorithm: str, options: Options, flag_layer: Layer) -> Source:
+def resumed_source(config_type: type, algorithm: str, options: CommandOptions, flag_layer: Layer) -> Source:
     """The configuration of the run that is resumed. Of several processes only process 0 looks for it."""
     from stoix_like.runtime.runs import find, folder  # only here: --help needs none of their imports
 
     def found() -> str:
         run = find.find_run(str(options.resume))
         # Checked before its values are checked as those of this algorithm, which they need not be.
-        folder.check_algorithm(run, folder.algorithm_noted(run, algorithm), algorithm)
+        folder.check_algorithm(run, folder.recorded_algorithm(run, algorithm), algorithm)
         return str(run / "config.yaml")
 
     started = {leaf: value for leaf, (value, _) in flag_layer.items() if leaf in leaf_types(HardwareConfig)}
@@ -52,9 +52,9 @@ def resumed_source(config_type: type, algorithm: str, options: Options, flag_lay
     else:
         from stoix_like.runtime.hardware import process_group
 
-        team = process_group.join(hardware, LoggingConfig(), compile_cache=options.is_cached)
-        path, text = team.told(lambda: (path := found(), _text(Path(path))))
-    return Source(Path(path), text, find.config_remedy(Path(path).parent))
+        group = process_group.initialize(hardware, LoggingConfig(), compile_cache=options.is_cached)
+        path, text = group.broadcast_object(lambda: (path := found(), _text(Path(path))))
+    return Source(Path(path), text, find.missing_config_hint(Path(path).parent))
 
 
 def _text(path: Path) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from stoix_like.runtime.runs.checkpoint import Meta
+    from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 
 
 def without_replay(state: Any) -> Any:
@@ -13,7 +13,7 @@ def without_replay(state: Any) -> Any:
     return state._replace(replay=None) if "replay" in state._fields else state
 
 
-def stored_template(template: Any, meta: Meta) -> Any:
+def stored_template(template: Any, meta: CheckpointMeta) -> Any:
     """What the checkpoint holds of a state like the template: the template itself, or all but the replay."""
     keeps_replay = meta.config.get("checkpointing", {}).get("save_replay", True)
     return template if keeps_replay or "replay" not in template._fields else without_replay(template)

@@ -16,17 +16,17 @@ from stoix_like.runtime.figures.panels import plot_panels
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.results.series import leaves_that_matter
 from stoix_like.runtime.searches import settings as compare_flags
-from stoix_like.runtime.searches.settings import Settings
+from stoix_like.runtime.searches.settings import ComparisonSettings
 
 if TYPE_CHECKING:
     from stoix_like.evaluation.levels import LevelSet
     from stoix_like.runtime.runs.saved import SavedRun
 
-Tell = Callable[[str], None]
-Block = dict[str, Any]  # plain JSON values
+Report = Callable[[str], None]
+MethodRows = dict[str, Any]  # plain JSON values
 
 
-class Contest(NamedTuple):
+class RunOnLevels(NamedTuple):
     """A run and the levels it is played on."""
 
     saved: SavedRun
@@ -38,9 +38,9 @@ def compare(
     runs: Sequence[Path],
     checkpoint: str = "best",
     level_set: str | None = None,
-    settings: Settings | None = None,
+    settings: ComparisonSettings | None = None,
     *,
-    tell: Tell = lambda _: None,
+    tell: Report = lambda _: None,
 ) -> dict[str, Any]:
     """The scores of every method at every budget, for every seed of every run, and over those that are seeds of one
     setting, as plain JSON values.
@@ -56,10 +56,10 @@ def compare(
         ConfigError: levels of another task, or a learned temperature asked of a run that has none.
         CheckpointError: see `saved_run.load_run`.
     """
-    settings = settings or Settings()
+    settings = settings or ComparisonSettings()
     contests = [_contest(path, checkpoint, level_set, settings) for path in runs]
-    groups: list[tuple[Any, list[Block]]] = []
-    blocks: list[Block] = []
+    groups: list[tuple[Any, list[MethodRows]]] = []
+    blocks: list[MethodRows] = []
     for contest in contests:
         own = _play(contest, settings, tell)
         blocks += own
@@ -73,7 +73,7 @@ def compare(
     return {"runs": blocks, "over_runs": [found for _, members in groups for found in _over_runs(members, tell)]}
 
 
-def _contest(path: Path, checkpoint: str, level_set: str | None, settings: Settings) -> Contest:
+def _contest(path: Path, checkpoint: str, level_set: str | None, settings: ComparisonSettings) -> RunOnLevels:
     from stoix_like.evaluation import levels
     from stoix_like.runtime.evaluators.scores import level_hash
     from stoix_like.runtime.runs import saved as saved_run
@@ -85,12 +85,12 @@ def _contest(path: Path, checkpoint: str, level_set: str | None, settings: Setti
             "give a number, such as 0.005",
         )
     name = level_set or f"{levels.family_of(saved.env.task_id)}-{compare_flags.DEFAULT_LEVELS}"
-    with devices.plain_errors(f"level set {name} cannot be made", "name a smaller set"):
+    with devices.reraise_device_errors(f"level set {name} cannot be made", "name a smaller set"):
         chosen = levels.level_set(name, saved.env.task_id)
-        return Contest(saved, chosen, level_hash(saved.env, chosen))
+        return RunOnLevels(saved, chosen, level_hash(saved.env, chosen))
 
 
-def _play(contest: Contest, settings: Settings, tell: Tell) -> list[Block]:
+def _play(contest: RunOnLevels, settings: ComparisonSettings, tell: Report) -> list[MethodRows]:
     """A block for each seed of the run."""
     import jax
 
@@ -115,7 +115,7 @@ def _play(contest: Contest, settings: Settings, tell: Tell) -> list[Block]:
     return blocks
 
 
-def _facts(contest: Contest, settings: Settings, index: int) -> Block:
+def _facts(contest: RunOnLevels, settings: ComparisonSettings, index: int) -> MethodRows:
     """What is played, without rows."""
     from stoix_like.runtime.searches import methods
 
@@ -123,7 +123,7 @@ def _facts(contest: Contest, settings: Settings, index: int) -> Block:
     excluded = methods.left_out(saved.env, settings.methods)
     searches = methods.descriptions(saved.env, settings)
     if methods.has_own(saved, settings.methods):
-        searches["own"] = f"{policies.own_search(saved, deterministic=True)}; whatever the budgets"
+        searches["own"] = f"{policies.describe_own_search(saved, deterministic=True)}; whatever the budgets"
     elif "own" in settings.methods and settings.methods != tuple(compare_flags.METHODS):  # asked for
         excluded["own"] = f"a run of {saved.meta.algorithm.upper()} has no search of its own"
     return {
@@ -142,7 +142,7 @@ def _facts(contest: Contest, settings: Settings, index: int) -> Block:
     }
 
 
-def _title(block: Block) -> str:
+def _title(block: MethodRows) -> str:
     task = block["task_id"] + (f" {block['kwargs']}" if block["kwargs"] else "")
     first = (
         f"{block['run']}, seed {block['seed']}: {block['algorithm'].upper()} on {task}, checkpoint"
@@ -151,7 +151,7 @@ def _title(block: Block) -> str:
     return "\n".join([first, *(f"{name}: {description}" for name, description in block["searches"].items())])
 
 
-def _repeated(block: Block) -> list[str]:
+def _repeated(block: MethodRows) -> list[str]:
     """Where several budgets pay for the same search."""
     sizes = {(row["method"], row["particles"]) for row in block["rows"]}
     notes = []
@@ -163,7 +163,7 @@ def _repeated(block: Block) -> list[str]:
     return notes
 
 
-def _lowered(block: Block, settings: Settings) -> list[str]:
+def _lowered(block: MethodRows, settings: ComparisonSettings) -> list[str]:
     """Where fewer levels than asked for were played at a time."""
     if settings.num_envs is None:
         return []
@@ -175,7 +175,7 @@ def _lowered(block: Block, settings: Settings) -> list[str]:
     ]
 
 
-def _overspent(block: Block) -> list[str]:
+def _overspent(block: MethodRows) -> list[str]:
     """Where a single particle, or a whole episode, takes more than the budget."""
     return [
         f"{row['method']} at {row['budget']:,} took {row['model_steps_per_decision']:.1f} model steps per decision"
@@ -184,7 +184,7 @@ def _overspent(block: Block) -> list[str]:
     ]
 
 
-def _over_runs(members: list[Block], tell: Tell) -> list[Block]:
+def _over_runs(members: list[MethodRows], tell: Report) -> list[MethodRows]:
     """The mean over runs of one setting; nothing where there is one, or where a seed comes twice: that is no sample."""
     from stoix_like.runtime.searches import tables
 

@@ -18,15 +18,15 @@ from stoix_like.evaluation.levels import LevelSet
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.evaluators.policies import SearchChoice
 from stoix_like.runtime.runs.saved import SavedRun
-from stoix_like.runtime.searches.play import Program, counting_policy
-from stoix_like.runtime.searches.settings import DEFAULT_NUM_ENVS, Settings
+from stoix_like.runtime.searches.play import CompiledPolicy, counting_policy
+from stoix_like.runtime.searches.settings import DEFAULT_NUM_ENVS, ComparisonSettings
 from stoix_like.search.model import depth_of
 from stoix_like.types import Environment, Key, Params
 
 MOST_PARTICLES = 16_384  # in play at a time, over all environments
 
 
-class Search(NamedTuple):
+class SearchShape(NamedTuple):
     """A search but for its size."""
 
     root: str
@@ -37,13 +37,13 @@ class Search(NamedTuple):
 
 
 SEARCHES = {
-    "smc": Search("iid", "sampled", 4, False, 2),
-    "distinct": Search("topk", "greedy", "full", False, None),
-    "plan": Search("topk", "sampled", "full", True, None),
+    "smc": SearchShape("iid", "sampled", 4, False, 2),
+    "distinct": SearchShape("topk", "greedy", "full", False, None),
+    "plan": SearchShape("topk", "sampled", "full", True, None),
 }
 
 
-class Played(NamedTuple):
+class MethodResult(NamedTuple):
     """One method at one budget on every level of a set. Arrays are [E]."""
 
     method: str
@@ -62,10 +62,10 @@ class Played(NamedTuple):
 
 
 #: Plays the levels with some parameters; the key is consumed. One program gives the rows of one or several budgets.
-Player = Callable[[Params, Key], Iterator[Played]]
+PlayMethod = Callable[[Params, Key], Iterator[MethodResult]]
 
 
-def descriptions(env: Environment, settings: Settings) -> dict[str, str]:
+def descriptions(env: Environment, settings: ComparisonSettings) -> dict[str, str]:
     """{search: what it does}, of those that are played."""
     excluded, found = left_out(env, settings.methods), {}
     for method, search in SEARCHES.items():
@@ -79,7 +79,7 @@ def descriptions(env: Environment, settings: Settings) -> dict[str, str]:
     return found
 
 
-def _temperature(method: str, settings: Settings) -> float | None:
+def _temperature(method: str, settings: ComparisonSettings) -> float | None:
     """Of searches to the end the best path decides; within a few steps values and prior must be weighed."""
     return settings.temperature if method == "smc" else policies.DEFAULT_TEMPERATURE
 
@@ -98,7 +98,7 @@ def left_out(env: Environment, methods: tuple[str, ...]) -> dict[str, str]:
     return reasons
 
 
-def players(saved: SavedRun, level_set: LevelSet, settings: Settings) -> list[Player]:
+def players(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> list[PlayMethod]:
     """Everything that can be compared on the run's environment, in the order of `METHODS`; greedy is always there."""
     excluded = left_out(saved.env, settings.methods)
     chosen = [method for method in settings.methods if method not in excluded]
@@ -125,27 +125,29 @@ def particles_at(env: Environment, method: str, budget: int) -> int:
     return max(1, budget // most_steps)
 
 
-def _greedy(saved: SavedRun, level_set: LevelSet, settings: Settings) -> Player:
+def _greedy(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> PlayMethod:
     num_envs = envs_at_a_time(level_set, settings, 1)
-    program = Program(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=True)
+    program = CompiledPolicy(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=True)
 
-    def play(params: Params, key: Key) -> Iterator[Played]:
+    def play(params: Params, key: Key) -> Iterator[MethodResult]:
         returns, lengths, _, seconds = program(params, key)
-        yield Played("greedy", 0, 0, num_envs, seconds, returns, lengths, model_steps=0 * lengths)
+        yield MethodResult("greedy", 0, 0, num_envs, seconds, returns, lengths, model_steps=0 * lengths)
 
     return play
 
 
-def _best_of(saved: SavedRun, level_set: LevelSet, settings: Settings, rows: list[tuple[str, int, int]]) -> Player:
+def _best_of(
+    saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings, rows: list[tuple[str, int, int]]
+) -> PlayMethod:
     """Rows of (method, budget, whole sampled episodes per level), ascending: each goes on with what is there.
 
     Episode k of all levels has the key fold_in(key, k). The episode followed in the end is the best; what all of them
     took, spread over its decisions, is the cost of one. A single episode was not thought but played.
     """
     num_envs = envs_at_a_time(level_set, settings, 1)
-    program = Program(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=False)
+    program = CompiledPolicy(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=False)
 
-    def play(params: Params, key: Key) -> Iterator[Played]:
+    def play(params: Params, key: Key) -> Iterator[MethodResult]:
         best = np.full(level_set.keys.shape, -np.inf, np.float32)
         lengths, steps, seconds, done = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int64), 0.0, 0
         for method, budget, num_samples in rows:
@@ -155,14 +157,19 @@ def _best_of(saved: SavedRun, level_set: LevelSet, settings: Settings, rows: lis
                 best, steps, seconds = np.maximum(best, one.returns), steps + one.lengths, seconds + one.seconds
             done = num_samples
             thought = (0, 0 * steps) if method == "sampled" else (num_samples, steps)
-            yield Played(method, budget, thought[0], num_envs, seconds, best, lengths, thought[1])
+            yield MethodResult(method, budget, thought[0], num_envs, seconds, best, lengths, thought[1])
 
     return play
 
 
 def _searching(
-    saved: SavedRun, level_set: LevelSet, settings: Settings, method: str, particles: int, budgets: tuple[int, ...]
-) -> Player:
+    saved: SavedRun,
+    level_set: LevelSet,
+    settings: ComparisonSettings,
+    method: str,
+    particles: int,
+    budgets: tuple[int, ...],
+) -> PlayMethod:
     """A search of so many particles, whatever the budgets it is the search of: its row is told for each."""
     search = SEARCHES[method]
     choice = SearchChoice(
@@ -176,39 +183,39 @@ def _searching(
     )
     program, num_envs = _program(saved, level_set, settings, choice, search.follows_plan)
 
-    def play(params: Params, key: Key) -> Iterator[Played]:
+    def play(params: Params, key: Key) -> Iterator[MethodResult]:
         returns, lengths, memory, seconds = program(params, key)
         for budget in budgets:
-            yield Played(method, budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
+            yield MethodResult(method, budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
 
     return play
 
 
-def _own(saved: SavedRun, level_set: LevelSet, settings: Settings) -> Player:
+def _own(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> PlayMethod:
     """The search that an SPO run was trained with; its budget is what its particles may take."""
-    config, _ = policies.search_of(saved, SearchChoice())
+    config, _ = policies.search_config(saved, SearchChoice())
     particles, budget = config.num_particles, config.num_particles * depth_of(config)
     program, num_envs = _program(saved, level_set, settings, SearchChoice(), follows_plan=False)
 
-    def play(params: Params, key: Key) -> Iterator[Played]:
+    def play(params: Params, key: Key) -> Iterator[MethodResult]:
         returns, lengths, memory, seconds = program(params, key)
-        yield Played("own", budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
+        yield MethodResult("own", budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
 
     return play
 
 
 def _program(
-    saved: SavedRun, level_set: LevelSet, settings: Settings, choice: SearchChoice, follows_plan: bool
-) -> tuple[Program, int]:
+    saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings, choice: SearchChoice, follows_plan: bool
+) -> tuple[CompiledPolicy, int]:
     """(a search that counts its model steps on the levels, how many are played at a time)."""
-    config, temperature = policies.search_of(saved, choice)
-    model = policies.model_of(saved)
+    config, temperature = policies.search_config(saved, choice)
+    model = policies.search_model(saved)
     policy = counting_policy(saved.env, model, config, saved.network_params, temperature, follows_plan=follows_plan)
     num_envs = envs_at_a_time(level_set, settings, config.num_particles)
-    return Program(saved.env, policy, level_set.keys, num_envs, deterministic=True), num_envs
+    return CompiledPolicy(saved.env, policy, level_set.keys, num_envs, deterministic=True), num_envs
 
 
-def envs_at_a_time(level_set: LevelSet, settings: Settings, particles: int) -> int:
+def envs_at_a_time(level_set: LevelSet, settings: ComparisonSettings, particles: int) -> int:
     """How many levels are played at a time: as asked, but no more than there are, or than keep the particles few."""
     asked = settings.num_envs or DEFAULT_NUM_ENVS
     return max(1, min(asked, level_set.keys.shape[0], MOST_PARTICLES // particles))

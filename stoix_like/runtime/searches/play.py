@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import searching
-from stoix_like.runtime.console.messages import SignOfLife, on_stderr
+from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, frozen_levels
-from stoix_like.runtime.hardware.devices import plain_errors
+from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan
 from stoix_like.types import (
@@ -30,7 +30,7 @@ from stoix_like.types import (
 _LESS_MEMORY = "let fewer levels be played at a time: --num-envs"
 
 
-class Counted(NamedTuple):
+class CountingMemory(NamedTuple):
     """What a counting search remembers within an episode."""
 
     plan: Plan | None  # if one is followed
@@ -49,24 +49,29 @@ def counting_policy(
     """`searching.search_policy`, or `searching.planning_policy`, deterministic, that counts its model steps."""
     config = config._replace(record_paths=follows_plan)
 
-    def init(num_envs: int) -> Counted:
+    def init(num_envs: int) -> CountingMemory:
         plan = no_plan(num_envs, depth_of(config), env.action_spec.shape) if follows_plan else None
-        return Counted(plan, jnp.zeros((num_envs,), jnp.int32))
+        return CountingMemory(plan, jnp.zeros((num_envs,), jnp.int32))
 
     def act(
-        params: Params, memory: Counted, env_state: EnvState, observation: Observation, key: Key, _deterministic: bool
-    ) -> tuple[Array, Counted]:
+        params: Params,
+        memory: CountingMemory,
+        env_state: EnvState,
+        observation: Observation,
+        key: Key,
+        _deterministic: bool,
+    ) -> tuple[Array, CountingMemory]:
         asked = network_params(params), temperature(params)
         action, output = searching.decide(model, config, *asked, key, Root(env_state, observation), True)
         plan = memory.plan
         if plan is not None:
             action, plan = searching.follow(plan, action, searching.recorded_paths(output), config.gamma)
-        return action, Counted(plan, memory.model_steps + output.diagnostics.model_steps)
+        return action, CountingMemory(plan, memory.model_steps + output.diagnostics.model_steps)
 
     return MemoryPolicy(init, act)
 
 
-class Outcome(NamedTuple):
+class LevelSetResult(NamedTuple):
     """A level set played once, on the host."""
 
     returns: np.ndarray  # [E]
@@ -75,7 +80,7 @@ class Outcome(NamedTuple):
     seconds: float  # of playing
 
 
-class Program:
+class CompiledPolicy:
     """A policy on a level set, compiled when it is first called, so that seeds share it and compiling is not timed."""
 
     def __init__(
@@ -91,15 +96,15 @@ class Program:
             less_memory=_LESS_MEMORY,
         )
 
-    def __call__(self, params: Params, key: Key) -> Outcome:
+    def __call__(self, params: Params, key: Key) -> LevelSetResult:
         """What became of it. The key is consumed.
 
         Raises:
             RunError: out of memory, or too large to be compiled.
         """
-        with plain_errors("the levels cannot be played", _LESS_MEMORY):
+        with reraise_device_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
             began = time.monotonic()
-            results, memory = self._player(params, key, watch=SignOfLife(on_stderr))
+            results, memory = self._player(params, key, watch=Heartbeat(print_to_stderr))
             seconds = time.monotonic() - began
-        return Outcome(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)
+        return LevelSetResult(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

@@ -23,7 +23,7 @@ DEFAULT_NUM_ENVS = 128
 LEARNED = "dual"
 
 
-class Settings(NamedTuple):
+class ComparisonSettings(NamedTuple):
     """What is compared and how it is played."""
 
     methods: tuple[str, ...] = tuple(METHODS)

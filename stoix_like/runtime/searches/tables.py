@@ -14,7 +14,7 @@ import numpy as np
 
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.figures.panels import Line, Panel
-from stoix_like.runtime.searches.methods import Played
+from stoix_like.runtime.searches.methods import MethodResult
 
 Row = dict[str, Any]  # plain JSON values
 HEAD = (
@@ -23,7 +23,7 @@ HEAD = (
 )
 
 
-def row_of(played: Played, greedy: Played) -> Row:
+def row_of(played: MethodResult, greedy: MethodResult) -> Row:
     """The scores of one method at one budget, with 95 % intervals over levels; null where one level has none."""
     gain = statistics.paired_difference_interval(played.returns, greedy.returns)
     return {

@@ -11,7 +11,7 @@ from stoix_like.errors import RunError
 
 
 @contextlib.contextmanager
-def written_whole(path: Path) -> Iterator[Path]:
+def atomic_write(path: Path) -> Iterator[Path]:
     """A temporary path beside `path` with the same suffix, renamed to it if nothing failed: nobody sees half a file."""
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
@@ -24,18 +24,18 @@ def written_whole(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
-def write_atomically(path: Path, text: str) -> None:
+def atomic_write_text(path: Path, text: str) -> None:
     """The text at the path, whole or not at all."""
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 @contextlib.contextmanager
-def written_picture(path: Path) -> Iterator[Path]:
-    """`written_whole` for a picture: its folder is made, and what fails is a plain error."""
+def atomic_write_output(path: Path) -> Iterator[Path]:
+    """`atomic_write` for a picture: its folder is made, and what fails is a plain error."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with written_whole(path) as temporary:
+        with atomic_write(path) as temporary:
             yield temporary
     except OSError as error:
         what = f"{path} cannot be written: {error.strerror or error}"

@@ -15,7 +15,7 @@ from stoix_like.errors import CheckpointError
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")
 
 
-def write_problem(error: Exception) -> str:
+def write_error_text(error: Exception) -> str:
     """What the system said when a file could not be written: tensorstore tells its number inside a long ValueError."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
@@ -23,7 +23,7 @@ def write_problem(error: Exception) -> str:
     return os.strerror(int(told[1])) if told else str(error)
 
 
-def body_text(body: dict[str, Any]) -> str:
+def meta_text(body: dict[str, Any]) -> str:
     """The text of meta.json: the body and its own SHA-256."""
     return json.dumps({"sha256": _text_digest(body), "body": body}, indent=1) + "\n"
 
@@ -41,7 +41,7 @@ def file_digests(folder: Path) -> dict[str, str]:
     return digests
 
 
-def sync(folder: Path, *, deep: bool = True) -> None:
+def fsync_folder(folder: Path, *, deep: bool = True) -> None:
     """Has the system write the folder to the disk, and with `deep` all in it: a power failure then takes none of it."""
     for path in [*(folder.rglob("*") if deep else ()), folder]:
         descriptor = os.open(path, os.O_RDONLY)
@@ -54,7 +54,7 @@ def sync(folder: Path, *, deep: bool = True) -> None:
             os.close(descriptor)
 
 
-def read_body(path: Path) -> dict[str, Any]:
+def read_meta(path: Path) -> dict[str, Any]:
     """The body of a checkpoint's meta.json.
 
     Raises:
@@ -71,13 +71,13 @@ def read_body(path: Path) -> dict[str, Any]:
     return body
 
 
-def check_files(path: Path) -> None:
+def verify_files(path: Path) -> None:
     """Compares every file with what was written.
 
     Raises:
         CheckpointError: one is missing or differs.
     """
-    expected, found = read_body(path)["files"], file_digests(path)
+    expected, found = read_meta(path)["files"], file_digests(path)
     wrong = [name for name in expected if found.get(name) != expected[name]]
     if wrong:
         state = "is missing" if wrong[0] not in found else "is not as it was written"

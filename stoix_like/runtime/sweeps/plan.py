@@ -23,7 +23,15 @@ from stoix_like.runtime.loading.config import merge_layers
 from stoix_like.runtime.loading.documents import Layer, read_yaml
 from stoix_like.runtime.loading.presets import find_config, sweep_paths
 from stoix_like.runtime.loading.strict_yaml import read_tree
-from stoix_like.runtime.sweeps.space import SEARCHED_SECTIONS, Dimension, Sheet, ends, plain, read_fixed, read_space
+from stoix_like.runtime.sweeps.space import (
+    SEARCHED_SECTIONS,
+    Dimension,
+    SweepFile,
+    bounds,
+    plain_value,
+    read_fixed,
+    read_space,
+)
 
 CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig}
 HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md every leaf"
@@ -81,19 +89,19 @@ class SweepPlan(NamedTuple):
             raise ConfigError(problems, HINT)
         return resolve(replace_leaves(self.config_type(), values))
 
-    def identity(self) -> dict[str, Any]:
+    def fingerprint(self) -> dict[str, Any]:
         """What makes the values of trials comparable, as plain JSON values: it stays while a study grows."""
         values, _, _ = merge_layers([*self.layers])
         sections = config_to_dict(replace_leaves(self.config_type(), values))
         told: dict[str, Any] = {name: getattr(self.settings, name) for name in ("algorithm", "metric", "direction")}
-        told |= {f"space.{name}": plain(dimension) for name, dimension in self.space.items()}
+        told |= {f"space.{name}": plain_value(dimension) for name, dimension in self.space.items()}
         for section in (*SEARCHED_SECTIONS, "evaluation"):
             told |= {name: value for name, value in sections.get(section, {}).items() if name not in self.space}
         identity: dict[str, Any] = json.loads(json.dumps(told))
         return identity
 
 
-def differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def fingerprint_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """One line for everything in which two identities differ."""
     names = [*before, *(name for name in now if name not in before)]
     said = [(name, *(json.dumps(of[name]) if name in of else "not there" for of in (now, before))) for name in names]
@@ -122,7 +130,7 @@ def read_plan(path: Path, **replaced: Any) -> SweepPlan:
         ConfigError: everything wrong with it, at once.
     """
     data, places, problems = read_tree(path)
-    sheet = Sheet(str(path), data, places, problems, PPOConfig)
+    sheet = SweepFile(str(path), data, places, problems, PPOConfig)
     settings = dataclasses.replace(_settings(sheet), **replaced)
     sheet.config_type = CONFIG_TYPES[settings.algorithm]
     run = _leaves_of_run(sheet, settings)
@@ -137,7 +145,7 @@ def read_plan(path: Path, **replaced: Any) -> SweepPlan:
     return plan
 
 
-def _settings(sheet: Sheet) -> SweepSettings:
+def _settings(sheet: SweepFile) -> SweepSettings:
     known = [*leaf_types(SweepSettings), "fixed", "space"]
     values: dict[str, Any] = {}
     for name, given in sheet.data.items():
@@ -154,7 +162,7 @@ def _settings(sheet: Sheet) -> SweepSettings:
     return SweepSettings(**values)
 
 
-def _leaves_of_run(sheet: Sheet, settings: SweepSettings) -> Layer:
+def _leaves_of_run(sheet: SweepFile, settings: SweepSettings) -> Layer:
     """The leaves of the file that every trial changes."""
     try:
         found = find_config(settings.config or f"{settings.algorithm}/quick", settings.algorithm)
@@ -166,12 +174,12 @@ def _leaves_of_run(sheet: Sheet, settings: SweepSettings) -> Layer:
     return layer
 
 
-def _example(sheet: Sheet, plan: SweepPlan) -> Any:
+def _example(sheet: SweepFile, plan: SweepPlan) -> Any:
     """The configuration at the first values of the space, at its last ones, or with those of the run's own file.
 
     If none of them is possible, most likely no trial would be: that is a problem.
     """
-    first, last = ({name: ends(dimension)[i] for name, dimension in plan.space.items()} for i in (0, 1))
+    first, last = ({name: bounds(dimension)[i] for name, dimension in plan.space.items()} for i in (0, 1))
     problems: list[str] = []
     for parameters in (first, last, {}):
         try:
@@ -182,7 +190,7 @@ def _example(sheet: Sheet, plan: SweepPlan) -> Any:
     return None
 
 
-def _check_scores(sheet: Sheet, plan: SweepPlan) -> None:
+def _check_scores(sheet: SweepFile, plan: SweepPlan) -> None:
     """Whether trials tell the metric, and early enough for the pruner."""
     metric, evaluation = plan.settings.metric, plan.example.evaluation
     prefix, _, name = metric.rpartition("/")

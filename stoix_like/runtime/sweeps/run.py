@@ -13,8 +13,8 @@ from pathlib import Path
 
 from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError
-from stoix_like.runtime.console.spelling import typed
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.sweeps import study as sweep_study
 from stoix_like.runtime.sweeps import table
@@ -26,7 +26,7 @@ from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signal
 _TOLD = ("mean_return", "max_return", "min_return", "episode_length_mean", "episode_length_max", "episode_length_min")
 
 
-def run(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
+def run_sweep(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
     """The exit code of a sweep whose study is in `folder`; `argv` are the words that the command goes on with.
 
     Raises:
@@ -38,7 +38,7 @@ def run(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
         study = Study(folder, plan)
         closing.callback(study.close)
         stop = closing.enter_context(stopping_on_signals())
-        sweep = _Sweep(plan, study, folder)
+        sweep = _SweepRun(plan, study, folder)
         sweep.introduce()
         is_whole = sweep.play_all(stop)
         sweep.conclude(argv, is_whole)
@@ -47,7 +47,7 @@ def run(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
     return 0 if is_whole else INTERRUPTED
 
 
-def _study_folder(save_dir: Path, name: str) -> Path:
+def study_folder(save_dir: Path, name: str) -> Path:
     """The folder of a study, new or not.
 
     Raises:
@@ -76,7 +76,7 @@ def _lock(folder: Path) -> RunLock:
         raise RunError(error.what, hint if isinstance(error.__cause__, BlockingIOError) else error.hint) from error
 
 
-def _check_task(plan: SweepPlan) -> None:
+def check_task(plan: SweepPlan) -> None:
     """Nothing, if device, task and metric are there: what no trial can do is said before the first.
 
     Raises:
@@ -94,7 +94,7 @@ def _check_task(plan: SweepPlan) -> None:
     check_metric(plan, [*_TOLD, *own])
 
 
-class _Sweep:
+class _SweepRun:
     """The trials of one study, in this process."""
 
     def __init__(self, plan: SweepPlan, study: Study, folder: Path) -> None:
@@ -116,7 +116,7 @@ class _Sweep:
         self._view.lines(lines)
         if note := pace_note(self._plan):
             self._view.note(note)
-        write_atomically(self._folder / "sweep.yaml", self._plan.path.read_text(encoding="utf-8-sig"))
+        atomic_write_text(self._folder / "sweep.yaml", self._plan.path.read_text(encoding="utf-8-sig"))
 
     def play_all(self, stop: StopRequest) -> bool:
         """Plays every trial that is due; False if a signal ended it before."""
@@ -124,7 +124,7 @@ class _Sweep:
 
         for trial in self._due(stop):
             path = self._folder / f"trial-{trial.number:04d}"
-            played = sweep_trial.play(self._plan, self._study, trial, path, stop)
+            played = sweep_trial.run_trial(self._plan, self._study, trial, path, stop)
             if played.is_through:
                 self._tell(trial.number)
             if played.is_signalled:
@@ -149,15 +149,15 @@ class _Sweep:
     def _write_tables(self) -> None:
         trials, best, importances = self._study.trials(), self._study.best(), self._study.importances()
         document = table.document(self._plan, trials, best, importances)
-        write_atomically(self._folder / "trials.json", document)
-        write_atomically(self._folder / "trials.csv", table.csv_text(self._plan, trials))
+        atomic_write_text(self._folder / "trials.json", document)
+        atomic_write_text(self._folder / "trials.csv", table.csv_text(self._plan, trials))
 
     def conclude(self, argv: list[str], is_whole: bool) -> None:
         """The lines after the last trial, and the figure; of an interrupted sweep, how to go on."""
         trials, best = self._study.trials(), self._study.best()
         if not is_whole:
             done = sum(trial.state != "running" for trial in trials)
-            again = f"next: {typed('sweep', *argv)}"
+            again = f"next: {command_line('sweep', *argv)}"
             self._view.lines([f"interrupted, saved: {done} of {self._plan.settings.num_trials} trials are done", again])
             return
         self._write_tables()
@@ -168,8 +168,8 @@ class _Sweep:
         self._draw()
         path = self._folder / f"trial-{best.number:04d}"
         elsewhere = ("--save-dir", str(self._folder.parent), "--run-name", f"{self._folder.name}-best")
-        again = typed(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *elsewhere)
-        self._view.lines([f"next: {again}", f"      {typed('evaluate', str(path))}"])
+        again = command_line(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *elsewhere)
+        self._view.lines([f"next: {again}", f"      {command_line('evaluate', str(path))}"])
 
     def _draw(self) -> None:
         from stoix_like.runtime.figures.importances import plot_importances

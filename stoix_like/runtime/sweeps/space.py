@@ -16,7 +16,7 @@ from stoix_like.config.values import allows, choices, coerce, nearest
 from stoix_like.runtime.loading.documents import Layer
 
 #: Leaves that the sweep itself decides, and how.
-DECIDED = {
+RESERVED_LEAVES = {
     "num_seeds": "it is a key of the sweep itself, beside 'config'",
     "save_dir": "each trial has a folder in that of the study: --save-dir and --study",
     "run_name": "each trial has a folder in that of the study: --save-dir and --study",
@@ -49,14 +49,14 @@ class Choices(NamedTuple):
 Dimension = Range | Choices
 
 
-def ends(dimension: Dimension) -> tuple[Any, Any]:
+def bounds(dimension: Dimension) -> tuple[Any, Any]:
     """Its first and its last value."""
     if isinstance(dimension, Choices):
         return dimension.values[0], dimension.values[-1]
     return dimension.low, dimension.high
 
 
-def plain(dimension: Dimension) -> dict[str, Any]:
+def plain_value(dimension: Dimension) -> dict[str, Any]:
     """As the file says it."""
     if isinstance(dimension, Choices):
         return {"choices": list(dimension.values)}
@@ -65,7 +65,7 @@ def plain(dimension: Dimension) -> dict[str, Any]:
 
 
 @dataclass
-class Sheet:
+class SweepFile:
     """A sweep file being read: its data, the place of each dotted key, and what is wrong with it."""
 
     shown: str
@@ -94,7 +94,7 @@ class Sheet:
         return section_types(self.config_type)[leaf_sections(self.config_type)[leaf]]
 
 
-def read_fixed(sheet: Sheet) -> Layer:
+def read_fixed(sheet: SweepFile) -> Layer:
     """The leaves under `fixed`, checked."""
     layer: Layer = {}
     for name, value in sheet.keys_of("fixed").items():
@@ -104,7 +104,7 @@ def read_fixed(sheet: Sheet) -> Layer:
     return layer
 
 
-def read_space(sheet: Sheet) -> dict[str, Dimension]:
+def read_space(sheet: SweepFile) -> dict[str, Dimension]:
     """The leaves under `space`, and what each may be."""
     space: dict[str, Dimension] = {}
     given, fixed = sheet.keys_of("space"), sheet.keys_of("fixed")
@@ -126,12 +126,12 @@ def read_space(sheet: Sheet) -> dict[str, Dimension]:
     return space
 
 
-def _is_settable(sheet: Sheet, key: str, name: str) -> bool:
+def _is_settable(sheet: SweepFile, key: str, name: str) -> bool:
     """Whether it is a leaf that a sweep may set; if not, that is a problem."""
     homes = leaf_sections(sheet.config_type)
     checked_only = CHECKED_ONLY_SECTIONS.get(sheet.config_type, {}).values()
-    if name in DECIDED:
-        sheet.problem(key, DECIDED[name])
+    if name in RESERVED_LEAVES:
+        sheet.problem(key, RESERVED_LEAVES[name])
     elif name in section_types(sheet.config_type):
         sheet.unknown(key, f"unknown leaf '{key}'; it is a section: give its leaves by themselves")
     elif any(name in leaf_types(kind) for kind in checked_only):
@@ -143,7 +143,7 @@ def _is_settable(sheet: Sheet, key: str, name: str) -> bool:
     return False
 
 
-def _leaf_value(sheet: Sheet, key: str, name: str, value: Any) -> Any:
+def _leaf_value(sheet: SweepFile, key: str, name: str, value: Any) -> Any:
     """The value as the leaf's type; one that does not fit is a problem."""
     kind = sheet.kind_of(name)
     if isinstance(value, str) and value.lower() == "none" and allows(leaf_types(kind)[name], type(None)):
@@ -154,7 +154,7 @@ def _leaf_value(sheet: Sheet, key: str, name: str, value: Any) -> Any:
     return value
 
 
-def _dimension(sheet: Sheet, key: str, name: str, given: Any) -> Dimension | None:
+def _dimension(sheet: SweepFile, key: str, name: str, given: Any) -> Dimension | None:
     if not isinstance(given, dict):
         sheet.problem(key, f"expected {_FORMS}; got {given!r}")
         return None
@@ -173,7 +173,7 @@ def _dimension(sheet: Sheet, key: str, name: str, given: Any) -> Dimension | Non
     return dimension if len(sheet.problems) == before else None
 
 
-def _choices(sheet: Sheet, key: str, name: str, given: Any) -> Choices:
+def _choices(sheet: SweepFile, key: str, name: str, given: Any) -> Choices:
     key = f"{key}.choices"
     if not isinstance(given, list) or len(given) < 2:
         sheet.problem(key, f"expected a list of at least two values, got {given!r}")
@@ -186,7 +186,7 @@ def _choices(sheet: Sheet, key: str, name: str, given: Any) -> Choices:
     return Choices(tuple(values))
 
 
-def _range(sheet: Sheet, key: str, name: str, given: dict[str, Any]) -> Range | None:
+def _range(sheet: SweepFile, key: str, name: str, given: dict[str, Any]) -> Range | None:
     annotation = leaf_types(sheet.kind_of(name))[name]
     is_whole = not allows(annotation, float)
     if is_whole and not allows(annotation, int):
@@ -206,7 +206,7 @@ def _range(sheet: Sheet, key: str, name: str, given: dict[str, Any]) -> Range | 
     return found
 
 
-def _bound(sheet: Sheet, key: str, name: str, given: Any) -> Any:
+def _bound(sheet: SweepFile, key: str, name: str, given: Any) -> Any:
     before = len(sheet.problems)
     value = _leaf_value(sheet, key, name, given)
     if len(sheet.problems) == before and (value is None or isinstance(value, str)):
@@ -214,7 +214,7 @@ def _bound(sheet: Sheet, key: str, name: str, given: Any) -> Any:
     return value
 
 
-def _step(sheet: Sheet, key: str, given: Any, is_whole: bool) -> float | None:
+def _step(sheet: SweepFile, key: str, given: Any, is_whole: bool) -> float | None:
     if given is None:
         return None
     with contextlib.suppress(TypeError):

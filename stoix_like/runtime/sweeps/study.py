@@ -20,7 +20,7 @@ import numpy as np
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.console import installation
 from stoix_like.runtime.runs import folder as run_folder
-from stoix_like.runtime.sweeps.plan import SweepPlan, differences
+from stoix_like.runtime.sweeps.plan import SweepPlan, fingerprint_differences
 from stoix_like.runtime.sweeps.space import Choices, Dimension
 
 FILE_NAME = run_folder.STUDY_FILE
@@ -59,7 +59,7 @@ def require() -> None:
 
 
 def _optuna() -> Any:
-    installation.require("a sweep", "sweep", "optuna")
+    installation.require_extra("a sweep", "sweep", "optuna")
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
@@ -87,8 +87,8 @@ class Study:
             self._id = self._storage.get_study_id_from_name(_NAME)
             before = self._study.user_attrs.get(_IDENTITY)
         if before is None:
-            self._study.set_user_attr(_IDENTITY, plan.identity())
-        elif changed := differences(before, plan.identity()):
+            self._study.set_user_attr(_IDENTITY, plan.fingerprint())
+        elif changed := fingerprint_differences(before, plan.fingerprint()):
             self.close()
             raise ConfigError(
                 [f"{plan.path}: {line}" for line in changed],
@@ -131,7 +131,7 @@ class Study:
         for update, value in values.items():
             self._storage.set_trial_intermediate_value(self._trial_id(number), update, value)
 
-    def is_hopeless(self, number: int, eval_interval: int) -> bool:
+    def should_prune(self, number: int, eval_interval: int) -> bool:
         """Whether the pruner gives a running trial up: its best value so far is worse than the median of what the
         complete ones had at the same update.
         """

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import INTERRUPTED, StoixError
-from stoix_like.runtime.console.messages import on_stderr
-from stoix_like.runtime.loading.config import Loaded
-from stoix_like.runtime.loading.flags import Options
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.loading.config import LoadedConfig
+from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.sweeps.plan import SweepPlan
 from stoix_like.runtime.sweeps.study import Study, Trial
@@ -28,14 +28,14 @@ from stoix_like.runtime.training.train import train
 SECONDS_PER_SIGN = 30.0  # of life, in a trial
 
 
-class Told(NamedTuple):
+class TrialMetrics(NamedTuple):
     """What a run's metrics.jsonl says of it as a trial."""
 
     values: dict[int, float]  # {update: mean of the metric over seeds}
     notes: dict[str, Any]  # updates, seconds, and compile_seconds of its last start
 
 
-def told(run_dir: Path, metric: str) -> Told:
+def read_trial_metrics(run_dir: Path, metric: str) -> TrialMetrics:
     """The evaluations of a run, and how far it came.
 
     Raises:
@@ -46,7 +46,7 @@ def told(run_dir: Path, metric: str) -> Told:
     notes = {"updates": rows[-1]["update"], "seconds": rows[-1]["elapsed_seconds"]} if rows else {}
     if compiled := [row["misc/compile_seconds"] for row in rows if "misc/compile_seconds" in row]:
         notes["compile_seconds"] = compiled[-1]
-    return Told(values, notes)
+    return TrialMetrics(values, notes)
 
 
 def _means(scores: Iterable[tuple[int, Any]]) -> dict[int, float]:
@@ -67,7 +67,7 @@ class TrialSink:
     """
 
     def __init__(self, study: Study, number: int, metric: str, stop: StopRequest) -> None:
-        self.has_pruned = False
+        self.was_pruned = False
         self._study, self._number, self._metric, self._stop = study, number, metric, stop
         self._eval_interval, self._last_update = 0, 0
         self._signed = time.monotonic()
@@ -75,12 +75,12 @@ class TrialSink:
     @property
     def is_signalled(self) -> bool:
         """Whether a signal asked the run to end."""
-        return self._stop.is_set and not self.has_pruned
+        return self._stop.is_set and not self.was_pruned
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
         self._eval_interval, self._last_update = meta.eval_interval, meta.num_updates
         if meta.resumed_update is not None:  # what was told, and perhaps not reported any more
-            self._report(told(run_dir, self._metric).values)
+            self._report(read_trial_metrics(run_dir, self._metric).values)
 
     def write(self, rows: Sequence[Row]) -> None:
         self._report(_means((row.update, row.values[self._metric]) for row in rows if self._metric in row.values))
@@ -96,23 +96,25 @@ class TrialSink:
         self._give_sign(update, values[update])
         if self._stop.is_set or update >= self._last_update:  # a signal came first, or nothing would be saved
             return
-        if self._study.is_hopeless(self._number, self._eval_interval):
-            self.has_pruned = self._stop.is_set = True
+        if self._study.should_prune(self._number, self._eval_interval):
+            self.was_pruned = self._stop.is_set = True
 
     def _give_sign(self, update: int, value: float) -> None:
         if time.monotonic() - self._signed > SECONDS_PER_SIGN:
             self._signed = time.monotonic()
-            on_stderr(f"trial {self._number}: update {update:,}/{self._last_update:,} · {self._metric} {value:.4g}")
+            print_to_stderr(
+                f"trial {self._number}: update {update:,}/{self._last_update:,} · {self._metric} {value:.4g}"
+            )
 
 
-class Played(NamedTuple):
+class TrialOutcome(NamedTuple):
     """What became of a trial in this process."""
 
     is_through: bool  # the study knows how it ended; else it is to be continued
     is_signalled: bool  # a signal asked the sweep to end
 
 
-def play(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopRequest) -> Played:
+def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopRequest) -> TrialOutcome:
     """Trains a trial in the run folder `path`, and tells the study how it went.
 
     What makes this trial alone impossible (its combination of leaves, a loss that is not finite) fails it.
@@ -141,7 +143,7 @@ def play(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopReq
         if isinstance(error.__cause__, OSError):
             raise
         study.fail(trial.number, " ".join(error.what.split()))
-        return Played(True, any(sink.is_signalled for sink in sinks))
+        return TrialOutcome(True, any(sink.is_signalled for sink in sinks))
     except OSError:
         raise
     except Exception as error:
@@ -149,12 +151,12 @@ def play(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopReq
         raise
     is_signalled = any(sink.is_signalled for sink in sinks)
     if code == INTERRUPTED and is_signalled:
-        return Played(False, True)
-    _tell(study, trial.number, told(path, plan.settings.metric), is_pruned=code == INTERRUPTED)
-    return Played(True, is_signalled)
+        return TrialOutcome(False, True)
+    _tell(study, trial.number, read_trial_metrics(path, plan.settings.metric), is_pruned=code == INTERRUPTED)
+    return TrialOutcome(True, is_signalled)
 
 
-def _tell(study: Study, number: int, of_run: Told, *, is_pruned: bool) -> None:
+def _tell(study: Study, number: int, of_run: TrialMetrics, *, is_pruned: bool) -> None:
     study.report(number, of_run.values)
     study.note(number, **of_run.notes)
     value = of_run.values[max(of_run.values)]
@@ -166,7 +168,7 @@ def _tell(study: Study, number: int, of_run: Told, *, is_pruned: bool) -> None:
         study.fail(number, "the metric is no finite number at the end")
 
 
-def _loaded(plan: SweepPlan, trial: Trial, path: Path) -> Loaded:
+def _loaded(plan: SweepPlan, trial: Trial, path: Path) -> LoadedConfig:
     """The run of a trial: as its last checkpoint left it, or new.
 
     Raises:
@@ -178,7 +180,7 @@ def _loaded(plan: SweepPlan, trial: Trial, path: Path) -> Loaded:
     if path.exists():
         shutil.rmtree(path)  # killed before its first checkpoint
     config = plan.config_of(trial.parameters, save_dir=str(path.parent), run_name=path.name)
-    return Loaded(config, frozenset(), Options(config=named))
+    return LoadedConfig(config, frozenset(), CommandOptions(config=named))
 
 
 def _can_be_continued(path: Path) -> bool:

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from stoix_like.runtime.telemetry.hub import Telemetry
+from stoix_like.runtime.telemetry.hub import TelemetryHub
 from stoix_like.runtime.telemetry.jsonl import JsonlSink, read_rows
 from stoix_like.runtime.telemetry.marl_eval import MarlEvalSink
 from stoix_like.runtime.telemetry.queued_sink import QueuedSink
@@ -21,7 +21,7 @@ __all__ = [
     "RunMeta",
     "Sink",
     "Span",
-    "Telemetry",
+    "TelemetryHub",
     "open_telemetry",
     "read_rows",
 ]
@@ -29,13 +29,13 @@ __all__ = [
 
 def open_telemetry(
     run_dir: Path, meta: RunMeta, sinks: Sequence[Sink] = (), queued: Sequence[QueuedSink] = ()
-) -> Telemetry:
+) -> TelemetryHub:
     """The open fan-out of a run: metrics.jsonl in `run_dir`, and the given sinks, each dropped if it fails.
 
     Raises:
         RunError: metrics.jsonl cannot be written, or belongs to another run.
         StoixError: a sink refuses what the configuration asks for.
     """
-    telemetry = Telemetry(JsonlSink(), sinks, queued)
+    telemetry = TelemetryHub(JsonlSink(), sinks, queued)
     telemetry.open(run_dir, meta)
     return telemetry

@@ -23,7 +23,7 @@ CLOSE_SECONDS = 10.0  # ... and at its end, for what they have not written yet
 _AnySink = TypeVar("_AnySink", bound=Sink)
 
 
-class Telemetry:
+class TelemetryHub:
     """A sink made of sinks: `record` must work, the others may fail.
 
     Only `open` lets an error of theirs through, and only a StoixError: what the user asked for and cannot have (a

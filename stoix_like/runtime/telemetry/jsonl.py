@@ -15,7 +15,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from stoix_like.errors import RunError
-from stoix_like.runtime.storage.atomic import written_whole
+from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
 FILE_NAME = "metrics.jsonl"
@@ -99,7 +99,7 @@ def cut_after(path: Path, update: int, *, keeps_evaluation: bool = True) -> None
     content = b"".join(line + b"\n" for line in kept)
     if content == path.read_bytes():
         return
-    with written_whole(path) as temporary:
+    with atomic_write(path) as temporary:
         temporary.write_bytes(content)
 
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME as RECORD_NAME
 from stoix_like.runtime.telemetry.jsonl import read_rows
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
@@ -87,7 +87,7 @@ class MarlEvalSink:
         by_seed = {seed: list(found.values()) for seed, found in self._evaluations.items()}
         text = json.dumps(document(self._names, by_seed), indent=1, allow_nan=False) + "\n"
         if not self._path.is_file() or self._path.read_text(encoding="utf-8") != text:
-            write_atomically(self._path, text)
+            atomic_write_text(self._path, text)
 
 
 def names_of(task_id: str, algorithm: str) -> tuple[str, str, str]:

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 from urllib.parse import urlsplit, urlunsplit
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.installation import require
-from stoix_like.runtime.runs.folder import title
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.console.installation import require_extra
+from stoix_like.runtime.runs.folder import display_name
+from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry.scalars import flat_config, reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
@@ -59,7 +59,7 @@ class MlflowSink:
 
     def __init__(self, tracking_uri: str, run_id: str | None = None) -> None:
         needed = ("sqlalchemy", "alembic") if tracking_uri.startswith("sqlite:") else ()
-        require("MLflow", "mlflow", "mlflow", *needed)
+        require_extra("MLflow", "mlflow", "mlflow", *needed)
         self.run: Future[MlflowRun] = Future()
         self._uri, self._asked_run_id = tracking_uri, run_id
         self._client: MlflowClient | None = None
@@ -123,7 +123,7 @@ class MlflowSink:
         client = MlflowClient(tracking_uri=self._uri)
         found = self._run_to_continue(client, run_dir, meta) or self._new_run(client, run_dir, meta)
         self._patience.set(_LATER)
-        write_atomically(run_dir / FILE_NAME, json.dumps(found._asdict(), indent=2) + "\n")
+        atomic_write_text(run_dir / FILE_NAME, json.dumps(found._asdict(), indent=2) + "\n")
         self._client, self._last = client, (meta.resumed_update or 0, meta.num_updates)
         return found
 
@@ -159,7 +159,7 @@ class MlflowSink:
         experiment_id = _experiment(client, run_dir, self._uri)
         tags = {f"version_{library}": version for library, version in meta.versions.items()}
         tags |= {"algorithm": meta.algorithm, "task_id": meta.task_id, "device": meta.device}
-        run_id = client.create_run(experiment_id, run_name=title(run_dir), tags=tags).info.run_id
+        run_id = client.create_run(experiment_id, run_name=display_name(run_dir), tags=tags).info.run_id
         params = [Param(name, value[:_LONGEST_PARAM]) for name, value in flat_config(meta.config).items()]
         for batch in _batches(params, _MOST_PARAMS):
             client.log_batch(run_id, params=batch)

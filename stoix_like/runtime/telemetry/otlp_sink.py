@@ -19,9 +19,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stoix_like.runtime.console.installation import require
+from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.console.text import Value
-from stoix_like.runtime.runs.folder import title
+from stoix_like.runtime.runs.folder import display_name
 from stoix_like.runtime.telemetry.sink import Row, RunMeta, Span
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class OtlpSink:
     """
 
     def __init__(self, endpoint: str, experiment: str, find_run: Callable[[], str | None] | None) -> None:
-        require("an OTLP endpoint", "telemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
+        require_extra("an OTLP endpoint", "telemetry", "opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http")
         self._base = endpoint.rstrip("/").removesuffix(_TRACES)
         self._experiment, self._find_run = experiment, find_run
         self._tracer: Tracer | None = None
@@ -73,13 +73,13 @@ class OtlpSink:
         headers |= _mlflow_headers(self._base, self._experiment, headers)
         self._log.listen()
         self._exporter = OTLPSpanExporter(endpoint=self._base + _TRACES, headers=headers, timeout=_SECONDS)
-        about = {"service.name": f"stoix_like.{meta.algorithm.lower()}", "service.instance.id": title(run_dir)}
+        about = {"service.name": f"stoix_like.{meta.algorithm.lower()}", "service.instance.id": display_name(run_dir)}
         about["service.version"] = meta.versions.get("stoix_like", "")
         provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
         self._ended = InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
         self._tracer = provider.get_tracer("stoix_like")
-        self._common = {"run": title(run_dir), "algorithm": meta.algorithm, "task_id": meta.task_id}
+        self._common = {"run": display_name(run_dir), "algorithm": meta.algorithm, "task_id": meta.task_id}
         sizes = ("device", "seed", "num_seeds", "num_envs", "rollout_length", "num_updates")
         self.trace([Span("start", time.time(), 0.0, {name: getattr(meta, name) for name in sizes})])
 

@@ -88,7 +88,7 @@ def training_rows(metrics: Mapping[str, ArrayLike], progress: Progress, seeds: S
         for prefix, arrays in grouped.items():
             values = {name: array[index] for name, array in arrays.items()}
             values = _actor_values(values, progress) if prefix == "actor" else values
-            named = {f"{prefix}/{name}": plain(value) for name, value in values.items()}
+            named = {f"{prefix}/{name}": to_number(value) for name, value in values.items()}
             rows.append(Row(_CATEGORIES[prefix], *place, seed, named))
     return rows
 
@@ -122,7 +122,7 @@ def _actor_values(raw: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     return values
 
 
-def evaluator_rows(
+def evaluation_values(
     results: Mapping[str, ArrayLike], mode: EvaluationMode, duration_seconds: float
 ) -> dict[str, float | int]:
     """The values of an EVALUATOR row: the eight keys of the schema, and the environment's own metrics as means.
@@ -152,7 +152,7 @@ def evaluator_rows(
         "duration_ms": 1000.0 * duration_seconds,
         **{name: array.mean() for name, array in arrays.items()},
     }
-    return {f"{EVALUATION_PREFIXES[mode]}/{name}": plain(value) for name, value in values.items()}
+    return {f"{EVALUATION_PREFIXES[mode]}/{name}": to_number(value) for name, value in values.items()}
 
 
 def start_row(meta: RunMeta, elapsed_seconds: float = 0.0) -> Row:
@@ -165,7 +165,7 @@ def start_row(meta: RunMeta, elapsed_seconds: float = 0.0) -> Row:
     return Row("MISC", update, update * meta.num_envs * meta.rollout_length, elapsed_seconds, None, values)
 
 
-def plain(value: Any) -> float | int:
+def to_number(value: Any) -> float | int:
     """A scalar as a Python number: integers exactly, others as the shortest decimal of their float32.
 
     The device computes in float32; more digits would be noise that makes metrics.jsonl longer. Not finite becomes NaN.

@@ -17,7 +17,7 @@ _RUN_SECONDS = 30.0  # that the first trace waits for the MLflow run it belongs 
 _ANSWER_SECONDS = 30.0  # that a run waits to hear whether there is the MLflow run it is to write to
 
 
-def chosen_sinks(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
+def sinks_from_config(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
     """What is switched on; nothing is opened yet.
 
     Raises:
@@ -25,7 +25,7 @@ def chosen_sinks(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
     """
     found = []
     mlflow = None
-    if wants_mlflow(config):
+    if uses_mlflow(config):
         uri = config.mlflow_tracking_uri or default_tracking_uri(save_dir, os.environ)
         mlflow = MlflowSink(uri, config.mlflow_run_id)
         asked = config.mlflow_run_id is not None
@@ -40,7 +40,7 @@ def chosen_sinks(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
     return found
 
 
-def wants_mlflow(config: LoggingConfig) -> bool:
+def uses_mlflow(config: LoggingConfig) -> bool:
     """Whether MLflow is told: switched on, or somewhere to go is given."""
     return config.mlflow or config.mlflow_tracking_uri is not None or config.mlflow_run_id is not None
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoix_like.runtime.console.installation import require
+from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.telemetry.scalars import flat_config, reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
@@ -27,7 +27,7 @@ class TensorboardSink:
     """
 
     def __init__(self) -> None:
-        require("TensorBoard", "telemetry", "tensorboardX")
+        require_extra("TensorBoard", "telemetry", "tensorboardX")
         self._writer: SummaryWriter | None = None
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:

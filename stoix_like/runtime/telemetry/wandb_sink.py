@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stoix_like.runtime.console.installation import require
-from stoix_like.runtime.runs.folder import title
-from stoix_like.runtime.storage.atomic import write_atomically
+from stoix_like.runtime.console.installation import require_extra
+from stoix_like.runtime.runs.folder import display_name
+from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry.scalars import reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
@@ -30,7 +30,7 @@ class WandbSink:
     """
 
     def __init__(self) -> None:
-        require("Weights & Biases", "wandb", "wandb")
+        require_extra("Weights & Biases", "wandb", "wandb")
         self._run: Any = None
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
@@ -41,10 +41,10 @@ class WandbSink:
         if run_id is None and meta.resumed_update is not None:
             run_id = _noted(run_dir)
         run_id = run_id or f"{run_dir.name}-{secrets.token_hex(4)}"
-        write_atomically(run_dir / FILE_NAME, json.dumps({"run_id": run_id}) + "\n")
+        atomic_write_text(run_dir / FILE_NAME, json.dumps({"run_id": run_id}) + "\n")
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
-            name=title(run_dir),
+            name=display_name(run_dir),
             id=run_id,
             group=f"{meta.algorithm} {meta.task_id}",
             dir=str(run_dir),

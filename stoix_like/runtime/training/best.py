@@ -11,27 +11,27 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.ops import trees
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.types import Params
 
 
-class BestKeeper:
+class BestCheckpoint:
     """Stores the parameters that were scored, not those of an update before or after.
 
     Args:
         folder: where it is kept.
         num_seeds: S.
-        scored_on: what scores are means over, as plain JSON values; scores of other levels are not compared.
+        level_set_id: what scores are means over, as plain JSON values; scores of other levels are not compared.
 
     Attributes:
         scores: best mean return per seed, [S]; -inf before the first evaluation.
         updates: the update each was scored at, [S].
     """
 
-    def __init__(self, folder: Path, num_seeds: int, scored_on: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, folder: Path, num_seeds: int, level_set_id: Mapping[str, Any] | None = None) -> None:
         self._store = CheckpointStore(folder, create=True)
         self._num_seeds = num_seeds
-        self._scored_on = dict(scored_on or {})
+        self._level_set_id = dict(level_set_id or {})
         self._params: Params = None
         self.scores = np.full(num_seeds, -np.inf)
         self.updates = np.full(num_seeds, -1)
@@ -48,14 +48,14 @@ class BestKeeper:
         if not self._store.updates():
             return True
         host = self._store.load_meta().host
-        if host.get("scored_on", self._scored_on) != self._scored_on:
+        if host.get("scored_on", self._level_set_id) != self._level_set_id:
             return False
         self._params = self._store.load_part("params", template)
         self.scores = np.array(host["scores"], float)
         self.updates = np.array(host["updates"], int)
         return True
 
-    def offer(self, params: Params, scores: np.ndarray, meta: Meta) -> bool:
+    def update(self, params: Params, scores: np.ndarray, meta: CheckpointMeta) -> bool:
         """True if a seed's score is better than all before it; its parameters are then copied and saved.
 
         Args:
@@ -72,14 +72,14 @@ class BestKeeper:
             self._params = trees.where(jnp.asarray(better), params, self._params)
         self.scores = np.where(better, scores, self.scores)
         self.updates = np.where(better, meta.update, self.updates)
-        host = {"scores": self.scores.tolist(), "updates": self.updates.tolist(), "scored_on": self._scored_on}
+        host = {"scores": self.scores.tolist(), "updates": self.updates.tolist(), "scored_on": self._level_set_id}
         self._store.save({"params": self._params}, meta._replace(host=host), replace=True)
         return True
 
-    def prune(self, saved: int) -> None:
-        """Removes what a run that falls back to the checkpoint of update `saved`, or to a later one, never needs.
+    def prune(self, older_than: int) -> None:
+        """Removes what a run that falls back to the checkpoint of update `older_than`, or to a later one, never needs.
 
         That is all older than the newest best as of then; what scored better afterwards stays beside it.
         """
-        for update in [update for update in self._store.updates() if update <= saved][:-1]:
+        for update in [update for update in self._store.updates() if update <= older_than][:-1]:
             self._store.remove(update)

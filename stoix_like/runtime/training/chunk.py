@@ -16,10 +16,10 @@ from stoix_like.ops import trees
 from stoix_like.types import Learner, Metrics, metric_reduction
 
 #: The compiled chunk: (state, number of updates) -> (state, accumulated metrics). The state is donated.
-Program = Callable[[Any, Any], tuple[Any, Metrics]]
+ChunkFunction = Callable[[Any, Any], tuple[Any, Metrics]]
 
 
-def chunk_function(learner: Learner, num_seeds: int) -> Program:
+def chunk_function(learner: Learner, num_seeds: int) -> ChunkFunction:
     """The pure chunk: `length` updates of one state, or of `num_seeds` stacked ones, and their metrics [S]."""
     # Jitted, so that it is traced once for the shapes of its metrics and for the loop.
     update = jax.jit(learner.update if num_seeds == 1 else jax.vmap(learner.update))
@@ -43,7 +43,7 @@ def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Compiled:
     return chunk.lower(state, np.int32(0)).compile()
 
 
-class Pending:
+class MetricAccumulator:
     """Metrics of the chunks since the last report, combined on the host as they were on the device."""
 
     def __init__(self) -> None:

@@ -15,15 +15,15 @@ import numpy as np
 
 from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
-from stoix_like.runtime.console.messages import SignOfLife
+from stoix_like.runtime.console.messages import Heartbeat
 from stoix_like.runtime.console.text import Value
-from stoix_like.runtime.evaluators.episode_player import Allow
-from stoix_like.runtime.evaluators.pace import Pace
+from stoix_like.runtime.evaluators.episode_player import StepBudget
+from stoix_like.runtime.evaluators.pace import ChunkSizer
 from stoix_like.runtime.evaluators.scores import Evaluator, Scores
-from stoix_like.runtime.evaluators.time_share import EvaluationShare
-from stoix_like.runtime.hardware.devices import plain_errors
-from stoix_like.runtime.hardware.process_group import Team, local
-from stoix_like.runtime.runs.checkpoint import Meta
+from stoix_like.runtime.evaluators.time_share import EvaluationTimeShare
+from stoix_like.runtime.hardware.devices import reraise_device_errors
+from stoix_like.runtime.hardware.process_group import ProcessGroup, addressable_copy
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 from stoix_like.runtime.runs.trees import without_replay
 from stoix_like.runtime.telemetry import Row
 from stoix_like.runtime.telemetry import rows as report
@@ -31,7 +31,7 @@ from stoix_like.runtime.training import chunk
 from stoix_like.runtime.training.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.training.tracing import Tracing, update_span
-from stoix_like.runtime.training.writer import Recorder
+from stoix_like.runtime.training.writer import RunWriter
 
 _LOG = logging.getLogger(__name__)
 LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
@@ -49,11 +49,11 @@ class _StoppedEvaluation(Exception):
     """The run shall stop before an evaluation is through."""
 
 
-class Outputs(NamedTuple):
+class RunOutputs(NamedTuple):
     """What scores a run, and where its results go."""
 
     evaluator: Evaluator
-    recorder: Recorder
+    recorder: RunWriter
     note: Callable[[str], None]  # tells a person
     profile: Profile | None = None
     beside: tuple[Evaluator, ...] = ()  # what else is scored, on the same levels
@@ -68,11 +68,18 @@ class Driver:
         meta: what checkpoints say of the run; `update` is the update the state is at.
         outputs: what scores it, and where results go.
         is_continued: whether there is a checkpoint of this state.
-        team: the processes that run it. All take the same branches: what one alone knows is agreed upon.
+        group: the processes that run it. All take the same branches: what one alone knows is agreed upon.
     """
 
     def __init__(
-        self, state: Any, config: Any, meta: Meta, outputs: Outputs, *, is_continued: bool, team: Team
+        self,
+        state: Any,
+        config: Any,
+        meta: CheckpointMeta,
+        outputs: RunOutputs,
+        *,
+        is_continued: bool,
+        group: ProcessGroup,
     ) -> None:
         self.state = state
         self.update = meta.update
@@ -80,11 +87,11 @@ class Driver:
         self._meta = meta
         self._outputs = outputs
         self._recorder = outputs.recorder
-        self._team = team
-        self._pending = chunk.Pending()
-        self._pace = Pace()
+        self._group = group
+        self._pending = chunk.MetricAccumulator()
+        self._pace = ChunkSizer()
         self._tracing = Tracing()
-        self._share = EvaluationShare()
+        self._share = EvaluationTimeShare()
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
         self._last_saved = self.update if is_continued else -1
@@ -93,7 +100,7 @@ class Driver:
         self._seeds = [config.architecture.seed + i for i in range(core.num_seeds)]
         self._steps_per_update = steps_per_update(config)
 
-    def run(self, program: chunk.Program, stop: StopRequest) -> int:
+    def run(self, program: chunk.ChunkFunction, stop: StopRequest) -> int:
         """0 when the last update is done, 130 when stopped; either way everything is saved.
 
         Raises:
@@ -106,19 +113,19 @@ class Driver:
         while self.update < last and not self._shall_stop(stop):
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
             with self._tracing.span("chunk", from_update=self.update):
-                self._advance(program, self._team.agree(self._wanted_length(due)).number)
-                self._recorder.settle(wait=False)
+                self._advance(program, self._group.sync(self._wanted_length(due)).number)
+                self._recorder.wait_until_written(wait=False)
                 self._evaluate_if_due(last, stop)
                 if _is_due(self.update, checkpointing.save_interval):
                     self.save()
             self._recorder.trace(self._tracing.take())
         self.save(at_once=True)
-        self._recorder.settle()
-        self._team.agree()  # that nothing failed
+        self._recorder.wait_until_written()
+        self._group.sync()  # that nothing failed
         return 0 if self.update == last == self._evaluated_at else INTERRUPTED
 
     def _shall_stop(self, stop: StopRequest) -> bool:
-        return self._team.agree(0, stop.is_set).flag
+        return self._group.sync(0, stop.is_set).flag
 
     def _wanted_length(self, due: int) -> int:
         """Updates of the next chunk, as far as this process can tell."""
@@ -157,7 +164,7 @@ class Driver:
             self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
         self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
 
-    def tell_failure(self, what: str) -> None:
+    def log_failure(self, what: str) -> None:
         """The last row of a run that ends by an error: whoever looks at its metrics sees that it did, and why."""
         values: dict[str, Value] = {"misc/event": "failed", "misc/message": what}
         self._recorder.write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, values)])
@@ -166,7 +173,7 @@ class Driver:
         values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
         return Row("MISC", update, timesteps, self.elapsed_seconds, None, values)
 
-    def _advance(self, program: chunk.Program, length: int) -> None:
+    def _advance(self, program: chunk.ChunkFunction, length: int) -> None:
         profile = self._outputs.profile
         began = time.time()
         if profile is None or not self._wants_profile():
@@ -181,15 +188,15 @@ class Driver:
             row = Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())
             self._recorder.write([row])
 
-    def _play(self, program: chunk.Program, length: int) -> float:
+    def _play(self, program: chunk.ChunkFunction, length: int) -> float:
         """The seconds that took."""
         began = time.monotonic()
         what = f"update {self.update + 1} cannot be computed"
-        with plain_errors(what, lambda: f"{LESS_MEMORY}{self._how_to_continue()}"):
+        with reraise_device_errors(what, lambda: f"{LESS_MEMORY}{self._how_to_continue()}"):
             self.state, metrics = jax.block_until_ready(program(self.state, np.int32(length)))
         seconds = time.monotonic() - began
         _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
-        self._pace.learn(length, seconds)
+        self._pace.update(length, seconds)
         self._share.train(length, seconds)
         self.update += length
         self._pending.add(metrics, length, seconds)
@@ -229,9 +236,9 @@ class Driver:
         scored, began = None, time.monotonic()
         try:
             evaluating = self._tracing.span("evaluate", update=self.update)
-            with contextlib.suppress(_StoppedEvaluation), self._team.alone(), evaluating:
+            with contextlib.suppress(_StoppedEvaluation), self._group.deferring_errors(), evaluating:
                 scored = self._scored(functools.partial(self._allow, stop))
-            self._team.agree()  # that nothing failed
+            self._group.sync()  # that nothing failed
         except RunError as error:  # the state is as it was: nothing that was learned need be lost
             self.save(at_once=True)
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
@@ -248,16 +255,16 @@ class Driver:
 
         When the run shall stop it is given up, unless the lead is through with the round.
         """
-        agreed = self._team.agree(steps, stop.is_set)
+        agreed = self._group.sync(steps, stop.is_set)
         if agreed.flag and agreed.number > 0:
             raise _StoppedEvaluation
         return agreed.number
 
-    def _scored(self, allow: Allow) -> tuple[Scores, list[Row]]:
+    def _scored(self, allow: StepBudget) -> tuple[Scores, list[Row]]:
         """(the scores that decide what is best, rows of all). In several processes each plays the same episodes."""
         evaluator, rows, at = self._outputs.evaluator, [], (self.update, self.timesteps, self.elapsed_seconds)
-        asked = local(self.state.params), local(self.state.key), self.update
-        watch = SignOfLife(lambda text: _LOG.info("evaluating: %s", text))
+        asked = addressable_copy(self.state.params), addressable_copy(self.state.key), self.update
+        watch = Heartbeat(lambda text: _LOG.info("evaluating: %s", text))
         scores = evaluator(*asked, watch=watch, allow=allow)
         rows += scores.rows(evaluator.mode, at, self._seeds)
         for beside in self._outputs.beside:
@@ -267,7 +274,7 @@ class Driver:
     def _keep(self, scores: Scores, rows: list[Row]) -> None:
         self._recorder.write(rows)
         meta = self._meta._replace(update=self.update)
-        self._recorder.offer(local(self.state.params), scores.mean_return(), meta, self._how_to_continue)
+        self._recorder.update(addressable_copy(self.state.params), scores.mean_return(), meta, self._how_to_continue)
 
     @property
     def saved_update(self) -> int | None:

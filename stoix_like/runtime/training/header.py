@@ -19,26 +19,26 @@ from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.loading.config import Loaded, preset_note
+from stoix_like.runtime.loading.config import LoadedConfig, preset_note
 from stoix_like.runtime.runs import initial_params
-from stoix_like.runtime.runs.checkpoint import Meta
-from stoix_like.runtime.telemetry import Row, RunMeta, Telemetry
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta
+from stoix_like.runtime.telemetry import Row, RunMeta, TelemetryHub
 from stoix_like.runtime.telemetry.rows import start_row
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.runtime.training import start
-from stoix_like.runtime.training.best import BestKeeper
-from stoix_like.runtime.training.start import Plan
+from stoix_like.runtime.training.best import BestCheckpoint
+from stoix_like.runtime.training.start import RunStart
 from stoix_like.search.model import SearchConfig
 
 
-def run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
+def run_meta(plan: RunStart, found: list[jax.Device], best: BestCheckpoint) -> RunMeta:
     """What sinks are told of the run."""
     config = plan.config
     known = best.updates[0] >= 0 and config.training_core.num_seeds == 1  # of several seeds the view shows the mean
     return RunMeta(
         algorithm=plan.algorithm.upper(),
         task_id=config.environment.task_id,
-        device=devices.describe(found),
+        device=devices.describe_devices(found),
         seed=config.architecture.seed,
         num_seeds=config.training_core.num_seeds,
         num_envs=config.environment.num_envs,
@@ -53,13 +53,13 @@ def run_meta(plan: Plan, found: list[jax.Device], best: BestKeeper) -> RunMeta:
     )
 
 
-def introduce(
-    plan: Plan,
-    loaded: Loaded,
+def log_run_header(
+    plan: RunStart,
+    loaded: LoadedConfig,
     search: SearchConfig | None,
     template: Any,
     view: TerminalView,
-    telemetry: Telemetry,
+    telemetry: TelemetryHub,
     meta: RunMeta,
 ) -> None:
     """Tells what will run: how large it is, how it searches, what it goes on from, and what a user may not have meant.
@@ -86,48 +86,48 @@ def introduce(
     _tell_origin(plan, view, telemetry)
 
 
-def _tell_origin(plan: Plan, view: TerminalView, telemetry: Telemetry) -> None:
+def _tell_origin(plan: RunStart, view: TerminalView, telemetry: TelemetryHub) -> None:
     """What the run goes on from, or whose parameters it starts with."""
     before = _elapsed_before(plan)
     if plan.changes and plan.resumed:
         old = config_from_dict(type(plan.config), plan.resumed.config)
         changed = ", ".join(f"{name} = {value} (was {get_leaf(old, name)})" for name, value in plan.changes.items())
         view.note(f"continued with {changed}")
-        telemetry.write([event("changed", plan, before, changed=changed)])
+        telemetry.write([event_row("changed", plan, before, changed=changed)])
     if plan.resumed and _replay_is_lost(plan):
         view.note("the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one")
     if plan.resumed:
-        telemetry.write([event("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
+        telemetry.write([event_row("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.load_from is not None:
-        view.note(f"starts with {initial_params.words(plan.algorithm, plan.load_from)}")
-        telemetry.write([event("checkpoint_loaded", plan, before, path=str(plan.load_from))])
+        view.note(f"starts with {initial_params.describe_initial_params(plan.algorithm, plan.load_from)}")
+        telemetry.write([event_row("checkpoint_loaded", plan, before, path=str(plan.load_from))])
 
 
-def _replay_is_lost(plan: Plan) -> bool:
+def _replay_is_lost(plan: RunStart) -> bool:
     assert plan.resumed is not None  # narrows the type
     saved = plan.resumed.config.get("checkpointing", {})
     return "spo" in plan.resumed.config and not saved.get("save_replay", True)
 
 
-def of_a_best_on_other_levels(plan: Plan) -> str:
+def other_levels_note(plan: RunStart) -> str:
     """A note for a continued run whose levels are others."""
     done = plan.resumed is not None and _evaluated_at(plan.resumed) == plan.config.training_core.num_updates
     then = "no evaluation follows; evaluate.py --level-set scores it" if done else "the next evaluation replaces it"
     return f"the best so far was scored on other levels: {then}"
 
 
-def event(name: str, plan: Plan, elapsed_seconds: float, **values: Value) -> Row:
+def event_row(name: str, plan: RunStart, elapsed_seconds: float, **values: Value) -> Row:
     """A MISC row of something that happened before the first update of this process."""
     update = plan.resumed.update if plan.resumed else 0
     named = {"misc/event": name, **{f"misc/{key}": value for key, value in values.items()}}
     return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, named)
 
 
-def _evaluated_at(resumed: Meta) -> int:
+def _evaluated_at(resumed: CheckpointMeta) -> int:
     return int(resumed.host.get("evaluated_at", resumed.update))
 
 
-def _elapsed_before(plan: Plan) -> float:
+def _elapsed_before(plan: RunStart) -> float:
     return float(plan.resumed.host.get("elapsed_seconds", 0.0)) if plan.resumed else 0.0
 
 

@@ -30,7 +30,7 @@ _CALLED = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
 _SCOPE = re.compile(rf"{PREFIX}({'|'.join(PHASES)})\b")
 
 
-class Event(NamedTuple):
+class ProfileEvent(NamedTuple):
     """One run of one instruction, on one thread or stream."""
 
     instruction: str
@@ -205,7 +205,7 @@ def module_name(program_text: str) -> str:
     return program_text.removeprefix("HloModule ").partition(",")[0]
 
 
-def self_times(lines: Iterable[list[Event]]) -> dict[str, float]:
+def self_times(lines: Iterable[list[ProfileEvent]]) -> dict[str, float]:
     """Nanoseconds that each instruction ran itself, without those it ran inside: a loop's body is not the loop.
 
     Args:
@@ -213,7 +213,7 @@ def self_times(lines: Iterable[list[Event]]) -> dict[str, float]:
     """
     total: dict[str, float] = collections.defaultdict(float)
     for events in lines:
-        open_events: list[Event] = []
+        open_events: list[ProfileEvent] = []
         for event in sorted(events, key=lambda e: (e.start_ns, -e.duration_ns)):
             while open_events and event.start_ns >= open_events[-1].start_ns + open_events[-1].duration_ns:
                 open_events.pop()
@@ -238,20 +238,20 @@ def phase_times(found: dict[str, float], scopes: dict[str, Scopes], updates: int
     return PhaseTimes(updates, seconds, shares, optimising, playing, searching)
 
 
-def _events(trace: Path, module: str) -> list[list[Event]]:
+def _events(trace: Path, module: str) -> list[list[ProfileEvent]]:
     planes = list(jax.profiler.ProfileData.from_file(str(trace)).planes)
     on_device = _of_planes([plane for plane in planes if plane.name.startswith("/device:")], module)
     return on_device or _of_planes(planes, module)
 
 
-def _of_planes(planes: list[Any], module: str) -> list[list[Event]]:
+def _of_planes(planes: list[Any], module: str) -> list[list[ProfileEvent]]:
     return [events for plane in planes for line in plane.lines if (events := _of_line(line, module))]
 
 
-def _of_line(line: Any, module: str) -> list[Event]:
+def _of_line(line: Any, module: str) -> list[ProfileEvent]:
     found = []
     for event in line.events:
         stats = dict(event.stats)
         if "hlo_op" in stats and str(stats.get("hlo_module", "")).startswith(module):
-            found.append(Event(stats["hlo_op"], event.start_ns, event.duration_ns))
+            found.append(ProfileEvent(stats["hlo_op"], event.start_ns, event.duration_ns))
     return found

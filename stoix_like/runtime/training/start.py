@@ -22,10 +22,10 @@ from stoix_like.config.checks import get_leaf, leaf_sections
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.hardware import devices, process_group
-from stoix_like.runtime.hardware.process_group import Team
-from stoix_like.runtime.loading.config import Loaded
+from stoix_like.runtime.hardware.process_group import ProcessGroup
+from stoix_like.runtime.loading.config import LoadedConfig
 from stoix_like.runtime.runs import folder, initial_params
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_run
 from stoix_like.runtime.runs.trees import stored_template
 from stoix_like.runtime.storage.lock import RunLock
@@ -41,7 +41,7 @@ FIXED_ON_RESUME = frozenset(
 )
 
 
-class Plan(NamedTuple):
+class RunStart(NamedTuple):
     """A run before it is built.
 
     Attributes:
@@ -58,13 +58,13 @@ class Plan(NamedTuple):
     algorithm: str
     config: Any
     path: Path
-    resumed: Meta | None
+    resumed: CheckpointMeta | None
     changes: dict[str, Any]
     lock: RunLock | None
     load_from: Path | None = None
 
 
-def plan_run(algorithm: str, loaded: Loaded) -> Plan:
+def prepare_start(algorithm: str, loaded: LoadedConfig) -> RunStart:
     """What the command line asks for; nothing is written.
 
     Raises:
@@ -75,7 +75,7 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
     if loaded.options.resume is not None:
         return _plan_resume(algorithm, loaded, find_run(loaded.options.resume))
     config = loaded.config
-    load_from = initial_params.named(config)  # whatever is wrong with it is said before anything is built
+    load_from = initial_params.find_initial_params(config)  # whatever is wrong with it is said before anything is built
     name = config.checkpointing.run_name
     if name is None:
         path = folder.new_path(config.checkpointing.save_dir, algorithm, config)
@@ -83,39 +83,39 @@ def plan_run(algorithm: str, loaded: Loaded) -> Plan:
         path = folder.run_path(config.checkpointing.save_dir, name)
     if any(parent.exists() and not parent.is_dir() for parent in path.parents):
         raise RunError(f"cannot make {path}: Not a directory", "choose another folder with --save-dir")
-    return Plan(algorithm, config, path, None, {}, None, load_from)
+    return RunStart(algorithm, config, path, None, {}, None, load_from)
 
 
-def plan_together(team: Team, algorithm: str, loaded: Loaded) -> Plan:
-    """`plan_run` in the lead, which alone looks at files and holds the lock; the others are told.
+def prepare_start_together(group: ProcessGroup, algorithm: str, loaded: LoadedConfig) -> RunStart:
+    """`prepare_start` in the lead, which alone looks at files and holds the lock; the others are told.
 
     Raises:
         ConfigError: the processes were not given the same configuration.
-        StoixError: as `plan_run`; in the others, that process 0 ended the run.
+        StoixError: as `prepare_start`; in the others, that process 0 ended the run.
     """
-    if team.count == 1:
-        return plan_run(algorithm, loaded)
+    if group.count == 1:
+        return prepare_start(algorithm, loaded)
     given = json.loads(json.dumps([config_to_dict(loaded.config), loaded.options]))
-    if team.agree(flag=team.told(lambda: given) != given).flag:
+    if group.sync(flag=group.broadcast_object(lambda: given) != given).flag:
         raise ConfigError("the processes of this run differ in their configuration", "give all of them the same flags")
-    plans: list[Plan] = []
+    plans: list[RunStart] = []
 
     def plain() -> dict[str, Any]:
-        plan = plan_run(algorithm, loaded)
+        plan = prepare_start(algorithm, loaded)
         plans.append(plan)
         resumed = plan.resumed._asdict() if plan.resumed else None
         load_from = str(plan.load_from) if plan.load_from else None
         return {"path": str(plan.path), "resumed": resumed, "changes": plan.changes, "load_from": load_from}
 
-    told = team.told(plain)
-    if team.is_lead:
+    told = group.broadcast_object(plain)
+    if group.is_primary:
         return plans[0]
-    resumed = Meta(**told["resumed"]) if told["resumed"] else None
+    resumed = CheckpointMeta(**told["resumed"]) if told["resumed"] else None
     load_from = Path(told["load_from"]) if told["load_from"] else None
-    return Plan(algorithm, loaded.config, Path(told["path"]), resumed, told["changes"], None, load_from)
+    return RunStart(algorithm, loaded.config, Path(told["path"]), resumed, told["changes"], None, load_from)
 
 
-def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
+def _plan_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStart:
     lock = RunLock(path)
     try:
         meta = _last_meta(path)
@@ -136,18 +136,18 @@ def _plan_resume(algorithm: str, loaded: Loaded, path: Path) -> Plan:
     except BaseException:
         lock.close()
         raise
-    return Plan(algorithm, loaded.config, path, meta, changes, lock)
+    return RunStart(algorithm, loaded.config, path, meta, changes, lock)
 
 
-def _last_meta(path: Path) -> Meta:
+def _last_meta(path: Path) -> CheckpointMeta:
     return CheckpointStore(path / "checkpoints").load_meta()
 
 
-def _changes(before: Any, loaded: Loaded) -> dict[str, Any]:
+def _changes(before: Any, loaded: LoadedConfig) -> dict[str, Any]:
     """Leaves whose value differs from the checkpoint's. Where the folder stands may differ: runs can be moved."""
     after = loaded.config
     config_type: type = type(after)
-    leaves = [n for n in leaf_sections(config_type) if n not in ("save_dir", "run_name") or n in loaded.explicit]
+    leaves = [n for n in leaf_sections(config_type) if n not in ("save_dir", "run_name") or n in loaded.overridden]
     return {n: get_leaf(after, n) for n in leaves if get_leaf(after, n) != get_leaf(before, n)}
 
 
@@ -177,7 +177,7 @@ def state_template(make_state: Callable[[], Any], found: list[jax.Device], num_s
     return jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings)
 
 
-def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
+def first_state(group: ProcessGroup, plan: RunStart, make_state: Callable[[], Any], template: Any) -> Any:
     """The state a run begins with: fresh, with loaded parameters, or that of the checkpoint that is continued.
 
     Files are read by the lead alone.
@@ -187,18 +187,20 @@ def first_state(team: Team, plan: Plan, make_state: Callable[[], Any], template:
         RunError: it does not fit into memory.
     """
     if plan.resumed is not None:
-        return _resumed_state(team, plan, make_state, template)
-    with devices.plain_errors(
+        return _resumed_state(group, plan, make_state, template)
+    with devices.reraise_device_errors(
         "the first state cannot be made", "lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds"
     ):
         state = jax.block_until_ready(make_state())
     if plan.load_from is None:
         return state
     source, num_seeds, fresh = plan.load_from, plan.config.training_core.num_seeds, state.params
-    asked = here(template.params)
-    begin = functools.partial(initial_params.load, plan.algorithm, plan.config.environment.task_id, source)
-    params = team.led(lambda: begin(asked, process_group.local(fresh), num_seeds))
-    return state._replace(params=team.spread(params, template.params))
+    asked = on_local_device(template.params)
+    begin = functools.partial(
+        initial_params.load_initial_params, plan.algorithm, plan.config.environment.task_id, source
+    )
+    params = group.run_on_primary(lambda: begin(asked, process_group.addressable_copy(fresh), num_seeds))
+    return state._replace(params=group.place_from_primary(params, template.params))
 
 
 def replay_note(replay: Any) -> str | None:
@@ -210,21 +212,23 @@ def replay_note(replay: Any) -> str | None:
     return f"the replay lies whole on each of the {count} devices, which do not divide its shards; 2, 4 and 8 do"
 
 
-def here(template: Any) -> Any:
+def on_local_device(template: Any) -> Any:
     """The template for what this process reads for itself: on the first of its own devices that are used."""
     used = jax.tree.leaves(template)[0].sharding.addressable_devices
     place = SingleDeviceSharding(min(used, key=lambda device: device.id))
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), template)
 
 
-def _resumed_state(team: Team, plan: Plan, make_state: Callable[[], Any], template: Any) -> Any:
+def _resumed_state(group: ProcessGroup, plan: RunStart, make_state: Callable[[], Any], template: Any) -> Any:
     assert plan.resumed is not None  # narrows the type
     store, update = plan.path / "checkpoints", plan.resumed.update
     stored = stored_template(template, plan.resumed)
-    if team.count == 1:
+    if group.count == 1:
         state = CheckpointStore(store).load(stored, update)
     else:  # by way of the host: the state of a large run need not fit on one device
-        state = team.spread(team.led(lambda: CheckpointStore(store).load(stored, update, on_host=True)), stored)
+        state = group.place_from_primary(
+            group.run_on_primary(lambda: CheckpointStore(store).load(stored, update, on_host=True)), stored
+        )
     if stored is not template:
         state = state._replace(replay=make_state().replay)
     if not plan.changes:

@@ -1,8 +1,8 @@
-"""What a run leaves behind: rows, checkpoints, the best parameters. The lead of its team writes; the others help.
+"""Everything that a run writes: rows, checkpoints, the best parameters. Process 0 writes; the others help to gather.
 
-Checkpoints are written by a thread of their own from a copy of the state, while training goes on: one at a time, so a
-second one waits for the first. `settle` waits for what is being written: a run that ends has saved what it says.
-In a team of several, what cannot be written is raised by the next `Team.agree`, in all processes.
+A thread writes checkpoints from a copy of the state while training goes on, one at a time: a second one waits for the
+first. `wait_until_written` blocks until every pending checkpoint is on disk. With several processes, an error while
+writing is raised in all of them by the next `ProcessGroup.sync`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ import numpy as np
 
 from stoix_like.errors import StoixError
 from stoix_like.runtime.console import messages
-from stoix_like.runtime.hardware.devices import plain_errors
-from stoix_like.runtime.hardware.process_group import Team
-from stoix_like.runtime.runs.checkpoint import CheckpointStore, Meta
-from stoix_like.runtime.telemetry import Row, Span, Telemetry
-from stoix_like.runtime.training.best import BestKeeper
+from stoix_like.runtime.hardware.devices import reraise_device_errors
+from stoix_like.runtime.hardware.process_group import ProcessGroup
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.telemetry import Row, Span, TelemetryHub
+from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.types import Params
 
 
-class Files(NamedTuple):
+class RunFiles(NamedTuple):
     """What the lead writes to."""
 
     store: CheckpointStore
-    best: BestKeeper
-    telemetry: Telemetry
+    best: BestCheckpoint
+    telemetry: TelemetryHub
 
 
 #: Makes the row that says a checkpoint was written, from its folder, when it was.
@@ -42,16 +42,16 @@ class _Writing(NamedTuple):
     finished: Finished
 
 
-class Recorder:
+class RunWriter:
     """Where the results of a run go.
 
     Args:
-        team: of the run's processes.
+        group: of the run's processes.
         files: in the lead; None in the others, where nothing is written.
     """
 
-    def __init__(self, team: Team, files: Files | None) -> None:
-        self._team, self._files = team, files
+    def __init__(self, group: ProcessGroup, files: RunFiles | None) -> None:
+        self._group, self._files = group, files
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._writing: _Writing | None = None
 
@@ -62,7 +62,7 @@ class Recorder:
             RunError: they cannot be written.
         """
         if self._files is not None:
-            with self._team.alone():
+            with self._group.deferring_errors():
                 self._files.telemetry.write(rows)
 
     def trace(self, spans: Sequence[Span]) -> None:
@@ -70,7 +70,7 @@ class Recorder:
         if self._files is not None and spans:
             self._files.telemetry.trace(spans)
 
-    def save(self, state: Any, meta: Meta, finished: Finished, *, at_once: bool = False) -> None:
+    def save(self, state: Any, meta: CheckpointMeta, finished: Finished, *, at_once: bool = False) -> None:
         """Begins to write a checkpoint; its row follows when it is complete. The state may be donated afterwards.
 
         Args:
@@ -79,20 +79,22 @@ class Recorder:
             at_once: write it here and now, and not in the thread.
 
         Raises:
-            RunError: the one before, or the copy of the state, failed; at once, also what `settle` raises.
+            RunError: the one before, or the copy of the state, failed; at once, also what `wait_until_written` raises.
         """
-        self.settle()
-        with plain_errors("the state cannot be copied for a checkpoint", "free some memory of device and host"):
-            copied = self._team.gathered(state)
+        self.wait_until_written()
+        with reraise_device_errors(
+            "the state cannot be copied for a checkpoint", "free some memory of device and host"
+        ):
+            copied = self._group.fetch_to_host(state)
         if self._files is None:
             return
         if at_once:
-            with self._team.alone():
+            with self._group.deferring_errors():
                 self._note(self._files, self._files.store.save(copied, meta), finished)
         else:
             self._writing = _Writing(self._thread.submit(self._files.store.save, copied, meta), finished)
 
-    def settle(self, *, wait: bool = True) -> None:
+    def wait_until_written(self, *, wait: bool = True) -> None:
         """Takes note of what was written; with `wait` also of what still is.
 
         Raises:
@@ -102,14 +104,14 @@ class Recorder:
             return
         concurrent.futures.wait([self._writing.path])  # an interruption comes through here, and leaves it pending
         writing, self._writing = self._writing, None
-        with self._team.alone():
+        with self._group.deferring_errors():
             self._note(self._files, writing.path.result(), writing.finished)
 
-    def _note(self, files: Files, path: Path, finished: Finished) -> None:
+    def _note(self, files: RunFiles, path: Path, finished: Finished) -> None:
         self._prune(files)
         self.write([finished(path)])
 
-    def _prune(self, files: Files) -> None:
+    def _prune(self, files: RunFiles) -> None:
         """A person may move damaged checkpoints away: the best belongs to the oldest that is left, too."""
         if there := files.store.updates():
             files.best.prune(there[0])
@@ -121,13 +123,16 @@ class Recorder:
         """
         failures: list[Exception] = []
         try:
-            self.settle()
+            self.wait_until_written()
         except (StoixError, OSError) as error:
             failures.append(error)
         finally:
             self._thread.shutdown()
-        for failure in [*failures, *self._team.kept()]:  # of several processes, what no `agree` will raise any more
-            messages.on_stderr(f"warning: {failure.what if isinstance(failure, StoixError) else failure}")
+        for failure in [
+            *failures,
+            *self._group.take_deferred_errors(),
+        ]:  # of several processes, what no `sync` will raise any more
+            messages.print_to_stderr(f"warning: {failure.what if isinstance(failure, StoixError) else failure}")
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
         """Replaces what the host notes beside the arrays of a checkpoint.
@@ -135,13 +140,15 @@ class Recorder:
         Raises:
             RunError: it, or the checkpoint, cannot be written.
         """
-        self.settle()
+        self.wait_until_written()
         if self._files is not None:
-            with self._team.alone():
+            with self._group.deferring_errors():
                 self._files.store.rewrite_host(update, host)
                 self._prune(self._files)
 
-    def offer(self, params: Params, scores: np.ndarray, meta: Meta, how_to_continue: Callable[[], str]) -> None:
+    def update(
+        self, params: Params, scores: np.ndarray, meta: CheckpointMeta, how_to_continue: Callable[[], str]
+    ) -> None:
         """Keeps the parameters if they scored best: of this process's own device, [S, ...] for several seeds.
 
         Raises:
@@ -150,8 +157,11 @@ class Recorder:
         if self._files is None:
             return
         what = "the best parameters cannot be kept"
-        with self._team.alone(), plain_errors(what, lambda: f"free some memory{how_to_continue()}"):
-            self._files.best.offer(params, scores, meta)
+        with (
+            self._group.deferring_errors(),
+            reraise_device_errors(what, lambda: f"free some memory{how_to_continue()}"),
+        ):
+            self._files.best.update(params, scores, meta)
 
     @property
     def folder(self) -> Path | None:

@@ -83,7 +83,7 @@ def load_policy(folder: str | Path) -> ExportedPolicy:
             for leaf in description["observation"]
         }
     except (ValueError, LookupError, TypeError) as error:
-        raise policy_folder.unusable(path, f"its {policy_folder.DESCRIPTION} was changed") from error
+        raise policy_folder.unusable_export(path, f"its {policy_folder.DESCRIPTION} was changed") from error
     if is_newer:
         raise _other_jax(path, written)
     try:

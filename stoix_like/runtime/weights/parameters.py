@@ -32,7 +32,7 @@ _TYPES = {"F32": "float32"}  # those that parameters have, as safetensors calls 
 _EXPORT = "export them from a run: python scripts/export_policy.py RUN"
 
 
-class Notes(NamedTuple):
+class ParametersMetadata(NamedTuple):
     """What the file says of its arrays."""
 
     algorithm: str
@@ -45,14 +45,14 @@ class Notes(NamedTuple):
     stoix_like: str  # the version that wrote them
 
 
-def parameters_bytes(params: Any, notes: Notes) -> bytes:
+def serialize(params: Any, notes: ParametersMetadata) -> bytes:
     """The content of a file: arrays by path, such as `actor/params/Dense_0/kernel`, and the notes."""
     arrays = {name: np.asarray(leaf, order="C") for name, leaf in trees.named_leaves(params).items()}
     told = {name: value if isinstance(value, str) else json.dumps(value) for name, value in notes._asdict().items()}
     return safetensors.numpy.save(arrays, {"format": FORMAT, "format_version": str(FORMAT_VERSION), **told})
 
 
-def read_notes(path: Path) -> Notes:
+def read_metadata(path: Path) -> ParametersMetadata:
     """What is said of the parameters.
 
     Raises:
@@ -67,7 +67,9 @@ def read_notes(path: Path) -> Notes:
         wrote = _value(path, "stoix_like", told, str)
         raise CheckpointError(f"{what} {FORMAT_VERSION}", f"install the version of stoix_like that wrote them: {wrote}")
     kinds = {"update": int, "seed": int, "config": dict, "evaluation": dict}
-    notes = Notes(**{name: _value(path, name, told, kinds.get(name, str)) for name in Notes._fields})
+    notes = ParametersMetadata(
+        **{name: _value(path, name, told, kinds.get(name, str)) for name in ParametersMetadata._fields}
+    )
     if not all(type(value) in (int, float, str) for value in notes.evaluation.values()):
         raise _unusable(path, "'evaluation' in their metadata cannot be read")
     return notes

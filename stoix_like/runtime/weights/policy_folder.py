@@ -78,9 +78,9 @@ def read(folder: Path) -> tuple[bytes, dict[str, Any]]:
     try:
         program = (folder / PROGRAM).read_bytes()
     except OSError as error:
-        raise unusable(folder, f"its {PROGRAM} cannot be read: {error.strerror or error}") from error
+        raise unusable_export(folder, f"its {PROGRAM} cannot be read: {error.strerror or error}") from error
     if hashlib.sha256(program).hexdigest() != description["sha256"].get(PROGRAM):
-        raise unusable(folder, f"its {PROGRAM} is not the one that {DESCRIPTION} describes")
+        raise unusable_export(folder, f"its {PROGRAM} is not the one that {DESCRIPTION} describes")
     return program, description
 
 
@@ -94,7 +94,7 @@ def check_parameters(path: Path) -> None:
         return
     description = _read_description(path.parent)
     if hashlib.sha256(path.read_bytes()).hexdigest() != description["sha256"].get(PARAMETERS):
-        raise unusable(path.parent, f"its {PARAMETERS} is not the one that {DESCRIPTION} describes")
+        raise unusable_export(path.parent, f"its {PARAMETERS} is not the one that {DESCRIPTION} describes")
 
 
 def _read_description(folder: Path) -> dict[str, Any]:
@@ -105,9 +105,9 @@ def _read_description(folder: Path) -> dict[str, Any]:
             f"no exported policy in {folder}", "make one: python scripts/export_policy.py RUN; it writes RUN/export"
         ) from error
     except (OSError, ValueError) as error:
-        raise unusable(folder, f"its {DESCRIPTION} cannot be read") from error
+        raise unusable_export(folder, f"its {DESCRIPTION} cannot be read") from error
     if not isinstance(description, dict) or description.get("format") != FORMAT:
-        raise unusable(folder, f"its {DESCRIPTION} is not of stoix_like")
+        raise unusable_export(folder, f"its {DESCRIPTION} is not of stoix_like")
     version = description.get("format_version")
     if version != FORMAT_VERSION:
         raise CheckpointError(
@@ -116,11 +116,11 @@ def _read_description(folder: Path) -> dict[str, Any]:
         )
     kinds = {"sha256": dict, "versions": dict, "observation": list}
     if lacking := [name for name, kind in kinds.items() if not isinstance(description.get(name), kind)]:
-        raise unusable(folder, f"its {DESCRIPTION} lacks {', '.join(lacking)}")
+        raise unusable_export(folder, f"its {DESCRIPTION} lacks {', '.join(lacking)}")
     return description
 
 
-def unusable(folder: Path, reason: str) -> CheckpointError:
+def unusable_export(folder: Path, reason: str) -> CheckpointError:
     """The error of an export that is damaged, foreign or half replaced."""
     return CheckpointError(
         f"the export {folder} cannot be used: {reason}",
