@@ -33,10 +33,10 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 #: Rooms of runtime from the bottom, with the rooms of runtime that each may import: all of them stand before it.
 ROOMS: dict[str, tuple[str, ...]] = {
     "console": (),
-    "storage": (),
+    "storage": ("console",),
     "hardware": ("console",),
     "loading": ("console",),
-    "weights": (),
+    "weights": ("console", "storage"),
     "runs": ("console", "storage", "hardware", "loading", "weights"),
     "telemetry": ("console", "storage", "runs"),
     "evaluators": ("console", "hardware", "runs", "telemetry"),

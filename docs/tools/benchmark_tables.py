@@ -12,6 +12,7 @@ from pathlib import Path
 
 from stoix_like.bench.measure import Measurement
 from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.console.text import number_text
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 _PART = re.compile(r"(<!-- rows: (\S+) ([^>]*?) -->\n).*?(<!-- end of rows -->)", re.DOTALL)
@@ -38,24 +39,19 @@ def table(rows: list[Measurement], prefixes: list[str]) -> str:
 
 
 def _cells(row: Measurement) -> list[str]:
-    value = f"{number(row.value)} {row.unit}" + ("" if row.spread is None else f" ± {row.spread:.1%}")
+    value = f"{number_text(row.value, 4)} {row.unit}" + ("" if row.spread is None else f" ± {row.spread:.1%}")
     against, verdict = "–", ""
     if row.reference is not None:
-        against = number(row.reference)
+        against = number_text(row.reference, 4)
         verdict = f"**{row.ratio:.1f} times**" if row.ratio is not None else "no ratio: the spread is larger"
     elif row.ceiling is not None and row.share is not None:
-        against, verdict = f"ceiling {number(row.ceiling)}", f"**{row.share:.0%}**"
+        against, verdict = f"ceiling {number_text(row.ceiling, 4)}", f"**{row.share:.0%}**"
     return [
         f"`{row.name}`",
         value,
         against,
         ". ".join(part for part in (verdict, row.note) if part).replace("|", "\\|"),
     ]
-
-
-def number(value: float) -> str:
-    """1,234 or 0.0123: four digits are enough."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ import jax
 from jax.stages import Compiled
 
 from stoix_like.runtime.console.installation import git_commit, versions
+from stoix_like.runtime.console.text import number_text
 
 
 class Measurement(NamedTuple):
@@ -123,16 +124,12 @@ def machine_row(device: str) -> Measurement:
 
 def line(row: Measurement) -> str:
     """The row as one line of text."""
-    parts = [f"{row.name:<26}{_number(row.value):>12} {row.unit}"]
+    parts = [f"{row.name:<26}{number_text(row.value):>12} {row.unit}"]
     if row.spread is not None:
         parts.append(f"± {row.spread:.0%}")
     if row.reference is not None:
         ratio = f"{row.ratio:.1f} times" if row.ratio is not None else "no ratio: the spread is larger than the claim"
-        parts.append(f"reference {_number(row.reference)}: {ratio}")
+        parts.append(f"reference {number_text(row.reference)}: {ratio}")
     if row.ceiling is not None and row.share is not None:
-        parts.append(f"{row.share:.0%} of the ceiling {_number(row.ceiling)}")
+        parts.append(f"{row.share:.0%} of the ceiling {number_text(row.ceiling)}")
     return "  ".join([*parts, row.note])
-
-
-def _number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 
 from stoix_like.bench.measure import line, machine_row
 from stoix_like.config.sections import HardwareConfig
-from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag, output_file
+from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag, add_json_flag
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import atomic_write_json
 
 
 def main(argv: list[str]) -> int:
@@ -28,7 +27,7 @@ def main(argv: list[str]) -> int:
             print(line(row), flush=True)
             rows.append(row)
             if arguments.json:  # after every row: a suite takes hours, and may be cut off
-                atomic_write_text(arguments.json, json.dumps([row._asdict() for row in rows], indent=2) + "\n")
+                atomic_write_json(arguments.json, [row._asdict() for row in rows])
     return 0
 
 
@@ -60,6 +59,6 @@ def make_parser() -> ArgumentParser:
         "what is measured; all is everything but learning*, ablation and search*, which train for hours (default: all)"
     )
     parser.add_argument("--suite", choices=suites, default="all", help=told)
-    parser.add_argument("--json", type=output_file, help="write the rows to this file as well")
+    add_json_flag(parser, "the rows")
     add_device_flag(parser)
     return parser

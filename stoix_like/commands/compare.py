@@ -7,16 +7,21 @@ they are told in `comparison_tables.py` and drawn in `comparison_figures.py`.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime.console.arguments import ArgumentParser, checked_number, output_file
+from stoix_like.runtime.console.arguments import (
+    ArgumentParser,
+    add_json_flag,
+    add_runs_argument,
+    checked_number,
+    output_file,
+)
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.runs.find import find_runs
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import atomic_write_json
 
 
 def main(argv: list[str]) -> int:
@@ -39,7 +44,7 @@ def main(argv: list[str]) -> int:
     print(comparison_tables.text(comparison))
     if arguments.json:
         content = {"runs": list(map(str, paths)), **comparison_tables.document(comparison)}
-        atomic_write_text(arguments.json, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        atomic_write_json(arguments.json, content, indent=1)
     for path in comparison_figures.save_figures(comparison, arguments.out) if arguments.out else ():
         print(f"figure {path}")
     return 0
@@ -48,7 +53,7 @@ def main(argv: list[str]) -> int:
 def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(prog("compare"), "Compares experiments at equal steps and at equal wall-clock.")
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    add_runs_argument(parser)
     parser.add_argument("--metric", default="mean_return", help="what is compared (default: mean_return)")
     parser.add_argument(
         "--normalise",
@@ -58,7 +63,7 @@ def make_parser() -> ArgumentParser:
         metavar=("TASK", "MIN", "MAX"),
         help="the scores of a task that become 0 and 1, such as a random policy's and the best known; once per task",
     )
-    parser.add_argument("--json", type=output_file, help="write everything, curves too, to this file")
+    add_json_flag(parser, "everything, curves too,")
     parser.add_argument("--out", type=_folder, metavar="FOLDER", help="draw the figures into this folder")
     return parser
 

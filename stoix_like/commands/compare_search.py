@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,8 @@ from stoix_like.runtime.console.arguments import (
     above_zero,
     add_checkpoint_flag,
     add_device_flag,
+    add_json_flag,
+    add_runs_argument,
     checked_number,
     output_file,
     positive_int,
@@ -25,7 +26,7 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.runs.find import find_parameters, find_run
 from stoix_like.runtime.searches.compare import compare, draw
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, ComparisonSettings
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import atomic_write_json
 
 if TYPE_CHECKING:
     pass
@@ -40,7 +41,7 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type=arguments.device_type))
     result = compare(paths, arguments.checkpoint, arguments.levels, settings, tell=_print)
     if arguments.json:
-        atomic_write_text(arguments.json, json.dumps(result, indent=2) + "\n")
+        atomic_write_json(arguments.json, result)
     if arguments.plot:
         _print(f"figure {draw(result, arguments.plot)}")
     return 0
@@ -68,7 +69,7 @@ def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(prog("compare-search"), "Compares searches of saved runs at equal numbers of model steps.")
     defaults = ComparisonSettings()
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, latest, or files params.safetensors")
+    add_runs_argument(parser, ", or files params.safetensors")
     add_checkpoint_flag(parser)
     parser.add_argument("--levels", help=f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)")
     named = ",".join(METHODS)
@@ -85,7 +86,7 @@ def make_parser() -> ArgumentParser:
     told = f"levels played at a time (default: {DEFAULT_NUM_ENVS}, fewer where particles are many)"
     parser.add_argument("--num-envs", type=positive_int, help=told)
     parser.add_argument("--seed", type=seed_number, default=defaults.seed, help="of sampling")
-    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
+    add_json_flag(parser)
     parser.add_argument("--plot", type=output_file, help="draw mean returns over model steps: .png, .pdf or .svg")
     add_device_flag(parser)
     return parser

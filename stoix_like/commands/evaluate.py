@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import json
 from typing import TYPE_CHECKING
 
 from stoix_like.config.sections import HardwareConfig
@@ -13,8 +12,8 @@ from stoix_like.runtime.console.arguments import (
     ArgumentParser,
     add_checkpoint_flag,
     add_device_flag,
+    add_json_flag,
     add_run_argument,
-    output_file,
     positive_int,
     seed_number,
 )
@@ -23,7 +22,7 @@ from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, ProgressCallbacks, evaluate_run, table_text
 from stoix_like.runtime.evaluators.search_flags import add_search_flags, search_choice
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import atomic_write_json
 
 if TYPE_CHECKING:
     pass
@@ -48,7 +47,7 @@ def main(argv: list[str]) -> int:
     result = evaluate_run(arguments.run, arguments.checkpoint, manner, show)
     print(table_text(result))
     if arguments.json:
-        atomic_write_text(arguments.json, json.dumps(result, indent=2) + "\n")
+        atomic_write_json(arguments.json, result)
     return 0
 
 
@@ -67,7 +66,7 @@ def make_parser() -> ArgumentParser:
         default=LARGEST_SEED,
         help="of the fresh levels and of sampling (default: 2147483647, which no training of ours has)",
     )
-    parser.add_argument("--json", type=output_file, help="write the result to this file as well")
+    add_json_flag(parser)
     add_search_flags(parser)
     add_device_flag(parser)
     return parser

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoix_like.runtime.console.arguments import ArgumentParser, output_file
+from stoix_like.runtime.console.arguments import ArgumentParser, add_runs_argument, output_file
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.runs.find import find_runs
 
@@ -25,7 +25,7 @@ def main(argv: list[str]) -> int:
 def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(prog("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    add_runs_argument(parser)
     parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
     parser.add_argument(
         "--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png, of one run in its folder)"

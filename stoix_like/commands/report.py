@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from stoix_like.runtime.console.arguments import ArgumentParser, output_file
+from stoix_like.runtime.console.arguments import ArgumentParser, add_runs_argument, output_file
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.reports.run_page import report
 from stoix_like.runtime.runs.find import find_runs
@@ -24,6 +24,6 @@ def main(argv: list[str]) -> int:
 def make_parser() -> ArgumentParser:
     """What the command takes."""
     parser = ArgumentParser(prog("report"), "Puts all that is known of runs into one HTML file.")
-    parser.add_argument("runs", nargs="+", help="run folders, names under runs/, or latest")
+    add_runs_argument(parser)
     parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, of one run in its folder)")
     return parser

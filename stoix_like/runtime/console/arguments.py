@@ -83,6 +83,16 @@ def add_run_argument(parser: ArgumentParser) -> None:
     parser.add_argument("run", help=told)
 
 
+def add_runs_argument(parser: ArgumentParser, also: str = "") -> None:
+    """`runs`, one or more, the same wherever runs are read."""
+    parser.add_argument("runs", nargs="+", help=f"run folders, names under runs/, or latest{also}")
+
+
+def add_json_flag(parser: ArgumentParser, what: str = "the result") -> None:
+    """`--json`, the same wherever a command can write what it prints."""
+    parser.add_argument("--json", type=output_file, help=f"write {what} to this file as well")
+
+
 def add_checkpoint_flag(parser: ArgumentParser) -> None:
     """`--checkpoint`, the same wherever a saved run is read."""
     parser.add_argument(

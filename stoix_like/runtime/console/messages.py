@@ -20,7 +20,7 @@ _OURS = "stoix_like"
 _CHATTY = {"absl": logging.CRITICAL, "asyncio": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
 
 
-HEARTBEAT_SECONDS = 10.0  # of life, in what takes long
+HEARTBEAT_SECONDS = 10.0
 
 
 class _Ownership:
@@ -99,19 +99,19 @@ def print_to_stderr(text: str) -> None:
 
 
 class Heartbeat:
-    """Tells now and then how far a playing of episodes is: call it after every piece of it.
+    """Reports at most every few seconds that something long is still running.
 
     Args:
-        tell: is given the line.
+        say: receives the line.
+        seconds: between two lines, and before the first.
     """
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
-        self._tell = tell
-        self._told = time.monotonic()
+    def __init__(self, say: Callable[[str], None], seconds: float = HEARTBEAT_SECONDS) -> None:
+        self._say, self._seconds = say, seconds
+        self._last = time.monotonic()
 
-    def __call__(self, finished: int, episodes: int, step: int) -> None:
-        """So many of the episodes have finished, and the others are at that step."""
-        if time.monotonic() - self._told > HEARTBEAT_SECONDS and finished < episodes:
-            self._told = time.monotonic()
-            told = f"{finished:,} of {episodes:,} episodes have finished; step {step:,} of those being played"
-            self._tell(told)
+    def __call__(self, text: str) -> None:
+        """Reports the text if the last line is long enough ago."""
+        if time.monotonic() - self._last > self._seconds:
+            self._last = time.monotonic()
+            self._say(text)

@@ -16,6 +16,7 @@ import numpy as np
 
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.episodes import EpisodeResults
+from stoix_like.runtime.console.messages import Heartbeat
 from stoix_like.runtime.evaluators.pace import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
@@ -33,6 +34,17 @@ LevelKeys = Callable[..., tuple[Key, Key]]
 class _Programs(NamedTuple):
     begin: Callable[..., tuple[episodes.Playing, Key]]  # (round, *what decides) -> (start, key of the round)
     advance: Callable[..., tuple[episodes.Playing, Array]]  # (params, playing, key, steps) -> (playing, finished)
+
+
+def report_progress(say: Callable[[str], None]) -> OnProgress:
+    """Reports every ten seconds how many episodes have finished."""
+    heartbeat = Heartbeat(say)
+
+    def on_progress(finished: int, episodes: int, step: int) -> None:
+        if finished < episodes:
+            heartbeat(f"{finished:,} of {episodes:,} episodes have finished; step {step:,} of those being played")
+
+    return on_progress
 
 
 class EpisodePlayer:

@@ -14,7 +14,7 @@ from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import (
     LARGEST_SEED,
 )
-from stoix_like.runtime.console.messages import Heartbeat
+from stoix_like.runtime.evaluators.episode_player import report_progress
 from stoix_like.runtime.evaluators.policies import SearchChoice, SelectedPolicy, select_policy
 from stoix_like.runtime.telemetry import rows
 
@@ -102,7 +102,7 @@ def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, tell: Callable[[st
     tell(f"compiled in {time.monotonic() - began:.1f} s")
     seeds = {}
     for index, name in enumerate(map(str, saved.seeds)):
-        scores = evaluator(saved.seed_params(index), root, 0, watch=Heartbeat(tell))
+        scores = evaluator(saved.seed_params(index), root, 0, watch=report_progress(tell))
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return seeds
 

@@ -26,7 +26,7 @@ from stoix_like.runtime.telemetry import Row
 from stoix_like.runtime.telemetry.rows import EVALUATION_PREFIXES, EvaluationMode, evaluation_values
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
-_LESS_MEMORY = "let fewer play at a time: --num-eval-envs of a training, --num-envs of evaluate.py"
+_LESS_MEMORY = "let fewer play at a time: --num-eval-envs in training, --num-envs in an evaluation"
 
 
 class Scores(NamedTuple):

@@ -1,7 +1,7 @@
 """Comparisons as figures: performance profiles, probabilities of improvement, efficiency by steps and by seconds.
 
-A second user of matplotlib beside `media.py`, which owns the look. Experiments differ by colour, by dashes and by
-marker, so that a figure can be read in grey and by the colour-blind. Every legend has n.
+Experiments differ by colour, by dashes and by marker, so that a figure can be read in grey and by the colour-blind.
+Every legend has n.
 """
 
 from __future__ import annotations
@@ -13,11 +13,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.runtime.figures.learning_curves import FEW_SEEDS
-from stoix_like.runtime.figures.style import COLOURS, check_format, style_axes
+from stoix_like.runtime.figures.style import DASHED, add_legend, colours_of, make_panels, save_figure, style_axes
+from stoix_like.runtime.results.curves import FEW_SEEDS
 from stoix_like.runtime.results.groups import AXES, Axis
 from stoix_like.runtime.results.statistics import AggregateScores, Comparison, Efficiency
-from stoix_like.runtime.storage.atomic import atomic_write_output
 
 _DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = "os^Dv"
@@ -44,19 +43,6 @@ def save_figures(comparison: Comparison, folder: Path) -> list[Path]:
     return [save_figure(figure, folder / f"{name}.png") for name, figure in figures.items() if figure is not None]
 
 
-def save_figure(figure: Any, path: Path) -> Path:
-    """The figure at the path: .png, .pdf or .svg, whole or not at all.
-
-    Raises:
-        ConfigError: an unknown format.
-        RunError: it cannot be written.
-    """
-    check_format(path)
-    with atomic_write_output(path) as temporary:
-        figure.savefig(temporary, dpi=150)
-    return path
-
-
 def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
     """The share of runs above every score, at equal budgets; None if there is nothing to draw."""
     panels = [panel for panel in _standings(comparison, axis) if panel.content.profiles]
@@ -71,7 +57,7 @@ def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
                 band = {"step": "post", "color": style["color"], **_BAND}
                 place.fill_between(aggregate.thresholds, share.low, share.high, **band)
         place.set_ylim(-0.03, 1.03)
-        place.legend(frameon=False, fontsize=9)
+        add_legend(place)
     return figure
 
 
@@ -84,7 +70,7 @@ def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
         sizes = own or _sizes(comparison)  # over tasks without a common scale there are no rows
         names = [f"{p.first} (n={sizes[p.first]})\n> {p.second} (n={sizes[p.second]})" for p in aggregate.pairs]
         style_axes(place, title, "P(X > Y)", "")
-        place.axvline(0.5, color="0.4", linestyle=(0, (4, 2)), linewidth=1.1)
+        place.axvline(0.5, color="0.4", linestyle=DASHED, linewidth=1.1)
         for height, pair in enumerate(aggregate.pairs):
             point, low, high = pair.probability
             if not math.isnan(low):
@@ -108,7 +94,7 @@ def efficiency_figure(comparison: Comparison, axis: Axis) -> Any:
         place.xaxis.set_major_formatter(EngFormatter(sep=""))
         for name in efficiency.curves:
             _draw_curve(place, efficiency, name, _style(comparison, name))
-        place.legend(frameon=False, fontsize=9)
+        add_legend(place)
     return figure
 
 
@@ -126,12 +112,7 @@ def _draw_curve(place: Any, efficiency: Efficiency, name: str, style: dict[str, 
 
 def _panels(panels: Sequence[_Titled]) -> tuple[Any, Sequence[Any]]:
     """(a figure, its axes), one for each; (None, []) if there are none."""
-    from matplotlib.figure import Figure  # here: half a second that only drawing needs
-
-    if not panels:
-        return None, []
-    figure = Figure(figsize=(6.4 * len(panels), 4.2), layout="constrained")
-    return figure, figure.subplots(1, len(panels), squeeze=False)[0]
+    return make_panels(len(panels)) if panels else (None, [])
 
 
 def _standings(comparison: Comparison, axis: Axis) -> list[_Titled]:
@@ -156,7 +137,7 @@ def _style(comparison: Comparison, name: str) -> dict[str, Any]:
     """The same in every panel and figure."""
     index = _names(comparison).index(name)
     return {
-        "color": COLOURS[index % len(COLOURS)],
+        "color": colours_of(_names(comparison))[name],
         "linestyle": _DASHES[index % len(_DASHES)],
         "marker": _MARKERS[index % len(_MARKERS)],
         "markersize": 4.5,

@@ -1,13 +1,11 @@
-"""The figure of a sweep: how much each parameter mattered. Its own door to matplotlib, beside `media.py`."""
+"""The figure of a sweep: how much each parameter mattered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoix_like.runtime.storage.atomic import atomic_write
-
-_COLOUR = "#0072B2"  # as the first curve of `media.py`
+from stoix_like.runtime.figures.style import COLOURS, save_figure
 
 
 def plot_importances(importances: Mapping[str, float], out: Path, title: str) -> Path:
@@ -23,12 +21,10 @@ def plot_importances(importances: Mapping[str, float], out: Path, title: str) ->
     names = sorted(importances, key=lambda name: importances[name])
     figure = Figure(figsize=(6.4, 1.2 + 0.36 * len(names)), layout="constrained")
     panel = figure.subplots()
-    bars = panel.barh(names, [importances[name] for name in names], color=_COLOUR, height=0.62)
+    bars = panel.barh(names, [importances[name] for name in names], color=COLOURS[0], height=0.62)
     panel.bar_label(bars, fmt="{:.2f}", padding=4, fontsize=9)
     panel.set_xlim(0.0, 1.08)
     panel.set_title(title, fontsize=11, loc="left")
     panel.set_xlabel("importance (share)")
     panel.spines[["top", "right"]].set_visible(False)
-    with atomic_write(out) as temporary:
-        figure.savefig(temporary, dpi=150)
-    return out
+    return save_figure(figure, out)

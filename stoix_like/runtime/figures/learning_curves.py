@@ -1,25 +1,24 @@
-"""Pictures of runs: learning curves (PNG, PDF, SVG) and animated episodes (GIF). The door to matplotlib and pillow;
-comparisons are drawn in `comparison_figures.py`.
-
-Files are written whole or not at all: into a temporary file beside the target, then renamed. Figures are made without
-pyplot, so that nothing global changes in a notebook.
-"""
+"""Learning curves of runs, as a figure and as a table."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.text import number_text
-from stoix_like.runtime.figures.style import COLOURS, check_format, style_axes
-from stoix_like.runtime.results.curves import Curve, Curves, make_curves
+from stoix_like.runtime.console.text import aligned, interval_text, number_text
+from stoix_like.runtime.figures.style import (
+    DASHED,
+    add_legend,
+    check_format,
+    colours_of,
+    make_panels,
+    save_figure,
+    style_axes,
+)
+from stoix_like.runtime.results.curves import FEW_SEEDS, Curve, Curves, make_curves
 from stoix_like.runtime.results.series import read_run
-from stoix_like.runtime.storage.atomic import atomic_write_output
-
-FEW_SEEDS = 5  # below it single seeds are drawn: a bootstrap of so few says too little
 
 
 class PlotSummary(NamedTuple):
@@ -50,41 +49,34 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
     """
     if not run_dirs:
         raise ConfigError("no run to plot", "give one or more run folders, for example runs/<name>")
-    check_format(out)
+    check_format(out)  # before runs are read
     curves = make_curves([read_run(Path(path)) for path in run_dirs], metric)
     figure = curves_figure(curves, metric)
-    with atomic_write_output(out) as temporary:
-        figure.savefig(temporary, dpi=150)
-    return PlotSummary(out, _table(curves, metric))
+    return PlotSummary(save_figure(figure, out), _table(curves, metric))
 
 
 def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
-    """The curves as a figure of matplotlib: what `plot_runs` draws; without task and metric where a caption
-    beside it names them."""
-    from matplotlib.figure import Figure  # here: half a second that only plotting needs
+    """The curves as a figure of matplotlib, a panel for each task; `captioned` leaves out task and metric, which a
+    caption then names."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import EngFormatter
 
     tasks = list(dict.fromkeys(curve.task_id for curve in curves.evaluation))
-    names = list(dict.fromkeys(curve.name for curve in curves.evaluation))
-    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
-    figure = Figure(figsize=(6.4 * len(tasks), 4.2), layout="constrained")
-    panels = figure.subplots(1, len(tasks), squeeze=False)[0]
+    colours = colours_of(curve.name for curve in curves.evaluation)
+    figure, panels = make_panels(len(tasks))
     for panel, task_id in zip(panels, tasks, strict=True):
         named = ("", "") if captioned else (task_id, metric.replace("_", " "))
         style_axes(panel, named[0], "environment steps per seed", named[1])
         panel.xaxis.set_major_formatter(EngFormatter(sep=""))
-        beside = [curve for curve in curves.training if curve.task_id == task_id]
-        for curve in beside:
-            panel.plot(
-                curve.timesteps, curve.iqm.point, color=colours[curve.name], linestyle=(0, (4, 2)), linewidth=1.1
-            )
+        training = [curve for curve in curves.training if curve.task_id == task_id]
+        for curve in training:
+            panel.plot(curve.timesteps, curve.iqm.point, color=colours[curve.name], linestyle=DASHED, linewidth=1.1)
         for curve in (curve for curve in curves.evaluation if curve.task_id == task_id):
             _draw(panel, curve, colours[curve.name])
         handles = panel.get_legend_handles_labels()[0]
-        if beside:  # dashed lines exist only beside solid ones: one grey entry explains them all
-            handles.append(Line2D([], [], color="0.4", linestyle=(0, (4, 2)), linewidth=1.1, label="training episodes"))
-        panel.legend(handles=handles, frameon=False, fontsize=9)
+        if training:  # dashed lines exist only beside solid ones: one grey entry explains them all
+            handles.append(Line2D([], [], color="0.4", linestyle=DASHED, linewidth=1.1, label="training episodes"))
+        add_legend(panel, handles)
     return figure
 
 
@@ -104,9 +96,7 @@ def _draw(panel: Any, curve: Curve, colour: str) -> None:
 def _table(curves: Curves, metric: str) -> str:
     """One line per quoted curve: name, task, n, the final IQM with its interval, the best IQM on the way."""
     head = ("experiment", "task", "metric", "n", "final IQM", "95 % interval", "best IQM", "at step")
-    lines = [head, *(_table_line(curve) for curve in curves.evaluation)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    text = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    text = aligned([head, *(_table_line(curve) for curve in curves.evaluation)])
     text += [f"{name}: no values of {metric} yet" for name in curves.missing]
     if any(len(curve.seeds) < 4 for curve in curves.evaluation):
         text.append("with n < 4 the interquartile mean trims nothing: it is the plain mean")
@@ -119,6 +109,5 @@ def _table_line(curve: Curve) -> tuple[str, ...]:
         return (*identity, "no common steps yet", "–", "–", "–")
     point, low, high = (float(part[-1]) for part in curve.iqm)
     best = int(curve.iqm.point.argmax())
-    interval = "–" if math.isnan(low) else f"[{number_text(low)}, {number_text(high)}]"
     at_best = number_text(float(curve.iqm.point[best])), f"{curve.timesteps[best]:,.0f}"
-    return (*identity, number_text(point), interval, *at_best)
+    return (*identity, number_text(point), interval_text(low, high), *at_best)

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.runtime.figures.style import COLOURS, check_format, style_axes
-from stoix_like.runtime.storage.atomic import atomic_write_output
+from stoix_like.runtime.figures.style import check_format, colours_of, make_panels, save_figure, style_axes
 
 
 class Line(NamedTuple):
@@ -39,14 +38,12 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
         ConfigError: an unknown format.
         RunError: the figure cannot be written.
     """
-    from matplotlib.figure import Figure
     from matplotlib.ticker import LogFormatter
 
     check_format(out)
-    names = list(dict.fromkeys(line.name for panel in panels for line in panel.lines))
-    colours = {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(names)}
-    figure = Figure(figsize=(6.4 * len(panels), 4.2), layout="constrained")
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False, sharey=True)[0], panels, strict=True):
+    colours = colours_of(line.name for panel in panels for line in panel.lines)
+    figure, drawn = make_panels(len(panels), sharey=True)
+    for axes, panel in zip(drawn, panels, strict=True):
         style_axes(axes, panel.title, x_label, y_label)
         axes.set_xscale("log")
         for (name, level), dashes in zip(panel.levels.items(), itertools.cycle(((4, 2), (1, 2)))):
@@ -59,6 +56,4 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
         axes.legend(fontsize=9, edgecolor="none")
-    with atomic_write_output(out) as temporary:
-        figure.savefig(temporary, dpi=150)
-    return out
+    return save_figure(figure, out)

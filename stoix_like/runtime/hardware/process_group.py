@@ -24,12 +24,11 @@ import numpy as np
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError, StoixError
 from stoix_like.ops import trees
-from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.hardware import collectives, devices
 
 START_TIMEOUT = 300.0  # seconds that processes wait for each other at the start
 _SHUTDOWN_TIMEOUT = 5.0  # seconds that one which failed waits for the others, which may have failed alike
-_NOTE_AFTER = 10.0  # seconds of waiting at the start without a word
 
 
 class OtherProcessFailed(RunError):
@@ -205,12 +204,10 @@ def _connect(hardware: HardwareConfig) -> None:
     waiting = threading.Thread(target=connect, daemon=True)
     _CONNECTING.append(waiting)
     waiting.start()
-    began, told = time.monotonic(), False
+    began, heartbeat = time.monotonic(), Heartbeat(print_to_stderr)
     while waiting.is_alive() and time.monotonic() - began < START_TIMEOUT:
         waiting.join(0.2)
-        if not told and time.monotonic() - began > _NOTE_AFTER:
-            told = True
-            print_to_stderr("waiting for the other processes of this run")
+        heartbeat("waiting for the other processes of this run")
     if waiting.is_alive():
         raise RunError("the other processes of this run did not come within five minutes", _START_ALL)
     if failures and isinstance(failures[0], (ValueError, RuntimeError)):

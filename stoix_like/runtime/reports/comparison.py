@@ -1,4 +1,4 @@
-"""What `compare.py` tells: a comparison as aligned text and as plain JSON values. Every number stands beside its n."""
+"""A comparison as aligned text and as plain JSON values: what `compare.py` prints. Every number is given with its n."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.evaluation.statistics import Interval
-from stoix_like.runtime.figures.learning_curves import FEW_SEEDS
+from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text
+from stoix_like.runtime.results.curves import FEW_SEEDS
 from stoix_like.runtime.results.groups import AXES, Axis
 from stoix_like.runtime.results.statistics import (
     AggregateScores,
@@ -50,7 +51,7 @@ def score_tables(comparison: Comparison) -> list[ScoreTable]:
 def text(comparison: Comparison) -> str:
     """The comparison for reading: a block per group and budget, then the notes."""
     parts = [
-        "\n".join([title, *_aligned([head, *rows] if rows else []), *_aligned(pairs)])
+        "\n".join([title, *aligned([head, *rows] if rows else []), *aligned(pairs)])
         for title, head, rows, pairs in score_tables(comparison)
     ]
     parts.append("\n".join(f"note: {note}" for note in comparison.notes))
@@ -81,27 +82,23 @@ def _tabulated(title: str, aggregate: AggregateScores) -> ScoreTable:
 
 
 def _cells(row: ExperimentScores, has_gap: bool) -> list[str]:
-    few = "; ".join(" ".join(map(_number, values)) for values in row.scores if values.size < FEW_SEEDS)
-    gap = [] if row.optimality_gap is None else [_number(row.optimality_gap.point)]
-    centres = [_number(row.mean.point), _number(row.median.point), *(gap or ["–"] * has_gap)]
-    return [row.name, "+".join(map(str, row.num_runs)), _number(row.iqm.point), _bounds(row.iqm), *centres, few]
+    few = [" ".join(number_text(value, 4) for value in values) for values in row.scores if values.size < FEW_SEEDS]
+    gap = [DASH] * has_gap if row.optimality_gap is None else _point(row.optimality_gap)
+    num_runs = "+".join(map(str, row.num_runs))
+    return [row.name, num_runs, *_estimate(row.iqm), *_point(row.mean), *_point(row.median), *gap, "; ".join(few)]
 
 
 def _pair_cells(pair: PairwiseProbability) -> list[str]:
-    return [f"P({pair.first} > {pair.second})", _number(pair.probability.point), _bounds(pair.probability)]
+    return [f"P({pair.first} > {pair.second})", *_estimate(pair.probability)]
 
 
-def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    widths = [max(len(line[column]) for line in table) for column in range(len(table[0]))] if table else []
-    return ["  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip() for line in table]
+def _point(interval: Interval) -> list[str]:
+    return [number_text(interval.point, 4)]
 
 
-def _number(value: float) -> str:
-    return f"{value:,.4g}" if abs(value) < 1e5 else f"{value:,.0f}"
-
-
-def _bounds(interval: Interval) -> str:
-    return "–" if math.isnan(interval.low) else f"[{_number(interval.low)}, {_number(interval.high)}]"
+def _estimate(interval: Interval) -> list[str]:
+    """Its point and its bounds."""
+    return [*_point(interval), interval_text(interval.low, interval.high, 4)]
 
 
 def document(comparison: Comparison) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from stoix_like.runtime.results.experiments import group_experiments
 from stoix_like.runtime.results.series import RunRecord, Series
 
 _PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
+FEW_SEEDS = 5  # with fewer, single seeds are shown: a bootstrap of so few says too little
 _MOST_POINTS = 400  # of a drawn curve; more cannot be seen
 
 

@@ -15,7 +15,7 @@ from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import atomic_write_json, atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 
 STUDY_FILE = "study.db"  # of a sweep, among runs
@@ -119,7 +119,7 @@ def create_run(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered:
         raise
     new = NewRun(path, lock, os.readlink(link) if link.is_symlink() else None, folders_made)
     try:
-        atomic_write_text(path / "versions.json", json.dumps(versions() | facts, indent=2) + "\n")
+        atomic_write_json(path / "versions.json", versions() | facts)
         atomic_write_text(path / "config.yaml", config_yaml)
     except OSError as error:
         new.discard()  # ours, and empty of anything of worth

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import searching
-from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
-from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, frozen_levels
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, frozen_levels, report_progress
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan
@@ -105,6 +105,6 @@ class CompiledPolicy:
         with reraise_device_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
             began = time.monotonic()
-            results, memory = self._player(params, key, watch=Heartbeat(print_to_stderr))
+            results, memory = self._player(params, key, watch=report_progress(print_to_stderr))
             seconds = time.monotonic() - began
         return LevelSetResult(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

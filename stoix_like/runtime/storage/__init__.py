@@ -1,1 +1,1 @@
-"""Files written whole or not at all, their digests, the lock of a folder. Imports no other room of runtime."""
+"""Files written whole or not at all, their digests, the lock of a folder. Imports console."""

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
+import math
 import os
-from collections.abc import Iterator
+import tempfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from stoix_like.errors import RunError
 
@@ -30,9 +35,42 @@ def atomic_write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
+def atomic_write_json(path: Path, content: Any, indent: int = 2) -> None:
+    """The content as strict JSON at the path, whole or not at all: a number that is not finite becomes null."""
+    atomic_write_text(path, json.dumps(_finite(content), indent=indent, allow_nan=False) + "\n")
+
+
+def _finite(content: Any) -> Any:
+    if isinstance(content, Mapping):
+        return {name: _finite(value) for name, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_finite(value) for value in content]
+    return None if isinstance(content, float) and not math.isfinite(content) else content
+
+
+def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
+    """Writes files that belong together: all into a temporary folder, then renamed into place in their order.
+
+    Give the file that describes the others last: it then never describes one that is not there yet. If anything fails
+    before the renames, what was there before stays.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".unfinished.", dir=folder) as unfinished:
+        for name, content in contents.items():
+            with (Path(unfinished) / name).open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+        for name in contents:
+            if (folder / name).is_dir():  # else some were renamed before this is noticed
+                raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
+        for name in contents:
+            (Path(unfinished) / name).replace(folder / name)
+
+
 @contextlib.contextmanager
 def atomic_write_output(path: Path) -> Iterator[Path]:
-    """`atomic_write` for a picture: its folder is made, and what fails is a plain error."""
+    """`atomic_write` for what a command is asked to write: its folder is made, and failures are RunErrors."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.spelling import command_line
 
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")
 
@@ -89,6 +90,6 @@ def _damaged(path: Path, error: Exception) -> CheckpointError:
     reason = str(error).strip().splitlines()[0][:160] if plain else "files are missing or not orbax's"
     return CheckpointError(
         f"checkpoint {path} cannot be read: {reason}",
-        "it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
-        " evaluate.py --checkpoint N",
+        "it is damaged or foreign: move its folder away to --resume from the one before; to evaluate another:"
+        f" {command_line('evaluate', 'RUN', '--checkpoint', 'N')}",
     )

@@ -8,11 +8,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from stoix_like.runtime.console.text import number_text
+from stoix_like.runtime.console.text import DASH, aligned, number_text
 from stoix_like.runtime.sweeps.plan import SweepPlan
 from stoix_like.runtime.sweeps.study import Trial
-
-_DASH = "–"
 
 
 def parameters_text(parameters: Mapping[str, Any]) -> str:
@@ -22,12 +20,13 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
 
 def trial_text(trial: Trial, best: Trial | None) -> str:
     """One line: how a trial went, and with what."""
-    value = "" if trial.value is None else f" {trial.value:.4g}"
+    value = "" if trial.value is None else f" {number_text(trial.value, 4)}"
     parts = [f"trial {trial.number} {trial.state}{value}", parameters_text(trial.parameters)]
     if "seconds" in trial.notes:
         parts.insert(1, f"{trial.notes['updates']:,} updates in {trial.notes['seconds']:.1f} s")
     parts += [trial.notes["message"]] if "message" in trial.notes else []
-    parts += [f"best {best.value:.4g} of trial {best.number}"] if best is not None else []
+    if best is not None and best.value is not None:
+        parts.append(f"best {number_text(best.value, 4)} of trial {best.number}")
     return " · ".join(parts)
 
 
@@ -43,21 +42,20 @@ def rows_text(plan: SweepPlan, trials: Sequence[Trial]) -> str:
     ordered = sorted(trials, key=lambda t: (t.state != "complete", t.value is None, sign * (t.value or 0.0), t.number))
     lines = [("trial", plan.settings.metric, "state", "updates", "seconds", *plan.space)]
     lines += [_line(plan, trial) for trial in ordered]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
-    text = ["  ".join(cell.rjust(width) for cell, width in zip(line, widths, strict=True)) for line in lines]
+    text = aligned(lines, right=True)
     text += [f"trial {t.number} failed: {t.notes['message']}" for t in trials if "message" in t.notes]
     return "\n".join(text)
 
 
 def _line(plan: SweepPlan, trial: Trial) -> tuple[str, ...]:
-    value = _DASH if trial.value is None else f"{trial.value:.4g}"
+    value = DASH if trial.value is None else number_text(trial.value, 4)
     updates, seconds = trial.notes.get("updates"), trial.notes.get("seconds")
     return (
         str(trial.number),
         value,
         trial.state,
-        _DASH if updates is None else f"{updates:,}",
-        _DASH if seconds is None else f"{seconds:.1f}",
+        DASH if updates is None else f"{updates:,}",
+        DASH if seconds is None else f"{seconds:.1f}",
         *(_value_text(trial.parameters[name]) for name in plan.space),
     )
 

@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import math
 import shutil
-import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import INTERRUPTED, StoixError
-from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
+from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.loading.config import LoadedConfig
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.sources import load_config
@@ -25,7 +25,7 @@ from stoix_like.runtime.telemetry import Row, RunMeta, read_rows
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.training.train import train
 
-SECONDS_PER_SIGN = 30.0  # of life, in a trial
+TRIAL_HEARTBEAT_SECONDS = 30.0
 
 
 class TrialMetrics(NamedTuple):
@@ -70,7 +70,7 @@ class TrialSink:
         self.was_pruned = False
         self._study, self._number, self._metric, self._stop = study, number, metric, stop
         self._eval_interval, self._last_update = 0, 0
-        self._signed = time.monotonic()
+        self._heartbeat = Heartbeat(print_to_stderr, TRIAL_HEARTBEAT_SECONDS)
 
     @property
     def is_signalled(self) -> bool:
@@ -93,18 +93,12 @@ class TrialSink:
             return
         self._study.report(self._number, values)
         update = max(values)
-        self._give_sign(update, values[update])
+        at = f"update {update:,}/{self._last_update:,}"
+        self._heartbeat(f"trial {self._number}: {at} · {self._metric} {number_text(values[update], 4)}")
         if self._stop.is_set or update >= self._last_update:  # a signal came first, or nothing would be saved
             return
         if self._study.should_prune(self._number, self._eval_interval):
             self.was_pruned = self._stop.is_set = True
-
-    def _give_sign(self, update: int, value: float) -> None:
-        if time.monotonic() - self._signed > SECONDS_PER_SIGN:
-            self._signed = time.monotonic()
-            print_to_stderr(
-                f"trial {self._number}: update {update:,}/{self._last_update:,} · {self._metric} {value:.4g}"
-            )
 
 
 class TrialOutcome(NamedTuple):

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit, urlunsplit
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.runs.folder import display_name
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.telemetry.scalars import flat_config, reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
@@ -123,7 +123,7 @@ class MlflowSink:
         client = MlflowClient(tracking_uri=self._uri)
         found = self._run_to_continue(client, run_dir, meta) or self._new_run(client, run_dir, meta)
         self._patience.set(_LATER)
-        atomic_write_text(run_dir / FILE_NAME, json.dumps(found._asdict(), indent=2) + "\n")
+        atomic_write_json(run_dir / FILE_NAME, found._asdict())
         self._client, self._last = client, (meta.resumed_update or 0, meta.num_updates)
         return found
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.runs.folder import display_name
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.telemetry.scalars import reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
@@ -41,7 +41,7 @@ class WandbSink:
         if run_id is None and meta.resumed_update is not None:
             run_id = _noted(run_dir)
         run_id = run_id or f"{run_dir.name}-{secrets.token_hex(4)}"
-        atomic_write_text(run_dir / FILE_NAME, json.dumps({"run_id": run_id}) + "\n")
+        atomic_write_json(run_dir / FILE_NAME, {"run_id": run_id})
         self._run = wandb.init(
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=display_name(run_dir),

@@ -15,9 +15,8 @@ import numpy as np
 
 from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
-from stoix_like.runtime.console.messages import Heartbeat
 from stoix_like.runtime.console.text import Value
-from stoix_like.runtime.evaluators.episode_player import StepBudget
+from stoix_like.runtime.evaluators.episode_player import StepBudget, report_progress
 from stoix_like.runtime.evaluators.pace import ChunkSizer
 from stoix_like.runtime.evaluators.scores import Evaluator, Scores
 from stoix_like.runtime.evaluators.time_share import EvaluationTimeShare
@@ -264,7 +263,7 @@ class Driver:
         """(the scores that decide what is best, rows of all). In several processes each plays the same episodes."""
         evaluator, rows, at = self._outputs.evaluator, [], (self.update, self.timesteps, self.elapsed_seconds)
         asked = addressable_copy(self.state.params), addressable_copy(self.state.key), self.update
-        watch = Heartbeat(lambda text: _LOG.info("evaluating: %s", text))
+        watch = report_progress(lambda text: _LOG.info("evaluating: %s", text))
         scores = evaluator(*asked, watch=watch, allow=allow)
         rows += scores.rows(evaluator.mode, at, self._seeds)
         for beside in self._outputs.beside:

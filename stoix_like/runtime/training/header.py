@@ -16,6 +16,7 @@ import jax
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.hardware import devices
@@ -112,7 +113,11 @@ def _replay_is_lost(plan: RunStart) -> bool:
 def other_levels_note(plan: RunStart) -> str:
     """A note for a continued run whose levels are others."""
     done = plan.resumed is not None and _evaluated_at(plan.resumed) == plan.config.training_core.num_updates
-    then = "no evaluation follows; evaluate.py --level-set scores it" if done else "the next evaluation replaces it"
+    then = (
+        f"no evaluation follows; {command_name('evaluate')} --level-set scores it"
+        if done
+        else "the next evaluation replaces it"
+    )
     return f"the best so far was scored on other levels: {then}"
 
 

@@ -1,1 +1,1 @@
-"""Files of parameters and exported policies, which need no run. Imports no other room of runtime."""
+"""Files of parameters and exported policies, which need no run. Imports console and storage."""

@@ -22,6 +22,7 @@ from stoix_like.config.values import LARGEST_WHOLE
 from stoix_like.errors import CheckpointError
 from stoix_like.ops import trees
 from stoix_like.ops.trees import shape_mismatches
+from stoix_like.runtime.console.spelling import command_line, command_name
 
 SUFFIX, PARAMETERS = ".safetensors", "params.safetensors"
 FORMAT, FORMAT_VERSION = "stoix_like.params", 1
@@ -29,7 +30,10 @@ FORMAT, FORMAT_VERSION = "stoix_like.params", 1
 _MOST_HEADER = 1_000_000
 _MOST_TEXT = 200  # characters of what may be said in a message
 _TYPES = {"F32": "float32"}  # those that parameters have, as safetensors calls them
-_EXPORT = "export them from a run: python scripts/export_policy.py RUN"
+
+
+def _export_hint() -> str:
+    return f"export them from a run: {command_line('export', 'RUN')}"
 
 
 class ParametersMetadata(NamedTuple):
@@ -128,7 +132,7 @@ def read_arrays(path: Path, template: Any, *, of_this_run: bool = False) -> Any:
 def _opened(path: Path) -> Iterator[Any]:
     """The file as safetensors gives it, its header checked."""
     if not path.is_file():
-        hint = f"give the {PARAMETERS} that export_policy.py wrote, or its folder"
+        hint = f"give the {PARAMETERS} that {command_name('export')} wrote, or its folder"
         raise CheckpointError(f"no parameters at {path}", hint)
     try:
         with path.open("rb") as start:
@@ -152,4 +156,4 @@ def _line(text: str) -> str:
 
 
 def _unusable(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"the parameters {path} cannot be used: {reason}", _EXPORT)
+    return CheckpointError(f"the parameters {path} cannot be used: {reason}", _export_hint())

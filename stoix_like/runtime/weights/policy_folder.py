@@ -8,16 +8,14 @@ people, who may write on in it: nothing depends on it.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
-import tempfile
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.storage.atomic import write_files
 from stoix_like.runtime.weights.parameters import PARAMETERS
 
 PROGRAM, CARD, DESCRIPTION = "policy.stablehlo", "model_card.md", "policy.json"
@@ -45,27 +43,11 @@ def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
     contents[CARD] = files.card.encode()
     contents[DESCRIPTION] = (json.dumps(description, indent=2, allow_nan=False) + "\n").encode()
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=".export.", dir=folder) as unfinished:
-            _write_together(Path(unfinished), folder, contents)
+        write_files(folder, contents)
     except OSError as error:
         what = f"cannot write the export in {folder}: {error.strerror or error}"
         raise RunError(what, "choose a writable folder with free space: --out") from error
     return {name: len(content) for name, content in contents.items()}
-
-
-def _write_together(unfinished: Path, folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Writes all files into `unfinished` and renames them into the folder, in their order, once all are on disk."""
-    for name, content in contents.items():
-        with (unfinished / name).open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-    for name in contents:
-        if (folder / name).is_dir():  # else some were renamed before this is noticed
-            raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
-    for name in contents:
-        (unfinished / name).replace(folder / name)
 
 
 def read(folder: Path) -> tuple[bytes, dict[str, Any]]:
@@ -102,7 +84,8 @@ def _read_description(folder: Path) -> dict[str, Any]:
         description = json.loads((folder / DESCRIPTION).read_bytes())
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(
-            f"no exported policy in {folder}", "make one: python scripts/export_policy.py RUN; it writes RUN/export"
+            f"no exported policy in {folder}",
+            f"make one: {command_line('export', 'RUN')}; it writes RUN/export",
         ) from error
     except (OSError, ValueError) as error:
         raise unusable_export(folder, f"its {DESCRIPTION} cannot be read") from error
@@ -124,5 +107,5 @@ def unusable_export(folder: Path, reason: str) -> CheckpointError:
     """The error of an export that is damaged, foreign or half replaced."""
     return CheckpointError(
         f"the export {folder} cannot be used: {reason}",
-        "try again if it is being written; else export again: python scripts/export_policy.py RUN",
+        f"try again if it is being written; else export again: {command_line('export', 'RUN')}",
     )
