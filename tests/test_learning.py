@@ -8,11 +8,10 @@ import json
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 #: Preset, level set, flags of the evaluation and least mean return. Random legal play has 0.570 and 0.291, a greedy
 #: packer 0.876. What SPO learned is asked with its search and of its network alone, from one training.
 BOUNDS = [

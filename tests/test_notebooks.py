@@ -1,10 +1,9 @@
 """How the notebooks of docs/notebooks are written. tests/integration/test_notebook_kernel.py runs them."""
 
-from pathlib import Path
-
 import pytest
+from support.paths import ROOT
 
-NOTEBOOKS = sorted((Path(__file__).parents[1] / "docs" / "notebooks").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
 
 
 def test_there_are_notebooks():

@@ -14,8 +14,8 @@ import time
 from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
-ROOT = Path(__file__).parent.parent
 SECONDS = float(os.environ.get("STOIX_LIKE_SOAK_SECONDS", "600"))
 SAVE_INTERVAL = round(100 * max(1.0, SECONDS / 600))
 #: Small enough to make many chunks, checkpoints and evaluations in that time.

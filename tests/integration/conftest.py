@@ -1,11 +1,11 @@
 """Fixtures of the integration tests: processes, the run that others are compared with, training in this process."""
 
-import importlib.util
 import os
 from pathlib import Path
 
 import pytest
-from scripted_runs import BASE, ROOT, Scripts, flags
+from support.paths import load_script
+from support.scripted_runs import BASE, Scripts, flags
 
 from stoix_like.commands.entry import exit_code
 
@@ -46,10 +46,7 @@ def train_here(compile_cache):
     """Trains in this process, for variations that need no new one: (leaves) -> exit code."""
 
     def train(*argv, algorithm="ppo", **leaves):
-        path = ROOT / "scripts" / f"train_{algorithm}.py"
-        spec = importlib.util.spec_from_file_location(f"train_{algorithm}_script", path)
-        script = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(script)
+        script = load_script(f"train_{algorithm}")
         with pytest.MonkeyPatch.context() as patch:
             patch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
             patch.setenv("XDG_CACHE_HOME", str(compile_cache))

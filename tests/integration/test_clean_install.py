@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 SECONDS = 900  # an environment is made, and nearly a gigabyte put into it
 TINY = "--num-envs 8 --rollout-length 4 --num-minibatches 2 --num-updates 2 --num-eval-envs 4 --num-eval-episodes 4"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, rows_of, wait_until
+from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, rows_of, wait_until
 
 MAZE = BASE | {
     "task_id": "Maze-v0",
@@ -23,7 +23,8 @@ import stoix_like as sl
 assert "jax" not in sys.modules and "jumanji" not in sys.modules, "imported too early"
 sl.ppo_config(num_envs=64)
 assert "jax" not in sys.modules, "a configuration needs no JAX"
-from stoix_like.runtime import devices, train
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.training import train
 
 assert "jumanji" not in sys.modules, "jumanji starts the backend"
 import jax

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from scripted_runs import SPO_BASE, Scripts, finish, flags, last_update, marl_eval_of, rows_of, wait_until
+from support.scripted_runs import SPO_BASE, Scripts, finish, flags, last_update, marl_eval_of, rows_of, wait_until
 
 SPO = SPO_BASE | {"num_updates": 6}
 PPO = {name: SPO[name] for name in SPO if name not in ("num_particles", "search_depth", "root", "continuation")}

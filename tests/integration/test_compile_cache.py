@@ -1,6 +1,6 @@
 """A compile cache that a kill or a full disk has torn is mended by the next run, in one line."""
 
-from scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, flags
+from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, flags
 
 
 def test_torn_entries_are_told_once_and_written_anew(tmp_path):

@@ -15,7 +15,7 @@ import shutil
 import socket
 
 import pytest
-from documented import ROOT, Clone, Cuts, blocks, commands, shortened
+from support.documented import ROOT, Clone, Cuts, blocks, commands, shortened
 
 from stoix_like.types import Learner
 

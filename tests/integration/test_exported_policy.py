@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scripted_runs import BASE, ROOT, SPO_BASE, Scripts
+from support.scripted_runs import BASE, ROOT, SPO_BASE, Scripts
 
 from stoix_like.ops import trees
 from stoix_like.runtime.runs import saved as saved_run

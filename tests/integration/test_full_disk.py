@@ -3,7 +3,7 @@
 import re
 import resource
 
-from scripted_runs import BASE, SPO_BASE, finish, flags, last_update
+from support.scripted_runs import BASE, SPO_BASE, finish, flags, last_update
 
 
 def train_until_full(scripts, script, largest, leaves):

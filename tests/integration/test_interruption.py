@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, stopped, wait_until
+from support.scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, stopped, wait_until
 
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore

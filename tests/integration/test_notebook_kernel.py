@@ -5,11 +5,11 @@ budgets that they have for tests. Their own assertions hold: one compilation for
 import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
-NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.py"))
+NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
 
 
 def run(*command, folder):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_runs import BASE, SPO_BASE, finish, flags, last_update, rows_of, stopped, wait_until, words
+from support.scripted_runs import BASE, SPO_BASE, finish, flags, last_update, rows_of, stopped, wait_until, words
 
 from stoix_like.runtime.runs import saved as saved_run
 

@@ -11,8 +11,8 @@ import json
 import re
 
 import pytest
-from documented import ROOT, Clone, Cuts, blocks, shortened
-from documented import commands as commands_of
+from support.documented import ROOT, Clone, Cuts, blocks, shortened
+from support.documented import commands as commands_of
 
 from stoix_like.runtime.telemetry import read_rows
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pytest
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
-from scripted_runs import BASE, SPO_BASE, Scripts, flags, rows_of
+from support.scripted_runs import BASE, SPO_BASE, Scripts, flags, rows_of
 
 from stoix_like.runtime.console.text import number_text
 

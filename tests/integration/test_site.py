@@ -5,11 +5,10 @@ import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
-ROOT = Path(__file__).parents[2]
 #: What `python -m mkdocs` does, and then what it has imported.
 BUILD = """
 import sys

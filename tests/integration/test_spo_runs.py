@@ -7,7 +7,7 @@ import signal
 import jax
 import numpy as np
 import pytest
-from scripted_runs import (
+from support.scripted_runs import (
     SPO_BASE,
     Scripts,
     assert_same_bits,
@@ -29,7 +29,7 @@ import jax
 
 jax.config.update("jax_num_cpu_devices", 4)
 import stoix_like as sl
-from stoix_like.runtime import loop, opening
+from stoix_like.runtime.training import chunk, start
 
 num_seeds, batch_size = map(int, sys.argv[1:])
 
@@ -40,8 +40,8 @@ config = sl.spo_config(
     batch_size=batch_size,
 )
 learner = sl.spo.make(env, sl.make_network(env, config), config)
-state = opening.initial_state(learner, config, jax.devices())()
-program = loop.compile_chunk(learner, num_seeds, state)
+state = start.initial_state(learner, config, jax.devices())()
+program = chunk.compile_chunk(learner, num_seeds, state)
 axis = 0 if num_seeds == 1 else 1
 
 

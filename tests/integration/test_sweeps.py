@@ -5,7 +5,7 @@ import shutil
 import signal
 
 import pytest
-from scripted_runs import KEPT_HOWEVER_FAST, Scripts, assert_same_run, finish, last_update, wait_until
+from support.scripted_runs import KEPT_HOWEVER_FAST, Scripts, assert_same_run, finish, last_update, wait_until
 
 pytest.importorskip("optuna", reason="needs the 'sweep' extra")
 

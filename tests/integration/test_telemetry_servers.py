@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from scripted_runs import BASE, finish, flags, rows_of, wait_until
+from support.scripted_runs import BASE, finish, flags, rows_of, wait_until
 
 MLFLOW = "mlflow==3.17.2"
 SMALL = BASE | {"num_updates": 12, "log_interval": 3, "eval_interval": 6, "save_interval": 6}

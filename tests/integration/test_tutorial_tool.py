@@ -1,11 +1,11 @@
 """docs/tools/tutorials.py: a notebook becomes a page with what it printed and drew, and noise is refused."""
 
 import runpy
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
 
-TOOL = Path(__file__).parents[2] / "docs" / "tools" / "tutorials.py"
+TOOL = ROOT / "docs" / "tools" / "tutorials.py"
 NOTEBOOK = """# %% [markdown]
 # # A tiny one
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from scripted_runs import BASE, assert_same_bits, flags, rows_of, words
+from support.scripted_runs import BASE, assert_same_bits, flags, rows_of, words
 
 from stoix_like.runtime.runs import saved
 
@@ -15,15 +15,15 @@ import jax
 
 jax.config.update("jax_num_cpu_devices", 4)
 import stoix_like as sl
-from stoix_like.runtime import loop, opening
+from stoix_like.runtime.training import chunk, start
 
 num_seeds = int(sys.argv[1])
 
 env = sl.make_env("Maze-v0", kwargs={"num_rows": 5, "num_cols": 5})
 config = sl.ppo_config(num_envs=8, rollout_length=4, num_minibatches=2, epochs=1, hidden_dim=8, num_seeds=num_seeds)
 learner = sl.ppo.make(env, sl.make_network(env, config), config)
-state = opening.initial_state(learner, config, jax.devices())()
-program = loop.compile_chunk(learner, num_seeds, state)
+state = start.initial_state(learner, config, jax.devices())()
+program = chunk.compile_chunk(learner, num_seeds, state)
 axis = 0 if num_seeds == 1 else 1
 
 

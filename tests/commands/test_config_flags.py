@@ -1,0 +1,218 @@
+"""What a user sees: `error:` and `hint:` lines, exit codes, and no JAX before there is something to compute."""
+
+import errno
+import os
+import re
+import shlex
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from support.paths import ROOT
+
+from stoix_like.commands.entry import exit_code
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.sections import PPOConfig
+from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
+from stoix_like.runtime.loading.presets import preset_paths
+from stoix_like.runtime.runs.sources import load_config
+
+HINT = "hint: --help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
+PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+SCRIPT = """
+    import sys
+    from stoix_like.commands.entry import run_main
+
+    def main(argv):
+        from stoix_like.config.sections import PPOConfig
+        from stoix_like.runtime.loading.documents import to_yaml
+        from stoix_like.runtime.runs.sources import load_config
+
+        loaded = load_config(PPOConfig, "ppo", argv, default_config="ppo/quick")
+        if loaded.options.print_config:
+            print(to_yaml(loaded.config), end="")
+            return 0
+        raise RuntimeError("a bug of ours")
+
+    try:
+        run_main(main)
+    finally:
+        heavy = sorted({"jax", "jumanji", "flax", "numpy", "orbax"} & set(sys.modules))
+        if heavy:
+            print("imported", heavy, file=sys.stderr)
+"""
+
+
+@pytest.fixture
+def command(tmp_path):
+    """Runs the script above in an empty folder."""
+    script = tmp_path / "train.py"
+    script.write_text(textwrap.dedent(SCRIPT))
+
+    def run(*argv, **options):
+        return subprocess.run(
+            [sys.executable, script, *argv], check=False, text=True, timeout=60, cwd=tmp_path, **(PIPES | options)
+        )
+
+    return run
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version", "--print-config"])
+def test_questions_are_answered_without_jax(command, flag):
+    result = command(flag)
+    assert (result.returncode, result.stderr) == (0, "")
+    beginning = {"--version": "stoix_like ", "--print-config": "# What is played"}.get(flag, "usage: python scripts/")
+    assert result.stdout.startswith(beginning)
+
+
+def test_help_wins_over_mistakes(command):
+    result = command("--nonsense", "--help")
+    assert (result.returncode, result.stderr) == (0, "")
+
+
+def test_every_problem_on_its_own_line_with_exit_code_2(command, tmp_path):
+    (tmp_path / "run.yaml").write_text("environment:\n  num_env: 4\n")
+    result = command("--config", "run.yaml", "--num-envs", "lots", "--sed", "1")
+    assert result.returncode == 2
+    assert result.stdout == ""
+    assert result.stderr.splitlines() == [
+        "error: run.yaml:2: unknown key 'environment.num_env'; did you mean 'num_envs'?",
+        "error: unknown flag '--sed'; did you mean '--seed'?",
+        "error: --num-envs: expected int, got 'lots' (str)",
+        HINT,
+    ]
+
+
+def test_unknown_preset_names_the_presets(command):
+    result = command("--config", "ppo/mase")
+    assert result.returncode == 2
+    assert result.stderr.splitlines() == [
+        "error: --config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?",
+        "hint: presets: ppo/binpack, ppo/binpack_large, ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake,"
+        " spo/binpack, spo/maze, spo/maze_mlp, spo/quick",
+    ]
+
+
+def test_no_run_to_resume_is_exit_code_4(command):
+    result = command("--resume", "runs/none")
+    assert result.returncode == 4
+    assert result.stderr.splitlines()[0] == "error: no run at runs/none"
+
+
+def test_printed_configuration_feeds_back(command, tmp_path):
+    first = command("--config", "ppo/maze", "--num-envs", "1e2", "--num-minibatches", "8", "--print-config")
+    (tmp_path / "again.yaml").write_text(first.stdout)
+    again = command("--config", "again.yaml", "--print-config")
+    assert "  num_envs: 100 " in first.stdout
+    assert again.stdout == first.stdout
+
+
+def test_debug_shows_the_traceback_before_the_error_lines(command):
+    result = command("--seed", "-1", "--debug")
+    assert result.returncode == 2
+    assert result.stderr.startswith("Traceback (most recent call last):")
+    assert result.stderr.splitlines()[-2:] == ["error: --seed: must lie in [0, 2147483647], got -1", HINT]
+
+
+def test_our_own_bugs_keep_their_traceback(command):
+    result = command()
+    assert result.returncode == 1
+    assert result.stderr.splitlines()[-1] == "RuntimeError: a bug of ours"
+
+
+def test_a_reader_that_left_is_no_traceback(command):
+    read, write = os.pipe()
+    os.close(read)
+    for flag in ("--print-config", "--help"):
+        result = command(flag, stdout=write, stderr=subprocess.PIPE)
+        assert (result.returncode, result.stderr) == (1, "")
+    os.close(write)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (RunError("what", "do"), 1),
+        (ConfigError("what", "do"), 2),
+        (UnsupportedEnvironmentError("what", "do"), 3),
+        (CheckpointError("what", "do"), 4),
+        (CheckpointError("what", "do\nmore"), 4),
+    ],
+)
+def test_exit_codes_of_errors(error, code, capsys):
+    def main(argv):
+        raise error
+
+    assert exit_code(main, []) == code
+    assert capsys.readouterr().err == f"error: what\nhint: {' '.join(error.hint.splitlines())}\n"
+
+
+def test_missing_extra(capsys):
+    def main(argv):
+        raise MissingExtraError("wandb", "wandb", 'pip install "stoix_like[wandb]"')
+
+    assert exit_code(main, []) == 5
+    assert capsys.readouterr().err == (
+        "error: wandb needs the 'wandb' extra\nhint: pip install \"stoix_like[wandb]\"\n"
+    )
+
+
+def test_storage_failures_are_plain(capsys, tmp_path):
+    def full(argv):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/a/metrics.jsonl")
+
+    def forbidden(argv):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "runs")
+
+    def missing(argv):
+        (tmp_path / "nothing").read_text()
+
+    assert (exit_code(full, []), exit_code(forbidden, [])) == (1, 1)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "error: No space left on device: runs/a/metrics.jsonl"
+    assert lines[1].startswith("hint: free some space")
+    assert lines[2] == "error: Permission denied: runs"
+    with pytest.raises(FileNotFoundError):  # not a failure of storage: a bug of ours
+        exit_code(missing, [])
+
+
+def test_interruption_is_130_and_results_pass_through(capsys):
+    def interrupted(argv):
+        raise KeyboardInterrupt
+
+    assert exit_code(interrupted, []) == 130
+    assert capsys.readouterr().err == "interrupted\n"
+    assert exit_code(lambda argv: None, []) == 0
+    assert exit_code(lambda argv: 130, []) == 130
+
+
+DOCUMENT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(("line", "output"), re.findall(r"```console\n\$ python (.*?)\n(.*?)```", DOCUMENT, re.DOTALL))
+def test_documented_errors_are_real(line, output, tmp_path):
+    mine = re.search(r"Take this `mine.yaml`:\n\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(mine[1])
+    script, *argv = shlex.split(line)
+    result = subprocess.run(
+        [sys.executable, ROOT / script, *argv], check=False, text=True, timeout=60, cwd=tmp_path, **PIPES
+    )
+    assert (result.returncode, result.stdout, result.stderr) == (2, "", output)
+
+
+def test_documented_file_is_read_as_described(tmp_path):
+    example = re.search(r"## Files\n\n```yaml\n(.*?)```", DOCUMENT, re.DOTALL)
+    (tmp_path / "mine.yaml").write_text(example[1])
+    config = load_config(PPOConfig, "ppo", ["--config", str(tmp_path / "mine.yaml")], default_config="ppo/quick").config
+    assert config.environment.kwargs == {"num_rows": 6, "num_cols": 6}
+    assert (config.training_core.num_updates, config.optimization.actor_lr) == (1000, 0.0003)
+
+
+@pytest.mark.parametrize("name", list(preset_paths()))
+def test_documented_step_counts_of_presets(name):
+    config = load_config(PPOConfig, "ppo", ["--config", name], default_config="ppo/quick").config
+    steps = f"{steps_per_update(config) * config.training_core.num_updates:,}"
+    assert f" = {steps} environment steps" in preset_paths()[name].read_text(encoding="utf-8")
+    (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]
+    assert row.endswith(f"| {steps} |")

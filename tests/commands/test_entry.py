@@ -1,0 +1,128 @@
+"""`stoix-like NAME` does what `python scripts/NAME.py` does; doctor and envs tell what is there."""
+
+import importlib
+import re
+
+import pytest
+from support.paths import ROOT
+
+from stoix_like.commands import doctor, envs
+from stoix_like.commands.entry import exit_code, help_text, run_command
+from stoix_like.commands.table import COMMANDS
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console import spelling
+
+
+def test_every_script_is_a_command_and_every_command_a_script():
+    assert {spelling.script_of(name) for name in COMMANDS} == {p.name for p in (ROOT / "scripts").glob("*.py")}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_and_its_script_run_the_same_function(name):
+    command = COMMANDS[name]
+    assert callable(getattr(importlib.import_module(command.module), command.function))
+    text = (ROOT / "scripts" / spelling.script_of(name)).read_text()
+    called = f"{command.module.rpartition('.')[2]}.{command.function}(argv)"
+    assert f"return {called}" in text
+    assert name in help_text()
+
+
+def test_without_a_command_all_are_listed(capsys):
+    assert exit_code(run_command, []) == exit_code(run_command, ["--help"]) == 0
+    out = capsys.readouterr().out
+    assert out.count("usage: stoix-like COMMAND") == 2
+    assert exit_code(run_command, ["--version"]) == 0
+    assert re.fullmatch(r"stoix-like \d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+def test_a_command_that_is_not_there_names_the_nearest(capsys):
+    assert exit_code(run_command, ["evalute", "latest"]) == 2
+    assert capsys.readouterr().err == (
+        "error: unknown command 'evalute'; did you mean 'evaluate'?\nhint: stoix-like --help lists them\n"
+    )
+
+
+def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
+    monkeypatch.setattr(spelling.sys, "argv", ["scripts/train_ppo.py"])
+    assert spelling.prog("plot") == "plot.py"
+    assert spelling.usage("train-spo") == "python scripts/train_spo.py"
+    assert re.fullmatch(r"\S*python\S* scripts/plot.py 'runs/a b'", spelling.command_line("plot", "runs/a b"))
+    monkeypatch.setattr(spelling.sys, "argv", ["/opt/bin/stoix-like", "train-ppo"])
+    assert spelling.prog("plot") == spelling.usage("plot") == spelling.command_name("plot") == "stoix-like plot"
+    assert spelling.command_line("plot", "runs/a b") == "stoix-like plot 'runs/a b'"
+    with pytest.raises(ConfigError) as caught:
+        run_command(["plot", "--metrc", "x", "run"])
+    assert caught.value.hint == "stoix-like plot --help lists what it takes"
+
+
+def test_a_training_can_be_asked_for_its_configuration(capsys):
+    assert exit_code(run_command, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
+    assert "task_id: Maze-v0" in capsys.readouterr().out
+
+
+def test_a_program_of_the_users_own_is_what_hints_spell(monkeypatch, capsys):
+    monkeypatch.setattr(spelling._SPELLING, "own", None)
+    assert run_command([], "tasks.py") == 0
+    assert capsys.readouterr().out.startswith("usage: tasks.py COMMAND")
+    assert spelling.command_line("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")
+    assert (spelling.command_name("train-a2c"), spelling.prog("plot")) == ("tasks.py train-a2c", "tasks.py plot")
+    with pytest.raises(ConfigError, match="unknown command 'nonsense'") as caught:
+        run_command(["nonsense"], "tasks.py")
+    assert caught.value.hint == "tasks.py --help lists them"
+
+
+def test_the_doctor_finds_this_machine_ready(tmp_path, capsys):
+    assert doctor.main(["--save-dir", str(tmp_path / "a" / "b"), "--device-type", "cpu"]) == 0
+    out = capsys.readouterr().out
+    assert not (tmp_path / "a").exists()  # it only looks
+    for line in (
+        r"jax +\d+\.\d+",
+        r"extra notebooks +installed",
+        r"runs +\S+ · writable, [\d.,]+ GB free",
+        "devices +cpu",
+    ):
+        assert re.search(f"(?m)^{line}", out), line
+    assert re.search(r"ready: \S*python\S* scripts/train_ppo.py\n$", out)
+
+
+def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monkeypatch, capsys):
+    file = tmp_path / "file"
+    file.touch()
+    monkeypatch.setattr(doctor.run_folder, "versions", lambda: {"python": "3.11", "flax": "not installed"})
+    monkeypatch.setattr(doctor, "EXTRAS", {"notebooks": ("no_such_module.at_all",)})
+    assert doctor.main(["--save-dir", str(file / "runs"), "--device-type", "tpu"]) == 1
+    out = capsys.readouterr().out
+    assert "problem: install it: pip install stoix_like" in out
+    assert "problem: " + str(file) + " cannot be written: Not a directory; choose another --save-dir" in out
+    assert f"not installed: {spelling.pip_install('stoix_like[notebooks]')}" in out
+    assert "3 problems\n" in out  # no TPU here
+
+
+def test_the_doctor_misses_any_dependency_and_takes_a_cache_that_cannot_be_kept(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=2", "no-such.package>=1; python_version>'3'"])
+    file = tmp_path / "file"
+    file.touch()
+    assert doctor._compile_cache(str(file / "xla")).problem is None
+    assert "--no-compile-cache" in doctor._compile_cache(str(file / "xla")).found
+    assert doctor.main(["--save-dir", str(tmp_path), "--device-type", "cpu"]) == 1
+    out = capsys.readouterr().out
+    assert re.search(r"(?m)^other dependencies +no-such.package not installed$", out)
+    assert "problem: install them: pip install no-such.package\n" in out
+    assert out.endswith("1 problem\n")
+
+
+def test_environments_are_listed_with_what_they_are(capsys):
+    assert envs.main(["Maze-v0", "Connector-v3"]) == 0
+    maze, connector = capsys.readouterr().out.split("\n\n")
+    assert "Maze-v0\n  4 actions, at most 100 steps" in maze
+    assert re.search(r"  agent_view\.walls +bool\[10, 10\]", maze)
+    assert re.search(r"  action_mask +bool\[4\]", maze)
+    assert re.search(r"  \d+ × \d actions", connector)
+
+
+@pytest.mark.slow
+def test_every_environment_is_listed(capsys):
+    assert envs.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"BinPack-v2 +800 actions", line) for line in lines)
+    assert any(re.match(r"Sokoban-v0 +not playable: downloads its levels", line) for line in lines)

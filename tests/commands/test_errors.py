@@ -1,0 +1,552 @@
+"""What bad input gets: one `error:` line, one `hint:` line, the exit code, nothing written and nothing lost."""
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import pytest
+from support.paths import ROOT, load_script
+
+import stoix_like as sl
+from stoix_like.commands.entry import exit_code
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs import folder as run_folder
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.build import build
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.runs.saved import state_template
+from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.training import chunk, start
+
+SMALL = {
+    "task_id": "probe/action_observation_reward",
+    "num_envs": 8,
+    "rollout_length": 4,
+    "num_minibatches": 2,
+    "epochs": 1,
+    "hidden_dim": 8,
+    "num_updates": 4,
+    "num_eval_envs": 8,
+    "num_eval_episodes": 8,
+}
+DAMAGED_HINT = (
+    "hint: it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
+    " evaluate.py --checkpoint N"
+)
+
+
+@functools.cache
+def _main(script):
+    return load_script(script).main
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")  # set: the user's own cache is left alone
+
+
+@pytest.fixture
+def refused(capfd):
+    """Runs a script that must fail with this code; gives its error lines, after checking that it changed no file."""
+
+    def run(code, script, *argv):
+        before = _contents()
+        result = exit_code(_main(script), [str(word) for word in argv])
+        captured = capfd.readouterr()
+        lines = captured.err.splitlines()
+        assert (result, captured.out) == (code, ""), captured.err
+        assert [line.partition(":")[0] for line in lines] == ["error", "hint"], captured.err
+        assert _contents() == before
+        return lines
+
+    return run
+
+
+def _contents():
+    """Every file below the working folder with its bytes, and every folder."""
+    return {str(p): p.read_bytes() if p.is_file() else None for p in sorted(Path().rglob("*")) if p.name != ".lock"}
+
+
+def _flags(**leaves):
+    return [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def _train_flags(**leaves):
+    return _flags(**SMALL | {"run_name": "new"} | leaves)
+
+
+@functools.cache
+def _template(num_seeds=1):
+    config = sl.ppo_config(**SMALL)
+    return config, state_template(build("ppo", config).learner, num_seeds)
+
+
+def _filled(leaf):
+    """An array of that form that does not compress to nothing."""
+    if jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.wrap_key_data(jnp.zeros((*leaf.shape, 2), jnp.uint32))
+    return jnp.cos(jnp.arange(leaf.size)).reshape(leaf.shape).astype(leaf.dtype)
+
+
+@pytest.fixture(scope="session")
+def saved(tmp_path_factory):
+    """A run folder with whole checkpoints of updates 1 and 2 and a best one, made without training."""
+    config, template = _template()
+    path = tmp_path_factory.mktemp("saved") / "a"
+    config = replace_leaves(config, {"run_name": "a"})
+    run_folder.create_run(path, to_yaml(config), {}).lock.close()
+    state = jax.tree.map(_filled, template)
+    meta = CheckpointMeta("ppo", SMALL["task_id"], 1, config_to_dict(config), {})
+    store = CheckpointStore(path / "checkpoints", create=True)
+    for update in (1, 2):
+        store.save(state._replace(step=jnp.int32(update)), meta._replace(update=update))
+    best = CheckpointStore(path / "checkpoints" / "best", create=True)
+    best.save({"params": state.params}, meta._replace(host={"scores": [0.5], "updates": [1]}))
+    (path / "metrics.jsonl").write_text(json.dumps({"category": "MISC", "update": 0}) + "\n")
+    return path
+
+
+@pytest.fixture
+def run(saved, tmp_path):
+    """A copy of that run as runs/a."""
+    return Path(shutil.copytree(saved, "runs/a"))
+
+
+# --- environments
+
+
+def test_unknown_task(refused):
+    error, hint = refused(3, "train_ppo", *_train_flags(task_id="Maze-v9"))
+    assert error == "error: unknown task 'Maze-v9'; did you mean 'Maze-v0'?"
+    assert hint.startswith("hint: known tasks: BinPack-v0, BinPack-v2, ")
+
+
+def test_task_whose_levels_are_downloaded(refused):
+    assert refused(3, "train_ppo", *_train_flags(task_id="Sokoban-v0")) == [
+        "error: Sokoban-v0 downloads its levels from the Hugging Face hub, and nothing is downloaded here",
+        "hint: set environment.kwargs to {generator: toy} or {generator: simple}: small level sets that come with it",
+    ]
+
+
+def test_task_with_continuous_actions(refused):
+    assert refused(3, "train_ppo", *_train_flags(task_id="SearchAndRescue-v0")) == [
+        "error: SearchAndRescue-v0: its actions are float32 arrays of shape (2, 2), and only discrete actions are"
+        " supported",
+        "hint: choose a task with discrete actions, such as Maze-v0 or BinPack-v2",
+    ]
+
+
+def test_unknown_level_set(refused):
+    assert refused(2, "train_ppo", *_train_flags(task_id="Maze-v0", level_set="binpack-16")) == [
+        "error: evaluation.level_set: 'binpack-16' is not a level set of Maze-v0",
+        "hint: its sets are named maze-<number of levels>, for example maze-2048",
+    ]
+
+
+@pytest.mark.parametrize("count", ["99999999999", "1073741825", "9" * 5000], ids=["wide", "just above", "unreadable"])
+@pytest.mark.parametrize("script", ["train_ppo", "evaluate"])
+def test_level_set_of_too_many_levels(refused, run, script, count):
+    name = f"actionobservationreward-{count}"
+    argv = _train_flags(level_set=name) if script == "train_ppo" else ["runs/a", "--level-set", name]
+    assert refused(2, script, *argv) == [
+        f"error: evaluation.level_set: '{name[:40]}' has more than 1,073,741,824 levels",
+        "hint: name a smaller set",
+    ]
+
+
+# --- sizes
+
+
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        {"reset_pool_size": 2147483647},
+        {"num_envs": 2147483647, "rollout_length": 1, "num_minibatches": 1},
+    ],
+    ids=["given", "made for the environments"],
+)
+def test_pool_that_cannot_be_counted(refused, sizes):
+    error, hint = refused(2, "train_ppo", *_train_flags(**sizes))
+    assert error.startswith("error: environment.reset_pool_size: a pool of 2,147,48")
+    assert error.endswith(" levels is more than can be counted")
+    assert hint == "hint: lower --reset-pool-size, --num-envs or --rollout-length"
+
+
+def _out_of_memory(*_args, **_kwargs):
+    raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.\nmore")
+
+
+NOTE = ["note:", "the"]  # values of ppo/quick for a probe
+
+
+def test_what_cannot_be_compiled_leaves_no_folder(run, monkeypatch, capfd):
+    Path("runs/latest").symlink_to("a")
+    before = _contents()
+    monkeypatch.setattr(chunk, "compile_chunk", _out_of_memory)
+    for leaves in ({}, {"save_dir": "other/runs"}):
+        assert exit_code(_main("train_ppo"), _train_flags(**leaves)) == 1
+        captured = capfd.readouterr()
+        assert captured.err.splitlines() == [
+            "error: the update cannot be compiled: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
+            "hint: raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length",
+        ]
+        lines = [line.split()[:2] for line in captured.out.splitlines()]
+        assert lines[1:] == [["run", f"{leaves.get('save_dir', 'runs')}/new"], ["plan", "8"], NOTE, ["compiling", "…"]]
+        assert _contents() == before
+    assert os.readlink("runs/latest") == "a"
+
+
+def test_a_first_state_that_does_not_fit_writes_nothing(refused, monkeypatch):
+    monkeypatch.setattr(start, "initial_state", lambda *_: _Unaffordable())
+    monkeypatch.setattr(start, "state_template", lambda *_: None)
+    assert refused(1, "train_ppo", *_train_flags()) == [
+        "error: the first state cannot be made: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
+        "hint: lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds",
+    ]
+
+
+class _Unaffordable:
+    __call__ = _out_of_memory
+
+
+# --- devices
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists() or Path("/dev/accel0").exists(), reason="the device is there")
+@pytest.mark.parametrize(
+    ("device", "extra"), [("cuda", ' or pip install "stoix_like[cuda12]"'), ("tpu", "")], ids=["cuda", "tpu"]
+)
+def test_absent_device(device, extra, tmp_path):
+    """In a new process: the platform is chosen before JAX starts."""
+    command = [sys.executable, ROOT / "scripts" / "train_ppo.py", *_train_flags(device_type=device)]
+    environment = os.environ | {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    environment.pop("JAX_PLATFORMS", None)
+    result = subprocess.run(command, check=False, text=True, capture_output=True, timeout=60, env=environment)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        f"error: hardware.device_type: '{device}' is not available; JAX sees only cpu",
+        f"hint: use --device-type cpu{extra}",
+    ]
+    assert list(Path().iterdir()) == []
+
+
+@pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="the device is there")
+def test_absent_device_when_jax_runs_already(refused):
+    """A notebook's case: JAX has started on the CPU, and must not be taken for the GPU."""
+    jax.devices()
+    before = jax.config.jax_platforms
+    try:
+        error, _ = refused(2, "train_ppo", *_train_flags(device_type="cuda"))
+    finally:
+        jax.config.update("jax_platforms", before)
+    assert error == "error: hardware.device_type: 'cuda' is not available; JAX sees only cpu"
+
+
+def test_more_devices_than_there_are(refused):
+    assert len(jax.devices()) == 1
+    assert refused(2, "train_ppo", *_train_flags(num_devices=4)) == [
+        "error: hardware.num_devices: 4 devices asked for, JAX sees 1",
+        "hint: use --num-devices 1, or --device-type cpu to try the program on pretended devices",
+    ]
+
+
+def test_a_gpu_is_not_chosen_where_none_is_used(refused):
+    assert refused(2, "train_ppo", *_train_flags(cuda_device=1)) == [
+        "error: hardware.cuda_device: 1 chooses one GPU, and this run is on cpu",
+        "hint: drop --cuda-device, or use --device-type cuda --num-devices 1",
+    ]
+
+
+def test_devices_that_do_not_divide_the_environments(refused):
+    error, _ = refused(2, "train_ppo", *_train_flags(num_devices=3))
+    assert error == "error: --num-devices: num_envs = 8 is not divisible by 3; use 2 or 4"
+
+
+def test_a_terminal_without_the_signs_of_a_table_gets_others():
+    command = "import sys; from stoix_like.commands.entry import run_main; run_main(lambda _: print('1 – 2 · 3'))"
+    environment = os.environ | {"PYTHONIOENCODING": "latin-1"}
+    result = subprocess.run([sys.executable, "-c", command], check=False, capture_output=True, env=environment)
+    assert (result.returncode, result.stdout, result.stderr) == (0, b"1 ? 2 \xb7 3\n", b"")
+
+
+# --- folders and names
+
+
+def test_a_run_without_a_name_is_told_where_it_really_is(monkeypatch, capfd):
+    """Another one, begun in the same second, has made the folder between the name's choice and its making."""
+    name = "ppo-probe_action_observation_reward-20260101-120000-s0"
+    monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
+    monkeypatch.setattr(chunk, "compile_chunk", _out_of_memory)
+    first_state = start.first_state
+    monkeypatch.setattr(
+        start, "first_state", lambda *args: Path("runs", name).mkdir(parents=True) or first_state(*args)
+    )
+    assert exit_code(_main("train_ppo"), _train_flags(run_name="null")) == 1
+    captured = capfd.readouterr()
+    assert captured.out.splitlines()[1].split() == ["run", f"runs/{name}-2"]
+    assert [path.name for path in Path("runs").iterdir()] == [name]
+
+
+def test_existing_run_name(refused, run):
+    assert refused(2, "train_ppo", *_train_flags(run_name="a")) == [
+        "error: checkpointing.run_name: runs/a exists already",
+        "hint: choose another --run-name, or continue it: --resume runs/a",
+    ]
+
+
+@pytest.mark.parametrize("name", ["../a", "a/b", "/tmp/a", "..", ".a", "latest"])
+def test_run_name_that_is_no_plain_name(refused, name):
+    assert refused(2, "train_ppo", *_train_flags(run_name=name)) == [
+        f"error: --run-name: '{name}' cannot name a run; use letters, digits and . _ = + -, begin with a letter or"
+        " digit, and not the word latest",
+        "hint: change the values named; docs/configuration.md explains each leaf",
+    ]
+
+
+@pytest.mark.parametrize("folder", ["file", "file/below"])
+def test_save_dir_that_cannot_be_written(refused, folder):
+    Path("file").write_text("not a folder")
+    assert refused(1, "train_ppo", *_train_flags(save_dir=folder)) == [
+        f"error: cannot make {folder}/new: Not a directory",
+        "hint: choose another folder with --save-dir",
+    ]
+
+
+# --- runs to continue
+
+
+def test_resume_of_a_folder_that_is_no_run(refused, run):
+    Path("runs/junk").mkdir()
+    assert refused(4, "train_ppo", "--resume", "runs/junk") == [
+        "error: no run at runs/junk",
+        "hint: runs there are: runs/a",
+    ]
+
+
+def test_resume_with_fewer_updates_than_were_done(refused, run):
+    assert refused(2, "train_ppo", "--resume", "runs/a", "--num-updates", "1") == [
+        "error: --num-updates: 1 is behind the run, which has done 2",
+        "hint: use a number from 2",
+    ]
+
+
+@pytest.mark.parametrize("leaf", ["num_envs", "rollout_length", "task_id", "hidden_dim", "seed", "num_seeds"])
+def test_resume_with_what_cannot_change(refused, run, leaf):
+    value = {"task_id": "Maze-v0"}.get(leaf, 16)
+    assert refused(2, "train_ppo", "--resume", "runs/a", *_flags(**{leaf: value})) == [
+        f"error: {leaf} cannot change when a run is continued",
+        "hint: leave it out, or start a new run with --load-path runs/a",
+    ]
+
+
+def test_resume_of_a_run_without_checkpoints(refused, run):
+    shutil.rmtree("runs/a/checkpoints")
+    (run / "checkpoints").mkdir()
+    error, _ = refused(4, "train_ppo", "--resume", "runs/a")
+    assert error == f"error: no checkpoint in {run.absolute()}/checkpoints"
+
+
+@pytest.mark.parametrize("script", ["train_ppo", "evaluate"])
+def test_foreign_checkpoint(refused, run, script):
+    foreign = run / "checkpoints" / "9"
+    foreign.mkdir()
+    (foreign / "weights.bin").write_bytes(bytes(range(256)))
+    argv = ["--resume", "runs/a"] if script == "train_ppo" else ["runs/a", "--checkpoint", "9"]
+    error, hint = refused(4, script, *argv)
+    assert error.startswith(f"error: checkpoint {foreign.absolute()} cannot be read: ")
+    assert hint == DAMAGED_HINT
+
+
+def _array_files(checkpoint):
+    """The files with the arrays' bytes: orbax's data folders, without descriptions."""
+    return [path for path in checkpoint.rglob("*") if path.is_file() and path.parent.name == "d"]
+
+
+def _remove(path):
+    path.unlink()
+
+
+def _truncate(path):
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+def _flip(path):
+    content = bytearray(path.read_bytes())
+    for place in range(len(content) // 4, len(content), 16):
+        content[place] ^= 0x01
+    path.write_bytes(bytes(content))
+
+
+@pytest.mark.parametrize("damage", [_remove, _truncate, _flip], ids=["removed", "cut", "flipped"])
+@pytest.mark.parametrize("script", ["train_ppo", "evaluate", "animate"])
+def test_damaged_checkpoint(refused, run, damage, script):
+    checkpoint = run / "checkpoints" / ("2" if script == "train_ppo" else "best/1")
+    files = _array_files(checkpoint)
+    assert files
+    for path in files:
+        damage(path)
+    error, hint = refused(4, script, *(["--resume"] if script == "train_ppo" else []), "runs/a")
+    assert error.startswith(f"error: checkpoint {checkpoint.absolute()} cannot be read: ")
+    assert hint == DAMAGED_HINT
+
+
+def test_damaged_description(refused, run):
+    changed = 0
+    for path in (run / "checkpoints" / "2").rglob("*"):
+        if path.is_file() and b'"num_envs": 8' in path.read_bytes():
+            path.write_bytes(path.read_bytes().replace(b'"num_envs": 8', b'"num_envs": 9'))
+            changed += 1
+    assert changed == 1
+    error, hint = refused(4, "train_ppo", "--resume", "runs/a")
+    assert error.startswith(f"error: checkpoint {run.absolute()}/checkpoints/2 cannot be read: ")
+    assert hint == DAMAGED_HINT
+
+
+def test_a_second_writer_is_refused_before_anything_is_read(refused, run):
+    """The first may be removing the checkpoint that the second is about to read: here the last one is damaged."""
+    for path in _array_files(run / "checkpoints" / "2"):
+        _truncate(path)
+    lock = RunLock(run)
+    lines = refused(1, "train_ppo", "--resume", "runs/a")
+    lock.close()
+    assert lines == [
+        "error: another process is writing runs/a",
+        "hint: wait for it to end, or start a run under another --run-name",
+    ]
+
+
+def test_parameters_are_of_the_checkpoint_that_was_described(run, monkeypatch):
+    """A running run may write a newer one between the two."""
+    asked = []
+    monkeypatch.setattr(CheckpointStore, "load_part", lambda _self, _name, _template, update=None: asked.append(update))
+    assert [saved_run.load_run("runs/a", name).meta.update for name in ("latest", "best", "1")] == [2, 1, 1]
+    assert asked == [2, 1, 1]
+
+
+@pytest.mark.parametrize("missing", ["best", "best/1"])
+def test_a_run_that_was_not_evaluated_yet_has_no_best(refused, run, missing):
+    shutil.rmtree(run / "checkpoints" / missing)
+    assert refused(4, "evaluate", "runs/a") == [
+        "error: runs/a has no best checkpoint: it was not evaluated yet",
+        "hint: use --checkpoint latest",
+    ]
+
+
+def test_checkpoint_of_another_algorithm(refused, run):
+    config, template = _template()
+    store = CheckpointStore(run / "checkpoints", create=True)
+    params = jax.tree.map(_filled, template.params)
+    store.save({"params": params}, CheckpointMeta("dqn", SMALL["task_id"], 3, config_to_dict(config), {}))
+    error, _ = refused(4, "train_ppo", "--resume", "runs/a")
+    assert error == "error: runs/a is a run of DQN, not of PPO"
+    error, _ = refused(4, "evaluate", "runs/a", "--checkpoint", "latest")
+    assert "DQN" in error
+
+
+# --- parameters to start from
+
+
+def test_load_path_with_another_network(refused, run):
+    error, hint = refused(4, "train_ppo", *_train_flags(hidden_dim=16, load_path="runs/a"))
+    assert error == (
+        f"error: checkpoint {run.absolute()}/checkpoints/best/1 does not fit:"
+        " params/actor/params/head/Dense_0/Dense_0/kernel is stored as (8, 2), this run has (16, 2)"
+    )
+    assert hint == "hint: it was trained with another network; use the run's own config.yaml"
+
+
+def test_load_path_without_checkpoint(refused):
+    Path("empty").mkdir()
+    assert refused(4, "train_ppo", *_train_flags(load_path="empty")) == [
+        "error: no checkpoint in empty",
+        "hint: give a run folder, for example runs/<name>",
+    ]
+
+
+def test_load_path_takes_the_name_of_a_run(refused, run):
+    error, hint = refused(4, "train_ppo", *_train_flags(load_path="aa"))
+    assert error == "error: no run at aa; did you mean 'a'?"
+    assert hint == "hint: runs there are: runs/a"
+    assert exit_code(_main("train_ppo"), _train_flags(load_path="a", num_layers=2)) == 0
+
+
+# --- the small commands
+
+
+@pytest.mark.parametrize("script", ["evaluate", "animate"])
+@pytest.mark.parametrize("name", ["nonsense", "", "-1", "1.5", "²"])
+def test_checkpoint_of_no_such_name(refused, run, script, name):
+    assert refused(4, script, "runs/a", f"--checkpoint={name}") == [
+        f"error: no checkpoint is named '{name}'",
+        "hint: use best, latest, or the number of an update",
+    ]
+
+
+@pytest.mark.parametrize("script", ["evaluate", "animate"])
+def test_checkpoint_of_an_update_that_was_not_saved(refused, run, script):
+    assert refused(4, script, "runs/a", "--checkpoint", "77") == [
+        f"error: no checkpoint of update 77 in {run.absolute()}/checkpoints",
+        "hint: there are: 1, 2",
+    ]
+
+
+@pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
+def test_unknown_flag(refused, run, script):
+    assert refused(2, script, "runs/a", "--bogus") == [
+        "error: unrecognized arguments: --bogus",
+        f"hint: {script}.py --help lists what it takes",
+    ]
+
+
+def test_a_flag_nearly_known(refused, run):
+    assert refused(2, "evaluate", "runs/a", "--num-episode=4")[0] == (
+        "error: unrecognized arguments: --num-episode=4; did you mean '--num-episodes'?"
+    )
+
+
+@pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
+def test_no_run(refused, script):
+    assert refused(4, script, "runs/none") == ["error: no run at runs/none", "hint: train one first: make train"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "error"),
+    [
+        (["--num-episodes", "0"], "argument --num-episodes: expected a positive whole number, got '0'"),
+        (["--num-episodes", "many"], "argument --num-episodes: expected a positive whole number, got 'many'"),
+        (["--num-envs", "1.5"], "argument --num-envs: expected a positive whole number, got '1.5'"),
+        (["--num-episodes", "1e10"], "argument --num-episodes: expected at most 2147483647, got '1e10'"),
+        (["--num-envs", "nan"], "argument --num-envs: expected a positive whole number, got 'nan'"),
+        (["--num-episodes", "10", "--num-envs", "4"], "--num-episodes: 10 is not a multiple of --num-envs 4"),
+        (["--seed", "-1"], "argument --seed: expected a whole number in [0, 2147483647], got '-1'"),
+    ],
+)
+def test_evaluate_with_values_out_of_range(refused, run, argv, error):
+    assert refused(2, "evaluate", "runs/a", *argv)[0] == f"error: {error}"
+
+
+def test_evaluate_into_a_folder_that_is_not_there(refused, run):
+    """Said before anything is played."""
+    error, _ = refused(2, "evaluate", "runs/a", "--num-episodes", "8", "--json", "nowhere/result.json")
+    assert error == "error: argument --json: there is no folder nowhere"
+
+
+def test_animate_of_a_seed_that_was_not_trained(refused, run):
+    assert refused(2, "animate", "runs/a", "--index", "1") == [
+        "error: --index: the run has 1 seed(s)",
+        "hint: use 0 to 0",
+    ]
+
+
+def test_animate_of_a_task_that_cannot_be_drawn(refused, run):
+    error, _ = refused(3, "animate", "runs/a")
+    assert error == "error: probe/action_observation_reward cannot be drawn: it has no `animate`"

@@ -1,0 +1,128 @@
+"""The documentation points at things that exist: links, files, make targets, modules in the edit maps."""
+
+import ast
+import re
+
+import pytest
+from support.paths import ROOT
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere(page):
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    missing = [t for t in targets if not t.startswith("http") and not (page.parent / t).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_scripts_targets_and_presets_exist(page):
+    text = page.read_text()
+    makefile = (ROOT / "Makefile").read_text()
+    assert [s for s in re.findall(r"scripts/(\w+\.py)", text) if not (ROOT / "scripts" / s).exists()] == []
+    assert [
+        t
+        for t in re.findall(r"`?make ((?:train|test|check|docs|site|tutorials|bench|format)[\w-]*)", text)
+        if f"\n{t}:" not in makefile
+    ] == []
+    named = re.findall(r"--config ((?:ppo|spo)/\w+)", text)
+    assert [p for p in named if not (ROOT / "configs" / f"{p}.yaml").exists()] == []
+
+
+@pytest.mark.parametrize("page", ["training-loop.md", "spo-training-loop.md", "architecture.md"])
+def test_files_of_the_edit_maps_exist(page):
+    found = re.findall(
+        r"`((?:algorithms|envs|networks|ops|search|evaluation|runtime)/[\w/]+\.py)`",
+        (ROOT / "docs" / page).read_text(),
+    )
+    assert found
+    assert [f for f in found if not (ROOT / "stoix_like" / f).exists()] == []
+
+
+def names_in(module):
+    """What a module defines at its top level."""
+    for node in ast.parse(module.read_text()).body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            yield node.name
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
+
+
+FILE_ENDINGS = {"html", "py", "yaml", "json", "jsonl", "png", "gif", "md", "toml"}
+
+
+def missing_names(text):
+    """`module.name` in backticks where no module of that name defines it; other words with a dot are left alone."""
+    modules = {}
+    for path in (ROOT / "stoix_like").rglob("*.py"):
+        modules.setdefault(path.stem, set()).update(names_in(path))
+    found = re.findall(r"`([a-z_]+)\.([A-Za-z]\w*)(?:\(\))?`", text)
+    return [f"{m}.{name}" for m, name in found if m in modules and name not in modules[m] | FILE_ENDINGS]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_functions_named_in_the_documentation_exist(page):
+    assert missing_names(page.read_text()) == []
+
+
+def test_a_missing_function_is_seen():
+    assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config/sections.py`") == ["ppo.lost"]
+
+
+@pytest.mark.parametrize("page", ["training-loop.md", "spo-training-loop.md"])
+def test_the_edit_map_names_functions(page):
+    edit_map = (ROOT / "docs" / page).read_text().partition("## Edit map")[2]
+    assert len(re.findall(r"`[a-z_]+\.[A-Za-z]\w*`", edit_map)) > 15
+
+
+def test_every_exit_code_is_documented():
+    """And every class of errors has the code that the page says."""
+    from stoix_like import errors
+
+    rows = dict(re.findall(r"^\| (\d+) \| (.*) \|$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE))
+    codes = {kind.exit_code for kind in [errors.StoixError, *errors.StoixError.__subclasses__()]}
+    assert {str(code) for code in codes | {0, 130}} == set(rows)
+
+
+def test_messages_in_the_troubleshooting_tables_are_ones_the_code_has():
+    """Each quoted part of a message stands in the source, so that a reworded error is noticed here."""
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    source = "\n".join(p.read_text() for p in (ROOT / "stoix_like").rglob("*.py"))
+    flat = re.sub(r"\"\s*\n\s*f?\"", "", source)  # texts that go over several lines
+    cells = re.findall(r"^\| (`.*?) \| ", page, re.MULTILINE)
+    parts = [part.strip() for cell in cells for text in re.findall(r"`([^`]+)`", cell) for part in text.split("…")]
+    foreign = {"No space left", "Permission denied"}  # the operating system's words
+    assert len(parts) > 40
+    assert [part for part in parts if part and part not in foreign and part not in flat] == []
+
+
+def replay_bytes(preset):
+    """(preset, bytes per step, of observation, of search, steps kept, in all) as the page of SPO shows them."""
+    import jax
+
+    from stoix_like import replay
+    from stoix_like.algorithms import spo
+    from stoix_like.config.sections import SPOConfig
+    from stoix_like.runtime.runs import build
+    from stoix_like.runtime.runs.sources import load_config
+
+    config = load_config(SPOConfig, "spo", ["--config", preset], default_config="spo/quick").config
+    env = build.make_env(config.environment)
+    _, timestep = jax.eval_shape(jax.vmap(env.reset), jax.random.split(jax.random.key(0), 2))
+    step = spo.example_step(env, spo.settings_of(env, config), timestep.observation)
+    capacity = config.spo.replay_buffer_size
+    numbers = [replay.num_bytes(part) for part in (step, step.observation, step.targets)] + [capacity]
+    return [f"`{preset}`", *(f"{n:,}" for n in numbers), f"{replay.num_bytes(step, capacity) / 1e6:.1f} MB"]
+
+
+@pytest.mark.parametrize("preset", sorted(f"spo/{path.stem}" for path in (ROOT / "configs" / "spo").glob("*.yaml")))
+def test_bytes_of_the_replay_are_those_of_the_presets(preset):
+    page = (ROOT / "docs" / "spo-training-loop.md").read_text()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line.startswith("|")]
+    assert replay_bytes(preset) in rows

@@ -1,0 +1,89 @@
+"""A new run begins with published parameters: of either algorithm, for one seed or several. (With runs and checkpoints:
+test_spo_run.py and tests/integration/test_variations.py.)
+"""
+
+import jax
+import numpy as np
+import pytest
+from support.exports import MAZE, SEARCH, SMALL, make_saved
+
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.table import COMMANDS
+from stoix_like.runtime.export import policy
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.weights import policy_folder
+
+DENSE = MAZE | {"observation_adapter": "dense", "num_layers": 1}
+OTHER = {"ppo": "spo", "spo": "ppo"}
+
+
+@pytest.fixture(scope="module", params=list(OTHER))
+def published(request, tmp_path_factory):
+    """(algorithm, a run with random parameters, the folder of its export)."""
+    folder = tmp_path_factory.mktemp(request.param) / "export"
+    saved = make_saved(request.param, DENSE)
+    policy_folder.write(folder, policy.export_policy(saved))
+    return request.param, saved, folder
+
+
+def begin(algorithm, capsys, *, code=0, **leaves):
+    """(the network that a run which learns nothing begins with, what was told on stderr)."""
+    leaves = SMALL | DENSE | {"kwargs": "{num_rows: 5, num_cols: 5}"} | leaves
+    leaves |= {"num_updates": 2, "num_eval_envs": 8, "num_eval_episodes": 8, "actor_lr": 0, "critic_lr": 0}
+    leaves |= {"save_dir": ".", "run_name": "taken", "seed": 9}
+    if algorithm == "spo":
+        leaves |= SEARCH | {"num_minibatches": 1}
+    flags = [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    assert exit_code(COMMANDS[f"train-{algorithm}"].run, flags) == code
+    printed = capsys.readouterr()
+    if code:
+        return None, printed.err
+    taken = saved_run.load_run("taken", "0")
+    return taken.network_params(taken.params), printed.out + printed.err
+
+
+def same(ours, theirs):
+    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
+
+
+@pytest.mark.parametrize("where", ["the same algorithm", "the other one"])
+def test_it_begins_with_the_published_network(published, where, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    algorithm, saved, folder = published
+    ours = algorithm if where == "the same algorithm" else OTHER[algorithm]
+    network, told = begin(ours, capsys, load_path=folder)
+    same(network, saved.network_params(saved.params))
+    assert f"starts with the network ({algorithm.upper()}) of {folder / 'params.safetensors'}" in told
+
+
+def test_every_seed_begins_with_it(published, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    algorithm, saved, folder = published
+    network, _ = begin(algorithm, capsys, load_path=folder / "params.safetensors", num_seeds=2)
+    given = saved.network_params(saved.params)
+    for seed in (0, 1):
+        same(jax.tree.map(lambda x, seed=seed: x[seed], network), given)
+
+
+def test_what_does_not_fit_or_is_damaged_is_refused_in_one_line(published, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    algorithm, _, folder = published
+    _, told = begin(algorithm, capsys, code=4, load_path=folder, hidden_dim=8)
+    error, hint = told.splitlines()
+    assert error.startswith(
+        f"error: the parameters {folder / 'params.safetensors'} do not fit this run's configuration: "
+    )
+    assert hint == "hint: take task, --hidden-dim, --num-layers and --observation-adapter from their configuration"
+    probe = {"task_id": "probe/action_observation_reward", "kwargs": "{}"}
+    _, told = begin(algorithm, capsys, code=4, load_path=folder, **probe)
+    error, _ = told.splitlines()
+    assert error.endswith(
+        "params.safetensors is of Maze-v0, and its network does not fit probe/action_observation_reward"
+    )
+    (tmp_path / "torn.safetensors").write_bytes((folder / "params.safetensors").read_bytes()[:500])
+    _, told = begin(algorithm, capsys, code=4, load_path="torn.safetensors")
+    error, _ = told.splitlines()
+    assert error.startswith(
+        "error: the parameters torn.safetensors cannot be used: not a safetensors file, or a damaged"
+    )
+    assert not (tmp_path / "taken").exists()

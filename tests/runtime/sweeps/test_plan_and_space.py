@@ -1,0 +1,369 @@
+"""Sweep files: what they may say, exact error texts, and what makes two of them comparable. No optuna is needed."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from support.paths import ROOT
+
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.sweep import main
+from stoix_like.config.checks import get_leaf, leaf_types
+from stoix_like.config.sections import PPOConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console import spelling
+from stoix_like.runtime.loading.presets import find_config, sweep_paths
+from stoix_like.runtime.sweeps.plan import (
+    SweepSettings,
+    check_metric,
+    find_sweep,
+    fingerprint_differences,
+    pace_note,
+    read_plan,
+)
+from stoix_like.runtime.sweeps.space import Choices, Range
+
+SPACE = "space: {actor_lr: {low: 1e-4, high: 1e-2, log: true}}\n"
+
+
+@pytest.fixture
+def plan(tmp_path, monkeypatch):
+    """Reads a sweep file of that text from the working folder, so that messages begin `sweep.yaml:`."""
+    monkeypatch.chdir(tmp_path)
+
+    def read(text, **replaced):
+        Path("sweep.yaml").write_text(text)
+        return read_plan(Path("sweep.yaml"), **replaced)
+
+    return read
+
+
+@pytest.fixture
+def problems(plan):
+    def found(text):
+        with pytest.raises(ConfigError) as caught:
+            plan(text)
+        return caught.value.problems
+
+    return found
+
+
+def test_keys_have_defaults(plan):
+    found = plan(SPACE)
+    assert found.settings == SweepSettings()
+    assert found.settings.config is None
+    assert found.example.environment.num_envs == 128  # ppo/quick
+    assert found.space == {"actor_lr": Range(1e-4, 1e-2, log=True)}
+
+
+def test_a_whole_file(plan):
+    found = plan(
+        """
+        algorithm: spo
+        config: spo/maze
+        metric: evaluator_network/solve_rate
+        direction: minimize
+        num_trials: 1e1
+        num_seeds: 3
+        sampler: random
+        sampler_seed: 7
+        pruner: none
+        fixed: {num_updates: 5, kwargs: {num_rows: 6, num_cols: 6}, level_set: none}
+        space:
+          epochs: {low: 1, high: 7, step: 2}
+          epsilon: {low: 0.1, high: 0.7, step: 0.2}
+          root: {choices: [iid, gumbel_topk]}
+          search_gamma: {choices: [null, 0.9]}
+          shared_torso: {choices: [true, false]}
+        """
+    )
+    assert found.settings == SweepSettings(
+        "spo", "spo/maze", "evaluator_network/solve_rate", "minimize", 10, 3, "random", 7, "none", 5, 1
+    )
+    assert found.space == {
+        "epochs": Range(1, 7, step=2, is_whole=True),
+        "epsilon": Range(0.1, 0.7, step=0.2),
+        "root": Choices(("iid", "gumbel_topk")),
+        "search_gamma": Choices((None, 0.9)),
+        "shared_torso": Choices((True, False)),
+    }
+    parameters = {"epochs": 3, "epsilon": 0.3, "root": "gumbel_topk", "search_gamma": 0.9, "shared_torso": True}
+    config = found.config_of(parameters, save_dir="runs/here", run_name="trial-0000")
+    assert {name: get_leaf(config, name) for name in parameters} == parameters
+    assert get_leaf(config, "kwargs") == {"num_rows": 6, "num_cols": 6}
+    fixed = {"num_updates": 5, "num_seeds": 3, "level_set": None, "save_dir": "runs/here", "run_name": "trial-0000"}
+    assert {name: get_leaf(config, name) for name in fixed} == fixed
+
+
+def test_a_flag_replaces_a_key(plan):
+    assert plan(SPACE + "num_trials: 5\n", num_trials=7).settings.num_trials == 7
+
+
+def test_number_of_updates_and_of_steps_replace_each_other(plan):
+    """As flags replace what the file says."""
+    found = plan(SPACE + "fixed: {total_timesteps: 51200, eval_interval: 1}\n")
+    assert found.example.training_core.num_updates == 10  # of 128 * 40 steps
+    found = plan("fixed: {total_timesteps: 51200, eval_interval: 1}\nspace: {num_updates: {choices: [4, 8]}}\n")
+    assert found.config_of({"num_updates": 8}).training_core.num_updates == 8
+    found = plan("fixed: {total_timesteps: 51200, eval_interval: 1}\nspace: {rollout_length: {choices: [20, 80]}}\n")
+    assert [found.config_of({"rollout_length": n}).training_core.num_updates for n in (20, 80)] == [20, 5]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "sweep.yaml: space: nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'"),
+        ("- 3\n", "sweep.yaml:1: expected keys, such as 'config: ppo/maze'"),
+        ("space: 3\n", "sweep.yaml:1: space: expected leaves, such as 'actor_lr: ...', got 3"),
+        (SPACE + "num_trial: 3\n", "sweep.yaml:2: unknown key 'num_trial'; did you mean 'num_trials'?"),
+        (SPACE + "spaces: {}\n", "sweep.yaml:2: unknown key 'spaces'; did you mean 'space'?"),
+        (
+            SPACE + "num_updates: 3\n",
+            "sweep.yaml:2: unknown key 'num_updates'; it is a leaf, which stands under 'fixed' or 'space'",
+        ),
+        (SPACE + "num_trials: 0\n", "sweep.yaml:2: num_trials: must be at least 1, got 0"),
+        (SPACE + "num_trials: few\n", "sweep.yaml:2: num_trials: expected int, got 'few' (str)"),
+        (
+            SPACE + "sampler: tpw\n",
+            "sweep.yaml:2: sampler: expected tpe, random, got 'tpw' (str); did you mean 'tpe'?",
+        ),
+        (SPACE + "direction: 1\n", "sweep.yaml:2: direction: expected maximize, minimize, got 1 (int)"),
+        (SPACE + "num_seeds: 2\nnum_seeds: 2\n", "sweep.yaml:3: duplicate key 'num_seeds' (first at line 2)"),
+        (SPACE + "num_seeds: *two\n", "sweep.yaml:2: not valid YAML: aliases (*name) are not read here"),
+        (
+            SPACE + "config: ppo/mase\n",
+            "sweep.yaml:2: config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: ppo/binpack, "
+            "ppo/binpack_large, ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake, spo/binpack, spo/maze, "
+            "spo/maze_mlp, spo/quick",
+        ),
+        (
+            SPACE + "metric: mean_return\n",
+            "sweep.yaml:2: metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?",
+        ),
+        (
+            SPACE + "metric: evaluator_sampled/mean_return\n",
+            "sweep.yaml:2: metric: 'evaluator_sampled/mean_return' needs 'evaluate_sampled: true' under 'fixed'",
+        ),
+        (
+            SPACE + "metric: evaluator_network/mean_return\n",
+            "sweep.yaml:2: metric: 'evaluator_network/mean_return' is of SPO, whose policy searches; PPO's network is "
+            "'evaluator/mean_return'",
+        ),
+        (
+            SPACE + "fixed: {num_updates: 10}\n",
+            "sweep.yaml: pruner: nothing is evaluated before the end: eval_interval is 10 and num_updates 10; fix a "
+            "lower eval_interval, or give 'pruner: none'",
+        ),
+    ],
+)
+def test_wrong_keys(problems, text, problem):
+    assert problems(text) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("leaf", "problem"),
+    [
+        ("actor_lrs: {low: 0.1, high: 1}", "unknown leaf 'space.actor_lrs'; did you mean 'actor_lr'?"),
+        (
+            "optimization: {actor_lr: 1}",
+            "unknown leaf 'space.optimization'; it is a section: give its leaves by themselves",
+        ),
+        (
+            "num_particles: {low: 4, high: 8}",
+            "unknown leaf 'space.num_particles'; it is one of SPO, and algorithm is ppo",
+        ),
+        ("num_seeds: {low: 1, high: 2}", "space.num_seeds: it is a key of the sweep itself, beside 'config'"),
+        (
+            "run_name: {choices: [a, b]}",
+            "space.run_name: each trial has a folder in that of the study: --save-dir and --study",
+        ),
+        ("distributed: {choices: [true, false]}", "space.distributed: a sweep runs in one process"),
+        ("seed: {low: 0, high: 9}", "space.seed: seeds are no parameter; each trial has num_seeds of them"),
+        (
+            "num_eval_envs: {low: 8, high: 16}",
+            "space.num_eval_envs: leaves of section 'evaluation' are the same in all trials; put it under 'fixed'",
+        ),
+        ("critic_lr: {low: 0, high: 1}", "space.critic_lr: it is fixed as well (sweep.yaml:1); keep one of them"),
+        (
+            "actor_lr: 0.1",
+            "space.actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}; got 0.1",
+        ),
+        ("actor_lr: {low: 1}", "space.actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}"),
+        (
+            "actor_lr: {low: 0.1, hihg: 1}",
+            "unknown key 'space.actor_lr.hihg'; did you mean 'high'?",
+        ),
+        ("actor_lr: {choices: [1, 2], log: true}", "space.actor_lr.log: choices stand alone; leave it out"),
+        ("actor_lr: {low: -1, high: 1}", "space.actor_lr.low: must be at least 0, got -1.0"),
+        ("actor_lr: {low: a, high: 1}", "space.actor_lr.low: expected float, got 'a' (str)"),
+        ("gamma: {low: 0.9, high: 1.1}", "space.gamma.high: must lie in [0, 1], got 1.1"),
+        ("epochs: {low: 1.5, high: 3}", "space.epochs.low: expected int, got 1.5 (float)"),
+        ("value_clip_eps: {low: null, high: 3}", "space.value_clip_eps.low: expected a number, got null"),
+        ("reset_pool_size: {low: auto, high: 3}", "space.reset_pool_size.low: expected a number, got 'auto'"),
+        ("actor_lr: {low: 1, high: 1}", "space.actor_lr: low = 1.0 is not below high = 1.0"),
+        ("actor_lr: {low: 0, high: 1, log: true}", "space.actor_lr: log needs low above 0, got 0.0"),
+        ("actor_lr: {low: 0, high: 1, log: yes}", "space.actor_lr.log: expected bool, got 'yes' (str)"),
+        (
+            "actor_lr: {low: 0.1, high: 1, log: true, step: 0.1}",
+            "space.actor_lr: log and step exclude each other; keep one",
+        ),
+        ("actor_lr: {low: 0, high: 1, step: 0}", "space.actor_lr.step: expected a number above 0, got 0"),
+        ("actor_lr: {low: 0, high: 1, step: .nan}", "space.actor_lr.step: expected a number above 0, got nan"),
+        ("epochs: {low: 1, high: 4, step: 0.5}", "space.epochs.step: expected a whole number above 0, got 0.5"),
+        (
+            "epochs: {low: 1, high: 6, step: 3}",
+            "space.epochs: no number of steps of 3 leads from 1 to 6; use high = 4 or 7",
+        ),
+        (
+            "gamma: {low: 0.9, high: 0.95, step: 0.1}",
+            "space.gamma: no number of steps of 0.1 leads from 0.9 to 0.95; use high = 1.0",
+        ),
+        ("gamma: {choices: [0.9]}", "space.gamma.choices: expected a list of at least two values, got [0.9]"),
+        ("gamma: {choices: 0.9}", "space.gamma.choices: expected a list of at least two values, got 0.9"),
+        ("gamma: {choices: [0.9, 1.1]}", "space.gamma.choices: must lie in [0, 1], got 1.1"),
+        ("gamma: {choices: [1, 1.0]}", "space.gamma.choices: 1.0 stands there twice"),
+        (
+            "kwargs: {choices: [{a: 1}, {a: 2}]}",
+            "space.kwargs.choices: only numbers, words, true, false and null can be searched",
+        ),
+        ("shared_torso: {low: 0, high: 1}", "space.shared_torso: it is no number; give choices: [true, false]"),
+        (
+            "standardize_advantages: {low: 0, high: 1}",
+            "space.standardize_advantages: it is no number; give choices: [batch, minibatch, none]",
+        ),
+    ],
+)
+def test_wrong_spaces(problems, leaf, problem):
+    text = f"fixed: {{critic_lr: 0.001}}\nspace:\n  ent_coef: {{low: 0, high: 1}}\n  {leaf}\n"
+    assert problems(text) == [f"sweep.yaml:4: {problem}"]
+
+
+def test_all_problems_are_told_at_once(problems):
+    text = "sampler: tp\nconfig: ppo/mase\nfixed:\n  gama: 1\n  gamma: 2\nspace:\n  actor_lr: {low: 2, high: 1}\n"
+    found = problems(text)
+    assert [line.partition(": ")[0] for line in found] == [f"sweep.yaml:{line}" for line in (1, 2, 4, 5, 7)]
+
+
+def test_problems_of_the_runs_own_file_are_told_with_its_lines(problems, tmp_path):
+    (tmp_path / "run.yaml").write_text("training_core:\n  gama: 1\n")
+    assert problems(SPACE + "config: run.yaml\n") == [
+        "run.yaml:2: unknown key 'training_core.gama'; did you mean 'gamma'?"
+    ]
+
+
+def test_a_space_without_a_possible_corner_is_refused(problems):
+    found = problems("fixed: {num_envs: 5, rollout_length: 10}\nspace: {num_minibatches: {choices: [3, 7]}}\n")
+    assert found == [
+        "sweep.yaml: at the first values of the space: training_core.num_minibatches: num_envs * rollout_length = "
+        "5 * 10 = 50 is not divisible by 3; use 2 or 5"
+    ]
+
+
+def test_a_space_with_a_possible_corner_is_taken_and_an_impossible_trial_says_why(plan):
+    """The run's own 8 minibatches do not divide either; only the last value does."""
+    found = plan("fixed: {num_envs: 5, rollout_length: 10}\nspace: {num_minibatches: {choices: [3, 5]}}\n")
+    assert found.example.training_core.num_minibatches == 5
+    with pytest.raises(ConfigError, match=r"5 \* 10 = 50 is not divisible by 3; use 2 or 5"):
+        found.config_of({"num_minibatches": 3})
+
+
+def test_the_identity_holds_what_makes_values_comparable(plan):
+    base = "num_trials: 5\nfixed: {hidden_dim: 8}\n" + SPACE
+    now = plan(base).fingerprint()
+    assert json.loads(json.dumps(now)) == now
+    same = "num_trials: 9\nsampler: random\npruner: none\nfixed: {hidden_dim: 8, keep_last_n: 3, log_interval: 5}\n"
+    assert fingerprint_differences(now, plan(same + SPACE).fingerprint()) == []
+    changed = "num_seeds: 2\nmetric: evaluator/max_return\nfixed: {hidden_dim: 16}\n"
+    other = plan(changed + "space: {actor_lr: {low: 1e-4, high: 1e-2}, gamma: {choices: [0.9, 1]}}\n").fingerprint()
+    assert fingerprint_differences(now, other) == [
+        'metric is "evaluator/max_return", and was "evaluator/mean_return" when the study began',
+        'space.actor_lr is {"low": 0.0001, "high": 0.01}, and was {"low": 0.0001, "high": 0.01, "log": true} when the '
+        "study began",
+        "gamma is not there, and was 1.0 when the study began",
+        "num_seeds is 2, and was 1 when the study began",
+        "hidden_dim is 16, and was 8 when the study began",
+        'space.gamma is {"choices": [0.9, 1.0]}, and was not there when the study began',
+    ]
+
+
+def test_a_metric_that_the_task_does_not_tell_is_refused(plan):
+    found = plan(SPACE + "metric: evaluator/solve_rat\n")
+    check_metric(found._replace(settings=SweepSettings()), ["mean_return"])
+    with pytest.raises(ConfigError) as caught:
+        check_metric(found, ["mean_return", "solve_rate"])
+    assert caught.value.what == (
+        "sweep.yaml: metric: evaluations of BinPack-v2 tell no 'solve_rat'; did you mean 'solve_rate'?"
+    )
+    assert caught.value.hint == "they tell evaluator/mean_return, evaluator/solve_rate"
+
+
+def test_trials_of_different_pace_are_noted_where_they_are_pruned(plan):
+    paced = "space: {rollout_length: {choices: [20, 40]}, num_envs: {choices: [64, 128]}}\n"
+    assert pace_note(plan(paced)) == (
+        "trials differ in num_envs, rollout_length, and the pruner compares them at the same update"
+    )
+    assert pace_note(plan(paced + "pruner: none\n")) is None
+    assert pace_note(plan(SPACE)) is None
+
+
+def test_a_sweep_is_found_by_path_or_shipped_name(plan, tmp_path):
+    plan(SPACE)
+    assert find_sweep("sweep.yaml") == Path("sweep.yaml")
+    assert find_sweep("sweep/ppo_maze") == find_sweep("sweep/ppo_maze.yaml") == ROOT / "configs/sweep/ppo_maze.yaml"
+    for name, what in {
+        "sweep/ppo_mase": "'sweep/ppo_mase' is no sweep file; did you mean 'sweep/ppo_maze'?",
+        ".": "'.' is a folder, not a sweep file",
+    }.items():
+        with pytest.raises(ConfigError) as caught:
+            find_sweep(name)
+        assert caught.value.what == what
+        assert caught.value.hint == "give a YAML file; shipped: sweep/ppo_maze"
+
+
+def test_a_sweep_is_no_preset_of_a_run():
+    with pytest.raises(ConfigError, match="no file or preset 'sweep/ppo_maze'"):
+        find_config("sweep/ppo_maze")
+
+
+@pytest.mark.parametrize("name", sorted(sweep_paths()))
+def test_every_shipped_sweep_is_sound_and_commented(name):
+    path = sweep_paths()[name]
+    plan = read_plan(path)
+    text = path.read_text()
+    assert [line for line in text.splitlines() if line and not line.startswith("#") and "#" not in line] == [
+        "fixed:",
+        "space:",
+    ]
+    keys = yaml.safe_load(text).keys()
+    assert set(leaf_types(SweepSettings)) | {"fixed", "space"} == set(keys)
+    core, num_envs = plan.example.training_core, plan.example.environment.num_envs
+    steps = f"{num_envs} environments * {core.rollout_length} steps * {core.num_updates} updates"
+    assert f"{steps} = {num_envs * core.rollout_length * core.num_updates:,} steps" in text
+
+
+def test_the_documentation_has_the_defaults():
+    page = (ROOT / "docs" / "how-to" / "sweep.md").read_text()
+    cells = [
+        [cell.strip(" `") for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")
+    ]
+    told = {name: default for name, default in cells if name not in ("fixed", "space")}
+    assert told.pop("config") == "<algorithm>/quick"
+    assert told == {name: str(value) for name, value in vars(SweepSettings()).items() if name != "config"}
+
+
+def test_the_default_configuration_is_the_quick_one(plan):
+    assert plan("algorithm: spo\nspace: {epsilon: {low: 0.1, high: 1}}\nfixed: {eval_interval: 1}\n").example.spo
+    assert isinstance(plan(SPACE).example, PPOConfig)
+
+
+def test_without_optuna_the_extra_is_named(plan, monkeypatch, capfd):
+    plan(SPACE)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    assert exit_code(main, ["sweep.yaml"]) == 5
+    assert capfd.readouterr().err.splitlines() == [
+        "error: a sweep needs the 'sweep' extra",
+        f"hint: {spelling.pip_install('stoix_like[sweep]')}",
+    ]
+    assert not Path("runs").exists()

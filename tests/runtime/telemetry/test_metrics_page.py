@@ -1,0 +1,71 @@
+"""docs/reference/metrics.md names every key that a run writes, and none besides."""
+
+import re
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from support.paths import ROOT
+
+import stoix_like as sl
+from stoix_like.envs.jumanji_tasks import TASKS
+from stoix_like.runtime.telemetry import rows as report
+
+PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
+PROGRESS = report.Progress(update=1, timesteps=8, elapsed_seconds=1.0, steps=8, seconds=1.0)
+
+
+def documented(prefix):
+    """The keys of one prefix, in the first column of a table."""
+    cells = [line.partition("| ")[2].partition(" |")[0] for line in PAGE.splitlines() if line.startswith("| `")]
+    return {name for cell in cells for name in re.findall(rf"`{prefix}/([\w<>]+)`", cell)}
+
+
+def told(algorithm):
+    """The names of the rows that one update of an algorithm gives, without being compiled."""
+    sizes = {"num_envs": 2, "rollout_length": 4, "num_updates": 4}
+    if algorithm is sl.spo:
+        config = sl.spo_config(**sizes, sample_sequence_length=4, replay_buffer_size=64)
+    else:
+        config = sl.ppo_config(**sizes, epochs=1, num_minibatches=1)
+    env = sl.make_env("Maze-v0")
+    learner = algorithm.make(env, sl.make_network(env, config), config)
+    _, metrics = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
+    rows = report.training_rows({name: np.zeros(1) for name in metrics}, PROGRESS, [0])
+    return {re.sub(r"depth_\d+$", "depth_<d>", name) for row in rows for name in row.values}
+
+
+def own_metrics():
+    """What tasks tell besides, as far as they can be played."""
+    playable = [task for task in TASKS.values() if task.is_cooperative or not task.is_multi_agent]
+    return {name for task in playable for name in task.metrics}
+
+
+def test_the_trainers_keys_are_those_of_the_algorithms():
+    keys = {name for algorithm in (sl.ppo, sl.spo) for name in told(algorithm) if name.startswith("trainer/")}
+    assert {f"trainer/{name}" for name in documented("trainer")} == keys
+
+
+def test_the_actors_keys_are_the_schemas_and_the_tasks_own():
+    keys = {name for name in told(sl.ppo) if name.startswith("actor/")}
+    assert {f"actor/{name}" for name in documented("actor")} == keys | {f"actor/{name}" for name in own_metrics()}
+
+
+def test_the_evaluators_keys_are_those_of_its_row():
+    results = {name: np.ones(2) for name in ("episode_return", "episode_length", "unfinished")}
+    keys = {*report.evaluation_values(results, "deterministic", 1.0), "evaluator/level_hash"}
+    assert {f"evaluator/{name}" for name in documented("evaluator")} == keys
+
+
+@pytest.mark.parametrize("prefix", report.EVALUATION_PREFIXES.values())
+def test_every_prefix_of_evaluations_is_named(prefix):
+    assert f"`{prefix}/" in PAGE
+
+
+def test_every_event_is_named():
+    source = "\n".join(path.read_text() for path in Path(report.__file__).parent.glob("*.py"))
+    events = set(re.findall(r"\"misc/event\": \"(\w+)\"", source)) | set(re.findall(r"\bevent\(\"(\w+)\"", source))
+    assert len(events) >= 5
+    rows = PAGE.partition("## MISC")[2]
+    assert [event for event in events | {"start", "resume"} if f"`{event}`" not in rows] == []

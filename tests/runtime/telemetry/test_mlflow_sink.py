@@ -1,0 +1,176 @@
+"""MLflow's own client on a SQLite store, read back by it. A server is tested in tests/integration."""
+
+import json
+import os
+import socket
+import time
+
+import pytest
+
+from stoix_like.errors import ConfigError, MissingExtraError
+from stoix_like.runtime.console import installation
+from stoix_like.runtime.console.installation import require_extra
+from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, open_telemetry
+from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
+
+#: Of MLflow's own use of SQLAlchemy 2.1; a command of ours does not show it.
+pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
+CONFIG = {"environment": {"num_envs": 64, "kwargs": {"a": 1}}, "logging": {"wandb": False}}
+META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 3, 20, {"jax": "0.10.2"}, CONFIG)
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory):
+    return f"sqlite:///{tmp_path_factory.mktemp('mlflow') / 'a b.db'}"
+
+
+@pytest.fixture(scope="module")
+def client(uri):
+    from mlflow.tracking import MlflowClient
+
+    return MlflowClient(tracking_uri=uri)
+
+
+def _row(update, **values):
+    return Row("TRAINER", update, update * 1024, update / 10, 0, {f"trainer/{name}": v for name, v in values.items()})
+
+
+def _told(uri, folder, updates, meta=META, run_id=None):
+    folder.mkdir(exist_ok=True)
+    sink = MlflowSink(uri, run_id)
+    sink.open(folder, meta)
+    for update in updates:
+        sink.write([_row(update, loss=update / 4, broken=float("nan"), event=f"saved {update}")])
+    sink.close()
+    sink.close()
+    return json.loads((folder / "mlflow.json").read_text())["run_id"]
+
+
+def test_a_run_is_one_with_metrics_parameters_and_tags(uri, client, tmp_path):
+    run = client.get_run(_told(uri, tmp_path / "first", [1, 2, 3]))
+    history = client.get_metric_history(run.info.run_id, "trainer/loss")
+    assert [(metric.step, metric.value) for metric in history] == [(1024, 0.25), (2048, 0.5), (3072, 0.75)]
+    assert set(run.data.metrics) == {"trainer/loss"}
+    assert run.data.params == {"num_envs": "64", "kwargs": '{"a": 1}', "wandb": "False"}
+    assert {"algorithm": "PPO", "version_jax": "0.10.2", "trainer/event": "saved 3"}.items() <= run.data.tags.items()
+    assert (run.info.run_name, run.info.status) == ("first", "FINISHED")
+    assert client.get_experiment(run.info.experiment_id).name == "stoix_like"
+    noted = json.loads((tmp_path / "first" / "mlflow.json").read_text())
+    assert noted == {"tracking_uri": uri, "experiment_id": run.info.experiment_id, "run_id": run.info.run_id}
+
+
+def test_a_trial_is_known_by_its_sweep(uri, client, tmp_path):
+    (tmp_path / "mini").mkdir()
+    (tmp_path / "mini" / "study.db").touch()
+    run = client.get_run(_told(uri, tmp_path / "mini" / "trial-0000", [1, 2, 3]))
+    assert run.info.run_name == "mini/trial-0000"
+
+
+def test_a_resumed_run_goes_on_in_its_own(uri, client, tmp_path):
+    first = _told(uri, tmp_path / "run", [1])
+    assert client.get_run(first).info.status == "KILLED"  # before its last update
+    again = _told(uri, tmp_path / "run", [2, 3], META._replace(resumed_update=1))
+    assert again == first
+    assert [m.step for m in client.get_metric_history(first, "trainer/loss")] == [1024, 2048, 3072]
+    assert client.get_run(first).info.status == "FINISHED"
+
+
+def test_a_run_that_was_deleted_over_there_gets_a_new_one_unless_it_was_asked_for(uri, client, tmp_path):
+    """MLflow's deletion keeps the run, marked, and refuses to write to it."""
+    first = _told(uri, tmp_path / "run", [1])
+    client.delete_run(first)
+    again = _told(uri, tmp_path / "run", [2, 3], META._replace(resumed_update=1))
+    assert again != first
+    assert [m.step for m in client.get_metric_history(again, "trainer/loss")] == [2048, 3072]
+    with pytest.raises(ConfigError, match=f"somebody has deleted the run '{first}'"):
+        _told(uri, tmp_path / "other", [], run_id=first)
+
+
+def test_a_run_that_an_error_ended_is_failed(uri, client, tmp_path):
+    (tmp_path / "run").mkdir()
+    sink = MlflowSink(uri)
+    sink.open(tmp_path / "run", META)
+    sink.write([Row("MISC", 1, 1024, 0.1, None, {"misc/event": "failed", "misc/message": "the disk is full"})])
+    sink.close()
+    run = client.get_run(sink.run.result().run_id)
+    assert (run.info.status, run.data.tags["misc/message"]) == ("FAILED", "the disk is full")
+
+
+def test_a_fresh_run_in_a_folder_that_knows_one_gets_a_new_one(uri, tmp_path):
+    assert _told(uri, tmp_path / "run", [1]) != _told(uri, tmp_path / "run", [1])
+
+
+def test_an_existing_run_is_gone_on_with_and_an_unknown_one_is_refused(uri, client, tmp_path):
+    run_id = client.create_run("0", run_name="mine").info.run_id
+    assert _told(uri, tmp_path / "run", [1, 2, 3], run_id=run_id) == run_id
+    assert client.get_run(run_id).data.metrics == {"trainer/loss": 0.75}
+    with pytest.raises(ConfigError, match="there is no run 'nowhere' at sqlite:") as caught:
+        _told(uri, tmp_path / "other", [], run_id="nowhere")
+    assert "leave it null" in caught.value.hint
+    assert not (tmp_path / "other" / "mlflow.json").exists()
+
+
+def test_more_metrics_than_a_request_takes_are_several(uri, client, tmp_path):
+    folder = tmp_path / "many"
+    folder.mkdir()
+    sink = MlflowSink(uri)
+    sink.open(folder, META)
+    sink.write([_row(1, **{f"m{index}": index for index in range(2300)})])
+    sink.close()
+    data = client.get_run(sink.run.result().run_id).data
+    assert len(data.metrics) == 2300
+    assert data.metrics["trainer/m2299"] == 2299.0
+
+
+def test_the_experiment_and_the_store_can_come_from_the_environment(uri, client, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mazes")
+    run = client.get_run(_told(uri, tmp_path / "run", [1]))
+    assert client.get_experiment(run.info.experiment_id).name == "mazes"
+    assert default_tracking_uri("runs", {"MLFLOW_TRACKING_URI": "http://lab"}) == "http://lab"
+    assert default_tracking_uri(str(tmp_path), {}) == f"sqlite:///{tmp_path}/mlflow.db"
+
+
+def test_a_password_is_written_nowhere():
+    assert without_secrets("https://me:secret@lab.org:5000/x") == "https://lab.org:5000/x"
+    assert without_secrets("sqlite:////a/b.db") == "sqlite:////a/b.db"
+
+
+def test_what_is_not_installed_names_its_extra(monkeypatch):
+    require_extra("this", "dev", "json", "pytest")
+    with pytest.raises(MissingExtraError):  # what stands in something that is not there either
+        require_extra("this", "dev", "no_such_module.part")
+    with pytest.raises(MissingExtraError, match="this needs the 'dev' extra") as caught:
+        require_extra("this", "dev", "json", "no_such_module")
+    assert caught.value.exit_code == 5
+    monkeypatch.setattr(installation.importlib.util, "find_spec", lambda name: None if name == "alembic" else name)
+    MlflowSink("http://server")  # a server needs no store here
+    with pytest.raises(MissingExtraError, match="MLflow needs the 'mlflow' extra"):
+        MlflowSink("sqlite:///x.db")
+
+
+def test_a_server_that_is_not_there_costs_at_most_three_seconds_each_time(tmp_path, capsys):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{probe.getsockname()[1]}"  # nobody listens there any more
+    for name in ("first", "second"):  # the second run of a process is no more patient
+        (tmp_path / name).mkdir()
+        began = time.monotonic()
+        telemetry = open_telemetry(tmp_path / name, META, queued=[QueuedSink(MlflowSink(url), "MLflow")])
+        assert time.monotonic() - began < 3.5
+        time.sleep(3.0)  # so that a client that is still being imported has failed, too
+        telemetry.write([_row(1, loss=1.0)])
+        telemetry.close()
+        warning = capsys.readouterr().err
+        assert warning.startswith("warning: MLflow dropped (MlflowException: ")
+        assert warning.count("\n") == 1
+        assert not [variable for variable in os.environ if variable.startswith("MLFLOW_HTTP_REQUEST")]
+
+
+def test_patience_that_the_user_has_set_is_left_alone(uri, tmp_path, monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_TIMEOUT", "77")
+    sink = MlflowSink(uri)
+    sink.open(tmp_path, META)
+    assert (os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"], os.environ["MLFLOW_HTTP_REQUEST_MAX_RETRIES"]) == ("77", "5")
+    sink.close()
+    assert os.environ["MLFLOW_HTTP_REQUEST_TIMEOUT"] == "77"
+    assert "MLFLOW_HTTP_REQUEST_MAX_RETRIES" not in os.environ

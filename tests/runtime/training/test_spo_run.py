@@ -1,0 +1,511 @@
+"""An SPO run from start to end in this process: rows, checkpoints with and without replay, continuing, evaluating."""
+
+import functools
+import json
+import shutil
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.paths import load_script
+
+from stoix_like.algorithms import searching, spo
+from stoix_like.commands.entry import exit_code
+from stoix_like.config.checks import leaf_types
+from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
+from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
+from stoix_like.runtime.evaluators.scores import Evaluator
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.build import make_env, make_network
+from stoix_like.runtime.runs.checkpoint import CheckpointStore
+from stoix_like.runtime.runs.sources import load_config
+from stoix_like.runtime.searches.compare import compare
+from stoix_like.runtime.searches.settings import ComparisonSettings
+from stoix_like.runtime.telemetry import read_rows
+from stoix_like.runtime.training.start import FIXED_ON_RESUME
+from stoix_like.search import smc
+from stoix_like.search.model import Root, may_resample
+
+PPO = {
+    "task_id": "probe/action_observation_reward",
+    "num_envs": 8,
+    "rollout_length": 4,
+    "num_minibatches": 2,
+    "epochs": 1,
+    "hidden_dim": 8,
+    "num_layers": 1,
+    "num_eval_envs": 8,
+    "num_eval_episodes": 8,
+    "num_updates": 6,
+    "eval_interval": 2,
+    "save_interval": 1,
+    "log_interval": 1,
+    "keep_last_n": 100,
+}
+SPO = PPO | {
+    "num_particles": 3,
+    "search_depth": 2,
+    "replay_buffer_size": 8 * 10,
+    "sample_sequence_length": 4,
+    "batch_size": 8,
+    "actor_lr": 0.01,
+    "gamma": 0.9,
+    "init_temperature": 2.0,
+    "decay_learning_rates": "false",
+    "root": "iid",
+    "continuation": "sampled",
+    "resampling": "period",
+    "temperature_mode": "dual",
+    "kl_constraint": "trajectory",
+}
+TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms", "evaluator_network/duration_ms"}
+
+
+@functools.cache
+def _main(script):
+    return load_script(script).main
+
+
+def run(script, *argv, **leaves):
+    flags = [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    return exit_code(_main(script), [*map(str, argv), *flags])
+
+
+@pytest.fixture(autouse=True)
+def _inside(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A run of six updates with a checkpoint of each. Copy it before touching it."""
+    folder = tmp_path_factory.mktemp("finished")
+    assert run("train_spo", **SPO, save_dir=folder, run_name="a") == 0
+    return folder / "a"
+
+
+@pytest.fixture(scope="module")
+def ppo_run(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("ppo")
+    assert run("train_ppo", **PPO | {"num_updates": 2}, save_dir=folder, run_name="p") == 0
+    return folder / "p"
+
+
+def words(tree):
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
+
+
+def assert_same_bits(one, other):
+    jax.tree.map(np.testing.assert_array_equal, words(one), words(other))
+
+
+def rows_of(path, category):
+    rows = [row for row in read_rows(Path(path) / "metrics.jsonl") if row["category"] == category]
+    return [{name: value for name, value in row.items() if name not in TIMED} for row in rows]
+
+
+def cut_back(finished, update, path="cut"):
+    """A copy of the run as a kill leaves it: the last checkpoint is of `update`; rows may go further."""
+    copy = Path(shutil.copytree(finished, path))
+    for folder in (copy / "checkpoints").iterdir():
+        if folder.name.isdigit() and int(folder.name) > update:
+            shutil.rmtree(folder)
+    return copy
+
+
+# --- rows
+
+
+def test_the_network_alone_is_evaluated_beside_the_search(finished):
+    rows = rows_of(finished, "EVALUATOR")
+    search = [row for row in rows if "evaluator/mean_return" in row]
+    network = [row for row in rows if "evaluator_network/mean_return" in row]
+    assert [row["update"] for row in search] == [row["update"] for row in network] == [2, 4, 6]
+    assert len(rows) == 6
+    assert {name.partition("/")[2] for name in search[0] if "/" in name} == {
+        name.partition("/")[2] for name in network[0] if "/" in name
+    }
+    last = saved_run.load_run(str(finished), "latest")
+    for policy, mode, row in (
+        (last.learner.policy, "deterministic", search[-1]),
+        (last.learner.network_policy, "network", network[-1]),
+    ):
+        evaluator = Evaluator(last.env, policy, last.config.evaluation, 1, mode=mode)
+        score = float(evaluator(last.params, jax.random.key(0), 6).mean_return()[0])
+        prefix = "evaluator" if mode == "deterministic" else "evaluator_network"
+        assert row[f"{prefix}/mean_return"] == score
+
+
+def test_the_best_is_what_the_search_scored_best(finished):
+    scores = {
+        r["update"]: r["evaluator/mean_return"] for r in rows_of(finished, "EVALUATOR") if "evaluator/mean_return" in r
+    }
+    best = saved_run.load_run(str(finished), "best")
+    assert best.meta.host["scores"] == [max(scores.values())]
+    assert best.meta.update == min(u for u, score in scores.items() if score == max(scores.values()))
+    assert_same_bits(best.params, saved_run.load_run(str(finished), str(best.meta.update)).params)
+
+
+def test_training_rows_tell_the_duals_the_search_and_the_warm_up(finished):
+    rows = rows_of(finished, "TRAINER")
+    assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0] + [2.0] * 5
+    for name in ("temperature", "alpha", "kl_nonparametric", "kl_policy", "effective_sample_size_depth_1"):
+        assert all(f"trainer/{name}" in row for row in rows)
+    assert all(row["trainer/model_steps_sum"] == 8 * 4 * 3 for row in rows)  # every episode lasts one step
+    assert rows[1]["trainer/temperature"] == pytest.approx(2.0, rel=1e-3)
+
+
+# --- checkpoints
+
+
+def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_with_its_replay(finished):
+    cut = cut_back(finished, 3)
+    assert run("train_spo", "--resume", "cut") == 0
+    one, other = (saved_run.load_run(str(path), "latest") for path in (finished, cut))
+    assert bool(one.state.replay.is_full)
+    assert_same_bits(one.state, other.state)
+    for category in ("TRAINER", "ACTOR", "EVALUATOR"):
+        assert rows_of(finished, category) == rows_of(cut, category)
+
+
+def test_a_run_whose_replay_was_not_saved_goes_on_from_an_empty_one(finished, capsys):
+    assert run("train_spo", "--no-save-replay", **SPO | {"num_updates": 4}, save_dir=".", run_name="light") == 0
+    same = saved_run.load_run("light", "latest").state
+    assert_same_bits(saved_run.load_run(str(finished), "4").params, same.params)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(words(same.replay)))  # empty, in the shapes of a full one
+    whole = saved_run.state_template(saved_run.load_run("light").learner, 1)
+    with pytest.raises(CheckpointError, match=r"does not fit: replay/experience/.* is not stored"):
+        CheckpointStore(Path("light/checkpoints")).load(whole)
+    capsys.readouterr()
+    assert run("train_spo", "--resume", "light", "--num-updates", "6") == 0
+    told = capsys.readouterr().out
+    assert "note: the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one\n" in told
+    rows = rows_of("light", "TRAINER")
+    assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0, 2.0, 2.0, 2.0, 0.0, 2.0]
+    assert int(saved_run.load_run("light", "latest").state.replay.current_index) == 0
+    assert int(saved_run.load_run("light", "latest").state.step) == 6
+
+
+@pytest.mark.integration
+def test_saving_the_replay_can_be_switched_when_a_run_is_continued(finished, capsys):
+    """What a checkpoint holds is what was said when it was written."""
+    cut_back(finished, 2)
+    assert run("train_spo", "--resume", "cut", "--no-save-replay", "--num-updates", "4") == 0
+    out = capsys.readouterr().out
+    assert "note: continued with num_updates = 4 (was 6), save_replay = False (was True)\n" in out
+    assert "holds no replay" not in out
+    assert all(row["trainer/gradient_steps_sum"] == 2.0 for row in rows_of("cut", "TRAINER")[2:4])
+    assert run("train_spo", "--resume", "cut", "--save-replay", "--num-updates", "5") == 0
+    assert "holds no replay" in capsys.readouterr().out
+    assert run("train_spo", "--resume", "cut", "--num-updates", "6") == 0
+    assert "holds no replay" not in capsys.readouterr().out
+    assert int(saved_run.load_run("cut", "latest").state.replay.current_index) == 8  # of updates 5 and 6
+
+
+# --- what may change when a run is continued
+
+
+@pytest.mark.integration
+def test_changed_numbers_take_over_and_what_is_null_follows_the_learner(finished, capsys):
+    cut_back(finished, 3)
+    assert run("train_spo", "--resume", "cut", "--gamma", "0.5", "--epsilon", "0.25", "--num-updates", "3") == 0
+    assert "note: continued with num_updates = 3 (was 6), gamma = 0.5 (was 0.9), epsilon = 0.25 (was 0.5)" in (
+        capsys.readouterr().out
+    )
+    assert run("train_spo", "--resume", "cut", "--num-updates", "4") == 0
+    hyper = saved_run.load_run("cut", "latest").state.hyper
+    assert {name: float(getattr(hyper, name)) for name in ("gamma", "search_gamma", "epsilon", "num_updates")} == {
+        "gamma": 0.5,
+        "search_gamma": 0.5,  # null in the configuration
+        "epsilon": 0.25,
+        "num_updates": 4.0,
+    }
+    assert run("train_spo", "--resume", "cut", "--search-gamma", "0.25", "--num-updates", "5") == 0
+    hyper = saved_run.load_run("cut", "latest").state.hyper
+    assert (float(hyper.gamma), float(hyper.search_gamma)) == (0.5, 0.25)
+
+
+FIXED = {
+    "replay_buffer_size": 160,
+    "batch_size": 16,
+    "num_particles": 5,
+    "search_depth": 3,
+    "root": "gumbel_topk",
+    "root_noise_correction": "true",
+    "resampling": "ess",
+    "resampling_period": 1,
+    "init_temperature": 5.0,  # where the duals began: nothing would read them again
+    "init_alpha": 5.0,
+}
+
+
+@pytest.mark.parametrize("leaf", FIXED)
+def test_what_gives_the_state_its_form_cannot_change(finished, leaf, capsys):
+    flag = f"--{leaf.replace('_', '-')}"
+    assert run("train_spo", "--resume", finished, flag, FIXED[leaf]) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        f"error: {leaf} cannot change when a run is continued",
+        f"hint: leave it out, or start a new run with --load-path {finished}",
+    ]
+
+
+OTHER_VALUES = {
+    "num_particles": 5,
+    "search_depth": [1, 4, "full"],
+    "root": "gumbel_topk",
+    "continuation": "greedy",
+    "replay_buffer_size": 8 * 20,
+    "sample_sequence_length": 5,
+    "sample_period": 2,
+    "batch_size": [4, 6],
+    "kl_constraint": "root",
+    "root_exploration_dirichlet_fraction": 0.25,
+    "root_noise_correction": True,
+    "resampling": ["ess", "none"],
+    "resampling_period": 1,
+    "resampler": "multinomial",
+    "temperature_mode": ["solve", "fixed", "std"],
+    "rekey_particles": True,
+    "search_gamma": 0.5,
+    "search_gae_lambda": None,
+}
+
+
+@pytest.mark.parametrize("task", ["probe/action_observation_reward", "probe/truncated_constant"])
+def test_every_leaf_of_the_section_that_changes_the_form_is_fixed(task):
+    """Numbers, which all have a place of their own in the state, are left at their defaults."""
+    leaves = {name: SPO[name] for name in SPO if name in ("num_envs", "rollout_length", "hidden_dim", "num_layers")}
+    leaves |= {"replay_buffer_size": 80, "sample_sequence_length": 4, "batch_size": 8, "num_particles": 3}
+    env = make_env(spo_config(task_id=task).environment)
+
+    def form(**changes):
+        config = spo_config(**leaves | {"search_depth": 2} | changes)
+        learner = spo.make(env, make_network(env, config), config)
+        state = jax.eval_shape(learner.init, jax.random.key(0))
+        return jax.tree.map(lambda x: (x.shape, x.dtype), state), jax.tree.structure(state)
+
+    changing = set()
+    before = form()
+    for name, values in OTHER_VALUES.items():
+        for value in values if isinstance(values, list) else [values]:
+            changing |= {name} if form(**{name: value}) != before else set()
+    assert changing <= FIXED_ON_RESUME
+    assert {"num_particles", "replay_buffer_size", "root_noise_correction", "resampling_period"} <= changing
+    numbers = {"dual_lr", "epsilon", "epsilon_policy", "init_temperature", "init_alpha", "resampling_ess_threshold"}
+    numbers |= {"fixed_temperature", "temperature_floor", "root_exploration_dirichlet_alpha"}
+    assert set(leaf_types(SPOSectionConfig)) == OTHER_VALUES.keys() | numbers  # a new leaf belongs into one of them
+
+
+@pytest.mark.integration
+def test_a_run_of_the_other_algorithm_is_not_continued(ppo_run, finished, capsys):
+    for script, path, words_of in (("train_spo", ppo_run, ("PPO", "SPO")), ("train_ppo", finished, ("SPO", "PPO"))):
+        assert run(script, "--resume", path) in (2, 4)
+        assert f"is a run of {words_of[0]}, not of {words_of[1]}" in capsys.readouterr().err
+
+
+def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_written(capsys):
+    leaves = SPO | {"task_id": "JobShop-v0", "root": "gumbel_topk", "save_dir": "runs"}
+    assert run("train_spo", **leaves) == 2
+    assert "distinct actions, and this environment's action has several factors" in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+# --- presets
+
+
+@pytest.mark.parametrize(("name", "kind"), [("spo/maze", "period"), ("spo/maze_mlp", "ess")])
+def test_two_presets_resample_within_their_search(name, kind):
+    """Period 4 of depth 4, the paper's, never does: by period and by sample size one preset each has to show it."""
+    config = load_config(SPOConfig, "spo", ["--config", name, "--hidden-dim", "8", "--num-layers", "1"], "").config
+    env = make_env(config.environment)
+    network = make_network(env, config)
+    model = searching.search_model(env, network)
+    search = searching.search_config(env, config.spo, config.training_core.gamma, config.training_core.gae_lambda)
+    assert (search.resampling, may_resample(search)) == (kind, True)
+
+    @jax.jit
+    def found(key, temperature):
+        states, timestep = jax.vmap(env.reset)(jax.random.split(key, 8))
+        params = network.init(key, timestep.observation)
+        output = smc.search(model, params, key, Root(states, timestep.observation), temperature, search)
+        return output, timestep.observation.action_mask
+
+    cold, mask = found(jax.random.key(0), 1e-4)
+    drawn, left = np.asarray(cold.initial_root_actions), np.asarray(cold.root_actions)
+    assert (drawn != left).any()
+    assert np.take_along_axis(np.asarray(mask), left, axis=1).all()
+    assert (np.asarray(cold.diagnostics.surviving_root_actions) == 1).any()
+    hot, _ = found(jax.random.key(0), 1e3)  # nothing to tell the particles apart: all of them stay
+    np.testing.assert_array_equal(hot.diagnostics.surviving_root_actions, hot.diagnostics.distinct_root_actions)
+
+
+# --- parameters of another run
+
+
+def still(**leaves):
+    """A run of two updates that learns nothing."""
+    return leaves | {"num_updates": 2, "actor_lr": 0, "critic_lr": 0, "seed": 9, "save_dir": ".", "run_name": "taken"}
+
+
+@pytest.mark.integration
+def test_parameters_of_another_spo_run_are_taken_with_targets_and_duals(finished):
+    assert run("train_spo", **SPO | still(load_path=finished)) == 0
+    best, taken = saved_run.load_run(str(finished), "best"), saved_run.load_run("taken", "0")
+    assert_same_bits(best.params, taken.params)
+    assert float(taken.params.duals.temperature) != pytest.approx(2.0, rel=1e-4)
+
+
+@pytest.mark.integration
+def test_networks_go_from_ppo_to_spo_and_back(ppo_run, finished):
+    assert run("train_spo", **SPO | still(load_path=ppo_run)) == 0
+    taken, given = saved_run.load_run("taken", "0").params, saved_run.load_run(str(ppo_run), "best").params
+    assert_same_bits(taken.online, given)
+    assert_same_bits(taken.target, given)
+    assert float(taken.duals.temperature) == pytest.approx(2.0, rel=1e-6)  # its own
+    assert run("train_ppo", **PPO | still(load_path=finished) | {"run_name": "back"}) == 0
+    assert_same_bits(saved_run.load_run("back", "0").params, saved_run.load_run(str(finished), "best").params.online)
+
+
+@pytest.mark.integration
+def test_networks_of_several_seeds_go_from_spo_to_ppo():
+    assert run("train_spo", **SPO | {"num_seeds": 2, "num_updates": 2, "save_dir": ".", "run_name": "two"}) == 0
+    assert run("train_ppo", **PPO | still(load_path="two") | {"num_seeds": 2, "run_name": "back"}) == 0
+    given = saved_run.load_run("two", "best").params.online
+    assert_same_bits(saved_run.load_run("back", "0").params, given)
+    assert {x.shape[0] for x in jax.tree.leaves(given)} == {2}
+
+
+# --- evaluate.py
+
+
+@pytest.fixture
+def evaluate(capsys):
+    """`evaluate.py` on a run: (run, flags) -> the result; what is printed names the policy."""
+
+    def evaluated(path, *argv):
+        assert run("evaluate", path, *argv, "--num-episodes", "16", "--json", "result.json") == 0, (
+            capsys.readouterr().err
+        )
+        result = json.loads(Path("result.json").read_text())
+        assert f", {result['policy']}, {result['mode']}, levels: fresh" in capsys.readouterr().out
+        assert result["seeds"]["0"]["episode_return"]["episodes"] == 16
+        return result
+
+    return evaluated
+
+
+def mean_return(result):
+    return result["seeds"]["0"]["episode_return"]["mean"]
+
+
+def test_an_spo_run_is_evaluated_by_its_search_its_network_or_another_search(evaluate, finished):
+    """After one update, when the network knows nothing yet."""
+    own, network = (evaluate(finished, *flags, "--checkpoint", "1") for flags in ((), ("--network",)))
+    assert [(r["policy"], r["mode"]) for r in (own, network)] == [
+        ("search as trained: 3 x 2, root iid, sampled, resampling none, learned temperature", "deterministic"),
+        ("network", "deterministic"),
+    ]
+    assert own["seeds"] != network["seeds"]
+    flags = ("--search-particles", "2", "--search-root", "gumbel_topk", "--search-temperature", "0.01", "--sampled")
+    distinct = evaluate(finished, *flags, "--checkpoint", "1")
+    assert distinct["policy"] == "search 2 x 2, root gumbel_topk, sampled, resampling none, temperature 0.01"
+    assert (
+        mean_return(distinct) == 1.0
+    )  # both actions are tried; at the run's own temperature, 2, the worse is drawn, too
+
+
+@pytest.mark.integration
+def test_sampling_and_a_search_that_changes_nothing(evaluate, finished):
+    own, search = (evaluate(finished, *flags, "--checkpoint", "1") for flags in ((), ("--search",)))
+    words = "3 x 2, root iid, sampled, resampling none, learned temperature"  # period 4: never within two steps
+    assert search["policy"] == f"search {words}"
+    assert search["seeds"] == own["seeds"]
+    for flags, name in (((), f"search as trained: {words}"), (("--network",), "network")):
+        sampled = evaluate(finished, *flags, "--sampled", "--checkpoint", "1")
+        assert (sampled["policy"], sampled["mode"]) == (name, "sampled")
+        assert mean_return(sampled) < 1.0  # both draw: the temperature is 2
+        assert sampled == evaluate(finished, *flags, "--sampled", "--checkpoint", "1")
+
+
+@pytest.mark.integration
+def test_a_ppo_run_can_be_searched_as_well(evaluate, ppo_run):
+    assert evaluate(ppo_run)["policy"] == "network"
+    searched = evaluate(ppo_run, "--search")
+    assert searched["policy"] == "search 4 x full, root topk, greedy, resampling none, temperature 0.001"
+    assert mean_return(searched) == 1.0
+    planned = evaluate(ppo_run, "--search-incumbent", "--search-depth", "1")
+    assert planned["policy"] == "search 4 x 1, root topk, greedy, resampling none, temperature 0.001, incumbent plan"
+    assert mean_return(planned) == 1.0
+
+
+@pytest.mark.parametrize("flags", [("--search",), ("--search-particles", "3"), ("--search-incumbent",)])
+def test_the_network_alone_and_a_search_are_two_things(finished, flags, capsys):
+    assert run("evaluate", finished, "--network", *flags) == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: --network: the network alone does not search",
+        "hint: leave out --network or the search",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("flags", "error"),
+    [
+        (("--search-particles", "0"), "argument --search-particles: expected a positive whole number, got '0'"),
+        (("--search-depth", "ful"), "argument --search-depth: expected a positive whole number, got 'ful'"),
+        (("--search-temperature", "0"), "argument --search-temperature: expected a number above 0, got '0'"),
+        (("--search-temperature", "nan"), "argument --search-temperature: expected a number above 0, got 'nan'"),
+        (
+            ("--search-resampling", "none", "--search-period", "3"),
+            "--search-period: resampling is none, which has no period",
+        ),
+        (
+            ("--search-resampling", "none", "--search-ess-threshold", "0.5"),
+            "--search-ess-threshold: resampling is none, which has no threshold",
+        ),
+        (("--search-gamma", "1.1"), "argument --search-gamma: expected a number from 0 to 1, got '1.1'"),
+        (("--search-gae-lambda", "x"), "argument --search-gae-lambda: expected a number from 0 to 1, got 'x'"),
+    ],
+)
+def test_flags_of_a_search_are_checked(finished, flags, error, capsys):
+    assert run("evaluate", finished, *flags) == 2
+    assert capsys.readouterr().err.splitlines()[0] == f"error: {error}"
+
+
+@pytest.mark.integration
+def test_an_spo_run_is_compared_by_its_own_search_too(finished, ppo_run):
+    """Its row is what `evaluate.py` plays; a PPO run has none, and that is said where it was asked for."""
+    settings = ComparisonSettings(("own",), (4,))
+    (block,) = compare([finished], "1", "actionobservationreward-64", settings)["runs"]
+    own = block["rows"][-1]
+    assert [row["method"] for row in block["rows"]] == ["greedy", "own"]
+    assert (own["budget"], own["particles"]) == (6, 3)
+    assert own["model_steps_per_decision"] == 3.0  # episodes of one step: the second of a search finds all finished
+    words = "3 x 2, root iid, sampled, resampling none, learned temperature"
+    assert block["searches"]["own"] == f"{words}; whatever the budgets"
+    assert (
+        run("evaluate", finished, "--checkpoint", "1", "--level-set", "actionobservationreward-64", "--json", "r.json")
+        == 0
+    )
+    told = json.loads(Path("r.json").read_text())
+    assert told["level_hash"] == block["level_hash"]
+    assert mean_return(told) == pytest.approx(own["mean"])
+    (block,) = compare([ppo_run], "1", "actionobservationreward-64", settings)["runs"]
+    assert block["notes"] == ["own is left out: a run of PPO has no search of its own"]
+
+
+@pytest.mark.integration
+def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
+    saved = saved_run.load_run(str(ppo_run))
+    random_steps = saved._replace(env=saved.env._replace(deterministic=False))
+    with pytest.raises(
+        ConfigError, match="is stochastic, and a plan can only be followed where steps are deterministic"
+    ):
+        select_policy(random_steps, SearchChoice(incumbent=True), False, True)
+    endless = saved._replace(env=saved.env._replace(time_limit=None))
+    with pytest.raises(ConfigError, match="search_depth: full needs an end"):
+        select_policy(endless, SearchChoice(depth="full"), False, True)
+    assert select_policy(endless, SearchChoice(), False, True).name.startswith("search 4 x 4, ")  # as deep as SPO's own

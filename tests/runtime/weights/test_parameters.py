@@ -1,0 +1,347 @@
+"""Parameters published as safetensors score what their run scores, bit for bit; bad files are refused with a reason."""
+
+import json
+import re
+import shlex
+import shutil
+import struct
+import time
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save
+from support.exports import SEARCH, SMALL, contents
+
+import stoix_like as sl
+from stoix_like.commands.entry import exit_code, run_command
+from stoix_like.commands.table import COMMANDS
+from stoix_like.errors import CheckpointError, ConfigError, StoixError
+from stoix_like.runtime.evaluators.policies import SearchChoice
+from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.find import find_parameters
+
+MAZE = {"task_id": "Maze-v0", "kwargs": "{num_rows: 4, num_cols: 4}", "observation_adapter": "dense"}
+RUNS = {
+    "ppo": {"num_seeds": 2, "seed": 4},
+    "spo": SEARCH | {"temperature_mode": "dual", "init_temperature": 0.05, "dual_lr": 0.3, "root": "iid"},
+}
+SEEDS = {"ppo": 5, "spo": 0}
+
+
+def command(name, *argv, **leaves):
+    flags = [word for leaf, value in leaves.items() for word in (f"--{leaf.replace('_', '-')}", str(value))]
+    return exit_code(COMMANDS[name].run, [*map(str, argv), *flags])
+
+
+@pytest.fixture(scope="module", params=list(RUNS))
+def run(request, tmp_path_factory):
+    """A run, and the export of one of its seeds: the second of PPO's two."""
+    folder = tmp_path_factory.mktemp(request.param)
+    leaves = SMALL | MAZE | RUNS[request.param] | {"save_dir": folder, "run_name": "run", "eval_interval": 2}
+    leaves |= {"num_eval_envs": 8, "num_eval_episodes": 8, "save_interval": 2, "max_episode_steps": 8}
+    assert command(f"train-{request.param}", **leaves) == 0
+    assert command("export", folder / "run", "--checkpoint", "latest", "--seed", SEEDS[request.param]) == 0
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def export(run):
+    return run / "export"
+
+
+@pytest.fixture
+def copied(export, tmp_path):
+    """The parameters alone, without the policy.json that tells whether they were changed."""
+    return shutil.copy(export / "params.safetensors", tmp_path / "mine.safetensors")
+
+
+def scores(path, checkpoint="best", **options):
+    """(what was scored, {metric: numbers}) of the seed that was exported."""
+    result = evaluate_run(str(path), checkpoint, EvaluationSettings(num_episodes=16, **options))
+    (seed,) = {*map(str, SEEDS.values())} & result["seeds"].keys()
+    return {name: result[name] for name in ("policy", "mode", "levels", "level_hash")}, result["seeds"][seed]
+
+
+WAYS = {
+    "as trained": {},
+    "sampled": {"deterministic": False, "seed": 3},
+    "frozen levels": {"level_set": "maze-24"},
+    "searching": {"search": SearchChoice(particles=3, depth=2), "seed": 5},
+    "network": {"network": True},
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_scores_are_those_of_the_run(run, export, way):
+    if way == "frozen levels":
+        expected = evaluate_run(str(run), "latest", EvaluationSettings(level_set="maze-24"))
+        found = evaluate_run(str(export), manner=EvaluationSettings(level_set="maze-24"))
+        seed = next(iter(found["seeds"]))
+        assert found["seeds"] == {seed: expected["seeds"][seed]}
+        assert found["level_hash"] == expected["level_hash"] is not None
+        return
+    of_run, expected = scores(run, "latest", **WAYS[way])
+    of_file, found = scores(export, **WAYS[way])
+    assert found == expected
+    assert of_file == of_run
+
+
+def test_the_parameters_are_those_of_the_run(run, export):
+    saved, published = saved_run.load_run(str(run), "latest"), sl.load_run(str(export))
+    expected = saved.seed_params(saved.seeds.index(published.seeds[0]))
+    ours, theirs = (published.params, expected)
+    if saved.meta.algorithm == "spo":
+        assert float(theirs.duals.log_temperature) != pytest.approx(np.log(0.05))  # it was learned
+        ours, theirs = ours._replace(target=None), theirs._replace(target=None)  # which no policy reads
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        assert one.dtype == other.dtype
+        np.testing.assert_array_equal(one, other)
+    assert (published.num_seeds, published.updates, published.checkpoint) == (1, [4], "latest")
+    assert published.folder == export
+    assert published.is_published
+    assert not saved.is_published
+    with pytest.raises(CheckpointError, match="holds parameters alone"):
+        _ = published.state
+
+
+def test_each_published_number_decides_scores(run, copied):
+    """The comparison above can fail: another temperature, or another actor, plays otherwise."""
+    arrays, notes = load_file(copied), _metadata(copied)
+    is_spo = notes["algorithm"] == "spo"
+    way = {"deterministic": False}
+    _, before = scores(copied, **way)
+    name = "duals/log_temperature" if is_spo else _last_bias(arrays)
+    other = np.linspace(9.0, -9.0, arrays[name].size, dtype=np.float32).reshape(arrays[name].shape)
+    _write(copied, arrays | {name: other}, notes)
+    assert scores(copied, **way)[1] != before
+
+
+def _last_bias(arrays):
+    """Of the logits: Maze has four actions."""
+    (name,) = [name for name, x in arrays.items() if re.fullmatch("actor/.*bias", name) and x.shape == (4,)]
+    return name
+
+
+def test_the_commands_take_them(run, export, tmp_path, capfd, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for argv in (["--num-episodes", "8"], ["--search", "--search-depth", "2", "--level-set", "maze-8"]):
+        assert command("evaluate", export, *argv, "--json", "file.json") == 0
+        assert command("evaluate", run, "--checkpoint", "latest", *argv, "--json", "run.json") == 0
+        told, expected = (json.loads((tmp_path / name).read_text()) for name in ("file.json", "run.json"))
+        assert told["run"] == str(export / "params.safetensors")
+        assert told["checkpoint"] == "latest"
+        (seed,) = told["seeds"]
+        assert told["seeds"][seed] == expected["seeds"][seed]
+    assert f"{export}/params.safetensors: " in capfd.readouterr().out
+
+    index = 0 if seed == "0" else 1
+    assert command("animate", export, "--out", "a.gif", "--max-steps", "3") == 0
+    assert command("animate", run, "--checkpoint", "latest", "--index", index, "--out", "b.gif", "--max-steps", 3) == 0
+    assert (tmp_path / "a.gif").read_bytes() == (tmp_path / "b.gif").read_bytes()
+
+    flags = ["--levels", "maze-8", "--budgets", "6", "--methods", "sampled,smc,own", "--json"]
+    assert command("compare-search", export, *flags, "file.json") == 0
+    assert command("compare-search", run, "--checkpoint", "latest", *flags, "run.json") == 0
+    (told,), blocks = (json.loads((tmp_path / name).read_text())["runs"] for name in ("file.json", "run.json"))
+    (expected,) = [block for block in blocks if block["seed"] == told["seed"]]
+    for row in (*told["rows"], *expected["rows"]):
+        row.pop("seconds", None)
+        row.pop("decisions_per_second", None)
+    assert {**told, "run": ""} == {**expected, "run": ""}
+
+
+def test_exporting_again_from_the_file_gives_the_same(run, export, tmp_path, capfd):
+    assert command("export", export, "--out", tmp_path / "again") == 0
+    first, again = contents(export), contents(tmp_path / "again")
+    assert first.keys() == again.keys()
+    for name in ("policy.stablehlo", "model_card.md"):
+        assert first[Path(name)] == again[Path(name)]
+    first, again = (path / "params.safetensors" for path in (export, tmp_path / "again"))
+    assert _metadata(first) == _metadata(again)  # safetensors writes them in any order
+    for name, array in load_file(first).items():
+        np.testing.assert_array_equal(array, load_file(again)[name])
+    first, again = (json.loads((path / "policy.json").read_text()) for path in (export, tmp_path / "again"))
+    assert first.pop("sha256").keys() == again.pop("sha256").keys()
+    assert first == again
+    assert command("export", export) == 2
+    assert "--out" in capfd.readouterr().err
+
+
+# --- the model card
+
+
+def test_the_card_says_what_it_is(run, export):
+    page = (export / "model_card.md").read_text()
+    lines = page.splitlines()
+    assert len(lines) < 60
+    arrays = load_file(export / "params.safetensors")
+    count = sum(x.size for name, x in arrays.items() if not name.startswith("duals/"))
+    told = dict(re.findall(r"^\| ([\w ]+) \| (.*) \|$", page, re.MULTILINE))
+    assert told["parameters"] == f"{count:,}"
+    assert told["environment steps"] == "128 (4 updates)"
+    assert (told["seed"], told["network"].split(",")[0]) == (str(SEEDS[run.parent.name[:3]]), "dense")
+    assert f"jax {jax.__version__}" in told["made with"]
+    description = json.loads((export / "policy.json").read_text())
+    assert float(told["mean_return"].split(" | ")[0]) == pytest.approx(
+        description["evaluation"]["evaluator/mean_return"], rel=0.01
+    )
+    assert "/" not in told["task"]
+    assert str(run.parent) not in page + json.dumps(description)
+
+
+def test_what_the_card_shows_runs(export, tmp_path, monkeypatch, capfd):
+    copy = shutil.copytree(export, tmp_path / "downloaded")
+    monkeypatch.chdir(copy)
+    page = (copy / "model_card.md").read_text()
+    (line,) = re.findall(r"^```bash\n(.*)\n```", page, re.MULTILINE)
+    start, *argv = shlex.split(line)
+    assert start == "stoix-like"
+    assert exit_code(run_command, [*argv, "--num-episodes", "8"]) == 0
+    capfd.readouterr()
+    blocks = re.findall(r"^```python\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
+    assert [len(block.splitlines()) <= 10 for block in blocks] == [True, True]
+    for block, rows in zip(blocks, (4, 1), strict=True):
+        exec(compile(block, "model_card.md", "exec"), {})
+        assert len(re.findall(r"\d+", capfd.readouterr().out)) == rows
+
+
+# --- what is refused
+
+
+def _metadata(path):
+    with open(path, "rb") as file:
+        return json.loads(file.read(int.from_bytes(file.read(8), "little")))["__metadata__"]
+
+
+def _write(path, arrays, notes):
+    path.write_bytes(save(arrays, {name: value for name, value in notes.items() if value is not None}))
+
+
+def _refusal(path, kind=CheckpointError, code=4):
+    with pytest.raises(kind) as caught:
+        saved_run.load_run(str(path))
+    assert caught.value.exit_code == code
+    assert len(caught.value.what.splitlines()) == len(caught.value.hint.splitlines()) == 1
+    assert str(path) in caught.value.what
+    return caught.value.what
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "header too small"),
+        (b"no parameters at all, but a text", "header too large"),
+        (b"\x80\x04\x95\x00\x00\x00\x00\x00.", "header too large"),  # what a pickle begins with
+        (struct.pack("<Q", 2**63) + b"{}", "header too large"),
+        (struct.pack("<Q", 90_000_000) + b"{}", "header too large"),  # safetensors itself would go on
+        (struct.pack("<Q", 900_000) + b'{"a":' + 450_000 * b"[" + 449_990 * b" ", "invalid"),
+        (
+            struct.pack("<Q", 80) + b'{"a":{"dtype":"F32","shape":[4611686018427387904,8],"data_offsets":[0,0]}}      ',
+            "",
+        ),
+    ],
+)
+def test_a_file_that_is_no_safetensors(tmp_path, content, reason):
+    path = tmp_path / "x.safetensors"
+    path.write_bytes(content)
+    began = time.monotonic()
+    assert f"the parameters {path} cannot be used: not a safetensors file, or a damaged one ({reason}" in _refusal(path)
+    assert time.monotonic() - began < 5
+
+
+def test_a_file_that_is_not_there(tmp_path):
+    (tmp_path / "folder").mkdir()
+    assert _refusal(tmp_path / "none.safetensors") == f"no parameters at {tmp_path}/none.safetensors"
+    assert _refusal(tmp_path / "folder") == f"no run at {tmp_path}/folder"
+
+
+def test_a_damaged_file(export, copied, tmp_path):
+    content = bytearray(copied.read_bytes())
+    copied.write_bytes(content[:-40])
+    assert "incomplete metadata" in _refusal(copied)
+    content[-3] ^= 1  # a number that is another: only its digest tells
+    folder = shutil.copytree(export, tmp_path / "whole")
+    (folder / "params.safetensors").write_bytes(content)
+    with pytest.raises(CheckpointError, match=r"its params\.safetensors is not the one that policy\.json describes"):
+        sl.load_run(str(folder))
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"format": None}, "they lack the metadata of stoix_like"),
+        ({"format": "another"}, "they lack the metadata of stoix_like"),
+        (
+            {"format_version": "2", "stoix_like": "9.9.9"},
+            "have format version 2, and this version of stoix_like reads 1",
+        ),
+        ({"format_version": "later"}, "'format_version' in their metadata cannot be read"),
+        ({"config": None}, "their metadata lack 'config'"),
+        ({"config": "[" * 100_000}, "'config' in their metadata cannot be read"),
+        ({"config": "[]"}, "'config' in their metadata cannot be read"),
+        ({"config": '{"colour": {}}'}, "unknown section 'colour'"),
+        ({"config": '{"architecture": {"hidden_dim": -1}}'}, "architecture.hidden_dim: "),
+        ({"update": "9" * 5000}, "'update' in their metadata cannot be read"),
+        ({"seed": "true"}, "'seed' in their metadata cannot be read"),
+        ({"seed": "-1"}, "'seed' in their metadata cannot be read"),
+        ({"evaluation": '{"a": []}'}, "'evaluation' in their metadata cannot be read"),
+        ({"algorithm": "dqn", "stoix_like": "9.9.9"}, "is of DQN, which this version does not know"),
+        ({"algorithm": "a\nhint: b"}, "'algorithm' in their metadata cannot be read"),
+    ],
+)
+def test_metadata_that_do_not_fit(copied, changes, reason):
+    _write(copied, load_file(copied), _metadata(copied) | changes)
+    assert reason in _refusal(copied)
+
+
+def test_the_hint_names_the_version_that_wrote_them(copied):
+    _write(copied, load_file(copied), _metadata(copied) | {"format_version": "2", "stoix_like": "9.9.9"})
+    with pytest.raises(CheckpointError) as caught:
+        sl.load_run(str(copied))
+    assert caught.value.hint == "install the version of stoix_like that wrote them: 9.9.9"
+
+
+def test_parameters_of_the_other_algorithm(copied):
+    notes = _metadata(copied)
+    other = {"ppo": "spo", "spo": "ppo"}[notes["algorithm"]]
+    _write(copied, load_file(copied), notes | {"algorithm": other})
+    what = _refusal(copied)
+    assert ("unknown section 'spo'" if other == "ppo" else "spo.") in what  # the defaults of SPO do not fit
+
+
+def test_arrays_that_do_not_fit(copied):
+    arrays, notes = load_file(copied), _metadata(copied)
+    name = next(name for name in arrays if name.startswith("critic/") and arrays[name].ndim == 2)
+    fits = f"the parameters {copied} do not fit their configuration: "
+    for changed, reason in (
+        ({k: v for k, v in arrays.items() if k != name}, f"{name} is not stored"),
+        (arrays | {name: arrays[name][:-1].copy()}, f"{name} is stored as"),
+        (arrays | {name: arrays[name].astype(np.float16)}, f"{name} is stored as F16, their network has float32"),
+        (arrays | {"more\n": arrays[name]}, "more? is stored, their network has none"),
+    ):
+        _write(copied, changed, notes)
+        assert fits + reason in _refusal(copied)
+    _write(copied, arrays, notes)
+    assert saved_run.load_run(str(copied)).is_published
+
+
+def test_a_checkpoint_cannot_be_chosen(export, capfd):
+    with pytest.raises(ConfigError, match=r"--checkpoint: .* holds the parameters of one checkpoint"):
+        saved_run.load_run(str(export), "latest")
+    assert command("evaluate", export, "--checkpoint", "4") == 2
+    assert capfd.readouterr().err.splitlines()[1] == "hint: leave it out"
+    with pytest.raises(StoixError):
+        saved_run.load_run(str(export / "policy.json"))
+
+
+def test_what_a_person_means_by_a_path(run, export, tmp_path, monkeypatch):
+    file = export / "params.safetensors"
+    assert find_parameters(str(export)) == find_parameters(str(file)) == file
+    assert find_parameters(str(run)) is find_parameters("latest") is None
+    run_of_that_name = shutil.copytree(run, tmp_path / "a.safetensors")  # a run keeps its meaning
+    shutil.copy(file, run_of_that_name)
+    assert find_parameters(str(run_of_that_name)) is None

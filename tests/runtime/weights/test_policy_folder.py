@@ -1,0 +1,292 @@
+"""The files of an exported policy: what they say, that they come whole or not at all, and why bad ones are refused."""
+
+import hashlib
+import json
+import re
+import resource
+import shutil
+
+import jax
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from support.exports import CASES, MAZE, PAGE, blocks, contents, exported, make_saved
+
+import stoix_like as sl
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.ops import trees
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.export import policy
+from stoix_like.runtime.weights import exported_policy, policy_folder
+
+FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("exports")
+
+
+@pytest.fixture(params=list(CASES))
+def case(request, folder):
+    return exported(request.param, folder)
+
+
+@pytest.fixture
+def maze(folder):
+    return exported("ppo_maze", folder)
+
+
+@pytest.fixture
+def copied(maze, tmp_path):
+    """A copy of an export that may be spoilt."""
+    shutil.copytree(maze.folder, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+# --- what the files say
+
+
+def test_the_description_of_a_joint_action(folder):
+    case = exported("spo_binpack", folder)
+    told = json.loads((case.folder / "policy.json").read_text())
+    assert told == case.policy.description
+    assert told["action"] == {
+        "kind": "categorical",
+        "shape": ["batch"],
+        "dtype": "int32",
+        "num_values": 24,
+        "num_factors": None,
+        "joint_shape": [6, 4],
+    }
+    shapes = {leaf["name"]: (leaf["shape"], leaf["dtype"]) for leaf in told["observation"]}
+    assert shapes["ems/x1"] == (["batch", 6], "float32")
+    assert shapes["items_placed"] == (["batch", 4], "bool")
+    assert list(shapes)[-1] == "action_mask"
+    assert shapes["action_mask"] == (["batch", 24], "bool")
+    assert (told["format"], told["format_version"]) == ("stoix_like.policy", 1)
+    assert (told["algorithm"], told["task_id"], told["checkpoint"]) == ("spo", "BinPack-v2", "latest")
+    assert (told["update"], told["seed"], told["evaluation"]) == (3, 0, {})
+    whole = json.loads(json.dumps(config_to_dict(case.saved.config)))
+    of_the_machine = {"hardware", "logging", "checkpointing"}  # concern nobody who gets the export
+    assert told["config"] == {name: leaves for name, leaves in whole.items() if name not in of_the_machine}
+    assert whole.keys() - told["config"].keys() == of_the_machine
+    assert told["versions"]["jax"] == jax.__version__
+    assert told["versions"]["stoix_like"] == versions()["stoix_like"]
+    env = sl.make_env(**told["environment"])
+    assert (env.task_id, env.action_spec, env.joint_shape) == ("BinPack-v2", case.saved.env.action_spec, (6, 4))
+
+
+def test_the_description_of_other_actions(folder):
+    factored = exported("ppo_factored", folder).policy.description["action"]
+    assert (factored["kind"], factored["shape"], factored["joint_shape"]) == ("factored", ["batch", 2], None)
+    assert (factored["num_values"], factored["num_factors"]) == (4, 2)  # three jobs or none, for two machines
+    one = exported("ppo_maze", folder).policy.description["action"]
+    assert (one["kind"], one["num_values"], one["num_factors"], one["joint_shape"]) == ("categorical", 4, None, None)
+
+
+def test_the_parameters_are_there_by_path(case):
+    arrays = load_file(case.folder / "params.safetensors")
+    expected = trees.named_leaves(case.saved.network_params(case.saved.params))
+    if case.saved.meta.algorithm == "spo":
+        duals = case.saved.params.duals
+        expected |= {"duals/log_temperature": duals.log_temperature, "duals/log_alpha": duals.log_alpha}
+    assert arrays.keys() == expected.keys()
+    for name, value in expected.items():
+        np.testing.assert_array_equal(arrays[name], value)
+        assert arrays[name].dtype == value.dtype
+    assert any(re.fullmatch(r"actor/params/.*Dense_0/kernel", name) for name in arrays)
+    header = (case.folder / "params.safetensors").read_bytes()
+    length = int.from_bytes(header[:8], "little")
+    notes = json.loads(header[8 : 8 + length])["__metadata__"]
+    assert (notes["format"], notes["update"], notes["seed"]) == ("stoix_like.params", "3", "0")
+    assert json.loads(notes["config"]) == case.policy.description["config"]
+
+
+def test_each_of_several_seeds():
+    saved = make_saved("ppo", MAZE, num_seeds=3, seed=5, host={"updates": [2, 9, 4], "scores": [0.5, 0.25, 1.0]})
+    assert [policy.seed_index(saved, seed) for seed in (None, 5, 6, 7)] == [0, 0, 1, 2]
+    with pytest.raises(ConfigError, match="did not train seed 1") as caught:
+        policy.seed_index(saved, 1)
+    assert caught.value.hint == "its seeds are: 5, 6, 7"
+    files = policy.export_policy(saved, 1)
+    assert (files.description["seed"], files.description["update"]) == (6, 9)
+    assert files.description["evaluation"] == {"evaluator/mean_return": 0.25}
+    alone = saved._replace(params=saved.seed_params(1), config=make_saved("ppo", MAZE).config)
+    assert files.program == policy.export_policy(alone).program
+    assert files.program != policy.export_policy(saved, 0).program
+
+
+def test_a_seed_that_never_had_a_score_is_refused():
+    saved = make_saved("ppo", MAZE, num_seeds=2, host={"updates": [2, -1], "scores": [0.5, float("-inf")]})
+    with pytest.raises(CheckpointError, match="seed 1 of runs/none has no best checkpoint"):
+        policy.export_policy(saved, 1)
+
+
+# --- whole or not at all
+
+
+def test_exporting_again_replaces_all(maze, tmp_path):
+    other = make_saved("ppo", MAZE | {"hidden_dim": 8})
+    first = policy.export_policy(maze.saved)
+    assert first.program == policy.export_policy(maze.saved).program  # the same again is the same
+    policy_folder.write(tmp_path, first)
+    (tmp_path / "notes.txt").write_text("mine")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    sizes = policy_folder.write(tmp_path, policy.export_policy(other))
+    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    assert after.keys() == before.keys() == {*sizes, "notes.txt"}
+    assert {name: len(content) for name, content in after.items() if name in sizes} == sizes
+    assert [name for name in after if after[name] == before[name]] == ["notes.txt"]
+    assert sl.load_policy(tmp_path).description["config"]["architecture"]["hidden_dim"] == 8
+
+
+def test_a_disk_that_fills_up_leaves_the_previous_export(maze, copied):
+    before = contents(copied)
+    files = policy.export_policy(maze.saved)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(files.program) + 100, limits[1]))  # enough for the first alone
+    try:
+        with pytest.raises(RunError, match=f"cannot write the export in {copied}: File too large"):
+            policy_folder.write(copied, files._replace(parameters=files.program * 2))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert contents(copied) == before
+    assert {path.name for path in copied.iterdir()} == {*FILES}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_folder_in_the_way_leaves_the_previous_export(maze, copied, name):
+    (copied / name).unlink()
+    (copied / name).mkdir()
+    before = contents(copied)
+    with pytest.raises(RunError, match=f"cannot write the export in {copied}: {name} is a folder there"):
+        policy_folder.write(copied, policy.export_policy(maze.saved))
+    assert contents(copied) == before
+
+
+def test_a_file_in_place_of_the_folder(maze, tmp_path):
+    (tmp_path / "file").write_text("old")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
+            policy_folder.write(place, policy.export_policy(maze.saved))
+        assert "--out" in caught.value.hint
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_replacement_that_was_cut_short_is_noticed(maze, copied):
+    """The new program beside the old description, as after a kill between two renames."""
+    other = policy.export_policy(make_saved("ppo", MAZE | {"hidden_dim": 8}))
+    (copied / "policy.stablehlo").write_bytes(other.program)
+    with pytest.raises(CheckpointError, match=r"is not the one that policy\.json describes") as caught:
+        sl.load_policy(copied)
+    assert "export again" in caught.value.hint
+
+
+# --- what cannot be loaded
+
+
+def _edit(folder, **changes):
+    path = folder / "policy.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+
+
+def _refusal(folder):
+    with pytest.raises(CheckpointError) as caught:
+        sl.load_policy(folder)
+    return caught.value
+
+
+def test_no_export(tmp_path, maze):
+    for path in (tmp_path, tmp_path / "none", maze.folder / "policy.json"):
+        error = _refusal(path)
+        assert error.what == f"no exported policy in {path}"
+        assert "scripts/export_policy.py RUN" in error.hint
+
+
+def test_a_damaged_program(copied):
+    path = copied / "policy.stablehlo"
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    assert "is not the one that policy.json describes" in _refusal(copied).what
+    path.write_bytes(content[:100])
+    assert "is not the one that policy.json describes" in _refusal(copied).what
+    path.unlink()
+    assert "its policy.stablehlo cannot be read: No such file" in _refusal(copied).what
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "its policy.json cannot be read"),
+        ('{"format": "stoix_like.pol', "its policy.json cannot be read"),
+        ("[]", "its policy.json is not of stoix_like"),
+        ('{"format": "another"}', "its policy.json is not of stoix_like"),
+        ('{"format": "stoix_like.policy", "format_version": 1}', "its policy.json lacks sha256, versions, observation"),
+    ],
+)
+def test_a_description_that_is_damaged_or_foreign(copied, text, reason):
+    (copied / "policy.json").write_text(text)
+    assert reason in _refusal(copied).what
+
+
+def test_a_description_that_was_changed(copied):
+    _edit(copied, versions={"jax": "none"})
+    assert "its policy.json was changed" in _refusal(copied).what
+    _edit(copied, versions={"jax": jax.__version__}, observation=[{"name": "walls"}])
+    assert "its policy.json was changed" in _refusal(copied).what
+
+
+def test_a_newer_format(copied):
+    _edit(copied, format_version=2)
+    assert "has format version 2, and this version of stoix_like reads 1" in _refusal(copied).what
+
+
+def test_a_newer_jax_wrote_it(copied):
+    _edit(copied, versions={"jax": "99.1.2"})
+    error = _refusal(copied)
+    assert error.what == f"the export {copied} was written with jax 99.1.2, and this is jax {jax.__version__}"
+    assert 'pip install "jax>=99.1.2"' in error.hint
+
+
+def _with_program(folder, program, jax_version):
+    (folder / "policy.stablehlo").write_bytes(program)
+    _edit(folder, sha256={"policy.stablehlo": hashlib.sha256(program).hexdigest()}, versions={"jax": jax_version})
+
+
+def test_a_program_that_this_jax_cannot_read(copied):
+    """A program in a bytecode of the future, as from a patch release of this jax, and what is no program at all."""
+    program = (copied / "policy.stablehlo").read_bytes()
+    future = re.sub(rb"ML\xefR.", b"ML\xefR" + bytes([2 * 99 + 1]), program, flags=re.DOTALL)  # MLIR: version 99
+    assert future != program
+    patch = f"{jax.__version__}.1"
+    _with_program(copied, future, patch)
+    error = _refusal(copied)
+    assert error.what == f"the export {copied} was written with jax {patch}, and this is jax {jax.__version__}"
+    assert f'pip install "jax>={patch}"' in error.hint
+    _with_program(copied, future, "0.5.0")  # as where a program is too old for this jax
+    error = _refusal(copied)
+    assert "was written with jax 0.5.0, and this is" in error.what
+    assert error.hint == "export again with this jax: python scripts/export_policy.py RUN"
+    for program in (b"", b"no program", bytes(range(256)) * 40, future):
+        _with_program(copied, program, jax.__version__)
+        assert f"the export {copied} cannot be used by this jax: " in _refusal(copied).what
+
+
+def test_the_pages_loader_refuses_what_it_must(copied):
+    names = {}
+    exec(compile(blocks("python")[0], str(PAGE), "exec"), names)
+    names["load_policy"](copied)
+    _edit(copied, versions={"jax": "99.0.1.dev2"})
+    with pytest.raises(RuntimeError, match=r"exported with jax 99\.0\.1\.dev2, this is"):
+        names["load_policy"](copied)
+    (copied / "policy.stablehlo").write_bytes(b"another")
+    with pytest.raises(RuntimeError, match=r"is not the one that policy\.json describes"):
+        names["load_policy"](copied)
+
+
+def test_a_release_is_its_first_two_numbers():
+    assert exported_policy._release("0.12.0.1") == (0, 12)
+    assert exported_policy._release("0.9.2") < exported_policy._release("0.10.0.dev20260101")

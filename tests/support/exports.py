@@ -1,0 +1,122 @@
+"""Runs with random parameters and their exports, for the tests of exported policies."""
+
+import functools
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from support.paths import ROOT
+
+import stoix_like as sl
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.ops import trees
+from stoix_like.runtime.export import policy as export_run
+from stoix_like.runtime.runs import saved as saved_run
+from stoix_like.runtime.runs.build import ALGORITHMS, build
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta
+from stoix_like.runtime.weights import policy_folder
+
+PAGE = ROOT / "docs" / "how-to" / "export-a-policy.md"
+SMALL = {"num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 1, "hidden_dim": 16, "num_updates": 4}
+SEARCH = {"num_particles": 3, "search_depth": 2, "replay_buffer_size": 80, "sample_sequence_length": 4, "batch_size": 8}
+MAZE = {"task_id": "Maze-v0", "kwargs": {"num_rows": 5, "num_cols": 5}}
+BINPACK = {"task_id": "BinPack-v2", "kwargs": {"max_num_items": 4, "max_num_ems": 8, "obs_num_ems": 6}}
+JOBSHOP = {"task_id": "JobShop-v0", "kwargs": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2}}
+PROBE = {"task_id": "probe/action_observation_reward"}
+CASES = {
+    "ppo_maze": ("ppo", MAZE | {"num_layers": 4}),
+    "spo_maze": ("spo", MAZE | {"num_layers": 4, "shared_torso": True}),
+    "ppo_binpack": ("ppo", BINPACK),
+    "spo_binpack": ("spo", BINPACK | {"observation_adapter": "dense"}),
+    "ppo_factored": ("ppo", JOBSHOP | {"observation_adapter": "dense"}),
+    "ppo_probe": ("ppo", PROBE | {"compute_dtype": "bfloat16"}),
+}
+KEY = jax.random.key(0)
+
+
+def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, checkpoint="latest"):
+    """A run as `read_run` gives it, with random parameters: wider than the initial ones, so that actions differ."""
+    make = {"ppo": sl.ppo_config, "spo": sl.spo_config}[algorithm]
+    more = SEARCH if algorithm == "spo" else {}
+    config = make(**SMALL | more | leaves, num_seeds=num_seeds, seed=seed)
+    built = build(algorithm, config)
+    one_row = random_observation(built.env, 1)
+    network = jax.eval_shape(built.network.init, KEY, one_row)
+    stacked = jax.tree.map(lambda x: jax.ShapeDtypeStruct((num_seeds,) * (num_seeds > 1) + x.shape, x.dtype), network)
+    generator = np.random.default_rng(5)
+    params = jax.tree.map(
+        lambda x: jnp.asarray(0.3 * generator.standard_normal(x.shape), x.dtype),
+        ALGORITHMS[algorithm].template(stacked, num_seeds),
+    )
+    meta = CheckpointMeta(algorithm, config.environment.task_id, 3, config_to_dict(config), host or {})
+    return saved_run.SavedRun(Path("runs/none"), config, *built, params, meta, checkpoint)
+
+
+class Answers(NamedTuple):
+    """What the run's own functions say of some observations."""
+
+    most_probable: jax.Array
+    sampled: jax.Array
+    logits: jax.Array
+    value: jax.Array
+
+
+class Exported:
+    """One case, its export on disk, what was read back, and seven observations."""
+
+    def __init__(self, name, folder):
+        self.saved = make_saved(*CASES[name])
+        self.folder = folder / name
+        policy_folder.write(self.folder, export_run.export_policy(self.saved))
+        self.policy = sl.load_policy(self.folder)
+        self.observation = random_observation(self.saved.env, 7)
+        self._answers = jax.jit(self._answer)
+
+    def rows(self, number):
+        """The first observations."""
+        return trees.take(self.observation, jnp.arange(number))
+
+    def answers(self, number, key=KEY):
+        """What the learner's own search-free policy, and its network, say of the first observations."""
+        return self._answers(self.rows(number), key)
+
+    def _answer(self, observation, key):
+        saved, policy = self.saved, self.saved.learner.network_policy
+        actions = [policy(saved.params, None, observation, key, deterministic) for deterministic in (True, False)]
+        return Answers(*actions, *saved.network.actor_critic(saved.network_params(saved.params), observation))
+
+
+def random_observation(env, rows, seed=11):
+    """An observation [rows, ...] of the environment's shapes with anything in it, and an action that is legal."""
+    generator = np.random.default_rng(seed)
+
+    def leaf(like):
+        shape = (rows, *like.shape)
+        if like.dtype == bool:
+            return jnp.asarray(generator.random(shape) < 0.6)
+        if jnp.issubdtype(like.dtype, jnp.integer):
+            return jnp.asarray(generator.integers(0, 5, shape), like.dtype)
+        return jnp.asarray(generator.random(shape), like.dtype)
+
+    observation = jax.tree.map(leaf, jax.eval_shape(env.reset, jax.random.key(0))[1].observation)
+    mask = observation.action_mask
+    legal = jax.nn.one_hot(generator.integers(0, mask.shape[-1], mask.shape[:-1]), mask.shape[-1], dtype=bool)
+    return observation._replace(action_mask=mask | legal)
+
+
+@functools.cache
+def exported(name, folder):
+    return Exported(name, folder)
+
+
+def blocks(language):
+    """The contents of the page's fenced blocks of one language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def contents(folder):
+    """{path: bytes} of every file below a folder."""
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
