@@ -6,20 +6,24 @@ from typing import Literal
 
 import config_table
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoix_like.config.checks import leaf_sections, leaf_types, section_types
-from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
-from stoix_like.config.values import LARGEST_NUMBER, allows, choices
+from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
+from stoix_like.config_checks import get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config_values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.loading import flags
-from stoix_like.runtime.loading.config import preset_note
-from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.loading.presets import find_config, preset_paths
-from stoix_like.runtime.runs.sources import load_config
+from stoix_like.runtime import config_table, flags
+from stoix_like.runtime.config_yaml import read_yaml
+from stoix_like.runtime.load import (
+    config_from_dict,
+    config_to_dict,
+    find_config,
+    load,
+    preset_note,
+    preset_paths,
+    to_yaml,
+)
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
@@ -393,18 +397,28 @@ def test_absurd_sizes_fail_at_once():
     assert problems("--seed", "1" * 5000)[0].startswith("--seed: not valid YAML: '1111")
 
 
-def test_every_preset_is_whole_commented_and_sound():
+def leaves_at_their_defaults(path, kind):
+    """The leaves of a preset that repeat the default. `task_id` may: the hints name a preset by the task it states."""
+    layer, _ = read_yaml(path, kind)
+    return [leaf for leaf, (value, _) in layer.items() if leaf != "task_id" and value == get_leaf(kind(), leaf)]
+
+
+def test_every_preset_states_its_differences_commented_and_sound():
     assert sorted(preset_paths()) == PRESETS
     for name, path in preset_paths().items():
-        nodes = yaml.compose(path.read_text())
-        keys = {section.value: [key.value for key, _ in node.value] for section, node in nodes.value}
         algorithm = name.partition("/")[0]
         kind = CONFIG_TYPES[algorithm]
-        assert keys == {section: list(leaf_types(leaves)) for section, leaves in section_types(kind).items()}
+        assert leaves_at_their_defaults(path, kind) == [], name
+        assert "task_id" in read_yaml(path, kind)[0], name
         leaves = [line for line in path.read_text().splitlines() if line.startswith("  ")]
         assert all("  # " in line for line in leaves), name
         by_name, by_path = (load_config(kind, algorithm, ["--config", text], "") for text in (name, str(path)))
         assert by_name.config == by_path.config
+
+
+def test_a_repeated_default_is_seen(file):
+    path = file("environment: {task_id: BinPack-v2, num_envs: 64}\ntraining_core: {gamma: 0.99, epochs: 3}\n")
+    assert leaves_at_their_defaults(Path(path), PPOConfig) == ["num_envs", "gamma"]
 
 
 def test_the_benchmark_preset_is_the_setting_peers_were_timed_in():
