@@ -1,7 +1,7 @@
 """The command `compare.py`: experiments against each other, by few seeds of each, at equal budgets.
 
 Which runs may be compared is in `groups.py`, the statistics in `aggregates.py` and `evaluation/comparison.py`, how
-they are told in `comparison_tables.py` and drawn in `comparison_figures.py`.
+they are told in `reports/comparison.py` and drawn in `figures/comparison.py`.
 """
 
 from __future__ import annotations

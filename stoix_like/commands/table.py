@@ -42,3 +42,4 @@ COMMANDS: dict[str, Command] = {
     ),
     "envs": Command("stoix_like.commands.envs", "list the environments by task id"),
 }
+"""Every command by its name: `stoix-like NAME`. A program of your own adds to it, see `entry.run_command`."""

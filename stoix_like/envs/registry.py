@@ -20,8 +20,8 @@ from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
 
-#: Environments that are not Jumanji's, by task id. A program adds its own: `OWN["Corridor-v0"] = make_corridor`.
 OWN: dict[str, Callable[..., Environment]] = {f"probe/{name}": maker for name, maker in probes.PROBES.items()}
+"""Environments that are not Jumanji's, by task id. A program adds its own: `sl.ENVIRONMENTS["Corridor-v0"] = make`."""
 #: rust_rl's generator of BinPack-v0 (rust_rl, src/common/config.rs and docs/configuration.md).
 RUST_RL_BINPACK = {
     "max_num_items": 20,

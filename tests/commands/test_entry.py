@@ -88,7 +88,7 @@ def test_the_doctor_finds_this_machine_ready(tmp_path, capsys):
 def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monkeypatch, capsys):
     file = tmp_path / "file"
     file.touch()
-    monkeypatch.setattr(doctor.run_folder, "versions", lambda: {"python": "3.11", "flax": "not installed"})
+    monkeypatch.setattr(doctor, "versions", lambda: {"python": "3.11", "flax": "not installed"})
     monkeypatch.setattr(doctor, "EXTRAS", {"notebooks": ("no_such_module.at_all",)})
     assert doctor.main(["--save-dir", str(file / "runs"), "--device-type", "tpu"]) == 1
     out = capsys.readouterr().out

@@ -45,16 +45,17 @@ def test_files_of_the_edit_maps_exist(page):
 
 
 def names_in(module):
-    """What a module defines at its top level."""
+    """What a module defines at its top level, and what its classes do."""
     for node in ast.parse(module.read_text()).body:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             yield node.name
+            yield from (part.name for part in node.body if isinstance(part, ast.FunctionDef))
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
             yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
-FILE_ENDINGS = {"html", "py", "yaml", "json", "jsonl", "png", "gif", "md", "toml"}
+FILE_ENDINGS = {"html", "py", "yaml", "json", "jsonl", "png", "gif", "md", "toml", "stablehlo"}
 
 
 def missing_names(text):

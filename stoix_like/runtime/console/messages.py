@@ -1,6 +1,6 @@
 """Log messages on stderr: ours from `logging.log_level` on, those of the libraries only where they warn.
 
-Errors that a user can mend are no messages: `cli.py` prints them. A notebook sets up its logging itself.
+Errors that a user can mend are no messages: `commands/entry.py` prints them. A notebook sets up its logging itself.
 """
 
 from __future__ import annotations

@@ -49,13 +49,13 @@ def evaluate_run(
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
     Args:
-        run: folder, name, or `latest`; or published parameters (`saved_run.load_run`).
+        run: folder, name, or `latest`; or published parameters (`saved.load_run`).
         checkpoint: `best`, `latest`, or an update.
         manner: how; by default on 1,024 fresh levels.
         show: is told what is scored before it is, and how far it is.
 
     Raises:
-        ConfigError, CheckpointError: see `saved_run.load_run` and `levels.level_set`.
+        ConfigError, CheckpointError: see `saved.load_run` and `levels.level_set`.
     """
     import jax
 

@@ -1,6 +1,6 @@
 """What the processes of one run send each other: numbers, texts, arrays of a state.
 
-All must call these together, in the same order; who tells what to whom is `processes.Team`.
+All must call these together, in the same order; who tells what to whom is `process_group.ProcessGroup`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Configurations as YAML, in and out: files become {leaf: (value, "file:line")}; a configuration becomes YAML.
 
-How YAML is read is `yaml_nodes.py`; what the leaves mean, and how values are checked, `config/sections.py` and
+How YAML is read is `strict_yaml.py`; what the leaves mean, and how values are checked, `config/sections.py` and
 `config/checks.py`.
 """
 

@@ -1,4 +1,4 @@
-"""YAML files as nodes and as plain data, read strictly: a door to PyYAML, with `config_yaml.py`.
+"""YAML files as nodes and as plain data, read strictly: a door to PyYAML, with `documents.py`.
 
 The scalars are those of YAML 1.2 (1e-3 is a number; yes, 010 and 12:30 are text); no duplicate keys, no aliases, no
 foreign tags. What a configuration's keys mean is not known here.

@@ -1,7 +1,7 @@
 """The command `report.py`: one or several runs as a single HTML file that needs nothing else, to be kept or sent.
 
 What is in it is read from the run folders, as they are: scores, curves, configuration, versions, history, and the
-animation if `animate.py` made one. Several runs are compared first. How HTML is made is in `html_page.py`.
+animation if `animate.py` made one. Several runs are compared first. How HTML is made is in `html.py`.
 """
 
 from __future__ import annotations

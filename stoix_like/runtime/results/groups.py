@@ -78,7 +78,7 @@ def comparison_groups(runs: Sequence[RunRecord], metric: str, scales: Mapping[st
     experiment are not compared with training episodes of another.
 
     Args:
-        runs: as `curves.load_run` reads them.
+        runs: as `series.read_run` reads them.
         metric: a name such as mean_return, or a full key.
         scales: {task: (score that becomes 0, score that becomes 1)}.
 

@@ -30,7 +30,7 @@ class Algorithm(NamedTuple):
     from_published: Callable[[Any], Params]  # parameters that act as those that were published
 
 
-ALGORITHMS = {
+ALGORITHMS: dict[str, Algorithm] = {
     "ppo": Algorithm(
         PPOConfig,
         ppo.make,
@@ -52,6 +52,7 @@ ALGORITHMS = {
         from_published=spo_params.from_published,
     ),
 }
+"""Every algorithm by its key. A program of your own adds to it."""
 
 
 class RunComponents(NamedTuple):

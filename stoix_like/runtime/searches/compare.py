@@ -1,6 +1,6 @@
 """The command `compare_search.py`: what searches reach with equal numbers of model steps, on the same frozen levels.
 
-A run of several seeds is as many runs. What is compared is in `compare_methods.py`, how it is told in
+A run of several seeds is as many runs. What is compared is in `methods.py`, how it is told in
 `compare_tables.py`.
 """
 
@@ -54,7 +54,7 @@ def compare(
 
     Raises:
         ConfigError: levels of another task, or a learned temperature asked of a run that has none.
-        CheckpointError: see `saved_run.load_run`.
+        CheckpointError: see `saved.load_run`.
     """
     settings = settings or ComparisonSettings()
     contests = [_contest(path, checkpoint, level_set, settings) for path in runs]
@@ -202,7 +202,7 @@ def draw(result: dict[str, Any], out: Path) -> Path:
     """The figure of what `compare` gave: a panel for each mean over runs, and for each run that is in none.
 
     Raises:
-        ConfigError, RunError: see `media.plot_panels`.
+        ConfigError, RunError: see `panels.plot_panels`.
     """
     from stoix_like.runtime.searches import tables
 

@@ -8,7 +8,7 @@ from stoix_like.runtime.console.arguments import (
     LARGEST_SEED,
 )
 
-#: {method: what it is}; more in `compare_methods`.
+#: {method: what it is}; more in `methods.py`.
 METHODS = {
     "greedy": "the most probable actions",
     "sampled": "sampled actions",

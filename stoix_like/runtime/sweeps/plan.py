@@ -1,8 +1,8 @@
 """What a sweep file asks for, checked as a whole before anything is trained.
 
-A sweep file names a run (a preset or a file), the leaves it fixes, the space that is searched (`sweep_space.py`), and
+A sweep file names a run (a preset or a file), the leaves it fixes, the space that is searched (`space.py`), and
 how trials are compared. Every problem is told at once, with its line. Knows nothing of the library that searches, which
-is `sweep_study.py`.
+is `study.py`.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from stoix_like.runtime.sweeps.plan import SweepPlan, check_metric, pace_note
 from stoix_like.runtime.sweeps.study import Study, Trial
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 
-#: What evaluations tell of every task; its own metrics come on top (see `report.evaluator_rows`).
+#: What evaluations tell of every task; its own metrics come on top (see `rows.evaluation_values`).
 _TOLD = ("mean_return", "max_return", "min_return", "episode_length_mean", "episode_length_max", "episode_length_min")
 
 

@@ -51,7 +51,7 @@ class RunStart(NamedTuple):
         resumed: what the checkpoint that is continued says, or None for a new run.
         changes: leaves that differ from that checkpoint, with their new values.
         lock: the right to write a folder that exists; a new run gets its own with the folder. A new run without a name
-            may get another path then, too: see `run_folder.create`.
+            may get another path then, too: see `folder.create_run`.
         load_from: the run, checkpoint or file whose parameters a new run starts with.
     """
 

@@ -9,21 +9,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from stoix_like.config import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
-from stoix_like.config_checks import get_leaf, leaf_sections, leaf_types, section_types
-from stoix_like.config_values import LARGEST_NUMBER, allows, choices
+from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
+from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime import config_table, flags
-from stoix_like.runtime.config_yaml import read_yaml
-from stoix_like.runtime.load import (
-    config_from_dict,
-    config_to_dict,
-    find_config,
-    load,
-    preset_note,
-    preset_paths,
-    to_yaml,
-)
+from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.config import preset_note
+from stoix_like.runtime.loading.documents import read_yaml, to_yaml
+from stoix_like.runtime.loading.presets import find_config, preset_paths
+from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]

@@ -14,6 +14,7 @@ from stoix_like.config.sections import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs.find import find_run, find_runs
+from stoix_like.runtime.storage import lock
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 
@@ -206,7 +207,7 @@ def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeyp
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    monkeypatch.setattr(run_folder.fcntl, "flock", no_locks)
+    monkeypatch.setattr(lock.fcntl, "flock", no_locks)
     with pytest.raises(RunError) as caught:
         run_folder.create_run(Path("runs/a"), "", {})
     assert caught.value.what == f"cannot lock runs/a: {os.strerror(errno.ENOLCK)}"

@@ -399,7 +399,7 @@ def test_the_default_levels_are_the_256_of_the_task():
 @pytest.mark.usefixtures("_inside")
 def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(monkeypatch):
     drawn = []
-    monkeypatch.setattr(compare_search.media, "plot_panels", lambda panels, out, *labels: drawn.extend(panels))
+    monkeypatch.setattr(compare_search, "plot_panels", lambda panels, out, *labels: drawn.extend(panels))
     facts = {"algorithm": "ppo", "levels": "maze-8", "rows": []}
     runs = [{"run": f"runs/{name}", "seed": 0} | facts for name in "abc"]
     compare_search.draw(

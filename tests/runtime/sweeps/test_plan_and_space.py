@@ -8,8 +8,10 @@ import pytest
 import yaml
 from support.paths import ROOT
 
-from stoix_like.config import PPOConfig
-from stoix_like.config_checks import get_leaf
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.sweep import main
+from stoix_like.config.checks import get_leaf
+from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.loading.presets import find_config, sweep_paths
