@@ -105,6 +105,8 @@ class Environment(NamedTuple):
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
         joint_shape: where the task's own action is a product of several: the shape that our joint action is a row-major
             index into, such as (spaces, items) of BinPack.
+        hidden_state: what the state holds that no observation tells, such as "where the mines are"; None if nothing.
+            A search steps the state, and so sees it.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -119,6 +121,7 @@ class Environment(NamedTuple):
     time_limit: int | None = None
     animate: Callable[[list[EnvState], str], None] | None = None
     joint_shape: tuple[int, ...] | None = None
+    hidden_state: str | None = None
 
 
 class NetworkParams(NamedTuple):

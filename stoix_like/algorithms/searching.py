@@ -83,6 +83,16 @@ def check_searchable(env: Environment) -> None:
         )
 
 
+def hidden_note(env: Environment) -> str | None:
+    """One line to print before a search of an environment whose state holds what no player can know, or None."""
+    if env.hidden_state is None:
+        return None
+    return (
+        f"a search steps the state of {env.task_id}, which holds {env.hidden_state}: its scores are not those of a"
+        " player who only sees the observations"
+    )
+
+
 def search_config(env: Environment, section: SPOSectionConfig, gamma: float, gae_lambda: float) -> SearchConfig:
     """The `spo:` section as the search wants it; null gamma and lambda become the learner's own."""
     shared = {field.name for field in dataclasses.fields(section)} & set(SearchConfig._fields)

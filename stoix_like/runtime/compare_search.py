@@ -138,9 +138,11 @@ def _play(contest: Contest, settings: Settings, tell: Tell) -> list[Block]:
 
 def _facts(contest: Contest, settings: Settings, index: int) -> Block:
     """What is played, without rows."""
+    from stoix_like.algorithms import searching
     from stoix_like.runtime import compare_methods
 
     saved = contest.saved
+    hidden = [note for note in [searching.hidden_note(saved.env)] if note is not None]
     excluded = compare_methods.left_out(saved.env, settings.methods)
     searches = compare_methods.descriptions(saved.env, settings)
     if compare_methods.has_own(saved, settings.methods):
@@ -158,7 +160,7 @@ def _facts(contest: Contest, settings: Settings, index: int) -> Block:
         "levels": contest.levels.name,
         "level_hash": contest.level_hash,
         "searches": searches,
-        "notes": [f"{method} is left out: {reason}" for method, reason in excluded.items()],
+        "notes": [f"{method} is left out: {reason}" for method, reason in excluded.items()] + hidden,
         "rows": [],
     }
 

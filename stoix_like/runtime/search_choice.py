@@ -45,7 +45,8 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
         if network or not searches:
             return Chosen(learner.network_policy, "network")
         notes = search_notes(search_of(saved, SearchChoice())[0], saved.env.task_id)
-        return Chosen(learner.policy, f"search as trained: {own_search(saved, deterministic)}", tuple(notes))
+        name = f"search as trained: {own_search(saved, deterministic)}{_seen(saved)}"
+        return Chosen(learner.policy, name, tuple(notes))
     from stoix_like.algorithms import searching
 
     config, temperature = search_of(saved, choice)
@@ -56,8 +57,14 @@ def chosen_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     )
     played = searching.deterministic(config) if deterministic else config
     words = describe(played, _temperature_words(saved, choice.temperature))
-    name = f"search {words}, incumbent plan" if choice.incumbent else f"search {words}"
+    name = (f"search {words}, incumbent plan" if choice.incumbent else f"search {words}") + _seen(saved)
     return Chosen(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
+
+
+def _seen(saved: SavedRun) -> str:
+    """What a search sees and no player can know, to be said with the search."""
+    hidden = saved.env.hidden_state
+    return "" if hidden is None else f", which sees {hidden}"
 
 
 def own_search(saved: SavedRun, deterministic: bool) -> str:

@@ -55,6 +55,7 @@ class _Ready(NamedTuple):
     search: SearchConfig | None  # of an algorithm that searches
     queued: list[QueuedSink]  # in the lead: where metrics go besides the run folder and the terminal
     watchers: tuple[Sink, ...] = ()
+    hidden_note: str | None = None  # see `searching.hidden_note`; of an algorithm that searches
 
 
 class _Started(NamedTuple):
@@ -140,6 +141,7 @@ def _prepare(team: Team, plan: Plan, loaded: Loaded) -> _Ready:
     config = plan.config
     found = devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
     devices.check_divides(config.environment.num_envs, found)
+    from stoix_like.algorithms import searching
     from stoix_like.runtime import build  # starts the backend: only after the device is chosen
 
     built = build.build(plan.algorithm, config)
@@ -150,7 +152,8 @@ def _prepare(team: Team, plan: Plan, loaded: Loaded) -> _Ready:
     state = opening.first_state(team, plan, make_state, template)
     search = build.search_of(plan.algorithm, built.env, config)
     queued = team.led(lambda: chosen_sinks(config.logging, config.checkpointing.save_dir)) or []
-    return _Ready(team, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search, queued)
+    ready = _Ready(team, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search, queued)
+    return ready if search is None else ready._replace(hidden_note=searching.hidden_note(built.env))
 
 
 def _evaluators(built: Built, config: Any) -> Iterator[Evaluator]:
@@ -220,6 +223,8 @@ def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack
     telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink(), *ready.watchers], ready.queued)
     closing.callback(telemetry.close)
     introduction.introduce(plan, ready.loaded, ready.search, ready.template, view, telemetry, meta)
+    if ready.hidden_note is not None:
+        view.note(ready.hidden_note)
     if not compared:
         view.note(introduction.of_a_best_on_other_levels(plan))
     return Files(store, best, telemetry)

@@ -107,3 +107,9 @@ def test_two_functions_are_enough_for_ppo():
     state, metrics = jax.jit(learner.update)(jax.jit(learner.init)(jax.random.key(0)))
     assert (float(metrics["actor/episodes_count"]), float(metrics["actor/levels_reused_sum"])) == (16.0, 0.0)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
+
+
+def test_what_a_search_sees_and_a_player_cannot_is_said_in_one_line():
+    assert searching.hidden_note(coin()) is None
+    note = searching.hidden_note(coin(hidden_state="how the coin will fall"))
+    assert note.startswith("a search steps the state of coin, which holds how the coin will fall: its scores are not")

@@ -14,6 +14,8 @@ import pytest
 from stoix_like.algorithms import searching, spo
 from stoix_like.config import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.config_checks import leaf_types
+from stoix_like.envs.probes import make_action_reward
+from stoix_like.envs.registry import OWN
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime import saved_run
 from stoix_like.runtime.build import make_env, make_network
@@ -514,3 +516,11 @@ def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
     with pytest.raises(ConfigError, match="search_depth: full needs an end"):
         chosen_policy(endless, SearchChoice(depth="full"), False, True)
     assert chosen_policy(endless, SearchChoice(), False, True).name.startswith("search 4 x 4, ")  # as deep as SPO's own
+
+
+def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scored(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(OWN, "hiding", lambda: make_action_reward()._replace(hidden_state="the sign"))
+    assert run("train_spo", **SPO | {"task_id": "hiding", "num_updates": 2}, save_dir=tmp_path, run_name="h") == 0
+    assert capsys.readouterr().out.count("a search steps the state of hiding, which holds the sign") == 1
+    assert run("evaluate", tmp_path / "h", num_episodes=8) == 0
+    assert "learned temperature, which sees the sign" in capsys.readouterr().out.splitlines()[0]
