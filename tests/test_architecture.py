@@ -16,7 +16,7 @@ PACKAGE = "stoix_like"
 
 #: Rooms by floor. A file may import from its own room and from lower floors.
 FLOORS = [
-    {"types", "errors", "config", "config_checks", "config_replay", "config_values"},
+    {"types", "errors", "config", "config_checks", "config_replay", "config_values", "environment_checks"},
     {"ops"},
     {"envs", "networks", "search", "replay", "evaluation"},
     {"algorithms"},

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import searching
+from stoix_like.evaluation.episodes import refuse_undeclared
 from stoix_like.runtime.devices import plain_errors
 from stoix_like.runtime.messages import SignOfLife, on_stderr
 from stoix_like.runtime.playing import EpisodePlayer, frozen_levels
@@ -81,6 +82,7 @@ class Program:
     def __init__(
         self, env: Environment, policy: Policy | MemoryPolicy, level_keys: Key, num_envs: int, *, deterministic: bool
     ) -> None:
+        self._env = env
         self._player = EpisodePlayer(
             env,
             policy,
@@ -96,10 +98,12 @@ class Program:
 
         Raises:
             RunError: out of memory, or too large to be compiled.
+            UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
         with plain_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
             began = time.monotonic()
             results, memory = self._player(params, key, watch=SignOfLife(on_stderr))
             seconds = time.monotonic() - began
+        refuse_undeclared(self._env, results)
         return Outcome(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)
