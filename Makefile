@@ -69,6 +69,7 @@ format: $(VENV)/.dev
 docs: $(VENV)/.dev
 	$(BIN)/python -m stoix_like.runtime.config_table
 	$(BIN)/python -m stoix_like.runtime.command_reference
+	$(BIN)/python -m stoix_like.runtime.list_envs
 	$(BIN)/python -m stoix_like.runtime.bench.document
 
 # the variable leaves out what mkdocs-material says of MkDocs 2, which this project does not use
