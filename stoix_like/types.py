@@ -87,10 +87,6 @@ def _no_metrics(_state: EnvState, _timestep: TimeStep) -> dict[str, Array]:
     return {}
 
 
-def _same_state(state: EnvState, _key: Key) -> EnvState:
-    return state
-
-
 class Environment(NamedTuple):
     """An environment is two pure functions and what must be known of them. Two functions and a spec are enough.
 
@@ -102,12 +98,15 @@ class Environment(NamedTuple):
         can_truncate: True if a LAST step may have discount > 0 (a time limit that is not the task's own).
         deterministic: True if `step` uses no randomness, so that search need not rekey its particles.
         episode_metrics: (state, timestep) of the *final* step -> named scalars, such as a solve rate.
-        rekey: (state, key) -> state with its own randomness replaced.
+        rekey: (state, key) -> state with its own randomness replaced; None if there is no such function. Without it
+            only a deterministic environment can be searched, and levels of any other are never handed out twice.
         observation_adapter: the network that fits: "dense", "binpack" or "grid".
         time_limit: steps after which an episode surely ends, or None.
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
         joint_shape: where the task's own action is a product of several: the shape that our joint action is a row-major
             index into, such as (spaces, items) of BinPack.
+        hidden_state: what the state holds that no observation tells, such as "where the mines are"; None if nothing.
+            A search steps the state, and so sees it.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -117,11 +116,12 @@ class Environment(NamedTuple):
     can_truncate: bool = False
     deterministic: bool = False
     episode_metrics: Callable[[EnvState, TimeStep], dict[str, Array]] = _no_metrics
-    rekey: Callable[[EnvState, Key], EnvState] = _same_state
+    rekey: Callable[[EnvState, Key], EnvState] | None = None
     observation_adapter: str = "dense"
     time_limit: int | None = None
     animate: Callable[[list[EnvState], str], None] | None = None
     joint_shape: tuple[int, ...] | None = None
+    hidden_state: str | None = None
 
 
 class NetworkParams(NamedTuple):

@@ -103,7 +103,7 @@ def model_of(world):
     def value(params, observation):
         return params.value[observation.agent_view]
 
-    return sl.SearchModel(step, logits, value)
+    return sl.SearchModel(step, logits, value, deterministic=True)
 
 
 def search(world, opinions, seed, *, num_searches=1, **leaves):

@@ -19,7 +19,9 @@ from stoix_like.algorithms.rollout import RolloutState, Transition
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import PPOConfig
 from stoix_like.envs.auto_reset import AutoReset, auto_reset_for
+from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions, losses, returns, trees
+from stoix_like.ops.environment_contract import check_environment
 from stoix_like.ops.phases import phase
 from stoix_like.types import (
     Array,
@@ -92,7 +94,16 @@ def make(env: Environment, network: Network, config: PPOConfig) -> Learner:
     """A PPO learner for the environment: `init(key)`, `update(state)`, and the network's own policy.
 
     The state's leaves over environments have leading axis N = num_envs. Both functions are pure.
+
+    Raises:
+        ConfigError: a configuration of another algorithm.
+        UnsupportedEnvironmentError: see `check_environment`.
     """
+    if not isinstance(config, PPOConfig):
+        raise ConfigError(
+            f"ppo.make: a {type(config).__name__} is of another algorithm", "make it with ppo_config(...)"
+        )
+    check_environment(env)
     settings = settings_of(env, config)
     environment, core = config.environment, config.training_core
     pool_size = environment.reset_pool_size

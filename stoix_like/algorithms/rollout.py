@@ -5,14 +5,20 @@ Knows neither environment nor network: both arrive as functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
 
 from stoix_like.envs.auto_reset import AutoReset
+from stoix_like.ops.environment_contract import undeclared_truncations
 from stoix_like.types import Array, EnvState, Key, Metrics, Observation
+
+#: Metric: episodes that ended by LAST with a discount above 0, of an environment that says it cannot truncate.
+UNDECLARED = "actor/undeclared_truncations_count"
 
 
 class RunningEpisodes(NamedTuple):
@@ -51,6 +57,7 @@ class _Finished(NamedTuple):
     episode_length: Array  # [T, N]
     own: dict[str, Array]  # [T, N] each, the environment's own metrics
     levels_reused: Array  # [T]
+    undeclared_truncations: Array  # [T]
 
 
 ActFunction = Callable[[EnvState, Observation, Key], tuple[Array, Any]]  # -> action, record; all [N, ...]
@@ -99,7 +106,9 @@ def _step(
         next_observation=timestep.extras.get("next_obs"),
     )
     own = timestep.extras["episode_metrics"]
-    finished = _Finished(is_last, episode_return, episode_length, own, levels_reused)
+    can_truncate = transition.next_observation is not None
+    undeclared = jnp.int32(0) if can_truncate else jnp.sum(is_last & (timestep.discount > 0.0), dtype=jnp.int32)
+    finished = _Finished(is_last, episode_return, episode_length, own, levels_reused, undeclared)
     running = RunningEpisodes(jnp.where(is_last, 0.0, episode_return), jnp.where(is_last, 0, episode_length))
     return RolloutState(env_state, timestep.observation, pool, running), (transition, finished)
 
@@ -118,4 +127,15 @@ def _episode_metrics(finished: _Finished) -> Metrics:
         metrics[f"actor/episode_{name}_min"] = jnp.min(values, initial=jnp.inf, where=done)
     metrics |= {f"actor/{name}_sum": total(values) for name, values in finished.own.items()}
     metrics["actor/levels_reused_sum"] = jnp.sum(finished.levels_reused).astype(jnp.float32)
+    metrics[UNDECLARED] = jnp.sum(finished.undeclared_truncations).astype(jnp.float32)
     return metrics
+
+
+def refuse_undeclared(metrics: Mapping[str, ArrayLike]) -> None:
+    """Refuses, on the host, a rollout of an environment that truncates and does not say so.
+
+    Raises:
+        UnsupportedEnvironmentError: `UNDECLARED` is above 0, so that values of other levels were bootstrapped from.
+    """
+    if count := int(np.sum(metrics.get(UNDECLARED, 0))):
+        raise undeclared_truncations(count)

@@ -47,7 +47,11 @@ def search_model(
         reward_scale: factor on rewards, the one the values were learned with.
         rekey: whether particles get randomness of their own; "auto" if the environment is not deterministic. Without
             it a search of a stochastic environment sees the future that will come true.
+
+    Raises:
+        ConfigError: see `check_searchable`.
     """
+    check_searchable(env)
     batched = jax.vmap(env.step)
 
     def step(states: EnvState, actions: Array) -> tuple[EnvState, Any]:
@@ -59,8 +63,33 @@ def search_model(
         step=step,
         logits=network.actor,
         value=network.critic,
-        rekey=jax.vmap(env.rekey) if rekeys else None,
+        rekey=None if env.rekey is None or not rekeys else jax.vmap(env.rekey),
         logits_and_value=network.actor_critic,
+        deterministic=env.deterministic or not rekeys,
+    )
+
+
+def check_searchable(env: Environment) -> None:
+    """Refuses an environment whose randomness a search can neither replace nor do without.
+
+    Raises:
+        ConfigError: it is not deterministic and has no `rekey`.
+    """
+    if env.rekey is None and not env.deterministic:
+        raise ConfigError(
+            f"search: {env.task_id} has no rekey and is not declared deterministic, so a search would see the"
+            " randomness that will come true",
+            "give its Environment rekey=lambda state, key: ..., or deterministic=True if its step draws nothing",
+        )
+
+
+def hidden_note(env: Environment) -> str | None:
+    """One line to print before a search of an environment whose state holds what no player can know, or None."""
+    if env.hidden_state is None:
+        return None
+    return (
+        f"a search steps the state of {env.task_id}, which holds {env.hidden_state}: its scores are not those of a"
+        " player who only sees the observations"
     )
 
 

@@ -35,6 +35,7 @@ from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import SPOConfig
 from stoix_like.envs.auto_reset import AutoReset, auto_reset_for
 from stoix_like.errors import ConfigError
+from stoix_like.ops.environment_contract import check_environment
 from stoix_like.ops.phases import phase
 from stoix_like.replay import Buffer
 from stoix_like.search import smc
@@ -62,9 +63,11 @@ def make(env: Environment, network: Network, config: SPOConfig) -> Learner:
     Raises:
         ConfigError: sizes of the replay that cannot work together, a search that does not fit the environment, or a
             configuration of another algorithm.
+        UnsupportedEnvironmentError: see `check_environment`.
     """
     if not isinstance(config, SPOConfig):
         raise ConfigError(f"spo.make: a {type(config).__name__} has no section spo", "make it with spo_config(...)")
+    check_environment(env)
     settings = settings_of(env, config)
     check(settings.search, factored=settings.factored)
     environment, core = config.environment, config.training_core

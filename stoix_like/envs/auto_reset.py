@@ -40,6 +40,7 @@ class AutoReset(NamedTuple):
         refill: (pool, key) -> pool, with whole batches of fresh levels in the slots that were consumed. Leftovers stay.
         step: (states, actions, pool, key) -> (states, time steps, pool, levels reused [] int32). Where an episode ends,
             the state and the observation are those of the next level, everything else is the finished episode's.
+            Each state handed out is rekeyed; of an environment without `rekey` a level reused is played as before.
             `extras["episode_metrics"]` holds the environment's metrics, of use where the step is LAST;
             `extras["next_obs"]` the true next observation, only if the environment can truncate.
     """
@@ -52,8 +53,22 @@ class AutoReset(NamedTuple):
 def auto_reset_for(
     env: Environment, num_envs: int, rollout_length: int, pool_size: int | Literal["auto"] = "auto"
 ) -> AutoReset:
-    """Auto-reset for a learner that refills once per rollout; `pool_size` as in the leaf `reset_pool_size`."""
-    size = auto_pool_size(num_envs, rollout_length) if pool_size == "auto" else pool_size
+    """Auto-reset for a learner that refills once per rollout; `pool_size` as in the leaf `reset_pool_size`.
+
+    An environment that is neither deterministic nor has a `rekey` gets a level for every step: one that is handed out
+    twice would repeat its randomness.
+
+    Raises:
+        ConfigError: fewer levels were asked for than such an environment needs, or see `make_auto_reset`.
+    """
+    needed = 0 if env.deterministic or env.rekey is not None else _never_empty(num_envs, num_envs * rollout_length)
+    if pool_size != "auto" and pool_size < needed:
+        raise ConfigError(
+            f"environment.reset_pool_size: {pool_size:,} levels may run out, and a level of {env.task_id} that is"
+            " played twice repeats its randomness: it has no rekey",
+            f"leave it auto, ask for {needed:,}, or give the Environment rekey=lambda state, key: ...",
+        )
+    size = max(needed, auto_pool_size(num_envs, rollout_length)) if pool_size == "auto" else pool_size
     return make_auto_reset(env, num_envs, size, refill_batch_size(num_envs))
 
 
@@ -70,8 +85,13 @@ def auto_pool_size(num_envs: int, rollout_length: int) -> int:
     """
     num_steps = num_envs * rollout_length
     size = num_steps if num_steps <= 4096 else max(4096, num_envs * -(-rollout_length // 4))
+    return _never_empty(num_envs, size)
+
+
+def _never_empty(num_envs: int, num_levels: int) -> int:
+    """Slots of a pool that has `num_levels` levels after every refill, which may stop one short of a batch."""
     batch_size = refill_batch_size(num_envs)
-    return _round_up(size + batch_size - 1, batch_size)  # a refill may stop one short of a batch
+    return _round_up(num_levels + batch_size - 1, batch_size)
 
 
 def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size: int) -> AutoReset:
@@ -161,8 +181,9 @@ def _replace_ended(
     level_states, level_observations = jax.tree.map(
         lambda x: x.at[slots].get(mode="promise_in_bounds"), (pool.states, pool.observations)
     )
-    keys = jax.vmap(jax.random.fold_in, (None, 0))(state_key, jnp.arange(is_last.shape[0]))
-    level_states = jax.vmap(env.rekey)(level_states, keys)
+    if env.rekey is not None:
+        keys = jax.vmap(jax.random.fold_in, (None, 0))(state_key, jnp.arange(is_last.shape[0]))
+        level_states = jax.vmap(env.rekey)(level_states, keys)
     states = trees.where(is_last, level_states, states)
     observation = trees.where(is_last, level_observations, timesteps.observation)
     return states, timesteps._replace(observation=observation), pool, num_reused

@@ -69,6 +69,7 @@ def from_jumanji(env: Any, task_id: str) -> Environment:
         time_limit=task.time_limit(env),
         animate=_make_animate(env),
         joint_shape=form.joint_shape,
+        hidden_state=task.hidden_state(env),
     )
 
 

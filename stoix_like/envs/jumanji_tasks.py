@@ -2,12 +2,18 @@
 
 A task is deterministic if `step` never draws from `state.key`; tests/envs/test_jumanji.py proves it from the jaxpr.
 Random steps: Game2048 (new tiles), MMST (order of conflicting agents), PacMan (ghosts), RobotWarehouse (requests),
-Snake (fruit), Tetris (pieces). Minesweeper's step is deterministic but its state holds the hidden mines: a search over
-its states sees them.
+Snake (fruit), Tetris (pieces).
+
+A state is hidden as far as no player can know it, whatever it remembers: of Minesweeper, of RobotWarehouse and, where
+agents do not see the whole grid, of LevelBasedForaging. What follows from earlier observations and actions is not
+hidden, though the last observation may not show it: PacMan's ghost timers, past distances of MultiCVRP, schedules of
+JobShop, Tetris' step count (jumanji shows 0 after every step), BinPack's spaces beyond `obs_num_ems`. Nor is what
+randomness has yet to decide: that is the matter of `rekey`.
 
 Only Connector and LevelBasedForaging truncate by themselves. At Connector's time limit the agents that are neither
 connected nor blocked keep discount 1; were there none, the episode would have ended before (routing/connector/env.py).
-All other limits of time are terminations (discount 0), and are shown in the observation, but for that of PacMan.
+All other limits of time are terminations (discount 0), and are shown in the observation, but for those of PacMan
+and Tetris.
 """
 
 from __future__ import annotations
@@ -30,6 +36,19 @@ def _own_limit(env: Any) -> int | None:
     return int(env.time_limit)
 
 
+def _nothing_hidden(_env: Any) -> str | None:
+    return None
+
+
+def _beyond_sensors(env: Any) -> str | None:
+    sees_all = env.sensor_range >= max(env.grid_size) - 1
+    return None if sees_all else "the robots, shelves and requests beyond the sensors"
+
+
+def _beyond_view(env: Any) -> str | None:
+    return None if env.fov >= env.grid_size - 1 else "the agents and the food beyond the field of view"
+
+
 class Task(NamedTuple):
     """Facts about one class of environments.
 
@@ -41,6 +60,7 @@ class Task(NamedTuple):
         observation_adapter: the network that fits.
         time_limit: instance -> most steps an episode takes, or None.
         metrics: names and functions of the final step of an episode.
+        hidden_state: instance -> what no observation tells of its state, or None.
     """
 
     is_deterministic: bool = False
@@ -50,6 +70,7 @@ class Task(NamedTuple):
     observation_adapter: str = "dense"
     time_limit: Callable[[Any], int | None] = _no_limit
     metrics: dict[str, Metric] = {}  # noqa: RUF012 - never written to
+    hidden_state: Callable[[Any], str | None] = _nothing_hidden
 
     def episode_metrics(self, state: EnvState, timestep: TimeStep) -> dict[str, Array]:
         """{name: [] float32} of the final step of an episode."""
@@ -138,6 +159,7 @@ TASKS: dict[str, Task] = {
         is_multi_agent=True,
         time_limit=_own_limit,
         metrics={"ratio_eaten": lambda _state, timestep: timestep.extras["percent_eaten"] / 100.0},
+        hidden_state=_beyond_view,
     ),
     "MMST": Task(
         is_multi_agent=True,
@@ -150,10 +172,14 @@ TASKS: dict[str, Task] = {
         time_limit=_own_limit,
         metrics={"solve_rate": _maze_solved},
     ),
-    "Minesweeper": Task(is_deterministic=True, metrics={"solve_rate": _minesweeper_solved}),
+    "Minesweeper": Task(
+        is_deterministic=True,
+        metrics={"solve_rate": _minesweeper_solved},
+        hidden_state=lambda _env: "where the mines are",
+    ),
     "MultiCVRP": Task(is_deterministic=True, is_multi_agent=True),
     "PacMan": Task(time_limit=_own_limit, metrics={"score": _from_state("score")}),
-    "RobotWarehouse": Task(is_multi_agent=True, time_limit=_own_limit),
+    "RobotWarehouse": Task(is_multi_agent=True, time_limit=_own_limit, hidden_state=_beyond_sensors),
     "RubiksCube": Task(is_deterministic=True, time_limit=_own_limit, metrics={"solve_rate": _rubiks_cube_solved}),
     "SlidingTilePuzzle": Task(
         is_deterministic=True,

@@ -41,12 +41,13 @@ def with_time_limit(env: Environment, max_episode_steps: int) -> Environment:
         step_type = jnp.where(steps >= max_episode_steps, jnp.int8(LAST), timestep.step_type)
         return TimeLimitState(inner, steps), timestep._replace(step_type=step_type)
 
+    inner_rekey = env.rekey
     return env._replace(
         reset=reset,
         step=step,
         can_truncate=True,
         episode_metrics=lambda state, timestep: env.episode_metrics(state.inner, timestep),
-        rekey=lambda state, key: state._replace(inner=env.rekey(state.inner, key)),
+        rekey=None if inner_rekey is None else lambda state, key: state._replace(inner=inner_rekey(state.inner, key)),
         time_limit=max_episode_steps if env.time_limit is None else min(env.time_limit, max_episode_steps),
         animate=None if env.animate is None else _animate_inner(env.animate),
     )

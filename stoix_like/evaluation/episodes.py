@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stoix_like.ops import trees
+from stoix_like.ops.environment_contract import check_environment, undeclared_truncations
 from stoix_like.types import Array, Environment, EnvState, Key, MemoryPolicy, Observation, Params, Policy, TimeStep
 
 MOST_STEPS = 100_000  # a guard against tasks that never end; steps
@@ -24,6 +26,8 @@ class EpisodeResults(NamedTuple):
     episode_return: Array  # [E] float32, reward units, undiscounted
     episode_length: Array  # [E] int32, steps
     own: dict[str, Array]  # [E] each, the environment's own metrics at the final step
+    is_unfinished: Array  # [E] bool, cut after MOST_STEPS steps: neither return nor length are of a whole episode
+    is_truncated: Array  # [E] bool, ended by LAST with a discount above 0
 
 
 class Playing(NamedTuple):
@@ -49,8 +53,11 @@ def evaluate(
 ) -> EpisodeResults:
     """Results [E] of `num_episodes` episodes on fresh levels, played `num_envs` at a time. Pure; jit it.
 
+    An episode that has not ended after `MOST_STEPS` steps is cut, and marked as `is_unfinished`.
+
     Raises:
         ValueError: num_episodes is not a multiple of num_envs (default: all at once).
+        UnsupportedEnvironmentError: see `check_environment`.
     """
     level_key, play_key = jax.random.split(key)
     level_keys = jax.random.split(level_key, num_episodes)
@@ -73,6 +80,7 @@ def evaluate_levels(
 
     Raises:
         ValueError: E is not a multiple of num_envs.
+        UnsupportedEnvironmentError: see `check_environment`.
     """
     num_episodes = level_keys.shape[0]
     if num_episodes % num_envs:
@@ -90,11 +98,16 @@ def evaluate_levels(
 
 
 def begin(env: Environment, policy: Policy | MemoryPolicy, level_keys: Key) -> Playing:
-    """A round of N episodes before its first step, on the levels of `level_keys` [N]."""
+    """A round of N episodes before its first step, on the levels of `level_keys` [N].
+
+    Raises:
+        UnsupportedEnvironmentError: see `check_environment`.
+    """
+    check_environment(env, carries_timestep=True)
     state, timestep = jax.vmap(env.reset)(level_keys)
     zeros = jnp.zeros(level_keys.shape, jnp.float32)
     own = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
-    results = EpisodeResults(zeros, zeros.astype(jnp.int32), own)
+    results = EpisodeResults(zeros, zeros.astype(jnp.int32), own, zeros == 0.0, zeros.astype(bool))
     memory = remembering(policy).init(level_keys.shape[0])
     return Playing(state, timestep, zeros.astype(bool), memory, results, jnp.int32(0))
 
@@ -138,6 +151,16 @@ def advance(
     return played
 
 
+def refuse_undeclared(env: Environment, results: EpisodeResults) -> None:
+    """Refuses results, on the host, of an environment that truncates and does not say so.
+
+    Raises:
+        UnsupportedEnvironmentError: an episode was truncated, and `can_truncate` is False.
+    """
+    if not env.can_truncate and (count := int(np.sum(results.is_truncated))):
+        raise undeclared_truncations(count, env.task_id)
+
+
 def remembering(policy: Policy | MemoryPolicy) -> MemoryPolicy:
     """The policy as one that remembers, if only nothing."""
     return policy if isinstance(policy, MemoryPolicy) else _without_memory(policy)
@@ -157,12 +180,15 @@ def _advance(env: Environment, playing: Playing, action: Array) -> Playing:
     alive = ~playing.done
     before = playing.results
     own: dict[str, Any] = jax.vmap(env.episode_metrics)(state, timestep)
+    is_last = timestep.last()
     results = EpisodeResults(
         before.episode_return + jnp.where(alive, timestep.reward, 0.0),
         before.episode_length + alive,
         trees.where(alive, own, before.own),
+        before.is_unfinished & ~is_last,
+        jnp.where(alive, is_last & (timestep.discount > 0.0), before.is_truncated),
     )
     # Finished environments are frozen: their states may not be valid to step again.
     state, timestep = trees.where(alive, (state, timestep), (playing.state, playing.timestep))
-    done = playing.done | timestep.last()
+    done = playing.done | is_last
     return Playing(state, timestep, done, playing.memory, results, playing.step + 1)

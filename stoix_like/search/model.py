@@ -28,8 +28,10 @@ class SearchModel(NamedTuple):
         logits: (params, observations) -> masked logits [M, A] or [M, F, A].
         value: (params, observations) -> [M].
         rekey: (states, keys [M]) -> states with their own randomness replaced, at every depth: clones would share
-            their future otherwise, and all particles the future that will come true. None if `step` is deterministic.
+            their future otherwise, and all particles the future that will come true.
         logits_and_value: (params, observations) -> both, for networks that share a torso. Default: one after the other.
+        deterministic: True says that particles may step without new randomness: `step` uses none, or the search is
+            meant to foresee it. A model without `rekey` must say so.
     """
 
     step: StepFunction
@@ -37,6 +39,7 @@ class SearchModel(NamedTuple):
     value: Callable[[Params, Observation], Array]
     rekey: Callable[[EnvState, Key], EnvState] | None = None
     logits_and_value: Callable[[Params, Observation], tuple[Array, Array]] | None = None
+    deterministic: bool = False
 
 
 class Root(NamedTuple):
@@ -93,6 +96,19 @@ def check(config: SearchConfig, *, factored: bool) -> None:
         raise ConfigError(
             f"search.root: {config.root} takes distinct actions, and this environment's action has several factors",
             "use root: iid",
+        )
+
+
+def check_model(model: SearchModel) -> None:
+    """Refuses a model whose particles would step with the randomness that will come true, unless it says so.
+
+    Raises:
+        ConfigError: neither `rekey` nor `deterministic`.
+    """
+    if model.rekey is None and not model.deterministic:
+        raise ConfigError(
+            "search: a SearchModel without rekey is searched with the randomness that will come true",
+            "give it rekey=..., or deterministic=True if its step draws nothing",
         )
 
 

@@ -20,7 +20,16 @@ from stoix_like.ops.phases import phase
 from stoix_like.search import particles as cloud
 from stoix_like.search import resampling, roots
 from stoix_like.search.diagnostics import SearchDiagnostics, diagnose
-from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, check, check_call, depth_of
+from stoix_like.search.model import (
+    Root,
+    SearchConfig,
+    SearchModel,
+    Temperature,
+    check,
+    check_call,
+    check_model,
+    depth_of,
+)
 from stoix_like.search.particles import Particles, Paths
 from stoix_like.types import Array, Key, Observation, Params
 
@@ -64,9 +73,10 @@ def search(
         config: how.
 
     Raises:
-        ConfigError: see `model.check` and `model.check_call`.
+        ConfigError: see `model.check`, `model.check_model` and `model.check_call`.
     """
     check(config, factored=root.observation.action_mask.ndim == 3)
+    check_model(model)
     check_call(root, temperature)
     with phase("search"):
         return _search(model, params, key, root, temperature, config)

@@ -598,7 +598,7 @@ def test_hyper_holds_the_numbers_of_the_configuration():
 
 
 def test_a_search_or_a_replay_that_cannot_work_is_refused_when_the_learner_is_made():
-    endless = Environment(*played().env[:2], ActionSpec(3))
+    endless = Environment(*played().env[:2], ActionSpec(3), deterministic=True)
     config = spo_config(**SIZES | {"search_depth": "full"})
     with pytest.raises(ConfigError, match="search_depth: full needs an end"):
         spo.make(endless, played().network, config)

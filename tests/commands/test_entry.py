@@ -1,6 +1,7 @@
 """`stoix-like NAME` does what `python scripts/NAME.py` does; doctor and envs tell what is there."""
 
 import importlib
+import json
 import re
 
 import pytest
@@ -9,6 +10,8 @@ from support.paths import ROOT
 from stoix_like.commands import doctor, envs
 from stoix_like.commands.entry import exit_code, help_text, run_command
 from stoix_like.commands.table import COMMANDS
+from stoix_like.envs import registry
+from stoix_like.envs.probes import make_action_reward
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 
@@ -120,7 +123,40 @@ def test_environments_are_listed_with_what_they_are(capsys):
     assert re.search(r"  \d+ × \d actions", connector)
 
 
+@pytest.mark.parametrize("task_id", ["Maze-v0", "Snake-v1", "Sokoban-v0", "SearchAndRescue-v0"])
+def test_the_shipped_table_holds_the_line_of_a_task(task_id):
+    table = json.loads(envs.TABLE.read_text())["tasks"]
+    assert table[task_id] == envs.status(task_id), "make docs writes the table"
+    assert set(table) == {name for name in registry.task_ids() if name not in registry.OWN}
+
+
 @pytest.mark.slow
+def test_the_shipped_table_holds_the_line_of_every_task():
+    assert json.loads(envs.TABLE.read_text()) == envs.make_table()
+
+
+def test_the_list_builds_nothing_of_jumanji_but_what_a_program_adds(monkeypatch):
+    def unwanted():
+        raise AssertionError("Jumanji was asked")
+
+    added = lambda: make_action_reward()._replace(time_limit=7)
+    for name in ("Corridor-v0", "Snake-v1"):  # a new one, and one that replaces Jumanji's
+        monkeypatch.setitem(registry.OWN, name, added)
+    monkeypatch.setattr(registry, "jumanji_registration", unwanted)
+    listed = envs.listing()
+    assert list(listed) == sorted(listed)
+    assert listed["Maze-v0"] == "4 actions, at most 100 steps"
+    assert listed["Corridor-v0"] == listed["Snake-v1"] == "2 actions, at most 7 steps"
+
+
+def test_another_jumanji_is_asked_for_its_tasks(monkeypatch, tmp_path):
+    table = {"jumanji": "0.0.0", "tasks": {"Maze-v0": "of old", "Gone-v0": "of old"}}
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    monkeypatch.setattr(envs, "TABLE", tmp_path / "table.json")
+    monkeypatch.setattr(registry, "task_ids", lambda: ["Maze-v0"])
+    assert envs.listing() == {"Maze-v0": "4 actions, at most 100 steps"}
+
+
 def test_every_environment_is_listed(capsys):
     assert envs.main([]) == 0
     lines = capsys.readouterr().out.splitlines()

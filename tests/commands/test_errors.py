@@ -130,6 +130,13 @@ def test_unknown_task(refused):
     assert hint.startswith("hint: known tasks: BinPack-v0, BinPack-v2, ")
 
 
+@pytest.mark.parametrize("flag", [["--task-id", ""], ["--task-id="]])
+def test_an_empty_task_is_as_unknown_as_any_other(refused, flag):
+    error, hint = refused(3, "train_ppo", *flag)
+    assert error == "error: unknown task ''"
+    assert hint.startswith("hint: known tasks: ")
+
+
 def test_task_whose_levels_are_downloaded(refused):
     assert refused(3, "train_ppo", *_train_flags(task_id="Sokoban-v0")) == [
         "error: Sokoban-v0 downloads its levels from the Hugging Face hub, and nothing is downloaded here",

@@ -320,3 +320,16 @@ def test_pool_size_auto_and_by_number():
 def test_sizes_below_one_are_refused():
     with pytest.raises(ConfigError, match="pool_size = 0"):
         make_auto_reset(probes.make_constant_reward(), 4, 0, 4)
+
+
+@pytest.mark.parametrize(("num_envs", "length", "needed"), [(64, 128, 8256), (8, 16, 160)])
+def test_levels_whose_randomness_cannot_be_replaced_are_never_played_twice(num_envs, length, needed):
+    """One for every step, whole batches of at least 32, and one batch that a refill may leave out."""
+    dice = probes.make_tagged_levels()._replace(rekey=None, deterministic=False, task_id="dice")
+    pool = jax.eval_shape(auto_reset_for(dice, num_envs, length).init, jax.random.key(0))[2]
+    assert pool.observations.action_mask.shape[0] == needed
+    with pytest.raises(ConfigError, match="a level of dice that is played twice repeats its randomness") as caught:
+        auto_reset_for(dice, num_envs, length, needed - 1)
+    assert f"ask for {needed:,}" in caught.value.hint
+    for harmless in (dice._replace(deterministic=True), dice._replace(rekey=lambda state, key: state)):
+        assert auto_reset_for(harmless, num_envs, length, 32)

@@ -1,6 +1,7 @@
 """The door to Jumanji: types, actions, masks, metrics and pictures."""
 
 import functools
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,8 @@ from PIL import Image
 
 from stoix_like.envs import registry
 from stoix_like.envs.jumanji import action_form, from_jumanji
-from stoix_like.envs.jumanji_tasks import task_of
+from stoix_like.envs.jumanji_tasks import TASKS, Task, task_of
+from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import UnsupportedEnvironmentError
 from stoix_like.types import FIRST, LAST
 
@@ -312,3 +314,42 @@ def test_animation_is_a_small_gif(task_id, tmp_path, capfd):
     import matplotlib.pyplot as plt
 
     assert plt.get_fignums() == []
+
+
+def test_tasks_that_hide_what_no_player_can_know():
+    """Read from every task's observation; of the last two it depends on how far agents see."""
+    hidden = {name: make(name).hidden_state for name in ("Minesweeper-v0", "RobotWarehouse-v0", "Maze-v0")}
+    assert hidden == {
+        "Minesweeper-v0": "where the mines are",
+        "RobotWarehouse-v0": "the robots, shelves and requests beyond the sensors",
+        "Maze-v0": None,
+    }
+    assert sorted(name for name, task in TASKS.items() if task.hidden_state is not Task().hidden_state) == [
+        "LevelBasedForaging",
+        "Minesweeper",
+        "RobotWarehouse",
+    ]
+
+
+@pytest.mark.parametrize(("fov", "hides"), [(3, True), (6, True), (7, False), (8, False)])
+def test_foraging_agents_that_see_the_whole_grid_hide_nothing(fov, hides):
+    """On 8 x 8 cells the furthest is 7 away."""
+    from jumanji.environments import LevelBasedForaging
+    from jumanji.environments.routing.lbf.generator import RandomGenerator
+    from jumanji.wrappers import MultiToSingleWrapper
+
+    generator = RandomGenerator(grid_size=8, fov=fov, num_agents=2, num_food=2, force_coop=True)
+    env = from_jumanji(MultiToSingleWrapper(LevelBasedForaging(generator=generator)), "foraging")
+    assert (env.hidden_state is not None) == hides
+
+
+def test_a_robot_that_senses_the_whole_warehouse_hides_nothing():
+    """On 11 x 10 cells the furthest is 10 away."""
+    task = TASKS["RobotWarehouse"]
+    seen = [task.hidden_state(SimpleNamespace(sensor_range=n, grid_size=(11, 10))) is None for n in (1, 9, 10)]
+    assert seen == [False, False, True]
+
+
+def test_a_limit_of_steps_leaves_hidden_what_is():
+    env = with_time_limit(make("Minesweeper-v0"), 5)
+    assert env.hidden_state == "where the mines are"

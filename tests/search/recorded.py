@@ -116,7 +116,8 @@ def make_model(tables, write, rekeyed):
     def rekey(env_state, keys):
         return env_state._replace(key=keys)
 
-    return SearchModel(step=step, logits=logits, value=value, rekey=rekey if rekeyed else None)
+    foresees = not rekeyed
+    return SearchModel(step, logits, value, rekey=rekey if rekeyed else None, deterministic=foresees)
 
 
 _written = []

@@ -128,7 +128,7 @@ def make_model(tree):
     def value(params, observation):
         return params.value[observation.agent_view["state"]]
 
-    return SearchModel(step=step, logits=logits, value=value, rekey=None)
+    return SearchModel(step=step, logits=logits, value=value, deterministic=True)
 
 
 def joint_index(action, tree):

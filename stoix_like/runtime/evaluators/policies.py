@@ -44,9 +44,8 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
         if network or not searches:
             return SelectedPolicy(learner.network_policy, "network")
         notes = search_notes(search_config(saved, SearchChoice())[0], saved.env.task_id)
-        return SelectedPolicy(
-            learner.policy, f"search as trained: {describe_own_search(saved, deterministic)}", tuple(notes)
-        )
+        name = f"search as trained: {describe_own_search(saved, deterministic)}{_hidden(saved)}"
+        return SelectedPolicy(learner.policy, name, tuple(notes))
     from stoix_like.algorithms import searching
 
     config, temperature = search_config(saved, choice)
@@ -57,8 +56,14 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     )
     played = searching.deterministic(config) if deterministic else config
     words = describe_search(played, _temperature_words(saved, choice.temperature))
-    name = f"search {words}, incumbent plan" if choice.incumbent else f"search {words}"
+    name = (f"search {words}, incumbent plan" if choice.incumbent else f"search {words}") + _hidden(saved)
     return SelectedPolicy(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
+
+
+def _hidden(saved: SavedRun) -> str:
+    """What a search sees and no player can know; it is reported with the search."""
+    hidden = saved.env.hidden_state
+    return "" if hidden is None else f", which sees {hidden}"
 
 
 def describe_own_search(saved: SavedRun, deterministic: bool) -> str:

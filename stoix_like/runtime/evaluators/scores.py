@@ -65,6 +65,7 @@ class Evaluator:
         mode: EvaluationMode = "deterministic",
     ) -> None:
         self.mode = mode
+        self._env = env
         with reraise_device_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
             self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
             self.level_hash = level_hash(env, self._level_set) if self._level_set else None
@@ -114,17 +115,18 @@ class Evaluator:
 
         Raises:
             RunError: out of memory.
+            UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
         began = time.monotonic()
         with reraise_device_errors("the evaluation cannot be played", _LESS_MEMORY):
             played, _ = self._player(params, root, self._updates(update), watch=watch, allow=allow)
+        episodes.refuse_undeclared(self._env, played)
         named = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
+        if played.is_unfinished.any():
+            named["unfinished"] = played.is_unfinished.astype(np.float32)
         arrays = {name: np.asarray(value) for name, value in named.items()}
         if self._num_seeds == 1:
             arrays = {name: value[None] for name, value in arrays.items()}
-        unfinished = arrays["episode_length"] >= episodes.MOST_STEPS
-        if unfinished.any():
-            arrays["unfinished"] = unfinished.astype(np.float32)
         return Scores(arrays, time.monotonic() - began, self.level_hash)
 
     def _updates(self, update: int) -> Any:

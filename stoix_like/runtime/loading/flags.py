@@ -141,6 +141,8 @@ def _text_after(flag: str, kind: Kind, attached: str | None, words: list[str]) -
         attached = words.pop(0)
     elif attached is None and kind == "bool":
         attached = "true"
+    if attached == "" and flag == "--task-id":
+        return attached, None  # an unknown task like any other, which has an exit code of its own
     return attached or "", None if attached else f"{flag}: needs a value"
 
 

@@ -27,15 +27,8 @@ from stoix_like.ops import trees
 from stoix_like.ops.trees import shape_mismatches, stored_shape
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.memory import trim_memory
+from stoix_like.runtime.storage import digests
 from stoix_like.runtime.storage.atomic import atomic_write_text
-from stoix_like.runtime.storage.digests import (
-    file_digests,
-    fsync_folder,
-    meta_text,
-    read_meta,
-    verify_files,
-    write_error_text,
-)
 
 SCHEMA = 1
 _LOG = logging.getLogger(__name__)
@@ -95,25 +88,23 @@ class CheckpointStore:
                     "remove checkpoints of a later update, or start a run under another --run-name",
                 )
             unfinished = self._unfinished(str(meta.update))
-            with (
-                reraise_device_errors(
-                    f"checkpoint {path} was not written", "free some memory; earlier checkpoints are intact"
-                ),
-                _standard() as writer,
-            ):
+            what = f"checkpoint {path} was not written"
+            with reraise_device_errors(what, "free some memory; earlier checkpoints are intact"), _standard() as writer:
                 writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(trees.to_stored, arrays)))
-            body = {"schema": SCHEMA, **meta._asdict(), "files": file_digests(unfinished)}
-            (unfinished / "meta.json").write_text(meta_text(body), encoding="utf-8")
-            fsync_folder(unfinished)
+            body = {"schema": SCHEMA, **meta._asdict(), "files": digests.file_digests(unfinished)}
+            (unfinished / "meta.json").write_text(digests.meta_text(body), encoding="utf-8")
+            digests.fsync_folder(unfinished)
             if replace:
                 self.remove(meta.update)
             unfinished.rename(path)
-            fsync_folder(self.folder, deep=False)
+            digests.fsync_folder(self.folder, deep=False)
             for old in self._listed()[: -self._keep_last_n] if self._keep_last_n else ():
                 self.remove(old)
             trim_memory()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
-            what = f"cannot write the checkpoint in {self.folder}: {self._unreadable() or write_error_text(error)}"
+            what = (
+                f"cannot write the checkpoint in {self.folder}: {self._unreadable() or digests.write_error_text(error)}"
+            )
             raise RunError(what, self._after_failure()) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
@@ -140,9 +131,9 @@ class CheckpointStore:
             CheckpointError: missing or damaged.
         """
         path = self.folder / str(self._existing(update))
-        body = read_meta(path) | {"host": host}
+        body = digests.read_meta(path) | {"host": host}
         try:
-            atomic_write_text(path / "meta.json", meta_text(body))
+            atomic_write_text(path / "meta.json", digests.meta_text(body))
         except OSError as error:
             raise RunError(f"cannot write {path}: {error.strerror or error}", "free some space") from error
 
@@ -169,7 +160,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            found = read_meta(path)
+            found = digests.read_meta(path)
         if found["schema"] != SCHEMA:
             raise CheckpointError(
                 f"checkpoint {path} has another schema than this version reads",
@@ -191,7 +182,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            verify_files(path)
+            digests.verify_files(path)
             if problems := shape_mismatches(_stored_shapes(path), template):
                 raise CheckpointError(
                     f"checkpoint {path} does not fit: {problems[0]}",
@@ -213,7 +204,7 @@ class CheckpointStore:
         """
         path = self.folder / str(self._existing(update))
         with _still_there(path):
-            verify_files(path)
+            digests.verify_files(path)
             stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
             if problems := shape_mismatches(stored, template):
                 raise CheckpointError(
@@ -241,26 +232,21 @@ class CheckpointStore:
         return update
 
 
-def _alone() -> ocp.options.MultiprocessingOptions:
-    """Orbax would wait for all processes of a run, and only this one has come."""
-    if jax.process_count() == 1:
-        return ocp.options.MultiprocessingOptions()
-    own = jax.process_index()
-    return ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
-
-
 def _standard() -> ocp.Checkpointer:
-    options = _alone()
-    return ocp.Checkpointer(
-        ocp.StandardCheckpointHandler(multiprocessing_options=options), multiprocessing_options=options
-    )
+    return _checkpointer(ocp.StandardCheckpointHandler)
 
 
 def _by_tree() -> ocp.Checkpointer:
-    options = _alone()
-    return ocp.Checkpointer(
-        ocp.PyTreeCheckpointHandler(multiprocessing_options=options), multiprocessing_options=options
-    )
+    return _checkpointer(ocp.PyTreeCheckpointHandler)
+
+
+def _checkpointer(handler: Any) -> ocp.Checkpointer:
+    """Of this process alone: orbax would wait for all processes of a run, and only process 0 reads and writes."""
+    options = ocp.options.MultiprocessingOptions()
+    if jax.process_count() > 1:
+        own = jax.process_index()
+        options = ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
+    return ocp.Checkpointer(handler(multiprocessing_options=options), multiprocessing_options=options)
 
 
 @contextlib.contextmanager

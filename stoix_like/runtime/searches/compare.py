@@ -117,9 +117,11 @@ def _play(contest: RunOnLevels, settings: ComparisonSettings, tell: Report) -> l
 
 def _facts(contest: RunOnLevels, settings: ComparisonSettings, index: int) -> MethodRows:
     """What is played, without rows."""
+    from stoix_like.algorithms import searching
     from stoix_like.runtime.searches import methods
 
     saved = contest.saved
+    hidden = [note for note in [searching.hidden_note(saved.env)] if note is not None]
     excluded = methods.left_out(saved.env, settings.methods)
     searches = methods.descriptions(saved.env, settings)
     if methods.has_own(saved, settings.methods):
@@ -137,7 +139,7 @@ def _facts(contest: RunOnLevels, settings: ComparisonSettings, index: int) -> Me
         "levels": contest.levels.name,
         "level_hash": contest.level_hash,
         "searches": searches,
-        "notes": [f"{method} is left out: {reason}" for method, reason in excluded.items()],
+        "notes": [f"{method} is left out: {reason}" for method, reason in excluded.items()] + hidden,
         "rows": [],
     }
 

@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms import searching
+from stoix_like.evaluation.episodes import refuse_undeclared
 from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, frozen_levels, report_progress
 from stoix_like.runtime.hardware.devices import reraise_device_errors
@@ -86,6 +87,7 @@ class CompiledPolicy:
     def __init__(
         self, env: Environment, policy: Policy | MemoryPolicy, level_keys: Key, num_envs: int, *, deterministic: bool
     ) -> None:
+        self._env = env
         self._player = EpisodePlayer(
             env,
             policy,
@@ -101,10 +103,12 @@ class CompiledPolicy:
 
         Raises:
             RunError: out of memory, or too large to be compiled.
+            UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
         with reraise_device_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
             began = time.monotonic()
             results, memory = self._player(params, key, watch=report_progress(print_to_stderr))
             seconds = time.monotonic() - began
+        refuse_undeclared(self._env, results)
         return LevelSetResult(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

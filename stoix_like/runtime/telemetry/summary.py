@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
-_TOTALS = ("steps_per_second", "episodes", "levels_reused")  # of a run with many seeds: the sum over them
+_TOTALS = ("steps_per_second", "episodes", "levels_reused", "undeclared_truncations")  # of many seeds: their sum
 
 
 class RunSummary:

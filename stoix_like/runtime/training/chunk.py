@@ -12,6 +12,7 @@ import jax
 import numpy as np
 from jax.stages import Compiled
 
+from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.ops import trees
 from stoix_like.types import Learner, Metrics, metric_reduction
 
@@ -52,9 +53,15 @@ class MetricAccumulator:
         self.seconds = 0.0
 
     def add(self, metrics: Metrics, updates: int, seconds: float) -> None:
-        """Takes in one chunk's metrics; blocks until the device has them."""
+        """Takes in one chunk's metrics; blocks until the device has them.
+
+        Raises:
+            UnsupportedEnvironmentError: see `refuse_undeclared`.
+        """
         combine = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
-        for name, value in jax.device_get(metrics).items():
+        fetched = jax.device_get(metrics)
+        refuse_undeclared(fetched)
+        for name, value in fetched.items():
             new = np.atleast_1d(np.asarray(value, np.float64))
             old = self._totals.get(name)
             self._totals[name] = new if old is None else combine[metric_reduction(name)](old, new)

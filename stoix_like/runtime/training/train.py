@@ -60,6 +60,7 @@ class _Ready(NamedTuple):
     search: SearchConfig | None  # of an algorithm that searches
     queued: list[QueuedSink]  # in the lead: where metrics go besides the run folder and the terminal
     watchers: tuple[Sink, ...] = ()
+    hidden_note: str | None = None  # see `searching.hidden_note`; of an algorithm that searches
 
 
 class _Started(NamedTuple):
@@ -145,6 +146,7 @@ def _prepare(group: ProcessGroup, plan: RunStart, loaded: LoadedConfig) -> _Read
     config = plan.config
     found = devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
     devices.check_divisible(config.environment.num_envs, found)
+    from stoix_like.algorithms import searching
     from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
 
     built = build.build(plan.algorithm, config)
@@ -155,7 +157,8 @@ def _prepare(group: ProcessGroup, plan: RunStart, loaded: LoadedConfig) -> _Read
     state = start.first_state(group, plan, make_state, template)
     search = build.search_config(plan.algorithm, built.env, config)
     queued = group.run_on_primary(lambda: sinks_from_config(config.logging, config.checkpointing.save_dir)) or []
-    return _Ready(group, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search, queued)
+    ready = _Ready(group, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search, queued)
+    return ready if search is None else ready._replace(hidden_note=searching.hidden_note(built.env))
 
 
 def _evaluators(built: RunComponents, config: Any) -> Iterator[Evaluator]:
@@ -227,6 +230,8 @@ def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack
     telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink(), *ready.watchers], ready.queued)
     closing.callback(telemetry.close)
     header.log_run_header(plan, ready.loaded, ready.search, ready.template, view, telemetry, meta)
+    if ready.hidden_note is not None:
+        view.note(ready.hidden_note)
     if not compared:
         view.note(header.other_levels_note(plan))
     return RunFiles(store, best, telemetry)

@@ -1,11 +1,15 @@
 """What is said of a search before it is played: how, at what cost, and what may not have been meant."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from stoix_like.config.sections import spo_config
-from stoix_like.runtime.evaluators.policies import describe_search, search_notes
+from stoix_like.envs.probes import make_action_reward
+from stoix_like.runtime.evaluators.policies import SearchChoice, describe_search, search_notes, select_policy
 from stoix_like.runtime.training.header import plan_line, replay_line
 from stoix_like.search.model import SearchConfig
+from stoix_like.types import Network
 
 DEEP = SearchConfig(num_particles=16, search_depth="full", max_depth=4000, resampling="none")
 
@@ -47,3 +51,21 @@ def test_searches_that_may_not_have_been_meant():
     (alone,) = search_notes(SearchConfig(num_particles=1), "Maze-v0")
     assert "nothing to choose from" in alone
     assert search_notes(SearchConfig(num_particles=1), "Maze-v0", follows_plan=True) == []  # it keeps the best path
+
+
+@pytest.mark.parametrize("choice", [None, SearchChoice(depth=2)])
+@pytest.mark.parametrize(("hidden", "said"), [(None, False), ("where the mines are", True)])
+def test_a_search_that_sees_what_is_hidden_is_named_so(choice, hidden, said):
+    env = make_action_reward()._replace(hidden_state=hidden)
+    config = spo_config(search_depth=2)
+    learner = SimpleNamespace(policy=len, network_policy=id)
+    meta = SimpleNamespace(algorithm="spo")
+    saved = SimpleNamespace(
+        env=env, network=indifferent(), config=config, meta=meta, learner=learner, network_params=lambda p: p
+    )
+    assert ("which sees where the mines are" in select_policy(saved, choice, False, True).name) == said
+    assert select_policy(saved, None, True, True).name == "network"
+
+
+def indifferent():
+    return Network(*[lambda *_: None] * 4)

@@ -159,11 +159,12 @@ def test_an_evaluation_says_which_episodes_were_cut_for_never_ending(finished, m
         evaluator = Evaluator(saved.env, saved.learner.policy, saved.config.evaluation, 1)
         return evaluator(saved.params, jax.random.key(0), 0).results
 
-    longest = int(results(1000)["episode_length"].max())
-    assert "unfinished" not in results(longest + 1)
-    cut = results(longest)
-    assert (cut["unfinished"] == (cut["episode_length"] == longest)).all()
-    assert cut["unfinished"].any()
+    lengths = results(1000)["episode_length"]
+    longest = int(lengths.max())
+    assert "unfinished" not in results(longest)  # an episode that ends with its last step is whole
+    cut = results(longest - 1)
+    assert (cut["unfinished"] == (lengths == longest)).all()
+    assert (cut["episode_length"] == np.minimum(lengths, longest - 1)).all()
 
 
 def test_the_best_checkpoint_holds_the_parameters_that_were_scored(finished):

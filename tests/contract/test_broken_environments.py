@@ -1,0 +1,155 @@
+"""Promises that an environment breaks are told in one line that names the leaf, before anything is compiled."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import stoix_like as sl
+from stoix_like.algorithms.rollout import UNDECLARED, refuse_undeclared
+from stoix_like.envs.probes import make_truncated_constant
+from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
+from stoix_like.evaluation.episodes import refuse_undeclared as refuse_results
+from stoix_like.types import FIRST, MID, NetworkParams
+
+SIZES = {"num_envs": 4, "rollout_length": 4, "num_minibatches": 2, "hidden_dim": 8, "num_updates": 4}
+SPO = {"num_envs": 4, "rollout_length": 4, "hidden_dim": 8, "num_updates": 8, "search_depth": 2} | {
+    "sample_sequence_length": 3,
+    "replay_buffer_size": 64,
+    "num_particles": 2,
+    "batch_size": 4,
+}
+
+
+def timestep(step_type, view, mask=3, reward=0.0, extras=None):
+    observation = sl.Observation(view, jnp.ones(mask, bool))
+    return sl.TimeStep(jnp.int8(step_type), jnp.float32(reward), jnp.float32(1.0), observation, extras or {})
+
+
+def environment(after, *, view=None, mask=3, later=None, **leaves):
+    """An environment of three actions whose state is `after` from the first step on, and an int32 before."""
+    view = {"x": jnp.zeros(2)} if view is None else view
+    later = view if later is None else later
+    return sl.Environment(
+        lambda _key: ({"steps": jnp.int32(0)}, timestep(FIRST, view, mask)),
+        lambda _state, _action: (after, timestep(MID, later, mask, **leaves)),
+        sl.ActionSpec(3),
+        task_id="broken",
+        deterministic=True,
+    )
+
+
+STEPS = {"steps": jnp.int32(1)}
+BROKEN = {
+    "a state of another type": (
+        lambda: environment({"steps": jnp.float32(1.0)}),
+        "broken: state.steps is int32[] after reset, and float32[] after step",
+    ),
+    "a state of another shape": (
+        lambda: environment({"steps": jnp.zeros(2, jnp.int32)}),
+        "broken: state.steps is int32[] after reset, and int32[2] after step",
+    ),
+    "a state with more": (
+        lambda: environment(STEPS | {"more": jnp.int32(1)}),
+        "broken: state.more is not there after reset, and int32[] after step",
+    ),
+    "another view": (
+        lambda: environment(STEPS, later={"x": jnp.zeros(3)}),
+        "broken: observation.agent_view.x is float32[2] after reset, and float32[3] after step",
+    ),
+    "a view of nothing": (lambda: environment(STEPS, view={}), "broken: observation.agent_view holds no array"),
+    "a mask of another width": (
+        lambda: environment(STEPS, mask=4),
+        "broken: observation.action_mask has the shape (4,), and ActionSpec(num_values=3, num_factors=None) needs (3,)",
+    ),
+    "a reward for each of two": (
+        lambda: environment(STEPS, reward=np.zeros(2)),
+        "broken: reward has the shape (2,) after step",
+    ),
+    "next_obs without truncations": (
+        lambda: environment(STEPS, extras={"next_obs": jnp.zeros(2)}),
+        "broken: extras['next_obs'] is of an environment that can truncate, and this one does not say so",
+    ),
+}
+
+
+def nothing(*_):
+    return jnp.zeros(4)
+
+
+NETWORK = sl.Network(lambda *_: NetworkParams(None, 0.0, 0.0), nothing, nothing, nothing)
+
+
+def policy(_params, _state, observation, _key, _deterministic):
+    return jnp.zeros(observation.action_mask.shape[0], jnp.int32)
+
+
+WAYS = {
+    "ppo": lambda env: sl.ppo.make(env, NETWORK, sl.ppo_config(**SIZES)),
+    "spo": lambda env: sl.spo.make(env, NETWORK, sl.spo_config(**SPO)),
+    "evaluate": lambda env: sl.evaluate(env, policy, None, jax.random.key(0), num_episodes=4),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_promise_is_one_line(name, way):
+    make, what = BROKEN[name]
+    with pytest.raises(UnsupportedEnvironmentError) as caught:
+        WAYS[way](make())
+    assert caught.value.what == what
+    assert caught.value.hint
+    assert caught.value.exit_code == 3
+
+
+def test_extras_may_begin_with_the_first_step_where_no_loop_carries_them():
+    later = environment(STEPS, extras={"score": jnp.float32(1.0)})
+    assert WAYS["ppo"](later)
+    with pytest.raises(UnsupportedEnvironmentError, match=r"timestep\.extras\.score is not there after reset"):
+        WAYS["evaluate"](later)
+
+
+# --- what only playing shows
+
+
+def undeclared():
+    return make_truncated_constant()._replace(can_truncate=False, task_id="undeclared")
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", "spo"])
+@pytest.mark.parametrize(("env", "count"), [(undeclared(), 4.0), (make_truncated_constant(), 0.0)])
+def test_the_first_rollout_counts_truncations_that_were_not_declared(env, count, algorithm):
+    """Four environments, eight steps, a truncation every five."""
+    if algorithm == "ppo":
+        config = sl.ppo_config(**SIZES | {"rollout_length": 8})
+    else:
+        config = sl.spo_config(**SPO | {"rollout_length": 8})
+    module = getattr(sl, algorithm)
+    learner = module.make(env, sl.make_network(env, config), config)
+    _, metrics = jax.jit(lambda key: learner.update(learner.init(key)))(jax.random.key(0))
+    assert float(metrics[UNDECLARED]) == count
+    if count == 0.0:
+        refuse_undeclared(metrics)
+        return
+    with pytest.raises(UnsupportedEnvironmentError, match="4 episode") as caught:
+        refuse_undeclared(metrics)
+    assert "can_truncate=True" in caught.value.hint
+
+
+@pytest.mark.parametrize("env", [undeclared(), make_truncated_constant(), sl.make_env("probe/constant_reward")])
+def test_an_evaluation_marks_truncations(env):
+    results = jax.jit(lambda key: sl.evaluate(env, policy, None, key, num_episodes=8))(jax.random.key(0))
+    truncates = env.task_id != "probe/constant_reward"
+    assert (results.is_truncated == truncates).all()
+    assert not results.is_unfinished.any()
+    if env.task_id != "undeclared":
+        refuse_results(env, results)
+        return
+    with pytest.raises(UnsupportedEnvironmentError, match="undeclared: 8 episode"):
+        refuse_results(env, results)
+
+
+def test_a_configuration_of_spo_is_refused_by_ppo():
+    env, config = make_truncated_constant(), sl.spo_config()
+    with pytest.raises(ConfigError, match=r"ppo\.make: a SPOConfig is of another algorithm"):
+        sl.ppo.make(env, NETWORK, config)
