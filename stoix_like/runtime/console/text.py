@@ -33,6 +33,12 @@ def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
     return ["  ".join(map(align, row, widths)).rstrip() for row in rows]
 
 
+def without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
+    """(head, rows) without the columns that hold no value in any row: nothing, or a dash."""
+    kept = [index for index in range(len(head)) if any(row[index] not in ("", DASH) for row in rows)]
+    return [head[index] for index in kept], [[row[index] for index in kept] for row in rows]
+
+
 def duration_text(seconds: float) -> str:
     """Whole seconds as h:mm:ss; a dash if unknown."""
     if not math.isfinite(seconds):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.evaluation.statistics import Interval
-from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text
+from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text, without_empty_columns
 from stoix_like.runtime.results.curves import FEW_SEEDS
 from stoix_like.runtime.results.groups import AXES, Axis
 from stoix_like.runtime.results.statistics import (
@@ -78,7 +78,7 @@ def _tabulated(title: str, aggregate: AggregateScores) -> ScoreTable:
     has_gap = any(row.optimality_gap for row in aggregate.rows)
     head = ["experiment", "n", "IQM", "95 % interval", "mean", "median", *(["gap to 1"] if has_gap else []), "seeds"]
     rows = [_cells(row, has_gap) for row in aggregate.rows]
-    return ScoreTable(title, head, rows, [_pair_cells(pair) for pair in aggregate.pairs])
+    return ScoreTable(title, *without_empty_columns(head, rows), [_pair_cells(pair) for pair in aggregate.pairs])
 
 
 def _cells(row: ExperimentScores, has_gap: bool) -> list[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.text import duration_text, number_text
+from stoix_like.runtime.console.text import duration_text, number_text, without_empty_columns
 from stoix_like.runtime.figures import learning_curves
 from stoix_like.runtime.figures.style import png_bytes
 from stoix_like.runtime.reports.html import Markup, facts, folded, image, joined, page, table, tag
@@ -27,8 +27,8 @@ _SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
 _LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
 _EVENTS = ("start", "resume", "changed", "checkpoint_loaded", "failed")
 _SCORED = "evaluator/"
-_BEST_FLATTERS = (
-    "The best of many noisy evaluations flatters: a new one, as evaluate.py plays it, tends to score lower."
+_BEST_IS_BIASED = (
+    "The best of many noisy evaluations is biased upwards: a new evaluation by evaluate.py tends to score lower."
 )
 
 
@@ -83,7 +83,7 @@ def _run_parts(run: RunRecord, heading: str) -> list[Markup]:
         *_animation(run.path, heading),
         tag(heading, "Configuration and versions"),
         *_files(run.path),
-        folded("history", table(("update", "seconds", "event", ""), _history(rows))),
+        folded("history", table(*without_empty_columns(("update", "seconds", "event", ""), list(_history(rows))))),
     ]
 
 
@@ -122,7 +122,7 @@ def _scores(run: RunRecord) -> list[Markup]:
             cells = [_value_at(run.series[_SCORED + name].get(seed), at) for name in names]
             lines.append([str(seed), what, f"{at:,.0f}", *cells])
     head = ["seed", "evaluation", "at step", *(name.replace("_", " ") for name in names)]
-    return [table(head, lines), tag("p", _BEST_FLATTERS, class_="quiet")]
+    return [table(*without_empty_columns(head, lines)), tag("p", _BEST_IS_BIASED, class_="quiet")]
 
 
 def _value_at(series: Series | None, timesteps: float) -> str:

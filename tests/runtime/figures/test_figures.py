@@ -8,6 +8,7 @@ import time
 import matplotlib
 import numpy as np
 import pytest
+from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 
 from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
@@ -186,6 +187,16 @@ def test_each_task_has_a_panel_and_an_algorithm_one_colour(tmp_path):
     assert [panel.get_title(loc="left") for panel in panels] == ["Maze-v0", "Snake-v1"]
     colours = [{line.get_label(): line.get_color() for line in panel.lines} for panel in panels]
     assert colours[0]["PPO (n=1)"] == colours[1]["PPO (n=1)"] != colours[0]["SPO (n=1)"]
+
+
+def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
+    paths = [_write_run(tmp_path / name, [0], _linear, algorithm=name) for name in ("PPO", "SPO")]
+    figure = learning_curves.curves_figure(_curves(paths), "mean_return")
+    FigureCanvasAgg(figure).draw()
+    (panel,) = figure.axes
+    legend, curves_area = panel.get_legend().get_window_extent(), panel.get_window_extent()
+    assert legend.y1 < curves_area.y0
+    assert legend.y0 >= 0.0  # and it is not cut off
 
 
 # --- refusals
