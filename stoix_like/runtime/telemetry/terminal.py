@@ -224,8 +224,8 @@ def _mean_return(evaluation: Mapping[str, float]) -> list[float]:
 
 
 def _telling(names: Iterable[str]) -> list[str]:
-    """The names that fit beside each other: extremes and times are left to metrics.jsonl."""
-    hidden = ("steps_per_second", "duration_ms")
+    """The names that fit beside each other: extremes, times and what stops a run are left to metrics.jsonl."""
+    hidden = ("steps_per_second", "duration_ms", "undeclared_truncations")
     return [
         n for n in names if n not in hidden and not n.startswith(("max_", "min_")) and not n.endswith(("_max", "_min"))
     ]
