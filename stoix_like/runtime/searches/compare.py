@@ -14,7 +14,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.figures.panels import plot_panels
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.results.series import leaves_that_matter
+from stoix_like.runtime.results.series import experiment_leaves
 from stoix_like.runtime.searches import settings as compare_flags
 from stoix_like.runtime.searches.settings import ComparisonSettings
 
@@ -64,7 +64,7 @@ def compare(
         own = _play(contest, settings, tell)
         blocks += own
         meta = contest.saved.meta
-        identity = meta.algorithm, meta.task_id, leaves_that_matter(meta.config)
+        identity = meta.algorithm, meta.task_id, experiment_leaves(meta.config)
         home = next((members for other, members in groups if other == identity), None)
         if home is None:
             groups.append((identity, own))
