@@ -17,14 +17,14 @@ def main(argv: list[str]) -> int:
     path = find_sweep(arguments.sweep)
     plan = read_plan(path, **({"num_trials": arguments.num_trials} if arguments.num_trials else {}))
     folder = study_folder(arguments.save_dir, arguments.study or path.stem)
-    study.require()
+    study.require_optuna()
     check_task(plan)
     return run_sweep(plan, folder, argv)
 
 
 def make_parser() -> ArgumentParser:
     """What the command takes."""
-    parser = ArgumentParser(prog("sweep"), "Searches leaves of a run for the best score. The same command goes on.")
+    parser = ArgumentParser(prog("sweep"), "Searches leaves of a run for the best score. The same command resumes it.")
     parser.add_argument("sweep", help="sweep file, or a shipped one such as sweep/ppo_maze")
     parser.add_argument("--num-trials", type=positive_int, help="trials in all (default: num_trials of the file)")
     parser.add_argument("--save-dir", type=Path, default=Path("runs"), help="folder of studies (default: runs)")

@@ -1,3 +1,3 @@
-"""Sweeps: trials drawn by optuna, each an ordinary run.
+"""Hyperparameter sweeps: Optuna samples the trials, and each trial is an ordinary run.
 Imports console, storage, hardware, loading, runs, telemetry, training and figures.
 """

@@ -1,8 +1,7 @@
-"""What a sweep file asks for, checked as a whole before anything is trained.
+"""The plan of a sweep: its file, checked as a whole before anything is trained.
 
-A sweep file names a run (a preset or a file), the leaves it fixes, the space that is searched (`space.py`), and
-how trials are compared. Every problem is told at once, with its line. Knows nothing of the library that searches, which
-is `study.py`.
+A sweep file names a configuration (a preset or a file), the leaves it fixes, the search space (`space.py`), and how
+trials are compared. All problems are reported at once, each with its line. Only `study.py` uses Optuna.
 """
 
 from __future__ import annotations
@@ -35,13 +34,13 @@ from stoix_like.runtime.sweeps.space import (
 
 CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig}
 HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md every leaf"
-#: Leaves by which updates of two trials are different amounts of experience.
+#: Leaves that change the amount of experience in an update.
 _PACE = frozenset({"num_envs", "rollout_length", "num_updates", "total_timesteps"})
 
 
 @dataclass(frozen=True)
 class SweepSettings:
-    """The keys of a sweep file beside `fixed` and `space`."""
+    """The keys of a sweep file other than `fixed` and `space`."""
 
     algorithm: Literal["ppo", "spo"] = leaf("ppo", "what trains")
     config: str | None = leaf(None, "preset or file that every trial changes; null = <algorithm>/quick")
@@ -51,7 +50,7 @@ class SweepSettings:
     num_seeds: int = leaf(1, "seeds of each trial, trained side by side", low=1)
     sampler: Literal["tpe", "random"] = leaf("tpe", "tree-structured Parzen estimator, or independent draws")
     sampler_seed: int = leaf(0, "root of the sampler's randomness", low=0, high=2**31 - 1)
-    pruner: Literal["median", "none"] = leaf("median", "median: ends a trial that stays below the median of the others")
+    pruner: Literal["median", "none"] = leaf("median", "median: prunes a trial that stays below the median of others")
     pruner_startup_trials: int = leaf(5, "complete trials before the first is pruned", low=1)
     pruner_warmup_evaluations: int = leaf(1, "evaluations of a trial before it may be pruned", low=0)
 
@@ -62,9 +61,9 @@ class SweepPlan(NamedTuple):
     Attributes:
         path: the file.
         settings: its keys.
-        layers: leaves of the run's file, and those that are fixed, num_seeds included.
-        space: what each searched leaf may be.
-        example: the configuration at one corner of the space, for what all trials share; None while it is checked.
+        layers: the leaves of the configuration file, and the fixed ones including num_seeds.
+        space: {leaf: its dimension} of the searched leaves.
+        example: the configuration at one corner of the space, to read what all trials share; None while it is checked.
     """
 
     path: Path
@@ -78,10 +77,10 @@ class SweepPlan(NamedTuple):
         return CONFIG_TYPES[self.settings.algorithm]
 
     def config_of(self, parameters: Mapping[str, Any], **leaves: Any) -> Any:
-        """The checked configuration of a trial with these parameters, and with leaves that the sweep decides.
+        """The checked configuration of a trial with these parameters, and with `leaves` that the sweep sets.
 
         Raises:
-            ConfigError: the combination is impossible.
+            ConfigError: the combination of leaves is not valid.
         """
         given = {name: (value, "") for name, value in (dict(parameters) | leaves).items()}
         values, _, problems = merge_layers([*self.layers, given])
@@ -90,44 +89,47 @@ class SweepPlan(NamedTuple):
         return resolve(replace_leaves(self.config_type(), values))
 
     def fingerprint(self) -> dict[str, Any]:
-        """What makes the values of trials comparable, as plain JSON values: it stays while a study grows."""
+        """Everything that must be equal for trials to be comparable, as plain JSON values.
+
+        It does not contain what may change while a study grows, such as the number of trials.
+        """
         values, _, _ = merge_layers([*self.layers])
         sections = config_to_dict(replace_leaves(self.config_type(), values))
-        told: dict[str, Any] = {name: getattr(self.settings, name) for name in ("algorithm", "metric", "direction")}
-        told |= {f"space.{name}": plain_value(dimension) for name, dimension in self.space.items()}
+        content: dict[str, Any] = {name: getattr(self.settings, name) for name in ("algorithm", "metric", "direction")}
+        content |= {f"space.{name}": plain_value(dimension) for name, dimension in self.space.items()}
         for section in (*SEARCHED_SECTIONS, "evaluation"):
-            told |= {name: value for name, value in sections.get(section, {}).items() if name not in self.space}
-        identity: dict[str, Any] = json.loads(json.dumps(told))
-        return identity
+            content |= {name: value for name, value in sections.get(section, {}).items() if name not in self.space}
+        fingerprint: dict[str, Any] = json.loads(json.dumps(content))
+        return fingerprint
 
 
 def fingerprint_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """One line for everything in which two identities differ."""
+    """One line for each entry in which two fingerprints differ."""
     names = [*before, *(name for name in now if name not in before)]
-    said = [(name, *(json.dumps(of[name]) if name in of else "not there" for of in (now, before))) for name in names]
-    return [f"{name} is {is_now}, and was {was} when the study began" for name, is_now, was in said if is_now != was]
+    texts = [(name, *(json.dumps(of[name]) if name in of else "missing" for of in (now, before))) for name in names]
+    return [f"{name} is {is_now}, and was {was} when the study began" for name, is_now, was in texts if is_now != was]
 
 
 def find_sweep(name: str) -> Path:
-    """The sweep file of that name, or the shipped one: `my_sweep.yaml`, `sweep/ppo_maze`.
-
-    Raises:
-        ConfigError: there is neither.
-    """
+    """The path of a sweep file, `my_sweep.yaml`, or of a shipped one, `sweep/ppo_maze`. ConfigError if not found."""
     shipped = sweep_paths()
     if Path(name).is_file():
         return Path(name)
     if name.removesuffix(".yaml") in shipped:
         return shipped[name.removesuffix(".yaml")]
-    what = "is a folder, not a sweep file" if Path(name).is_dir() else f"is no sweep file{nearest(name, shipped)}"
-    raise ConfigError(f"'{name}' {what}", f"give a YAML file; shipped: {', '.join(shipped)}")
+    reason = "is a folder, not a sweep file" if Path(name).is_dir() else f"is no sweep file{nearest(name, shipped)}"
+    raise ConfigError(f"'{name}' {reason}", f"give a YAML file; shipped: {', '.join(shipped)}")
 
 
 def read_plan(path: Path, **replaced: Any) -> SweepPlan:
-    """The checked plan of a sweep file, some of its keys replaced by values that are checked already.
+    """The checked plan of a sweep file.
+
+    Args:
+        path: the file.
+        replaced: keys with checked values that replace those of the file.
 
     Raises:
-        ConfigError: everything wrong with it, at once.
+        ConfigError: lists everything that is wrong with the file.
     """
     data, places, problems = read_tree(path)
     sheet = SweepFile(str(path), data, places, problems, PPOConfig)
@@ -156,14 +158,14 @@ def _settings(sheet: SweepFile) -> SweepSettings:
             else:
                 sheet.problem(name, problem)
         elif name in leaf_sections(SPOConfig):
-            sheet.unknown(name, f"unknown key '{name}'; it is a leaf, which stands under 'fixed' or 'space'")
+            sheet.unknown(name, f"unknown key '{name}'; it is a leaf, which belongs under 'fixed' or 'space'")
         elif name not in known:
             sheet.unknown(name, f"unknown key '{name}'{nearest(name, known)}")
     return SweepSettings(**values)
 
 
 def _leaves_of_run(sheet: SweepFile, settings: SweepSettings) -> Layer:
-    """The leaves of the file that every trial changes."""
+    """The leaves of the configuration that every trial starts from."""
     try:
         found = find_config(settings.config or f"{settings.algorithm}/quick", settings.algorithm)
     except ConfigError as error:
@@ -175,9 +177,9 @@ def _leaves_of_run(sheet: SweepFile, settings: SweepSettings) -> Layer:
 
 
 def _example(sheet: SweepFile, plan: SweepPlan) -> Any:
-    """The configuration at the first values of the space, at its last ones, or with those of the run's own file.
+    """The configuration at the first values of the space, at its last values, or without any searched leaf.
 
-    If none of them is possible, most likely no trial would be: that is a problem.
+    If none of these is valid, probably no trial would be: that is reported as a problem.
     """
     first, last = ({name: bounds(dimension)[i] for name, dimension in plan.space.items()} for i in (0, 1))
     problems: list[str] = []
@@ -191,7 +193,7 @@ def _example(sheet: SweepFile, plan: SweepPlan) -> Any:
 
 
 def _check_scores(sheet: SweepFile, plan: SweepPlan) -> None:
-    """Whether trials tell the metric, and early enough for the pruner."""
+    """Adds a problem if trials do not report the metric, or report it too late for the pruner."""
     metric, evaluation = plan.settings.metric, plan.example.evaluation
     prefix, _, name = metric.rpartition("/")
     if prefix not in ("evaluator", "evaluator_sampled", "evaluator_network"):
@@ -209,21 +211,17 @@ def _check_scores(sheet: SweepFile, plan: SweepPlan) -> None:
         )
 
 
-def check_metric(plan: SweepPlan, told: Collection[str]) -> None:
-    """Nothing, if the metric is among those that evaluations of the task tell.
-
-    Raises:
-        ConfigError: it is not.
-    """
+def check_metric(plan: SweepPlan, metrics: Collection[str]) -> None:
+    """Raises ConfigError if the metric is not among those that evaluations of the task report."""
     prefix, _, name = plan.settings.metric.rpartition("/")
-    if name not in told:
+    if name not in metrics:
         task = plan.example.environment.task_id
-        what = f"{plan.path}: metric: evaluations of {task} tell no '{name}'{nearest(name, told)}"
-        raise ConfigError(what, f"they tell {', '.join(f'{prefix}/{each}' for each in told)}")
+        message = f"{plan.path}: metric: evaluations of {task} report no '{name}'{nearest(name, metrics)}"
+        raise ConfigError(message, f"they report {', '.join(f'{prefix}/{metric}' for metric in metrics)}")
 
 
 def pace_note(plan: SweepPlan) -> str | None:
-    """What to know where an update is not the same amount of experience in all trials; or None."""
+    """A note if updates of the trials contain different amounts of experience and a pruner compares them; or None."""
     paced = sorted(_PACE & plan.space.keys())
     if not paced or plan.settings.pruner == "none":
         return None

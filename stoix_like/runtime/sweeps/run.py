@@ -1,8 +1,8 @@
-"""The command `sweep.py`: trains trials one after the other, each an ordinary run in a folder of its own.
+"""Runs a sweep: trains its trials one after the other, each as an ordinary run in a folder of its own.
 
-A sweep may end at any moment, and the same command goes on: the study knows its trials, and one that was not through is
-continued. One process works on a study. A second one is refused: it could not tell a trial that is being trained from
-one whose process was killed, and two would share a device that one alone fills.
+A sweep may end at any time, and the same command resumes it: the study stores its trials, and an unfinished trial is
+resumed. Only one process may work on a study. A second one could not distinguish a running trial from one whose process
+was killed, and both would share a device that one process fills.
 """
 
 from __future__ import annotations
@@ -22,16 +22,28 @@ from stoix_like.runtime.sweeps.plan import SweepPlan, check_metric, pace_note
 from stoix_like.runtime.sweeps.study import Study, Trial
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 
-#: What evaluations tell of every task; its own metrics come on top (see `rows.evaluation_values`).
-_TOLD = ("mean_return", "max_return", "min_return", "episode_length_mean", "episode_length_max", "episode_length_min")
+#: The metrics that evaluations report for every task. A task may add its own (see `rows.evaluation_values`).
+_COMMON_METRICS = (
+    "mean_return",
+    "max_return",
+    "min_return",
+    "episode_length_mean",
+    "episode_length_max",
+    "episode_length_min",
+)
 
 
 def run_sweep(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
-    """The exit code of a sweep whose study is in `folder`; `argv` are the words that the command goes on with.
+    """Runs or resumes the sweep whose study is in `folder`; returns the exit code.
+
+    Args:
+        plan: the checked sweep file.
+        folder: the folder of the study.
+        argv: the arguments of the command that resumes the sweep, for a hint.
 
     Raises:
-        ConfigError: the study was begun with another plan.
-        RunError: another process works on it, a file cannot be written, or no trial has a value.
+        ConfigError: the study was started with another plan.
+        RunError: another process works on the study, a file cannot be written, or no trial is complete.
     """
     with contextlib.ExitStack() as closing:
         closing.callback(_lock(folder).close)
@@ -39,24 +51,24 @@ def run_sweep(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
         closing.callback(study.close)
         stop = closing.enter_context(stopping_on_signals())
         sweep = _SweepRun(plan, study, folder)
-        sweep.introduce()
-        is_whole = sweep.play_all(stop)
-        sweep.conclude(argv, is_whole)
-        if is_whole and study.best() is None:
-            raise RunError(f"no trial of {folder} is complete", "the table says what became of each")
-    return 0 if is_whole else INTERRUPTED
+        sweep.print_header()
+        is_complete = sweep.run_trials(stop)
+        sweep.finish(argv, is_complete)
+        if is_complete and study.best() is None:
+            raise RunError(f"no trial of {folder} is complete", "the table lists the state of each trial")
+    return 0 if is_complete else INTERRUPTED
 
 
 def study_folder(save_dir: Path, name: str) -> Path:
-    """The folder of a study, new or not.
+    """The folder of a study, which may exist already.
 
     Raises:
-        ConfigError: a name that leads elsewhere, or a folder that holds something else.
+        ConfigError: the name is not valid, or the folder contains something else.
     """
     if not is_run_name(name):
         raise ConfigError(f"--study: {name!r} cannot name a study", RUN_NAME_RULE)
     folder = save_dir / name
-    if "?" in str(folder.absolute()):  # it ends the path in the address of an SQLite file
+    if "?" in str(folder.absolute()):  # in the URL of an SQLite file it ends the path
         raise ConfigError(f"--save-dir: {folder.absolute()} has a question mark", "choose another folder")
     held = {entry.name for entry in folder.iterdir()} - {".lock"} if folder.is_dir() else set()
     if held and sweep_study.FILE_NAME not in held:
@@ -72,16 +84,12 @@ def _lock(folder: Path) -> RunLock:
     try:
         return RunLock(folder)
     except RunError as error:
-        hint = "wait for it to end, or begin another study with --study NAME"
+        hint = "wait for it to end, or start another study with --study NAME"
         raise RunError(error.what, hint if isinstance(error.__cause__, BlockingIOError) else error.hint) from error
 
 
 def check_task(plan: SweepPlan) -> None:
-    """Nothing, if device, task and metric are there: what no trial can do is said before the first.
-
-    Raises:
-        StoixError: they are not.
-    """
+    """Checks device, task and metric before the first trial. Raises the StoixError that every trial would raise."""
     import jax
 
     from stoix_like.runtime.hardware import devices
@@ -90,12 +98,12 @@ def check_task(plan: SweepPlan) -> None:
     from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
 
     env = build.build(plan.settings.algorithm, plan.example).env
-    own = jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0)))
-    check_metric(plan, [*_TOLD, *own])
+    of_task = jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0)))
+    check_metric(plan, [*_COMMON_METRICS, *of_task])
 
 
 class _SweepRun:
-    """The trials of one study, in this process."""
+    """Runs the trials of one study in this process, and prints and writes their results."""
 
     def __init__(self, plan: SweepPlan, study: Study, folder: Path) -> None:
         from stoix_like.runtime.telemetry.terminal import TerminalView
@@ -103,8 +111,8 @@ class _SweepRun:
         self._plan, self._study, self._folder = plan, study, folder
         self._view = TerminalView(progress=False)
 
-    def introduce(self) -> None:
-        """The lines before the first trial."""
+    def print_header(self) -> None:
+        """Prints the lines before the first trial, and copies the sweep file into the study's folder."""
         settings, space = self._plan.settings, self._plan.space
         done = sum(trial.state != "running" for trial in self._study.trials())
         seeds = "1 seed" if settings.num_seeds == 1 else f"{settings.num_seeds} seeds side by side"
@@ -118,29 +126,29 @@ class _SweepRun:
             self._view.note(note)
         atomic_write_text(self._folder / "sweep.yaml", self._plan.path.read_text(encoding="utf-8-sig"))
 
-    def play_all(self, stop: StopRequest) -> bool:
-        """Plays every trial that is due; False if a signal ended it before."""
+    def run_trials(self, stop: StopRequest) -> bool:
+        """Runs every remaining trial; False if a signal interrupted the sweep."""
         from stoix_like.runtime.sweeps import trial as sweep_trial
 
-        for trial in self._due(stop):
+        for trial in self._remaining_trials(stop):
             path = self._folder / f"trial-{trial.number:04d}"
-            played = sweep_trial.run_trial(self._plan, self._study, trial, path, stop)
-            if played.is_through:
-                self._tell(trial.number)
-            if played.is_signalled:
+            outcome = sweep_trial.run_trial(self._plan, self._study, trial, path, stop)
+            if outcome.is_finished:
+                self._report(trial.number)
+            if outcome.is_signalled:
                 return False
         return not stop.is_set
 
-    def _due(self, stop: StopRequest) -> Iterator[Trial]:
-        """The trials that were interrupted, then new ones until there are enough."""
+    def _remaining_trials(self, stop: StopRequest) -> Iterator[Trial]:
+        """The interrupted trials, then new ones until the study has enough."""
         for trial in self._study.trials():
             if trial.state == "running" and not stop.is_set:
                 yield trial
         while not stop.is_set and len(self._study.trials()) < self._plan.settings.num_trials:
             yield self._study.ask()
 
-    def _tell(self, number: int) -> None:
-        """One line for a trial that is through, and the files brought up to date."""
+    def _report(self, number: int) -> None:
+        """Prints one line for a finished trial, and updates the tables."""
         trials, best = self._study.trials(), self._study.best()
         trial = next(each for each in trials if each.number == number)
         self._view.lines([table.trial_text(trial, best)])
@@ -148,14 +156,13 @@ class _SweepRun:
 
     def _write_tables(self) -> None:
         trials, best, importances = self._study.trials(), self._study.best(), self._study.importances()
-        document = table.document(self._plan, trials, best, importances)
-        atomic_write_text(self._folder / "trials.json", document)
+        atomic_write_text(self._folder / "trials.json", table.json_text(self._plan, trials, best, importances))
         atomic_write_text(self._folder / "trials.csv", table.csv_text(self._plan, trials))
 
-    def conclude(self, argv: list[str], is_whole: bool) -> None:
-        """The lines after the last trial, and the figure; of an interrupted sweep, how to go on."""
+    def finish(self, argv: list[str], is_complete: bool) -> None:
+        """Prints the results and draws the figure; for an interrupted sweep, prints how to resume it."""
         trials, best = self._study.trials(), self._study.best()
-        if not is_whole:
+        if not is_complete:
             done = sum(trial.state != "running" for trial in trials)
             again = f"next: {command_line('sweep', *argv)}"
             self._view.lines([f"interrupted, saved: {done} of {self._plan.settings.num_trials} trials are done", again])
@@ -165,18 +172,18 @@ class _SweepRun:
         if best is None:
             return
         self._view.lines([f"best: trial {best.number}, {self._plan.settings.metric} {best.value:.4g}"])
-        self._draw()
+        self._plot_importances()
         path = self._folder / f"trial-{best.number:04d}"
-        elsewhere = ("--save-dir", str(self._folder.parent), "--run-name", f"{self._folder.name}-best")
-        again = command_line(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *elsewhere)
+        new_run = ("--save-dir", str(self._folder.parent), "--run-name", f"{self._folder.name}-best")
+        again = command_line(f"train-{self._plan.settings.algorithm}", "--config", f"{path}/config.yaml", *new_run)
         self._view.lines([f"next: {again}", f"      {command_line('evaluate', str(path))}"])
 
-    def _draw(self) -> None:
+    def _plot_importances(self) -> None:
         from stoix_like.runtime.figures.importances import plot_importances
 
         importances = self._study.importances()
         if not importances:
-            self._view.lines([f"importances need {sweep_study.ENOUGH_TO_COMPARE} complete trials"])
+            self._view.lines([f"importances need {sweep_study.MIN_TRIALS_FOR_IMPORTANCES} complete trials"])
             return
         title = f"{self._folder.name}: {self._plan.settings.metric}"
         figure = plot_importances(importances, self._folder / "importances.png", title)

@@ -1,4 +1,4 @@
-"""The leaves of a sweep file: those that are fixed, and the space of those that are searched.
+"""Reads the leaves of a sweep file: the fixed ones, and the space of the searched ones.
 
 Leaves have the names, types and ranges of the configuration. Problems are collected, each with its line.
 """
@@ -15,16 +15,16 @@ from stoix_like.config.sections import CHECKED_ONLY_SECTIONS
 from stoix_like.config.values import allows, choices, coerce, nearest
 from stoix_like.runtime.loading.documents import Layer
 
-#: Leaves that the sweep itself decides, and how.
+#: {leaf: why a sweep file may not set it}. The sweep sets these leaves itself.
 RESERVED_LEAVES = {
-    "num_seeds": "it is a key of the sweep itself, beside 'config'",
+    "num_seeds": "it is a key of the sweep itself, next to 'config'",
     "save_dir": "each trial has a folder in that of the study: --save-dir and --study",
     "run_name": "each trial has a folder in that of the study: --save-dir and --study",
     **dict.fromkeys(
         ("distributed", "coordinator_address", "num_processes", "process_id"), "a sweep runs in one process"
     ),
 }
-#: Sections that say what is learned. The others say how trials are scored, told and kept: alike, to be compared.
+#: Sections that change learning. The others change how trials are scored, logged and saved, which must be equal.
 SEARCHED_SECTIONS = ("environment", "training_core", "optimization", "architecture", "spo")
 _RANGE_KEYS = ("low", "high", "log", "step")
 _FORMS = "{low: ..., high: ...} with log or step, or {choices: [...]}"
@@ -41,7 +41,7 @@ class Range(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """One of these values."""
+    """A categorical parameter: one of these values."""
 
     values: tuple[Any, ...]
 
@@ -50,23 +50,23 @@ Dimension = Range | Choices
 
 
 def bounds(dimension: Dimension) -> tuple[Any, Any]:
-    """Its first and its last value."""
+    """The first and the last value of a dimension."""
     if isinstance(dimension, Choices):
         return dimension.values[0], dimension.values[-1]
     return dimension.low, dimension.high
 
 
 def plain_value(dimension: Dimension) -> dict[str, Any]:
-    """As the file says it."""
+    """A dimension as a sweep file states it."""
     if isinstance(dimension, Choices):
         return {"choices": list(dimension.values)}
-    said = {"low": dimension.low, "high": dimension.high, "log": dimension.log or None, "step": dimension.step}
-    return {name: value for name, value in said.items() if value is not None}
+    keys = {"low": dimension.low, "high": dimension.high, "log": dimension.log or None, "step": dimension.step}
+    return {name: value for name, value in keys.items() if value is not None}
 
 
 @dataclass
 class SweepFile:
-    """A sweep file being read: its data, the place of each dotted key, and what is wrong with it."""
+    """A sweep file while it is read: its data, the place of each dotted key, and the problems found so far."""
 
     shown: str
     data: dict[str, Any]
@@ -74,23 +74,23 @@ class SweepFile:
     problems: list[str]
     config_type: type
 
-    def problem(self, key: str, what: str) -> None:
-        """Notes that the value of a key is wrong."""
-        self.problems.append(f"{self.places.get(key, self.shown)}: {key}: {what}")
+    def problem(self, key: str, message: str) -> None:
+        """Adds the problem of a key with a wrong value."""
+        self.problems.append(f"{self.places.get(key, self.shown)}: {key}: {message}")
 
-    def unknown(self, key: str, what: str) -> None:
-        """Notes that there is no such key."""
-        self.problems.append(f"{self.places[key]}: {what}")
+    def unknown(self, key: str, message: str) -> None:
+        """Adds the problem of an unknown key."""
+        self.problems.append(f"{self.places[key]}: {message}")
 
     def keys_of(self, key: str) -> dict[str, Any]:
-        """What stands under a key; if that is not made of keys, it is a problem."""
+        """The mapping under a key; empty, with a problem, if it is not a mapping."""
         found = self.data.get(key)
         if found is not None and not isinstance(found, dict):
             self.problem(key, f"expected leaves, such as 'actor_lr: ...', got {found!r}")
         return found if isinstance(found, dict) else {}
 
-    def kind_of(self, leaf: str) -> type:
-        """The section that a leaf stands in."""
+    def section_of(self, leaf: str) -> type:
+        """The dataclass of the section that has a leaf."""
         return section_types(self.config_type)[leaf_sections(self.config_type)[leaf]]
 
 
@@ -105,7 +105,7 @@ def read_fixed(sheet: SweepFile) -> Layer:
 
 
 def read_space(sheet: SweepFile) -> dict[str, Dimension]:
-    """The leaves under `space`, and what each may be."""
+    """{leaf: its dimension} of the leaves under `space`, checked."""
     space: dict[str, Dimension] = {}
     given, fixed = sheet.keys_of("space"), sheet.keys_of("fixed")
     if not given and not sheet.problems:
@@ -116,39 +116,39 @@ def read_space(sheet: SweepFile) -> dict[str, Dimension]:
             continue
         section = leaf_sections(sheet.config_type)[name]
         if name == "seed":
-            sheet.problem(key, "seeds are no parameter; each trial has num_seeds of them")
+            sheet.problem(key, "a seed is not a parameter; each trial has num_seeds of them")
         elif section not in SEARCHED_SECTIONS:
             sheet.problem(key, f"leaves of section '{section}' are the same in all trials; put it under 'fixed'")
         elif name in fixed:
-            sheet.problem(key, f"it is fixed as well ({sheet.places[f'fixed.{name}']}); keep one of them")
+            sheet.problem(key, f"it is also fixed ({sheet.places[f'fixed.{name}']}); keep one of them")
         elif (dimension := _dimension(sheet, key, name, value)) is not None:
             space[name] = dimension
     return space
 
 
 def _is_settable(sheet: SweepFile, key: str, name: str) -> bool:
-    """Whether it is a leaf that a sweep may set; if not, that is a problem."""
-    homes = leaf_sections(sheet.config_type)
+    """Whether a sweep may set the leaf; if not, adds a problem."""
+    sections = leaf_sections(sheet.config_type)
     checked_only = CHECKED_ONLY_SECTIONS.get(sheet.config_type, {}).values()
     if name in RESERVED_LEAVES:
         sheet.problem(key, RESERVED_LEAVES[name])
     elif name in section_types(sheet.config_type):
-        sheet.unknown(key, f"unknown leaf '{key}'; it is a section: give its leaves by themselves")
+        sheet.unknown(key, f"unknown leaf '{key}'; it is a section: give its leaves without it")
     elif any(name in leaf_types(kind) for kind in checked_only):
         sheet.unknown(key, f"unknown leaf '{key}'; it is one of SPO, and algorithm is ppo")
-    elif name not in homes:
-        sheet.unknown(key, f"unknown leaf '{key}'{nearest(name, homes)}")
+    elif name not in sections:
+        sheet.unknown(key, f"unknown leaf '{key}'{nearest(name, sections)}")
     else:
         return True
     return False
 
 
 def _leaf_value(sheet: SweepFile, key: str, name: str, value: Any) -> Any:
-    """The value as the leaf's type; one that does not fit is a problem."""
-    kind = sheet.kind_of(name)
-    if isinstance(value, str) and value.lower() == "none" and allows(leaf_types(kind)[name], type(None)):
+    """The value in the leaf's type; adds a problem if it does not fit."""
+    section = sheet.section_of(name)
+    if isinstance(value, str) and value.lower() == "none" and allows(leaf_types(section)[name], type(None)):
         value = None
-    value, problem = check_leaf(kind, name, value)
+    value, problem = check_leaf(section, name, value)
     if problem:
         sheet.problem(key, problem)
     return value
@@ -164,7 +164,7 @@ def _dimension(sheet: SweepFile, key: str, name: str, given: Any) -> Dimension |
             near = nearest(word, ["choices", *_RANGE_KEYS])
             sheet.unknown(f"{key}.{word}", f"unknown key '{key}.{word}'{near}")
         elif word != "choices" and "choices" in given:
-            sheet.problem(f"{key}.{word}", "choices stand alone; leave it out")
+            sheet.problem(f"{key}.{word}", "choices take no other key; leave it out")
     if len(sheet.problems) == before and "choices" not in given and not {"low", "high"} <= given.keys():
         sheet.problem(key, f"expected {_FORMS}")
     if len(sheet.problems) > before:
@@ -182,16 +182,16 @@ def _choices(sheet: SweepFile, key: str, name: str, given: Any) -> Choices:
     if any(isinstance(value, (dict, list)) for value in values):
         sheet.problem(key, "only numbers, words, true, false and null can be searched")
     elif repeated := [value for index, value in enumerate(values) if value in values[:index]]:
-        sheet.problem(key, f"{repeated[0]!r} stands there twice")
+        sheet.problem(key, f"{repeated[0]!r} is given twice")
     return Choices(tuple(values))
 
 
 def _range(sheet: SweepFile, key: str, name: str, given: dict[str, Any]) -> Range | None:
-    annotation = leaf_types(sheet.kind_of(name))[name]
+    annotation = leaf_types(sheet.section_of(name))[name]
     is_whole = not allows(annotation, float)
     if is_whole and not allows(annotation, int):
         words = ["true", "false"] if allows(annotation, bool) else choices(annotation) or ["..."]
-        sheet.problem(key, f"it is no number; give choices: [{', '.join(words)}]")
+        sheet.problem(key, f"it is not a number; give choices: [{', '.join(words)}]")
         return None
     before = len(sheet.problems)
     low, high = (_bound(sheet, f"{key}.{end}", name, given[end]) for end in ("low", "high"))
@@ -201,8 +201,8 @@ def _range(sheet: SweepFile, key: str, name: str, given: dict[str, Any]) -> Rang
     if len(sheet.problems) > before:
         return None
     found = Range(low, high, log, step, is_whole)
-    if why := _range_problem(found):
-        sheet.problem(key, why)
+    if problem := _range_problem(found):
+        sheet.problem(key, problem)
     return found
 
 
@@ -226,7 +226,7 @@ def _step(sheet: SweepFile, key: str, given: Any, is_whole: bool) -> float | Non
 
 
 def _range_problem(given: Range) -> str | None:
-    """Why the numbers of a range do not go together, or None."""
+    """Why the numbers of a range do not fit together, or None."""
     if given.low >= given.high:
         return f"low = {given.low} is not below high = {given.high}"
     if given.log and given.low <= 0:
@@ -240,4 +240,4 @@ def _range_problem(given: Range) -> str | None:
     if rest == 0:
         return None
     fitting = [low + step * n for n in (count, count + 1) if n > 0]
-    return f"no number of steps of {step} leads from {low} to {high}; use high = {' or '.join(map(str, fitting))}"
+    return f"steps of {step} from {low} do not reach {high}; use high = {' or '.join(map(str, fitting))}"

@@ -1,9 +1,9 @@
-"""The trials of a sweep and what chooses their parameters: the one door to optuna.
+"""The study of a sweep: its trials, their sampler and their pruner. The only user of Optuna.
 
-A study is one SQLite file beside the folders of its trials. Whoever opens it holds the study's lock, so a trial that
-the file shows as running is one whose process ended: it stays the same trial, with its number and parameters, until it
-is told how it went. The sampler of trial N is seeded by (sampler_seed, N), so a continued study draws what an unbroken
-one draws; optuna's own seed would begin anew with every process and propose the first trials again.
+A study is one SQLite file next to the folders of its trials. The process that opens it holds the study's lock, so a
+trial with state running is one whose process ended. It keeps its number and parameters until its result is recorded
+with `study.tell`. The sampler of trial N is seeded by (sampler_seed, N), so a resumed study samples what an
+uninterrupted one does. Optuna's own seed would restart with every process and sample the first trials again.
 """
 
 from __future__ import annotations
@@ -24,22 +24,22 @@ from stoix_like.runtime.sweeps.plan import SweepPlan, fingerprint_differences
 from stoix_like.runtime.sweeps.space import Choices, Dimension
 
 FILE_NAME = run_folder.STUDY_FILE
-ENOUGH_TO_COMPARE = 4  # complete trials; of fewer, importances say nothing
-_NAME = "sweep"  # of the study in its file, whatever the folder is called
-_IDENTITY = "identity"
+MIN_TRIALS_FOR_IMPORTANCES = 4  # complete trials; importances of fewer are meaningless
+_NAME = "sweep"  # of the study in its file; it does not depend on the folder
+_FINGERPRINT = "identity"  # the attribute of the study in its file
 
 State = Literal["running", "complete", "pruned", "failed"]
 
 
 class Trial(NamedTuple):
-    """One trial as it stands.
+    """One trial of a study.
 
     Attributes:
-        number: from 0 on, in the order of drawing.
-        state: `running` also where its process ended before it did.
+        number: from 0, in the order of sampling.
+        state: `running` also if its process ended before the trial was finished.
         parameters: {leaf: value}.
-        value: the metric at its end, of a pruned one where it was pruned; None before, or if it failed.
-        notes: what was noted of its run: updates, seconds, message.
+        value: the last value of the metric; None while it is running, or if it failed.
+        notes: attributes of its run: updates, seconds, message.
     """
 
     number: int
@@ -49,12 +49,8 @@ class Trial(NamedTuple):
     notes: dict[str, Any]
 
 
-def require() -> None:
-    """Nothing, if optuna is installed.
-
-    Raises:
-        MissingExtraError: it is not.
-    """
+def require_optuna() -> None:
+    """Raises MissingExtraError if Optuna is not installed."""
     _optuna()
 
 
@@ -67,10 +63,10 @@ def _optuna() -> Any:
 
 
 class Study:
-    """The study of a plan: opened, or begun if there is none. Its lock must be held.
+    """The study of a plan, created if its file does not exist. The caller must hold its lock.
 
     Raises:
-        ConfigError: it was begun with another plan.
+        ConfigError: it was started with another plan.
         RunError: its file cannot be read.
     """
 
@@ -79,20 +75,20 @@ class Study:
         optuna = _optuna()
         self.path = (folder / FILE_NAME).absolute()
         self._distributions = {name: _distribution(dimension) for name, dimension in plan.space.items()}
-        with _plain_errors(self.path):
+        with _reraise_file_errors(self.path):
             self._storage = optuna.storages.RDBStorage(f"sqlite:///{self.path}")
             self._study = optuna.create_study(
                 storage=self._storage, study_name=_NAME, direction=plan.settings.direction, load_if_exists=True
             )
             self._id = self._storage.get_study_id_from_name(_NAME)
-            before = self._study.user_attrs.get(_IDENTITY)
+            before = self._study.user_attrs.get(_FINGERPRINT)
         if before is None:
-            self._study.set_user_attr(_IDENTITY, plan.fingerprint())
+            self._study.set_user_attr(_FINGERPRINT, plan.fingerprint())
         elif changed := fingerprint_differences(before, plan.fingerprint()):
             self.close()
             raise ConfigError(
                 [f"{plan.path}: {line}" for line in changed],
-                "values of such trials cannot be compared: undo the changes, or begin another study with --study NAME",
+                "their trials cannot be compared: undo the changes, or start another study with --study NAME",
             )
 
     def close(self) -> None:
@@ -101,24 +97,24 @@ class Study:
         self._storage.engine.dispose()
 
     def trials(self) -> list[Trial]:
-        """Every trial by number, without those that were killed before all their parameters were drawn."""
-        found = [_as_trial(trial) for trial in self._study.get_trials(deepcopy=False)]
+        """All trials by number, without those that were killed before all their parameters were sampled."""
+        found = [_make_trial(trial) for trial in self._study.get_trials(deepcopy=False)]
         return [trial for trial in found if trial.parameters.keys() == self._plan.space.keys()]
 
     def ask(self) -> Trial:
         """A new trial with parameters from the sampler."""
-        self._fail_half_drawn()
+        self._fail_half_sampled()
         number = len(self._study.get_trials(deepcopy=False))
         self._study.sampler = self._sampler(number)
-        asked = self._study.ask(fixed_distributions=self._distributions)
-        return next(trial for trial in self.trials() if trial.number == asked.number)
+        new = self._study.ask(fixed_distributions=self._distributions)
+        return next(trial for trial in self.trials() if trial.number == new.number)
 
-    def _fail_half_drawn(self) -> None:
-        """Ends the trials that were killed while their parameters were drawn."""
-        whole = {trial.number for trial in self.trials()}
+    def _fail_half_sampled(self) -> None:
+        """Fails the trials that were killed while their parameters were sampled."""
+        sampled = {trial.number for trial in self.trials()}
         states = _optuna().trial.TrialState
         for trial in self._study.get_trials(deepcopy=False, states=(states.RUNNING,)):
-            if trial.number not in whole:
+            if trial.number not in sampled:
                 self._study.tell(trial.number, state=states.FAIL)
 
     def _sampler(self, number: int) -> Any:
@@ -127,55 +123,56 @@ class Study:
         return samplers.TPESampler(seed=seed) if self._plan.settings.sampler == "tpe" else samplers.RandomSampler(seed)
 
     def report(self, number: int, values: Mapping[int, float]) -> None:
-        """Notes evaluations of a running trial, as {update: value}; one that is there is written over."""
+        """Stores evaluations of a running trial as {update: value}. An existing value of an update is replaced."""
         for update, value in values.items():
             self._storage.set_trial_intermediate_value(self._trial_id(number), update, value)
 
     def should_prune(self, number: int, eval_interval: int) -> bool:
-        """Whether the pruner gives a running trial up: its best value so far is worse than the median of what the
-        complete ones had at the same update.
+        """Whether to prune a running trial: its best value so far is worse than the median of the complete trials at
+        the same update.
         """
         settings = self._plan.settings
         if settings.pruner == "none":
             return False
-        warmup = settings.pruner_warmup_evaluations * eval_interval + 1  # updates: the last of the warm-up is spared
+        warmup = settings.pruner_warmup_evaluations * eval_interval + 1  # updates; the last of the warm-up included
         pruner = _optuna().pruners.MedianPruner(settings.pruner_startup_trials, n_warmup_steps=warmup)
         return bool(pruner.prune(self._study, self._storage.get_trial(self._trial_id(number))))
 
     def note(self, number: int, **notes: Any) -> None:
-        """Adds to the notes of a running trial: plain JSON values."""
+        """Adds plain JSON values to the notes of a running trial."""
         for name, value in notes.items():
             self._storage.set_trial_user_attr(self._trial_id(number), name, value)
 
     def complete(self, number: int, value: float) -> None:
-        """Ends a trial with its value, which is finite."""
+        """Completes a trial with its value, which is finite."""
         self._study.tell(number, value)
 
     def prune(self, number: int) -> None:
-        """Ends a trial that was given up; its value is the last one reported."""
+        """Marks a trial as pruned. Its value is the last one reported."""
         self._study.tell(number, state=_optuna().trial.TrialState.PRUNED)
 
     def fail(self, number: int, message: str) -> None:
-        """Ends a trial that could not be run, or gave no value."""
+        """Marks a trial as failed: it could not be run, or has no value."""
         self.note(number, message=message)
         self._study.tell(number, state=_optuna().trial.TrialState.FAIL)
 
     def best(self) -> Trial | None:
-        """The complete trial with the best value, the first of equals; None if none is complete."""
+        """The complete trial with the best value, the first of equal ones; None if no trial is complete."""
         sign = 1.0 if self._plan.settings.direction == "maximize" else -1.0
         complete = [trial for trial in self.trials() if trial.state == "complete"]
         return max(complete, key=lambda trial: sign * (trial.value or 0.0), default=None)
 
     def importances(self) -> dict[str, float]:
-        """Share of each parameter in how the best tenth of the complete trials differs from all of them, the largest
-        first; empty if too few are complete. PED-ANOVA (Watanabe et al., 2023, arXiv:2304.10255), the evaluator of
-        optuna's that needs no scikit-learn.
+        """{parameter: its share in how the best tenth of the complete trials differs from all}, the largest first.
+
+        Empty if too few trials are complete. PED-ANOVA (Watanabe et al., 2023, arXiv:2304.10255), the evaluator of
+        Optuna that does not need scikit-learn.
         """
-        if sum(trial.state == "complete" for trial in self.trials()) < ENOUGH_TO_COMPARE:
+        if sum(trial.state == "complete" for trial in self.trials()) < MIN_TRIALS_FOR_IMPORTANCES:
             return {}
         importance = _optuna().importance
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # optuna calls it experimental
+            warnings.simplefilter("ignore")  # Optuna marks the evaluator as experimental
             evaluator = importance.PedAnovaImportanceEvaluator()
             found = importance.get_param_importances(self._study, evaluator=evaluator)
         return {name: float(share) for name, share in found.items()}
@@ -184,7 +181,7 @@ class Study:
         return int(self._storage.get_trial_id_from_study_id_trial_number(self._id, number))
 
 
-def _as_trial(trial: Any) -> Trial:
+def _make_trial(trial: Any) -> Trial:
     states: dict[str, State] = {"COMPLETE": "complete", "PRUNED": "pruned", "FAIL": "failed"}
     value = trial.value if trial.value is not None and math.isfinite(trial.value) else None
     state = states.get(trial.state.name, "running")
@@ -201,9 +198,9 @@ def _distribution(dimension: Dimension) -> Any:
 
 
 @contextlib.contextmanager
-def _plain_errors(path: Path) -> Iterator[None]:
-    """Around opening the file: what is not one of ours, or of another version of optuna."""
-    import sqlalchemy.exc  # comes with optuna, and says what SQLite says
+def _reraise_file_errors(path: Path) -> Iterator[None]:
+    """Raises RunError in place of the errors of SQLite and Optuna about an unreadable file."""
+    import sqlalchemy.exc  # a dependency of Optuna; its errors contain those of SQLite
 
     try:
         yield

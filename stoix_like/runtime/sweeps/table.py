@@ -1,4 +1,4 @@
-"""The trials of a sweep as text, JSON and CSV: pure functions."""
+"""The trials of a sweep as text, JSON and CSV. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def parameters_text(parameters: Mapping[str, Any]) -> str:
 
 
 def trial_text(trial: Trial, best: Trial | None) -> str:
-    """One line: how a trial went, and with what."""
+    """One line: the state, the value and the parameters of a trial."""
     value = "" if trial.value is None else f" {number_text(trial.value, 4)}"
     parts = [f"trial {trial.number} {trial.state}{value}", parameters_text(trial.parameters)]
     if "seconds" in trial.notes:
@@ -37,7 +37,7 @@ def _value_text(value: Any) -> str:
 
 
 def rows_text(plan: SweepPlan, trials: Sequence[Trial]) -> str:
-    """The trials as aligned text, the best first, then those without a value; a line each for what failed."""
+    """The trials as a table, the best first and those without a value last, then a line for each failed trial."""
     sign = -1.0 if plan.settings.direction == "maximize" else 1.0
     ordered = sorted(trials, key=lambda t: (t.state != "complete", t.value is None, sign * (t.value or 0.0), t.number))
     lines = [("trial", plan.settings.metric, "state", "updates", "seconds", *plan.space)]
@@ -60,9 +60,9 @@ def _line(plan: SweepPlan, trial: Trial) -> tuple[str, ...]:
     )
 
 
-def document(plan: SweepPlan, trials: Sequence[Trial], best: Trial | None, importances: Mapping[str, float]) -> str:
-    """The same as JSON, with what the trials have in common."""
-    told: dict[str, Any] = {
+def json_text(plan: SweepPlan, trials: Sequence[Trial], best: Trial | None, importances: Mapping[str, float]) -> str:
+    """The trials as JSON, with the settings that they share."""
+    content: dict[str, Any] = {
         "algorithm": plan.settings.algorithm,
         "metric": plan.settings.metric,
         "direction": plan.settings.direction,
@@ -71,19 +71,19 @@ def document(plan: SweepPlan, trials: Sequence[Trial], best: Trial | None, impor
         "importances": dict(importances),
         "trials": [_record(trial) | {"parameters": trial.parameters} for trial in trials],
     }
-    return json.dumps(told, indent=2) + "\n"
+    return json.dumps(content, indent=2) + "\n"
 
 
 def csv_text(plan: SweepPlan, trials: Sequence[Trial]) -> str:
-    """The same as CSV: one line per trial, one column per parameter; what does not exist is empty, null is `null`."""
-    sheet = io.StringIO()
+    """The trials as CSV: one row per trial, one column per parameter. Missing values are empty, null is `null`."""
+    text = io.StringIO()
     columns = [*_record(trials[0]), *plan.space] if trials else []
-    writer = csv.DictWriter(sheet, columns, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for trial in trials:
         parameters = {name: "null" if value is None else value for name, value in trial.parameters.items()}
         writer.writerow(_record(trial) | parameters)
-    return sheet.getvalue()
+    return text.getvalue()
 
 
 def _record(trial: Trial) -> dict[str, Any]:

@@ -1,7 +1,7 @@
-"""One trial of a sweep: an ordinary run in a folder of its own, watched by the study's pruner.
+"""One trial of a sweep: an ordinary run in a folder of its own, which the study's pruner may end.
 
-A trial that was begun before is continued from its run's last checkpoint, as `--resume` does. Its value is read from
-the run's metrics.jsonl, so what the study holds is what the run told.
+An unfinished trial is resumed from the last checkpoint of its run, as `--resume` does. Its value is read from the run's
+metrics.jsonl, so that the study stores what the run has logged.
 """
 
 from __future__ import annotations
@@ -29,18 +29,14 @@ TRIAL_HEARTBEAT_SECONDS = 30.0
 
 
 class TrialMetrics(NamedTuple):
-    """What a run's metrics.jsonl says of it as a trial."""
+    """The metrics of a trial, from its run's metrics.jsonl."""
 
     values: dict[int, float]  # {update: mean of the metric over seeds}
-    notes: dict[str, Any]  # updates, seconds, and compile_seconds of its last start
+    notes: dict[str, Any]  # updates, seconds, and compile_seconds of the last start
 
 
 def read_trial_metrics(run_dir: Path, metric: str) -> TrialMetrics:
-    """The evaluations of a run, and how far it came.
-
-    Raises:
-        RunError: there are no metrics.
-    """
+    """The evaluations of a run, and its last update and time. Raises RunError if it has no metrics."""
     rows = read_rows(run_dir / "metrics.jsonl")
     values = _means((row["update"], row[metric]) for row in rows if metric in row)
     notes = {"updates": rows[-1]["update"], "seconds": rows[-1]["elapsed_seconds"]} if rows else {}
@@ -50,7 +46,7 @@ def read_trial_metrics(run_dir: Path, metric: str) -> TrialMetrics:
 
 
 def _means(scores: Iterable[tuple[int, Any]]) -> dict[int, float]:
-    """{update: mean over its scores, those of the seeds}; one that does not exist makes it NaN."""
+    """{update: mean of its scores, one per seed}; NaN if a score is missing."""
     found: dict[int, list[float]] = {}
     for update, score in scores:
         found.setdefault(update, []).append(math.nan if score is None else float(score))
@@ -58,12 +54,12 @@ def _means(scores: Iterable[tuple[int, Any]]) -> dict[int, float]:
 
 
 class TrialSink:
-    """A sink of a trial's run: reports evaluations to the study, and ends the run when the pruner gives it up.
+    """A sink of a trial's run: reports evaluations to the study, and stops the run if the trial is pruned.
 
     Args:
-        study, number: whose trial it is.
-        metric: what is reported.
-        stop: ends the run; set by signals as well.
+        study, number: the trial.
+        metric: the metric to report.
+        stop: stops the run; signals set it too.
     """
 
     def __init__(self, study: Study, number: int, metric: str, stop: StopRequest) -> None:
@@ -74,19 +70,19 @@ class TrialSink:
 
     @property
     def is_signalled(self) -> bool:
-        """Whether a signal asked the run to end."""
+        """Whether a signal stopped the run."""
         return self._stop.is_set and not self.was_pruned
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
         self._eval_interval, self._last_update = meta.eval_interval, meta.num_updates
-        if meta.resumed_update is not None:  # what was told, and perhaps not reported any more
+        if meta.resumed_update is not None:  # logged before, but perhaps not reported before the process ended
             self._report(read_trial_metrics(run_dir, self._metric).values)
 
     def write(self, rows: Sequence[Row]) -> None:
         self._report(_means((row.update, row.values[self._metric]) for row in rows if self._metric in row.values))
 
     def close(self) -> None:
-        """Nothing is kept open: the study is the sweep's."""
+        """Does nothing: the sweep closes the study."""
 
     def _report(self, values: dict[int, float]) -> None:
         if not values:
@@ -95,33 +91,33 @@ class TrialSink:
         update = max(values)
         at = f"update {update:,}/{self._last_update:,}"
         self._heartbeat(f"trial {self._number}: {at} · {self._metric} {number_text(values[update], 4)}")
-        if self._stop.is_set or update >= self._last_update:  # a signal came first, or nothing would be saved
+        if self._stop.is_set or update >= self._last_update:  # a signal came first, or the run ends anyway
             return
         if self._study.should_prune(self._number, self._eval_interval):
             self.was_pruned = self._stop.is_set = True
 
 
 class TrialOutcome(NamedTuple):
-    """What became of a trial in this process."""
+    """The outcome of a trial in this process."""
 
-    is_through: bool  # the study knows how it ended; else it is to be continued
-    is_signalled: bool  # a signal asked the sweep to end
+    is_finished: bool  # its result is stored in the study; else it must be resumed
+    is_signalled: bool  # a signal stopped the sweep
 
 
 def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopRequest) -> TrialOutcome:
-    """Trains a trial in the run folder `path`, and tells the study how it went.
+    """Trains a trial in the run folder `path`, and stores its result in the study.
 
-    What makes this trial alone impossible (its combination of leaves, a loss that is not finite) fails it.
+    An error of this trial alone (an invalid combination of leaves, a loss that is not finite) fails the trial.
 
     Args:
-        plan, study, trial: what is played.
+        plan, study, trial: the trial to run.
         path: its run folder.
-        outer: the sweep's request to end, which signals set while no run takes them.
+        outer: the sweep's stop request, which signals set while no run handles them.
 
     Raises:
-        RunError: files cannot be written, which no other trial could either.
-        Exception: a fault in the program, an environment of the user's for example. It fails the trial, too: the same
-            command goes on with the next.
+        RunError: files cannot be written, which would end every trial.
+        Exception: a bug, for example in a user's environment. The trial is marked as failed, and the next start of the
+            sweep continues with the next trial.
     """
     sinks: list[TrialSink] = []
 
@@ -130,8 +126,8 @@ def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: St
         return sinks[-1]
 
     try:
-        loaded = _loaded(plan, trial, path)
-        with _logged(path.with_name(f"{path.name}.log")):
+        loaded = _load_trial_config(plan, trial, path)
+        with _redirect_stdout(path.with_name(f"{path.name}.log")):
             code = train(plan.settings.algorithm, loaded, watch, outer)
     except StoixError as error:
         if isinstance(error.__cause__, OSError):
@@ -146,44 +142,40 @@ def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: St
     is_signalled = any(sink.is_signalled for sink in sinks)
     if code == INTERRUPTED and is_signalled:
         return TrialOutcome(False, True)
-    _tell(study, trial.number, read_trial_metrics(path, plan.settings.metric), is_pruned=code == INTERRUPTED)
+    _store_result(study, trial.number, read_trial_metrics(path, plan.settings.metric), is_pruned=code == INTERRUPTED)
     return TrialOutcome(True, is_signalled)
 
 
-def _tell(study: Study, number: int, of_run: TrialMetrics, *, is_pruned: bool) -> None:
-    study.report(number, of_run.values)
-    study.note(number, **of_run.notes)
-    value = of_run.values[max(of_run.values)]
+def _store_result(study: Study, number: int, metrics: TrialMetrics, *, is_pruned: bool) -> None:
+    study.report(number, metrics.values)
+    study.note(number, **metrics.notes)
+    value = metrics.values[max(metrics.values)]
     if is_pruned:
         study.prune(number)
     elif math.isfinite(value):
         study.complete(number, value)
     else:
-        study.fail(number, "the metric is no finite number at the end")
+        study.fail(number, "the final value of the metric is not finite")
 
 
-def _loaded(plan: SweepPlan, trial: Trial, path: Path) -> LoadedConfig:
-    """The run of a trial: as its last checkpoint left it, or new.
-
-    Raises:
-        ConfigError: its combination of leaves is impossible.
-    """
-    named = plan.settings.config or f"{plan.settings.algorithm}/quick"
-    if _can_be_continued(path):
-        return load_config(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=named)
+def _load_trial_config(plan: SweepPlan, trial: Trial, path: Path) -> LoadedConfig:
+    """The configuration of a trial's run: to resume it from its last checkpoint, or to start it."""
+    name = plan.settings.config or f"{plan.settings.algorithm}/quick"
+    if _is_resumable(path):
+        return load_config(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=name)
     if path.exists():
         shutil.rmtree(path)  # killed before its first checkpoint
     config = plan.config_of(trial.parameters, save_dir=str(path.parent), run_name=path.name)
-    return LoadedConfig(config, frozenset(), CommandOptions(config=named))
+    return LoadedConfig(config, frozenset(), CommandOptions(config=name))
 
 
-def _can_be_continued(path: Path) -> bool:
+def _is_resumable(path: Path) -> bool:
     has_checkpoint = any(folder.name.isdecimal() for folder in (path / "checkpoints").glob("*"))
     return has_checkpoint and (path / "config.yaml").is_file()
 
 
 @contextlib.contextmanager
-def _logged(path: Path) -> Iterator[None]:
-    """What the run prints goes to the end of that file; its warnings stay where they are seen."""
+def _redirect_stdout(path: Path) -> Iterator[None]:
+    """Appends what the run prints to that file. Warnings stay on stderr."""
     with path.open("a", encoding="utf-8", buffering=1) as log, contextlib.redirect_stdout(log):
         yield

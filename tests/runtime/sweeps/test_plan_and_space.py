@@ -121,7 +121,7 @@ def test_number_of_updates_and_of_steps_replace_each_other(plan):
         (SPACE + "spaces: {}\n", "sweep.yaml:2: unknown key 'spaces'; did you mean 'space'?"),
         (
             SPACE + "num_updates: 3\n",
-            "sweep.yaml:2: unknown key 'num_updates'; it is a leaf, which stands under 'fixed' or 'space'",
+            "sweep.yaml:2: unknown key 'num_updates'; it is a leaf, which belongs under 'fixed' or 'space'",
         ),
         (SPACE + "num_trials: 0\n", "sweep.yaml:2: num_trials: must be at least 1, got 0"),
         (SPACE + "num_trials: few\n", "sweep.yaml:2: num_trials: expected int, got 'few' (str)"),
@@ -168,24 +168,24 @@ def test_wrong_keys(problems, text, problem):
         ("actor_lrs: {low: 0.1, high: 1}", "unknown leaf 'space.actor_lrs'; did you mean 'actor_lr'?"),
         (
             "optimization: {actor_lr: 1}",
-            "unknown leaf 'space.optimization'; it is a section: give its leaves by themselves",
+            "unknown leaf 'space.optimization'; it is a section: give its leaves without it",
         ),
         (
             "num_particles: {low: 4, high: 8}",
             "unknown leaf 'space.num_particles'; it is one of SPO, and algorithm is ppo",
         ),
-        ("num_seeds: {low: 1, high: 2}", "space.num_seeds: it is a key of the sweep itself, beside 'config'"),
+        ("num_seeds: {low: 1, high: 2}", "space.num_seeds: it is a key of the sweep itself, next to 'config'"),
         (
             "run_name: {choices: [a, b]}",
             "space.run_name: each trial has a folder in that of the study: --save-dir and --study",
         ),
         ("distributed: {choices: [true, false]}", "space.distributed: a sweep runs in one process"),
-        ("seed: {low: 0, high: 9}", "space.seed: seeds are no parameter; each trial has num_seeds of them"),
+        ("seed: {low: 0, high: 9}", "space.seed: a seed is not a parameter; each trial has num_seeds of them"),
         (
             "num_eval_envs: {low: 8, high: 16}",
             "space.num_eval_envs: leaves of section 'evaluation' are the same in all trials; put it under 'fixed'",
         ),
-        ("critic_lr: {low: 0, high: 1}", "space.critic_lr: it is fixed as well (sweep.yaml:1); keep one of them"),
+        ("critic_lr: {low: 0, high: 1}", "space.critic_lr: it is also fixed (sweep.yaml:1); keep one of them"),
         (
             "actor_lr: 0.1",
             "space.actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}; got 0.1",
@@ -195,7 +195,7 @@ def test_wrong_keys(problems, text, problem):
             "actor_lr: {low: 0.1, hihg: 1}",
             "unknown key 'space.actor_lr.hihg'; did you mean 'high'?",
         ),
-        ("actor_lr: {choices: [1, 2], log: true}", "space.actor_lr.log: choices stand alone; leave it out"),
+        ("actor_lr: {choices: [1, 2], log: true}", "space.actor_lr.log: choices take no other key; leave it out"),
         ("actor_lr: {low: -1, high: 1}", "space.actor_lr.low: must be at least 0, got -1.0"),
         ("actor_lr: {low: a, high: 1}", "space.actor_lr.low: expected float, got 'a' (str)"),
         ("gamma: {low: 0.9, high: 1.1}", "space.gamma.high: must lie in [0, 1], got 1.1"),
@@ -214,24 +214,24 @@ def test_wrong_keys(problems, text, problem):
         ("epochs: {low: 1, high: 4, step: 0.5}", "space.epochs.step: expected a whole number above 0, got 0.5"),
         (
             "epochs: {low: 1, high: 6, step: 3}",
-            "space.epochs: no number of steps of 3 leads from 1 to 6; use high = 4 or 7",
+            "space.epochs: steps of 3 from 1 do not reach 6; use high = 4 or 7",
         ),
         (
             "gamma: {low: 0.9, high: 0.95, step: 0.1}",
-            "space.gamma: no number of steps of 0.1 leads from 0.9 to 0.95; use high = 1.0",
+            "space.gamma: steps of 0.1 from 0.9 do not reach 0.95; use high = 1.0",
         ),
         ("gamma: {choices: [0.9]}", "space.gamma.choices: expected a list of at least two values, got [0.9]"),
         ("gamma: {choices: 0.9}", "space.gamma.choices: expected a list of at least two values, got 0.9"),
         ("gamma: {choices: [0.9, 1.1]}", "space.gamma.choices: must lie in [0, 1], got 1.1"),
-        ("gamma: {choices: [1, 1.0]}", "space.gamma.choices: 1.0 stands there twice"),
+        ("gamma: {choices: [1, 1.0]}", "space.gamma.choices: 1.0 is given twice"),
         (
             "kwargs: {choices: [{a: 1}, {a: 2}]}",
             "space.kwargs.choices: only numbers, words, true, false and null can be searched",
         ),
-        ("shared_torso: {low: 0, high: 1}", "space.shared_torso: it is no number; give choices: [true, false]"),
+        ("shared_torso: {low: 0, high: 1}", "space.shared_torso: it is not a number; give choices: [true, false]"),
         (
             "standardize_advantages: {low: 0, high: 1}",
-            "space.standardize_advantages: it is no number; give choices: [batch, minibatch, none]",
+            "space.standardize_advantages: it is not a number; give choices: [batch, minibatch, none]",
         ),
     ],
 )
@@ -240,13 +240,13 @@ def test_wrong_spaces(problems, leaf, problem):
     assert problems(text) == [f"sweep.yaml:4: {problem}"]
 
 
-def test_all_problems_are_told_at_once(problems):
+def test_all_problems_are_reported_at_once(problems):
     text = "sampler: tp\nconfig: ppo/mase\nfixed:\n  gama: 1\n  gamma: 2\nspace:\n  actor_lr: {low: 2, high: 1}\n"
     found = problems(text)
     assert [line.partition(": ")[0] for line in found] == [f"sweep.yaml:{line}" for line in (1, 2, 4, 5, 7)]
 
 
-def test_problems_of_the_runs_own_file_are_told_with_its_lines(problems, tmp_path):
+def test_problems_of_the_runs_own_file_are_reported_with_its_lines(problems, tmp_path):
     (tmp_path / "run.yaml").write_text("training_core:\n  gama: 1\n")
     assert problems(SPACE + "config: run.yaml\n") == [
         "run.yaml:2: unknown key 'training_core.gama'; did you mean 'gamma'?"
@@ -269,7 +269,7 @@ def test_a_space_with_a_possible_corner_is_taken_and_an_impossible_trial_says_wh
         found.config_of({"num_minibatches": 3})
 
 
-def test_the_identity_holds_what_makes_values_comparable(plan):
+def test_the_fingerprint_holds_what_makes_values_comparable(plan):
     base = "num_trials: 5\nfixed: {hidden_dim: 8}\n" + SPACE
     now = plan(base).fingerprint()
     assert json.loads(json.dumps(now)) == now
@@ -281,22 +281,22 @@ def test_the_identity_holds_what_makes_values_comparable(plan):
         'metric is "evaluator/max_return", and was "evaluator/mean_return" when the study began',
         'space.actor_lr is {"low": 0.0001, "high": 0.01}, and was {"low": 0.0001, "high": 0.01, "log": true} when the '
         "study began",
-        "gamma is not there, and was 1.0 when the study began",
+        "gamma is missing, and was 1.0 when the study began",
         "num_seeds is 2, and was 1 when the study began",
         "hidden_dim is 16, and was 8 when the study began",
-        'space.gamma is {"choices": [0.9, 1.0]}, and was not there when the study began',
+        'space.gamma is {"choices": [0.9, 1.0]}, and was missing when the study began',
     ]
 
 
-def test_a_metric_that_the_task_does_not_tell_is_refused(plan):
+def test_a_metric_that_the_task_does_not_report_is_refused(plan):
     found = plan(SPACE + "metric: evaluator/solve_rat\n")
     check_metric(found._replace(settings=SweepSettings()), ["mean_return"])
     with pytest.raises(ConfigError) as caught:
         check_metric(found, ["mean_return", "solve_rate"])
     assert caught.value.what == (
-        "sweep.yaml: metric: evaluations of BinPack-v2 tell no 'solve_rat'; did you mean 'solve_rate'?"
+        "sweep.yaml: metric: evaluations of BinPack-v2 report no 'solve_rat'; did you mean 'solve_rate'?"
     )
-    assert caught.value.hint == "they tell evaluator/mean_return, evaluator/solve_rate"
+    assert caught.value.hint == "they report evaluator/mean_return, evaluator/solve_rate"
 
 
 def test_trials_of_different_pace_are_noted_where_they_are_pruned(plan):
@@ -348,9 +348,9 @@ def test_the_documentation_has_the_defaults():
     cells = [
         [cell.strip(" `") for cell in line.split("|")[1:3]] for line in page.splitlines() if line.startswith("| `")
     ]
-    told = {name: default for name, default in cells if name not in ("fixed", "space")}
-    assert told.pop("config") == "<algorithm>/quick"
-    assert told == {name: str(value) for name, value in vars(SweepSettings()).items() if name != "config"}
+    defaults = {name: default for name, default in cells if name not in ("fixed", "space")}
+    assert defaults.pop("config") == "<algorithm>/quick"
+    assert defaults == {name: str(value) for name, value in vars(SweepSettings()).items() if name != "config"}
 
 
 def test_the_default_configuration_is_the_quick_one(plan):

@@ -1,4 +1,4 @@
-"""A study and its trials: what is drawn, pruned, told and kept, with optuna itself and real, tiny runs."""
+"""A study and its trials: sampled, pruned, reported and stored, with Optuna itself and real, tiny runs."""
 
 import csv
 import json
@@ -137,7 +137,7 @@ def test_a_trial_is_hopeless_below_the_median(study, direction, sign):
         ({4: 0.0, 8: 0.49}, True),
         ({4: 0.0, 8: 0.51}, False),
         ({4: 0.6, 8: 0.0}, False),  # its best so far counts
-        ({4: 0.0, 8: 0.0, 12: 0.0}, False),  # no other was told at update 12
+        ({4: 0.0, 8: 0.0, 12: 0.0}, False),  # no other reported at update 12
     ]:
         trial = each.ask().number
         each.report(trial, {update: sign * value for update, value in values.items()})
@@ -186,7 +186,7 @@ def test_a_changed_sweep_is_refused_and_a_longer_one_is_not(study):
     assert study(LINE + "num_trials: 90\npruner: none\nsampler: random\n").ask().number == 0
 
 
-def test_a_file_that_is_no_study_is_told(study):
+def test_a_file_that_is_no_study_is_reported(study):
     Path("study.db").write_bytes(b"no database at all, and more than sixteen bytes long")
     with pytest.raises(RunError, match=r"study\.db cannot be read: file is not a database"):
         study()
@@ -230,7 +230,7 @@ def test_a_hopeless_trial_is_ended_at_its_evaluation(study, tmp_path):
     assert each._study.trials[each2].intermediate_values == {4: 0.1, 8: 0.4}
 
 
-def test_a_trial_that_is_through_is_not_pruned(study, tmp_path):
+def test_a_trial_that_is_finished_is_not_pruned(study, tmp_path):
     each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
     complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
     sink = sweep_trial.TrialSink(each, each.ask().number, "evaluator/mean_return", stop)
@@ -240,7 +240,7 @@ def test_a_trial_that_is_through_is_not_pruned(study, tmp_path):
 
 
 def test_a_signal_comes_before_the_pruner(study, tmp_path):
-    """The trial is saved and continued, where it is pruned if it must be: from what its metrics.jsonl tells."""
+    """The trial is saved and resumed. Its metrics.jsonl is reported again, so that it can be pruned then."""
     each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
     complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
     number = each.ask().number
@@ -301,10 +301,10 @@ def test_values_are_those_of_the_runs(swept):
     trials = optuna_trials(swept)
     assert [trial.state.name for trial in trials] == ["COMPLETE", "COMPLETE", "FAIL", "PRUNED"]
     for number in (0, 1, 3):
-        told = evaluations(swept / f"trial-{number:04d}")
-        assert trials[number].intermediate_values == pytest.approx(told, rel=1e-15)
-        assert trials[number].value == pytest.approx(told[max(told)], rel=1e-15)
-        assert trials[number].user_attrs["updates"] == max(told)
+        values = evaluations(swept / f"trial-{number:04d}")
+        assert trials[number].intermediate_values == pytest.approx(values, rel=1e-15)
+        assert trials[number].value == pytest.approx(values[max(values)], rel=1e-15)
+        assert trials[number].user_attrs["updates"] == max(values)
     assert trials[0].value > 0.9  # it did learn
 
 
@@ -331,16 +331,16 @@ def test_a_trial_is_a_run_with_its_parameters(swept):
     assert "3 seeds" in (swept / "trial-0001.log").read_text()
 
 
-def test_tables_tell_the_same(swept):
-    told = json.loads((swept / "trials.json").read_text())
+def test_tables_have_the_same_content(swept):
+    content = json.loads((swept / "trials.json").read_text())
     trials = optuna_trials(swept)
-    assert [trial["number"] for trial in told["trials"]] == [0, 1, 2, 3]
-    assert [trial["value"] for trial in told["trials"]] == [trials[0].value, trials[1].value, None, trials[3].value]
-    assert [trial["state"] for trial in told["trials"]] == ["complete", "complete", "failed", "pruned"]
-    assert [trial["updates"] for trial in told["trials"]] == [24, 24, None, 8]
-    assert told["best"] == max((0, 1), key=lambda number: (trials[number].value, -number))
+    assert [trial["number"] for trial in content["trials"]] == [0, 1, 2, 3]
+    assert [trial["value"] for trial in content["trials"]] == [trials[0].value, trials[1].value, None, trials[3].value]
+    assert [trial["state"] for trial in content["trials"]] == ["complete", "complete", "failed", "pruned"]
+    assert [trial["updates"] for trial in content["trials"]] == [24, 24, None, 8]
+    assert content["best"] == max((0, 1), key=lambda number: (trials[number].value, -number))
     rows = list(csv.DictReader((swept / "trials.csv").read_text().splitlines()))
-    for row, trial in zip(rows, told["trials"], strict=True):
+    for row, trial in zip(rows, content["trials"], strict=True):
         assert (row["value"], row["updates"]) == tuple(
             "" if v is None else str(v) for v in (trial["value"], trial["updates"])
         )
@@ -356,7 +356,7 @@ def again(swept, tmp_path, monkeypatch):
     return Path("runs/tiny")
 
 
-def test_a_finished_sweep_tells_its_table_again(again, capfd):
+def test_a_finished_sweep_prints_its_table_again(again, capfd):
     before = {path: path.stat().st_mtime_ns for path in again.glob("trial-*/*")}
     assert exit_code(main, ["tiny.yaml"]) == 0
     out = capfd.readouterr().out
@@ -381,8 +381,8 @@ def test_more_trials_go_on_and_the_figure_is_drawn(again, capfd):
         "4",
         "5",
     ]
-    told = json.loads((again / "trials.json").read_text())
-    assert told["importances"].keys() == {"actor_lr", "num_minibatches"}
+    content = json.loads((again / "trials.json").read_text())
+    assert content["importances"].keys() == {"actor_lr", "num_minibatches"}
     assert (again / "importances.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -398,7 +398,7 @@ def test_the_command_it_names_repeats_the_best_trial(again, capfd):
 
 
 def test_a_trial_killed_before_its_first_checkpoint_begins_anew(again):
-    """And one killed after its last update, but before the study knew, is only told."""
+    """A trial killed after its last update, but before its result was stored, is only recorded."""
     study = Study(again, read_plan(Path("tiny.yaml")))
     values = {trial.number: trial.value for trial in study.trials()}
     for number in (0, 1):
@@ -409,9 +409,9 @@ def test_a_trial_killed_before_its_first_checkpoint_begins_anew(again):
     (again / "trial-0004" / "config.yaml").write_text("torn: ")
     shutil.copytree(again / "trial-0001", again / "trial-0005")
     assert (asked, exit_code(main, ["tiny.yaml"])) == ([4, 5], 0)
-    told = json.loads((again / "trials.json").read_text())["trials"]
-    assert [told[4]["value"], told[5]["value"]] == [values[0], values[1]]
-    assert len(told) == 6  # no other was begun: four were asked for
+    content = json.loads((again / "trials.json").read_text())["trials"]
+    assert [content[4]["value"], content[5]["value"]] == [values[0], values[1]]
+    assert len(content) == 6  # no other was started: four were requested
 
 
 def test_what_no_trial_could_do_ends_the_sweep(plan, study, tmp_path, monkeypatch):
@@ -444,11 +444,11 @@ def test_a_signal_while_a_trial_is_prepared_ends_the_sweep_before_its_first_upda
     trial, stop = each.ask(), StopRequest()
     stop.is_set = True
     assert sweep_trial.run_trial(plan(), each, trial, tmp_path / "trial-0000", stop) == (False, True)
-    assert each.trials()[0].state == "running"  # the same command goes on with it
+    assert each.trials()[0].state == "running"  # the same command resumes it
     assert max(row["update"] for row in read_rows(tmp_path / "trial-0000" / "metrics.jsonl")) == 0
 
 
-def test_a_fault_in_the_program_fails_its_trial_and_is_told(plan, study, tmp_path, monkeypatch):
+def test_a_bug_in_the_program_fails_its_trial_and_is_raised(plan, study, tmp_path, monkeypatch):
     """Else the same command would meet it again for ever."""
 
     def faulty(*_):
@@ -478,7 +478,7 @@ def refused(plan, capfd):
     return run
 
 
-def test_what_cannot_begin_is_told_before_anything_is_written(refused):
+def test_what_cannot_start_is_reported_before_anything_is_written(refused):
     assert refused(2, "sweep.yaml", "--study", "../else")[0] == "error: --study: '../else' cannot name a study"
     Path("runs/other").mkdir(parents=True)
     Path("runs/other/config.yaml").write_text(RUN)
@@ -490,7 +490,7 @@ def test_what_cannot_begin_is_told_before_anything_is_written(refused):
     )
     Path("sweep.yaml").write_text(LINE + "metric: evaluator/solve_rate\n")
     assert refused(2, "sweep.yaml")[0] == (
-        "error: sweep.yaml: metric: evaluations of probe/action_observation_reward tell no 'solve_rate'"
+        "error: sweep.yaml: metric: evaluations of probe/action_observation_reward report no 'solve_rate'"
     )
     Path("sweep.yaml").write_text(LINE + "fixed: {task_id: Mase-v0}\n")
     assert refused(3, "sweep.yaml")[0].startswith("error: unknown task 'Mase-v0'")
