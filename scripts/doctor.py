@@ -1,4 +1,4 @@
-"""Says what is installed, which devices there are and what can be written: `python scripts/doctor.py`."""
+"""Shows what is installed, which devices there are and what can be written: `python scripts/doctor.py`."""
 
 from stoix_like.commands.entry import run_main
 

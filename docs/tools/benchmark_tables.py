@@ -1,7 +1,8 @@
 """Writes the tables of docs/benchmarks.md from the rows that `bench.py --json` wrote into docs/benchmarks/.
 
-`python docs/tools/benchmark_tables.py` rewrites the page in a clone; a test fails when it is out of date. Between
-`<!-- rows: cpu.json maze_ binpack_ -->` and `<!-- end of rows -->` stand the rows of that file whose names begin so.
+`python docs/tools/benchmark_tables.py` rewrites the page in a clone; a test fails if it is out of date. The rows of a
+file whose names begin with one of the prefixes are put between the markers `<!-- rows: cpu.json maze_ binpack_ -->` and
+`<!-- end of rows -->`.
 """
 
 from __future__ import annotations
@@ -12,25 +13,25 @@ from pathlib import Path
 
 from stoix_like.bench.measure import Measurement
 from stoix_like.runtime.console.installation import ROOT
-from stoix_like.runtime.console.text import number_text
+from stoix_like.runtime.console.text import DASH, number_text
 
 PAGE = ROOT / "docs" / "benchmarks.md"
 _PART = re.compile(r"(<!-- rows: (\S+) ([^>]*?) -->\n).*?(<!-- end of rows -->)", re.DOTALL)
 
 
 def with_tables(text: str, folder: Path) -> str:
-    """The page with every marked part written anew from the files in the folder."""
+    """The page with all marked parts replaced by tables of the files in the folder."""
 
-    def written(part: re.Match[str]) -> str:
+    def replacement(part: re.Match[str]) -> str:
         begin, file, prefixes, end = part.groups()
         rows = [Measurement(**row) for row in json.loads((folder / file).read_text(encoding="utf-8"))]
         return f"{begin}\n{table(rows, prefixes.split())}\n\n{end}"
 
-    return _PART.sub(written, text)
+    return _PART.sub(replacement, text)
 
 
 def table(rows: list[Measurement], prefixes: list[str]) -> str:
-    """Markdown: the machine, then a line for each row whose name begins with one of the prefixes."""
+    """A Markdown table: the machine, then one line per row whose name begins with one of the prefixes."""
     machine = next(row for row in rows if row.name == "machine")
     chosen = [row for row in rows if row.name.startswith(tuple(prefixes))]
     head = ["| row | value | against | |", "| --- | --- | --- | --- |"]
@@ -40,7 +41,7 @@ def table(rows: list[Measurement], prefixes: list[str]) -> str:
 
 def _cells(row: Measurement) -> list[str]:
     value = f"{number_text(row.value, 4)} {row.unit}" + ("" if row.spread is None else f" ± {row.spread:.1%}")
-    against, verdict = "–", ""
+    against, verdict = DASH, ""
     if row.reference is not None:
         against = number_text(row.reference, 4)
         verdict = f"**{row.ratio:.1f} times**" if row.ratio is not None else "no ratio: the spread is larger"

@@ -1,7 +1,7 @@
 """Writes docs/reference/commands.md from the parsers that read the command lines.
 
-`python docs/tools/command_reference.py` rewrites the file in a clone; a test fails when it is out of date. It
-is made of the parsers' arguments, not of the text of `--help`, whose form changes with the version of Python.
+`python docs/tools/command_reference.py` rewrites the file in a clone; a test fails if it is out of date. The page is
+made from the arguments of the parsers, not from the text of `--help`, which depends on the version of Python.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from config_table import with_part
+from config_table import replace_part
 
 from stoix_like.commands.table import COMMANDS, Command
 from stoix_like.runtime.console.spelling import PROGRAM, script_of
@@ -20,37 +20,33 @@ from stoix_like.runtime.loading.flags import OPTION_HELP, flag_name
 DOCUMENT = Path(__file__).parents[1] / "reference" / "commands.md"
 BEGIN = "<!-- commands: written by python docs/tools/command_reference.py -->"
 END = "<!-- end of commands -->"
-#: What every command takes; told once, above the first.
-OF_ALL = ("-h", "--debug")
+#: Flags of every command, documented once above the first.
+COMMON_FLAGS = ("-h", "--debug")
 
 
 def with_commands(text: str) -> str:
-    """The document with the part between the markers replaced.
-
-    Raises:
-        ConfigError: the markers are missing.
-    """
+    """The document with the sections of all commands between the markers."""
     parts = [_section(name, command) for name, command in COMMANDS.items()]
-    return with_part(text, DOCUMENT, BEGIN, END, "\n\n".join(parts))
+    return replace_part(text, DOCUMENT, BEGIN, END, "\n\n".join(parts))
 
 
 def _section(name: str, command: Command) -> str:
-    """A command's heading, how it is typed, what it does, and a table of what it takes."""
+    """A command's heading, summary, command lines, and the table of its arguments."""
     if name.startswith("train-"):
         places, rows = ["[--config FILE|PRESET]"], list(_training_rows())
     else:
-        taken = _arguments(command)
-        places = [_form(action) for action in taken if not action.option_strings]
-        rows = [(_form(action), _meaning(action)) for action in taken]
-    typed = " ".join([*places, "[--flag VALUE ...]"])
+        arguments = _arguments(command)
+        places = [_form(action) for action in arguments if not action.option_strings]
+        rows = [(_form(action), _meaning(action)) for action in arguments]
+    synopsis = " ".join([*places, "[--flag VALUE ...]"])
     table = "\n".join(f"| {_code(form)} | {meaning} |" for form, meaning in rows)
-    lines = f"```text\npython scripts/{script_of(name)} {typed}\n{PROGRAM} {name} {typed}\n```"
+    lines = f"```text\npython scripts/{script_of(name)} {synopsis}\n{PROGRAM} {name} {synopsis}\n```"
     summary = f"{command.summary[0].upper()}{command.summary[1:]}."
     return f"## {name}\n\n{summary}\n\n{lines}\n\n| argument | meaning |\n| --- | --- |\n{table}"
 
 
 def _training_rows() -> Iterator[tuple[str, str]]:
-    """The options of a training; its leaves have a page of their own, so they are one row."""
+    """The options of the training commands. All leaves are one row: they have a page of their own."""
     for name, (metavar, meaning) in OPTION_HELP.items():
         if name not in ("help", "debug"):
             yield f"{flag_name(name)} {metavar}".rstrip(), meaning
@@ -59,11 +55,11 @@ def _training_rows() -> Iterator[tuple[str, str]]:
 
 def _arguments(command: Command) -> list[argparse.Action]:
     parser: argparse.ArgumentParser = importlib.import_module(command.module).make_parser()
-    return [action for action in parser._actions if not set(OF_ALL) & set(action.option_strings)]
+    return [action for action in parser._actions if not set(COMMON_FLAGS) & set(action.option_strings)]
 
 
 def _form(action: argparse.Action) -> str:
-    """How an argument is typed: `RUN`, `RUN ...`, `--seed N`, `--search-root iid|topk`, `--sampled`."""
+    """The form of an argument: `RUN`, `RUN ...`, `--seed N`, `--search-root iid|topk`, `--sampled`."""
     name = action.option_strings[-1] if action.option_strings else ""
     if action.nargs == 0:
         return name
@@ -79,14 +75,14 @@ def _form(action: argparse.Action) -> str:
 
 
 def _code(form: str) -> str:
-    """The form as code for the cell of a table: a `|` in one is read differently by every Markdown, so it is a word."""
+    """The form as code for a table cell. `|` becomes the word or: Markdown parsers treat it differently in a cell."""
     flag, space, value = form.partition(" ")
     return f"`{flag}{space}" + "` or `".join(value.split("|")) + "`"
 
 
 def _meaning(action: argparse.Action) -> str:
-    told = (action.help or "") % {**vars(action), "prog": PROGRAM}
-    return told.replace("<", "&lt;").replace("*", "\\*").replace("|", "\\|")
+    help_text = (action.help or "") % {**vars(action), "prog": PROGRAM}
+    return help_text.replace("<", "&lt;").replace("*", "\\*").replace("|", "\\|")
 
 
 if __name__ == "__main__":

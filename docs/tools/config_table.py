@@ -1,6 +1,6 @@
-"""Writes the table of all leaves into docs/configuration.md, from the dataclasses that also make flags and checks.
+"""Writes the tables of all leaves into docs/configuration.md, from the dataclasses that also define flags and checks.
 
-`python docs/tools/config_table.py` rewrites the file in a clone; a test fails when it is out of date.
+`python docs/tools/config_table.py` rewrites the file in a clone; a test fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ END = "<!-- end of leaves -->"
 
 
 def table(config_type: type) -> str:
-    """One Markdown table for each section: leaf, flag, type, default, range, meaning."""
+    """One Markdown table per section: leaf, flag, type, default, range, meaning."""
     parts = []
     for name, kind in section_types(config_type).items():
         rows = ["| leaf | flag | type | default | range | meaning |", "| --- | --- | --- | --- | --- | --- |"]
@@ -39,20 +39,12 @@ def table(config_type: type) -> str:
 
 
 def with_table(text: str, config_type: type) -> str:
-    """The document with the part between the markers replaced.
-
-    Raises:
-        ConfigError: the markers are missing.
-    """
-    return with_part(text, DOCUMENT, BEGIN, END, table(config_type))
+    """The document with the tables between the markers."""
+    return replace_part(text, DOCUMENT, BEGIN, END, table(config_type))
 
 
-def with_part(text: str, document: Path, begin: str, end: str, part: str) -> str:
-    """The text with what stands between two markers replaced; the document is named if they are missing.
-
-    Raises:
-        ConfigError: the markers are missing.
-    """
+def replace_part(text: str, document: Path, begin: str, end: str, part: str) -> str:
+    """The text with `part` between the two markers. Raises ConfigError if the document has no markers."""
     before, found_begin, rest = text.partition(begin)
     _, found_end, after = rest.partition(end)
     if not found_begin or not found_end:

@@ -1,8 +1,8 @@
-"""Takes the pictures of docs/images: a page in headless Chromium, as a PNG of 256 colours.
+"""Takes the screenshots of docs/images: a page in headless Chromium, as a PNG of 256 colours.
 
     python docs/tools/screenshot.py URL_OR_FILE OUT.png [--size 1400x900] [--click SELECTOR] [--fill SELECTOR TEXT]
 
-Needs the `dev` extra and Chromium on the path. The pages that say how a picture was made name the whole command.
+Needs the `dev` extra, and Chromium on the path. The page of a picture names the command that made it.
 """
 
 import argparse
@@ -13,17 +13,19 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
-PATIENCE = 300_000  # milliseconds
+TIMEOUT = 300_000  # milliseconds
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("page", help="an address, or a file")
+    parser.add_argument("page", help="a URL or a file")
     parser.add_argument("out", type=Path)
     parser.add_argument("--size", default="1400x900", help="CSS pixels")
-    parser.add_argument("--click", action="append", default=[], metavar="SELECTOR", help="in order; waits for each")
-    parser.add_argument("--fill", nargs=2, metavar=("SELECTOR", "TEXT"), help="a field, after the clicks")
-    parser.add_argument("--settle", type=float, default=2, metavar="SECONDS", help="waited before the picture is taken")
+    parser.add_argument(
+        "--click", action="append", default=[], metavar="SELECTOR", help="clicked in order, after waiting for it"
+    )
+    parser.add_argument("--fill", nargs=2, metavar=("SELECTOR", "TEXT"), help="filled in after the clicks")
+    parser.add_argument("--settle", type=float, default=2, metavar="SECONDS", help="wait before the screenshot")
     given = parser.parse_args()
     width, height = map(int, given.size.split("x"))
     url = given.page if "://" in given.page else Path(given.page).resolve().as_uri()
@@ -32,7 +34,7 @@ def main() -> None:
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu", "--disable-quic"]
         )
         page = browser.new_page(viewport={"width": width, "height": height})
-        page.set_default_timeout(PATIENCE)
+        page.set_default_timeout(TIMEOUT)
         page.goto(url)
         for selector in given.click:
             page.click(selector)

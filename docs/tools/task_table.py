@@ -1,6 +1,6 @@
-"""Writes the table of Jumanji's tasks that `envs.py` prints, which is shipped with the package.
+"""Writes the table of Jumanji's tasks that `envs.py` prints. It is shipped with the package.
 
-`python docs/tools/task_table.py` rewrites the file in a clone; a test fails when it is out of date.
+`python docs/tools/task_table.py` rewrites the file in a clone; a test fails if it is out of date.
 """
 
 from __future__ import annotations

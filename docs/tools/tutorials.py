@@ -1,9 +1,9 @@
-"""Runs notebooks of docs/notebooks and writes each, with what it printed and drew, as a page of docs/tutorials.
+"""Runs the notebooks of docs/notebooks and writes each with its outputs as a page of docs/tutorials.
 
-`make tutorials` makes all pages; `python docs/tools/tutorials.py NAME ...` some. A page that shows a warning or a path
-of this machine is refused. tests/test_tutorials.py fails when a page no longer holds its notebook's cells. Reading,
-running and rendering are jupytext's, nbclient's and nbconvert's; here is what a page looks like, and what it may not
-show. Links between pages work from both folders, since they are neighbours: `../training-loop.md`.
+`make tutorials` makes all pages, `python docs/tools/tutorials.py NAME ...` some. A page that shows a warning or a path
+of this machine is refused. A test fails if a page no longer has the cells of its notebook. jupytext, nbclient and
+nbconvert read, run and render notebooks; this file defines the form of a page and what it may not show. Links such as
+`../training-loop.md` work from both folders, because they have the same parent.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ DOCS = Path(__file__).resolve().parents[1]
 NOTEBOOKS = DOCS / "notebooks"
 PAGES = DOCS / "tutorials"
 
-#: nbconvert's Markdown, with outputs in fences and pictures described by the `alt` of their cell.
+#: nbconvert's Markdown template, with outputs in fences and the `alt` of a cell as the text of its pictures.
 TEMPLATE = """{% extends 'markdown/index.md.j2' %}
 {% macro fence(text) %}
 ```text
@@ -49,23 +49,19 @@ CONFIG = Config(
 
 
 class Page(NamedTuple):
-    """A page and the content of its pictures by file name."""
+    """The text of a page, and {file name: content} of its pictures."""
 
     text: str
     images: dict[str, bytes]
 
 
-def executed(source: Path) -> NotebookNode:
-    """The notebook of a percent file after a fresh CPU kernel has run it, in an empty folder.
-
-    Raises:
-        nbclient.exceptions.CellExecutionError: a cell failed.
-    """
+def execute(source: Path) -> NotebookNode:
+    """The notebook of a percent file, executed by a new CPU kernel in an empty folder."""
     notebook = jupytext.read(source)
     environment = {name: value for name, value in os.environ.items() if name not in ("MPLBACKEND", "STOIX_LIKE_FAST")}
-    environment["JAX_PLATFORMS"] = "cpu"  # so that all pages are of one kind of machine
-    environment["TF_CPP_MIN_LOG_LEVEL"] = "3"  # without XLA's remarks that this machine compiles slowly
-    scripts = str(Path(sys.executable).parent)  # first, as where the environment is activated: commands say `python`
+    environment["JAX_PLATFORMS"] = "cpu"  # so that the outputs of all pages are comparable
+    environment["TF_CPP_MIN_LOG_LEVEL"] = "3"  # without XLA's warnings about slow compilation
+    scripts = str(Path(sys.executable).parent)  # first, as in an activated environment, so that hints say `python`
     environment["PATH"] = os.pathsep.join([scripts, os.environ.get("PATH", "")])
     with tempfile.TemporaryDirectory() as folder:
         where = {"metadata": {"path": folder}}
@@ -74,8 +70,8 @@ def executed(source: Path) -> NotebookNode:
     return notebook
 
 
-def noise(notebook: NotebookNode) -> list[str]:
-    """What an executed notebook shows and a page should not: warnings, redrawn lines, paths, undescribed pictures."""
+def find_noise(notebook: NotebookNode) -> list[str]:
+    """Outputs that a page should not show: warnings, progress lines, paths, and pictures without a text."""
     here = {str(Path.home()), str(DOCS.parent), tempfile.gettempdir(), sys.prefix} - {"/"}
     found = []
     for cell, output in _outputs(notebook):
@@ -92,8 +88,8 @@ def noise(notebook: NotebookNode) -> list[str]:
     return found
 
 
-def rendered(notebook: NotebookNode, name: str, facts: str) -> Page:
-    """The page of an executed notebook, `facts` of its running in the last line."""
+def render(notebook: NotebookNode, name: str, facts: str) -> Page:
+    """The page of an executed notebook, with `facts` about its execution in the last line."""
     exporter = MarkdownExporter(config=CONFIG, raw_template=TEMPLATE)
     body, resources = exporter.from_notebook_node(notebook, resources={"unique_key": name})
     header = f"<!-- made by make tutorials from docs/notebooks/{name}.py -->"
@@ -104,7 +100,7 @@ def rendered(notebook: NotebookNode, name: str, facts: str) -> Page:
 
 
 def write(page: Page, name: str, folder: Path) -> None:
-    """The page and its pictures in the folder; pictures of an earlier version are removed."""
+    """Writes the page and its pictures into the folder, and removes pictures of an earlier version."""
     folder.mkdir(exist_ok=True)
     for old in folder.glob(f"{name}_*.png"):
         if re.fullmatch(r"_\d+_\d+", old.stem.removeprefix(name)):
@@ -115,20 +111,19 @@ def write(page: Page, name: str, folder: Path) -> None:
 
 
 def make(source: Path, folder: Path) -> float:
-    """Runs the notebook and writes its page; returns the seconds of processor time it took, which other programs on the
-    machine make little longer.
+    """Executes the notebook and writes its page; returns the seconds of processor time, which depend little on load.
 
     Raises:
-        ValueError: it shows what a page should not.
+        ValueError: an output is not fit for a page.
     """
     before = os.times()
-    notebook = executed(source)
+    notebook = execute(source)
     after = os.times()
     seconds = after.children_user + after.children_system - before.children_user - before.children_system
-    if found := noise(notebook):
+    if found := find_noise(notebook):
         raise ValueError(f"{source.name} shows " + "\n".join(found))
     facts = f"{seconds:.0f} seconds of processor time, jax {importlib.metadata.version('jax')}"
-    write(rendered(notebook, source.stem, facts), source.stem, folder)
+    write(render(notebook, source.stem, facts), source.stem, folder)
     return seconds
 
 
@@ -137,7 +132,7 @@ def _outputs(notebook: NotebookNode) -> list[tuple[NotebookNode, Any]]:
 
 
 def main(argv: list[str]) -> None:
-    """Makes the named pages, or all."""
+    """Makes the named pages, or all of them."""
     names = sorted(path.stem for path in NOTEBOOKS.glob("*.py"))
     parser = argparse.ArgumentParser(description="Makes pages of docs/tutorials from notebooks of docs/notebooks.")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of: {', '.join(names)} (default: all)")

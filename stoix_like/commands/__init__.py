@@ -1,1 +1,1 @@
-"""The commands: parsers, what they print, and the one entry of every script. Imports every floor below."""
+"""The commands: their parsers, their output, and the common entry of all scripts. Imports every floor below."""

@@ -21,7 +21,7 @@ from stoix_like.runtime.hardware import devices
 
 
 def main(argv: list[str]) -> int:
-    """Plays, draws and prints where the GIF is; returns the exit code."""
+    """Plays an episode, writes the GIF and prints its path; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     choice = search_choice(arguments)
     devices.select(HardwareConfig(device_type=arguments.device_type))
@@ -41,23 +41,27 @@ def main(argv: list[str]) -> int:
     )
     path = save_gif(saved.env, episode.states, arguments.out or saved.folder / "episode.gif")
     num_steps = len(episode.states) - 1
-    what = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
+    length = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
     for note in chosen.notes:
         print(f"note: {note}")
-    print(f"{what}, {chosen.name}, return {episode.episode_return:.4f}")
+    print(f"{length}, {chosen.name}, return {episode.episode_return:.4f}")
     print(f"animation {path}")
     return 0
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(prog("animate"), "Draws one episode of a run as a GIF.")
     add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument("--seed", type=seed_number, default=0, help="chooses the level (default: 0)")
-    parser.add_argument("--index", type=int, default=0, help="which of the run's seeds plays (default: 0, the first)")
+    parser.add_argument("--index", type=int, default=0, help="index of the run's seed to play (default: 0, the first)")
     parser.add_argument(
-        "--max-steps", type=positive_int, default=MOST_STEPS, metavar="N", help=f"at most (default: {MOST_STEPS})"
+        "--max-steps",
+        type=positive_int,
+        default=MOST_STEPS,
+        metavar="N",
+        help=f"largest number of steps to draw (default: {MOST_STEPS})",
     )
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument("--out", type=output_file, help="GIF file (default: episode.gif in the folder)")

@@ -13,10 +13,10 @@ from stoix_like.runtime.storage.atomic import atomic_write_json
 
 
 def main(argv: list[str]) -> int:
-    """Measures and prints; returns the exit code."""
+    """Runs the suites, and prints and writes their rows; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)
-    warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # of Jumanji's own step
+    warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # from Jumanji's step
     from stoix_like.bench.suites import NOT_IN_ALL, SUITES
 
     rows = [machine_row(devices.describe_devices(found))]
@@ -26,13 +26,13 @@ def main(argv: list[str]) -> int:
         for row in SUITES[name]():
             print(line(row), flush=True)
             rows.append(row)
-            if arguments.json:  # after every row: a suite takes hours, and may be cut off
+            if arguments.json:  # written after every row, because a suite takes hours and may be interrupted
                 atomic_write_json(arguments.json, [row._asdict() for row in rows])
     return 0
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(
         prog("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
     )
@@ -55,10 +55,10 @@ def make_parser() -> ArgumentParser:
         "search_maze",
         "all",
     )
-    told = (
-        "what is measured; all is everything but learning*, ablation and search*, which train for hours (default: all)"
+    help_text = (
+        "suite to run; all is everything but learning*, ablation and search*, which train for hours (default: all)"
     )
-    parser.add_argument("--suite", choices=suites, default="all", help=told)
+    parser.add_argument("--suite", choices=suites, default="all", help=help_text)
     add_json_flag(parser, "the rows")
     add_device_flag(parser)
     return parser

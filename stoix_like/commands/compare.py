@@ -1,7 +1,7 @@
-"""The command `compare.py`: experiments against each other, by few seeds of each, at equal budgets.
+"""The command `compare.py`: compares experiments with few seeds at equal budgets.
 
-Which runs may be compared is in `groups.py`, the statistics in `aggregates.py` and `evaluation/comparison.py`, how
-they are told in `reports/comparison.py` and drawn in `figures/comparison.py`.
+`results/groups.py` decides which runs may be compared. `results/statistics.py` and `evaluation/comparison.py` compute
+the statistics, `reports/comparison.py` prints them, and `figures/comparison.py` draws them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from stoix_like.runtime.storage.atomic import atomic_write_json
 
 
 def main(argv: list[str]) -> int:
-    """Compares, prints, and writes what was asked for; returns the exit code."""
+    """Compares the runs, prints the tables and writes the requested files; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    scales = scales_of(arguments.normalise)
+    scales = parse_scales(arguments.normalise)
     paths = find_runs(arguments.runs)
     from stoix_like.runtime.figures import comparison as comparison_figures
     from stoix_like.runtime.reports import comparison as comparison_tables
@@ -51,10 +51,10 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(prog("compare"), "Compares experiments at equal steps and at equal wall-clock.")
     add_runs_argument(parser)
-    parser.add_argument("--metric", default="mean_return", help="what is compared (default: mean_return)")
+    parser.add_argument("--metric", default="mean_return", help="metric to compare (default: mean_return)")
     parser.add_argument(
         "--normalise",
         nargs=3,
@@ -63,19 +63,19 @@ def make_parser() -> ArgumentParser:
         metavar=("TASK", "MIN", "MAX"),
         help="the scores of a task that become 0 and 1, such as a random policy's and the best known; once per task",
     )
-    add_json_flag(parser, "everything, curves too,")
+    add_json_flag(parser, "all results, with curves,")
     parser.add_argument("--out", type=_folder, metavar="FOLDER", help="draw the figures into this folder")
     return parser
 
 
-def scales_of(given: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
-    """{task: (the score that becomes 0, the one that becomes 1)} from the words of the flag.
+def parse_scales(values: Sequence[Sequence[str]]) -> dict[str, tuple[float, float]]:
+    """{task: (score that becomes 0, score that becomes 1)} from the values of --normalise.
 
     Raises:
-        ConfigError: no numbers, not in order, or a task twice.
+        ConfigError: a bound is not a number, the bounds are not in order, or a task is given twice.
     """
     scales: dict[str, tuple[float, float]] = {}
-    for task, *bounds in given:
+    for task, *bounds in values:
         try:
             low, high = (checked_number(text, lambda number: abs(number) < float("inf"), "a number") for text in bounds)
         except argparse.ArgumentTypeError as error:
@@ -92,12 +92,12 @@ def _check_tasks(scales: Mapping[str, object], task_ids: Sequence[str]) -> None:
     for task in scales:
         if task not in task_ids:
             known = sorted(set(task_ids))
-            what = f"--normalise {task}: no run is of this task{nearest(task, known)}"
-            raise ConfigError(what, f"the runs are of {', '.join(known)}")
+            message = f"--normalise {task}: no run is of this task{nearest(task, known)}"
+            raise ConfigError(message, f"the runs are of {', '.join(known)}")
 
 
 def _folder(text: str) -> Path:
-    """A folder that exists, or can be made: said before anything is computed."""
+    """The path of a folder that exists or can be created: an error is then reported before anything runs."""
     path = Path(text)
     if not path.is_dir():
         if path.exists():

@@ -1,10 +1,9 @@
-"""The command `compare_search.py`: searches of saved runs at equal numbers of model steps."""
+"""The command `compare_search.py`: compares searches of saved runs at equal numbers of model steps."""
 
 from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.config.values import nearest
@@ -28,16 +27,13 @@ from stoix_like.runtime.searches.compare import compare, plot_comparison
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, ComparisonSettings
 from stoix_like.runtime.storage.atomic import atomic_write_json
 
-if TYPE_CHECKING:
-    pass
-
 
 def main(argv: list[str]) -> int:
-    """Plays and prints; returns the exit code."""
+    """Plays the methods, and prints and writes the results; returns the exit code."""
     arguments, settings = parse(argv)
     if arguments.plot:
         check_format(arguments.plot)
-    paths = list({path.resolve(): path for path in map(_found, arguments.runs)}.values())
+    paths = list({path.resolve(): path for path in map(_find, arguments.runs)}.values())
     devices.select(HardwareConfig(device_type=arguments.device_type))
     result = compare(paths, arguments.checkpoint, arguments.levels, settings, report=_print)
     if arguments.json:
@@ -47,7 +43,7 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _found(text: str) -> Path:
+def _find(text: str) -> Path:
     return find_parameters(text) or find_run(text)
 
 
@@ -56,35 +52,32 @@ def _print(text: str) -> None:
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, ComparisonSettings]:
-    """(all flags, the settings among them).
-
-    Raises:
-        ConfigError: a flag that is unknown or out of range.
-    """
+    """(all arguments, those of them that are settings of the comparison)."""
     arguments = make_parser().parse_args(argv)
     return arguments, ComparisonSettings(*(getattr(arguments, name) for name in ComparisonSettings._fields))
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(prog("compare-search"), "Compares searches of saved runs at equal numbers of model steps.")
     defaults = ComparisonSettings()
     add_runs_argument(parser, ", or files params.safetensors")
     add_checkpoint_flag(parser)
     parser.add_argument("--levels", help=f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)")
-    named = ",".join(METHODS)
-    described = "; ".join(f"{name}: {what}" for name, what in METHODS.items())
-    told = f"some of {named}; greedy is played in any case, for gains are over it (default: all). {described}"
-    parser.add_argument("--methods", type=_methods, default=defaults.methods, help=told)
+    described = "; ".join(f"{name}: {description}" for name, description in METHODS.items())
+    help_text = f"some of {','.join(METHODS)}; greedy is always played, as the baseline of gains (default: all)."
+    parser.add_argument("--methods", type=_methods, default=defaults.methods, help=f"{help_text} {described}")
     budgets = ",".join(map(str, defaults.budgets))
-    told = f"model steps per decision; a search has the particles that they pay for, at least 1 (default: {budgets})"
-    parser.add_argument("--budgets", type=_budgets, default=defaults.budgets, help=told)
-    told = f"of smc, reward units; {LEARNED}: the one an SPO run has learned (default: {defaults.temperature})"
-    parser.add_argument(
-        "--temperature", type=_temperature, default=defaults.temperature, metavar=f"T|{LEARNED}", help=told
+    help_text = f"model steps per decision; they limit the particles of a search, at least 1 (default: {budgets})"
+    parser.add_argument("--budgets", type=_budgets, default=defaults.budgets, help=help_text)
+    help_text = (
+        f"of smc, reward units; {LEARNED}: the one that an SPO run has learned (default: {defaults.temperature})"
     )
-    told = f"levels played at a time (default: {DEFAULT_NUM_ENVS}, fewer where particles are many)"
-    parser.add_argument("--num-envs", type=positive_int, help=told)
+    parser.add_argument(
+        "--temperature", type=_temperature, default=defaults.temperature, metavar=f"T|{LEARNED}", help=help_text
+    )
+    help_text = f"levels played at a time (default: {DEFAULT_NUM_ENVS}, fewer if there are many particles)"
+    parser.add_argument("--num-envs", type=positive_int, help=help_text)
     parser.add_argument("--seed", type=seed_number, default=defaults.seed, help="of sampling")
     add_json_flag(parser)
     parser.add_argument("--plot", type=output_file, help="draw mean returns over model steps: .png, .pdf or .svg")

@@ -1,6 +1,6 @@
-"""The command `doctor.py`: what is installed, which devices there are, and what can be written. Changes nothing.
+"""The command `doctor.py`: lists installed packages, devices and writable folders. Changes nothing.
 
-What would keep a training from running is a problem and makes the exit code 1; a missing extra is none.
+Anything that would prevent training is a problem and makes the exit code 1. A missing extra is not a problem.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stoix_like.runtime.console.installation import installed_version, is_instal
 from stoix_like.runtime.console.spelling import command_line, pip_command, prog
 from stoix_like.runtime.hardware import devices
 
-#: Extras of pyproject.toml and the modules by which they are known; those of CUDA show as devices.
+#: {extra of pyproject.toml: modules that it installs}. Those of CUDA are left out: they are listed as devices.
 EXTRAS = {
     "telemetry": ("opentelemetry.exporter", "tensorboardX"),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
@@ -29,11 +29,11 @@ EXTRAS = {
     "notebooks": ("jupytext", "ipykernel", "nbclient", "nbconvert"),
     "docs": ("material", "mkdocstrings"),
 }
-_NAME = re.compile(r"[\w.-]+")  # of the package in a requirement
+_PACKAGE = re.compile(r"[\w.-]+")  # the name of the package in a requirement
 
 
 class Finding(NamedTuple):
-    """One line: what was looked at, what was found, and what to do about it if it is a problem."""
+    """One line: what was checked, the result, and if that is a problem, how to solve it."""
 
     name: str
     found: str
@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 def main(argv: list[str]) -> int:
-    """Prints; returns the exit code: 1 if something would keep a training from running."""
+    """Prints the findings; returns the exit code: 1 if something would prevent training."""
     arguments = make_parser().parse_args(argv)
     problems = 0
     for finding in findings(Path(arguments.save_dir), arguments.device_type):
@@ -55,19 +55,19 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
-    parser = ArgumentParser(prog("doctor"), "Says what is installed, which devices there are, what can be written.")
-    parser.add_argument("--save-dir", default="runs", help="where runs are to be written (default: runs)")
+    """The parser of the command's arguments."""
+    parser = ArgumentParser(prog("doctor"), "Shows what is installed, which devices there are, what can be written.")
+    parser.add_argument("--save-dir", default="runs", help="folder of runs (default: runs)")
     add_device_flag(parser)
     return parser
 
 
 def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
-    """Everything that is looked at, in order; the devices are started last."""
+    """All findings, in order. The devices are started last."""
     for name, version in versions().items():
         missing = "install it: pip install stoix_like" if version == "not installed" else None
         yield Finding(name, version, missing)
-    yield _others()
+    yield _other_dependencies()
     for extra, modules in EXTRAS.items():
         missing_modules = [module for module in modules if not is_installed(module)]
         hint = f"not installed: {pip_command(f'stoix_like[{extra}]')}"
@@ -76,9 +76,9 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
     yield from _device_findings(device_type)
 
 
-def _others() -> Finding:
-    """The dependencies whose versions decide no numbers."""
-    needed = [_NAME.match(text)[0] for text in _requirements() if "extra ==" not in text]  # type: ignore[index]
+def _other_dependencies() -> Finding:
+    """The dependencies whose versions cannot change results."""
+    needed = [_PACKAGE.match(text)[0] for text in _requirements() if "extra ==" not in text]  # type: ignore[index]
     absent = [name for name in needed if installed_version(name) is None]
     hint = f"install them: pip install {' '.join(absent)}" if absent else None
     return Finding("other dependencies", f"{', '.join(absent)} not installed" if absent else "installed", hint)
@@ -87,21 +87,21 @@ def _others() -> Finding:
 def _requirements() -> list[str]:
     try:
         return metadata.requires("stoix_like") or []
-    except metadata.PackageNotFoundError:  # told among the versions
+    except metadata.PackageNotFoundError:  # listed among the versions
         return []
 
 
 def _writable(name: str, folder: Path) -> Finding:
-    """Whether files can be made in the folder, or in the nearest one above it that is there."""
-    there = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
+    """Whether files can be created in the folder, or in its nearest parent that exists."""
+    existing = next(path for path in [folder.absolute(), *folder.absolute().parents] if path.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             pass
     except OSError as error:
-        return Finding(name, str(folder), f"{there} cannot be written: {error.strerror}; choose another --save-dir")
-    free = os.statvfs(there)
-    told = f"{folder} · writable, {free.f_bavail * free.f_frsize / 1e9:,.1f} GB free"
-    return Finding(name, told, None if free.f_bavail else f"the disk of {there} is full")
+        return Finding(name, str(folder), f"{existing} cannot be written: {error.strerror}; choose another --save-dir")
+    free = os.statvfs(existing)
+    result = f"{folder} · writable, {free.f_bavail * free.f_frsize / 1e9:,.1f} GB free"
+    return Finding(name, result, None if free.f_bavail else f"the disk of {existing} is full")
 
 
 def _device_findings(device_type: str) -> Iterator[Finding]:
@@ -113,7 +113,7 @@ def _device_findings(device_type: str) -> Iterator[Finding]:
         yield Finding("devices", error.what, error.hint)
         return
     yield Finding("devices", f"{devices.describe_devices(found)}; {len(jax.devices())} of this kind")
-    stats = found[0].memory_stats()  # None where the backend does not count
+    stats = found[0].memory_stats()  # None if the backend does not report it
     if stats and "bytes_limit" in stats:
         yield Finding("device memory", f"{stats['bytes_limit'] / 2**30:,.1f} GiB")
     yield _compile_cache(jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]  # made at run time
@@ -125,7 +125,7 @@ def _compile_cache(folder: str | None) -> Finding:
     path = Path(folder)
     size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file()) if path.exists() else 0
     found = _writable("compile cache", path)
-    if found.problem is not None:  # programs are compiled at every start, and that is all
+    if found.problem is not None:  # not a problem: programs are only compiled at every start
         instead = "set JAX_COMPILATION_CACHE_DIR to keep one, or use --no-compile-cache"
         return Finding("compile cache", f"{path} cannot be written; {instead}")
     return found._replace(found=f"{found.found}, {size / 1e6:,.0f} MB used")

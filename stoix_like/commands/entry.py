@@ -1,6 +1,6 @@
-"""What every script calls: runs its `main`, and turns failures into one `error:` line each, a `hint:` and an exit code.
+"""The entry of all scripts: runs `main`, and prints failures as `error:` lines and a `hint:` with an exit code.
 
-Only failures a user can cause are caught. Anything else is a bug of ours and keeps its traceback.
+Only failures that a user can cause are caught. Anything else is a bug in this project and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _STORAGE_HINTS = {
     errno.ENOSPC: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
     errno.EDQUOT: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
     errno.EROFS: "write elsewhere: --save-dir",
-    errno.EACCES: "give yourself the right to it, or write elsewhere: --save-dir",
-    errno.EPERM: "give yourself the right to it, or write elsewhere: --save-dir",
+    errno.EACCES: "change its permissions, or write elsewhere: --save-dir",
+    errno.EPERM: "change its permissions, or write elsewhere: --save-dir",
 }
 
 
 def run_main(main: Main) -> NoReturn:
-    """Calls `main` with the command line and leaves the program with its exit code (docs/troubleshooting.md)."""
+    """Calls `main` with the command line and exits with its exit code (docs/troubleshooting.md)."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
-        if stream is None:  # started with it closed: `train_ppo.py >&-`
+        if stream is None:  # the process was started with it closed: `train_ppo.py >&-`
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
         elif isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without – and · must not end the command
+            stream.reconfigure(errors="replace")  # for terminals whose encoding has no – or ·
     signal.signal(signal.SIGINT, stopping.interrupt)
     messages.mark_cli()
     try:
@@ -57,12 +57,12 @@ def run_main(main: Main) -> NoReturn:
 
 
 def _is_one_of_several() -> bool:
-    jax = sys.modules.get("jax")  # --help does without it
+    jax = sys.modules.get("jax")  # --help does not import it
     return jax is not None and bool(jax.distributed.is_initialized())
 
 
 def exit_code(main: Main, argv: Sequence[str]) -> int:
-    """The exit code of `main(argv)`; failures a user can cause are printed to standard error.
+    """The exit code of `main(argv)`. Failures that a user can cause are printed to standard error.
 
     `--debug` anywhere in argv prints the traceback first. 130 means interrupted.
     """
@@ -74,7 +74,7 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return INTERRUPTED
-    except BrokenPipeError:  # the reader of our output left (`... | head`): nobody is there to be told
+    except BrokenPipeError:  # the reader has closed the pipe (`... | head`), so nothing can be printed
         return RunError.exit_code
     except OSError as error:
         if error.errno not in _STORAGE_HINTS:
@@ -99,20 +99,20 @@ def _storage_error(error: OSError) -> RunError:
 
 
 def main() -> NoReturn:
-    """Runs the command that is named first, and leaves the program with its exit code."""
+    """Runs the command named by the first argument, and exits with its exit code."""
     run_main(run_command)
 
 
 def run_command(argv: list[str], program: str | None = None) -> int:
-    """Runs `argv[0]` with the rest; without one, or with `--help`, lists what there is.
+    """Runs the command `argv[0]` with the other arguments; without one, or with `--help`, lists the commands.
 
     Args:
-        argv: the words of the command line.
-        program: of the user's, such as `tasks.py`: what it adds to the tables of environments or algorithms, every
-            command then has, and what hints tell to type is spelled for it.
+        argv: the command line.
+        program: a user's program that calls this function, such as `tasks.py`. Environments and algorithms that it
+            registers are available in every command, and hints name it.
 
     Raises:
-        ConfigError: there is no such command; the message names the nearest one.
+        ConfigError: the command is unknown; the message names the nearest one.
     """
     if program is not None:
         set_program_name(program)
@@ -132,8 +132,8 @@ def run_command(argv: list[str], program: str | None = None) -> int:
 
 
 def help_text() -> str:
-    """Every command with one line."""
+    """The list of commands, one line each."""
     width = max(map(len, COMMANDS)) + 2
     rows = [f"  {each:<{width}}{command.summary}" for each, command in COMMANDS.items()]
     name = program_name()
-    return "\n".join([f"usage: {name} COMMAND [...]", "", *rows, "", f"{name} COMMAND --help says what it takes."])
+    return "\n".join([f"usage: {name} COMMAND [...]", "", *rows, "", f"{name} COMMAND --help lists its arguments."])

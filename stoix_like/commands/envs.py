@@ -1,7 +1,7 @@
-"""The command `envs.py`: every task id, and what one of them looks like.
+"""The command `envs.py`: lists all task ids, or describes some.
 
-Building every Jumanji task takes most of a minute, so their lines come from a shipped table. `docs/tools/task_table.py`
-writes it; a test fails when it is out of date.
+Building every Jumanji task takes most of a minute, so their lines are read from a shipped table.
+`docs/tools/task_table.py` writes it, and a test fails if it is out of date.
 """
 
 from __future__ import annotations
@@ -22,50 +22,50 @@ TABLE = Path(stoix_like.__file__).parent / "envs" / "task_table.json"
 
 
 def main(argv: list[str]) -> int:
-    """Prints; returns the exit code."""
+    """Prints the list or the descriptions; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    devices.select(HardwareConfig(device_type="cpu"))  # nothing here is worth starting a GPU
+    devices.select(HardwareConfig(device_type="cpu"))  # nothing here needs a GPU
     if arguments.task_ids:
         from stoix_like.envs import registry
 
-        print("\n\n".join("\n".join(description(registry.make(task_id))) for task_id in arguments.task_ids))
+        print("\n\n".join("\n".join(describe_task(registry.make(task_id))) for task_id in arguments.task_ids))
         return 0
-    for task_id, line in listing().items():
+    for task_id, line in list_tasks().items():
         print(f"{task_id:<32}{line}".rstrip())
     return 0
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(prog("envs"), "Lists the environments, or describes those named.")
     parser.add_argument("task_ids", nargs="*", metavar="TASK", help="task ids to describe (default: list all)")
     return parser
 
 
-def listing() -> dict[str, str]:
-    """{task id: its line}, of Jumanji's tasks from the table if that was made with the Jumanji that is installed."""
+def list_tasks() -> dict[str, str]:
+    """{task id: its line}. Jumanji's tasks are read from the table if it was made with the installed Jumanji."""
     from stoix_like.envs import registry
 
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     known = table["tasks"] if table["jumanji"] == importlib.metadata.version("jumanji") else {}
     known = {task_id: line for task_id, line in known.items() if task_id not in registry.OWN}
     task_ids = sorted({*known, *registry.OWN}) if known else registry.task_ids()
-    return {task_id: known.get(task_id) or status(task_id) for task_id in task_ids}
+    return {task_id: known.get(task_id) or task_line(task_id) for task_id in task_ids}
 
 
 def make_table() -> dict[str, Any]:
-    """What the table holds: the version of Jumanji and the line of each task that is not our own."""
+    """The content of the table: the version of Jumanji, and the line of each task except our own."""
     from stoix_like.envs import registry
 
     task_ids = [task_id for task_id in registry.task_ids() if task_id not in registry.OWN]
     return {
         "jumanji": importlib.metadata.version("jumanji"),
-        "tasks": {task_id: status(task_id) for task_id in task_ids},
+        "tasks": {task_id: task_line(task_id) for task_id in task_ids},
     }
 
 
-def status(task_id: str) -> str:
-    """`4 actions`, or why it cannot be played."""
+def task_line(task_id: str) -> str:
+    """`4 actions, at most 100 steps`, or why the task is not supported."""
     from stoix_like.envs import registry
 
     try:
@@ -75,8 +75,8 @@ def status(task_id: str) -> str:
     return ", ".join([_actions(env), _length(env)])
 
 
-def description(env: Any) -> list[str]:
-    """Lines: actions, length of an episode, and every array of the observation with shape and dtype."""
+def describe_task(env: Any) -> list[str]:
+    """Lines with the actions, the length of an episode, and the shape and dtype of every array of the observation."""
     import jax
 
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
@@ -24,17 +23,14 @@ from stoix_like.runtime.evaluators.search_flags import add_search_flags, search_
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.storage.atomic import atomic_write_json
 
-if TYPE_CHECKING:
-    pass
-
 
 def main(argv: list[str]) -> int:
-    """The command `evaluate.py`; returns the exit code."""
+    """Evaluates the run, and prints and writes the scores; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     if arguments.level_set and arguments.num_episodes:
         raise ConfigError("--num-episodes: a level set has its own number of levels", "leave out one of the two")
     devices.select(HardwareConfig(device_type=arguments.device_type))
-    manner = EvaluationSettings(
+    settings = EvaluationSettings(
         num_episodes=arguments.num_episodes or EvaluationSettings().num_episodes,
         num_envs=arguments.num_envs,
         level_set=arguments.level_set,
@@ -43,8 +39,8 @@ def main(argv: list[str]) -> int:
         search=search_choice(arguments),
         network=arguments.network,
     )
-    show = ProgressCallbacks(functools.partial(print, flush=True), print_to_stderr)  # a pipe gets the table alone
-    result = evaluate_run(arguments.run, arguments.checkpoint, manner, show)
+    callbacks = ProgressCallbacks(functools.partial(print, flush=True), print_to_stderr)  # progress goes to stderr
+    result = evaluate_run(arguments.run, arguments.checkpoint, settings, callbacks)
     print(table_text(result))
     if arguments.json:
         atomic_write_json(arguments.json, result)
@@ -52,19 +48,21 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(prog("evaluate"), "Scores the policy of a run.")
     add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument("--num-episodes", type=positive_int, help="fresh episodes per seed (default: 1024)")
-    parser.add_argument("--num-envs", type=positive_int, default=None, help="played at a time (default: up to 256)")
+    parser.add_argument(
+        "--num-envs", type=positive_int, default=None, help="episodes played at a time (default: up to 256)"
+    )
     parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument(
         "--seed",
         type=seed_number,
         default=LARGEST_SEED,
-        help="of the fresh levels and of sampling (default: 2147483647, which no training of ours has)",
+        help="of fresh levels and of sampling (default: 2147483647, which no preset trains with)",
     )
     add_json_flag(parser)
     add_search_flags(parser)

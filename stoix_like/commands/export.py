@@ -1,9 +1,9 @@
-"""The command `export_policy.py`: the search-free policy of a saved run, for programs without this project."""
+"""The command `export_policy.py`: exports the policy of a saved run, without search."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
@@ -12,14 +12,11 @@ from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.export.policy import export_policy, seed_index
 from stoix_like.runtime.hardware import devices
 
-if TYPE_CHECKING:
-    pass
-
 
 def main(argv: list[str]) -> int:
-    """Exports and prints what was written; returns the exit code."""
+    """Exports the policy and prints the files; returns the exit code."""
     arguments = make_parser().parse_args(argv)
-    devices.select(HardwareConfig(device_type="cpu"))  # nothing is computed, and a GPU may be busy with the training
+    devices.select(HardwareConfig(device_type="cpu"))  # nothing is computed, and a training may use the GPU
     from stoix_like.runtime.runs import saved as saved_run
     from stoix_like.runtime.weights import policy_folder
 
@@ -38,25 +35,25 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(
         prog("export"),
-        "Writes the policy of a run, without search, for programs that have jax and not this project.",
+        "Writes the policy of a run, without search, for programs that have jax but not this project.",
     )
     add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument(
-        "--seed", type=seed_number, metavar="N", help="of a run of several seeds, the one (default: the first)"
+        "--seed", type=seed_number, metavar="N", help="seed to export, if the run has several (default: the first)"
     )
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="folder (default: export in the run folder)")
     return parser
 
 
 def _heading(description: dict[str, Any], seeds: list[int]) -> str:
-    of_several = f" of {', '.join(map(str, seeds))}" if len(seeds) > 1 else ""
+    all_seeds = f" of {', '.join(map(str, seeds))}" if len(seeds) > 1 else ""
     policy = "the network alone, without its search" if description["algorithm"] == "spo" else "its policy"
     platforms = ", ".join(description["platforms"])
     return (
         f"{description['algorithm'].upper()} on {description['task_id']}, checkpoint {description['checkpoint']}"
-        f" (update {description['update']}), seed {description['seed']}{of_several}: {policy}, for {platforms}"
+        f" (update {description['update']}), seed {description['seed']}{all_seeds}: {policy}, for {platforms}"
     )

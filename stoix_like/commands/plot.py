@@ -1,4 +1,4 @@
-"""The command `plot.py`: learning curves of runs."""
+"""The command `plot.py`: plots learning curves of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from stoix_like.runtime.runs.find import find_runs
 
 
 def main(argv: list[str]) -> int:
-    """Draws and prints; returns the exit code."""
+    """Writes the figure and prints its table; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     from stoix_like.runtime.figures import learning_curves
 
@@ -23,11 +23,11 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(prog("plot"), "Draws learning curves: IQM over seeds with a 95 % interval.")
     add_runs_argument(parser)
-    parser.add_argument("--metric", default="mean_return", help="what is drawn (default: mean_return)")
+    parser.add_argument("--metric", default="mean_return", help="metric to plot (default: mean_return)")
     parser.add_argument(
-        "--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png, of one run in its folder)"
+        "--out", type=output_file, help="figure: .png, .pdf or .svg (default: curves.png, for one run in its folder)"
     )
     return parser

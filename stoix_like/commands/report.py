@@ -1,4 +1,4 @@
-"""The command `report.py`: runs in one HTML file."""
+"""The command `report.py`: writes a report of runs into one HTML file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stoix_like.runtime.storage.atomic import atomic_write_text
 
 
 def main(argv: list[str]) -> int:
-    """Writes the report and prints where it is; returns the exit code."""
+    """Writes the report and prints its path; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     paths = find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
@@ -22,8 +22,8 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
-    parser = ArgumentParser(prog("report"), "Puts all that is known of runs into one HTML file.")
+    """The parser of the command's arguments."""
+    parser = ArgumentParser(prog("report"), "Writes a report of runs into one HTML file.")
     add_runs_argument(parser)
-    parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, of one run in its folder)")
+    parser.add_argument("--out", type=output_file, help="HTML file (default: report.html, for one run in its folder)")
     return parser

@@ -12,7 +12,7 @@ from stoix_like.runtime.sweeps.run import check_task, run_sweep, study_folder
 
 
 def main(argv: list[str]) -> int:
-    """Sweeps; returns the exit code: 0 done, 130 interrupted."""
+    """Runs or resumes the sweep; returns the exit code: 0 done, 130 interrupted."""
     arguments = make_parser().parse_args(argv)
     path = find_sweep(arguments.sweep)
     plan = read_plan(path, **({"num_trials": arguments.num_trials} if arguments.num_trials else {}))
@@ -23,10 +23,10 @@ def main(argv: list[str]) -> int:
 
 
 def make_parser() -> ArgumentParser:
-    """What the command takes."""
+    """The parser of the command's arguments."""
     parser = ArgumentParser(prog("sweep"), "Searches leaves of a run for the best score. The same command resumes it.")
     parser.add_argument("sweep", help="sweep file, or a shipped one such as sweep/ppo_maze")
     parser.add_argument("--num-trials", type=positive_int, help="trials in all (default: num_trials of the file)")
     parser.add_argument("--save-dir", type=Path, default=Path("runs"), help="folder of studies (default: runs)")
-    parser.add_argument("--study", help="folder of the study in it (default: named as the file)")
+    parser.add_argument("--study", help="folder of the study in --save-dir (default: the name of the file)")
     return parser

@@ -1,4 +1,4 @@
-"""The table of commands: the script, the module and one line of help for each."""
+"""The table of commands: the module and one line of help for each."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ class Command(NamedTuple):
     """One command.
 
     Attributes:
-        module: whose `function` runs it, with the command line as its argument.
-        summary: one line for a list.
+        module: the module with its function.
+        summary: its line in the list of commands.
+        function: the function that runs it, called with the command line.
     """
 
     module: str
@@ -20,20 +21,20 @@ class Command(NamedTuple):
     function: str = "main"
 
     def run(self, argv: list[str]) -> int:
-        """Runs it; returns the exit code."""
+        """Runs the command; returns the exit code."""
         main: Callable[[list[str]], int] = getattr(importlib.import_module(self.module), self.function)
         return main(argv)
 
 
 COMMANDS: dict[str, Command] = {
-    "train-ppo": Command("stoix_like.commands.train", "train PPO, or continue a run of it", "train_ppo"),
-    "train-spo": Command("stoix_like.commands.train", "train SPO, or continue a run of it", "train_spo"),
+    "train-ppo": Command("stoix_like.commands.train", "train PPO, or resume a run of it", "train_ppo"),
+    "train-spo": Command("stoix_like.commands.train", "train SPO, or resume a run of it", "train_spo"),
     "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
     "plot": Command("stoix_like.commands.plot", "draw learning curves of runs"),
     "animate": Command("stoix_like.commands.animate", "draw an episode of a run as a GIF"),
     "export": Command("stoix_like.commands.export", "write the policy of a run for programs with jax alone"),
     "compare": Command("stoix_like.commands.compare", "compare runs: which is better, by how much, how sure"),
-    "report": Command("stoix_like.commands.report", "put all of some runs into one HTML file"),
+    "report": Command("stoix_like.commands.report", "write a report of runs into one HTML file"),
     "compare-search": Command("stoix_like.commands.compare_search", "compare searches at equal model steps"),
     "sweep": Command("stoix_like.commands.sweep", "search leaves of a run for the best score"),
     "bench": Command("stoix_like.commands.bench", "measure what docs/benchmarks.md claims"),
@@ -42,4 +43,4 @@ COMMANDS: dict[str, Command] = {
     ),
     "envs": Command("stoix_like.commands.envs", "list the environments by task id"),
 }
-"""Every command by its name: `stoix-like NAME`. A program of your own adds to it, see `entry.run_command`."""
+"""{name: command} of `stoix-like NAME`. A user's program may add commands, see `entry.run_command`."""

@@ -22,6 +22,6 @@ def _train(algorithm: str, config_type: type, argv: list[str]) -> int:
     if loaded.options.print_config:
         print(to_yaml(loaded.config), end="")
         return 0
-    from stoix_like.runtime.training.train import train  # imports JAX: --help and --print-config do without
+    from stoix_like.runtime.training.train import train  # imports JAX, which --help and --print-config do not need
 
     return train(algorithm, loaded)

@@ -1,4 +1,4 @@
-"""`stoix-like NAME` does what `python scripts/NAME.py` does; doctor and envs tell what is there."""
+"""`stoix-like NAME` does what `python scripts/NAME.py` does; doctor and envs list what is there."""
 
 import importlib
 import json
@@ -126,7 +126,7 @@ def test_environments_are_listed_with_what_they_are(capsys):
 @pytest.mark.parametrize("task_id", ["Maze-v0", "Snake-v1", "Sokoban-v0", "SearchAndRescue-v0"])
 def test_the_shipped_table_holds_the_line_of_a_task(task_id):
     table = json.loads(envs.TABLE.read_text())["tasks"]
-    assert table[task_id] == envs.status(task_id), "make docs writes the table"
+    assert table[task_id] == envs.task_line(task_id), "make docs writes the table"
     assert set(table) == {name for name in registry.task_ids() if name not in registry.OWN}
 
 
@@ -143,7 +143,7 @@ def test_the_list_builds_nothing_of_jumanji_but_what_a_program_adds(monkeypatch)
     for name in ("Corridor-v0", "Snake-v1"):  # a new one, and one that replaces Jumanji's
         monkeypatch.setitem(registry.OWN, name, added)
     monkeypatch.setattr(registry, "jumanji_registration", unwanted)
-    listed = envs.listing()
+    listed = envs.list_tasks()
     assert list(listed) == sorted(listed)
     assert listed["Maze-v0"] == "4 actions, at most 100 steps"
     assert listed["Corridor-v0"] == listed["Snake-v1"] == "2 actions, at most 7 steps"
@@ -154,7 +154,7 @@ def test_another_jumanji_is_asked_for_its_tasks(monkeypatch, tmp_path):
     (tmp_path / "table.json").write_text(json.dumps(table))
     monkeypatch.setattr(envs, "TABLE", tmp_path / "table.json")
     monkeypatch.setattr(registry, "task_ids", lambda: ["Maze-v0"])
-    assert envs.listing() == {"Maze-v0": "4 actions, at most 100 steps"}
+    assert envs.list_tasks() == {"Maze-v0": "4 actions, at most 100 steps"}
 
 
 def test_every_environment_is_listed(capsys):

@@ -42,7 +42,7 @@ def test_help_and_configuration_are_printed_without_jax(train_spo, tmp_path):
     assert (again.returncode, again.stdout) == (0, first.stdout)
 
 
-def test_mistakes_are_told_at_once_without_jax(train_spo, tmp_path):
+def test_mistakes_are_reported_at_once_without_jax(train_spo, tmp_path):
     (tmp_path / "run.yaml").write_text("spo:\n  num_particle: 4\n  adaptive_temperature: maybe\n")
     result = train_spo("--config", "run.yaml", "--epsilon", "0", "--clip", "1")
     assert (result.returncode, result.stdout) == (2, "")

@@ -146,7 +146,7 @@ def _is_stopped(process):
 
 
 def last_update(run):
-    """The last update that metrics.jsonl tells of, 0 before there is one."""
+    """The last update in metrics.jsonl, 0 if it has none."""
     path = run / "metrics.jsonl"
     if not path.is_file():
         return 0

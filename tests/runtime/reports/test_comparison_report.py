@@ -309,4 +309,4 @@ def test_of_a_damaged_configuration_it_is_said_where_else_it_stands(tmp_path, sc
 
 
 def test_scales_from_words():
-    assert compare_runs.scales_of([["A", "-1e1", "2"], ["B", "0", "1"]]) == {"A": (-10.0, 2.0), "B": (0.0, 1.0)}
+    assert compare_runs.parse_scales([["A", "-1e1", "2"], ["B", "0", "1"]]) == {"A": (-10.0, 2.0), "B": (0.0, 1.0)}
