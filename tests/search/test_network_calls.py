@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tabular import make_model, make_root, make_tree, on_device, random_tree, search_tree
+from support.tabular import make_model, make_root, make_tree, on_device, random_tree, search_tree
 
 from stoix_like.search import smc
 from stoix_like.search.model import SearchConfig

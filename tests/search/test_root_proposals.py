@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import mctx
 import numpy as np
 import pytest
-from tabular import GARBAGE_REWARD, make_tree, policy, root_marginal, search_tree, softmax
+from support.tabular import GARBAGE_REWARD, make_tree, policy, root_marginal, search_tree, softmax
 
 from stoix_like.algorithms.spo_learning import target_mass
 from stoix_like.errors import ConfigError

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tabular import (
+from support.tabular import (
     GARBAGE_REWARD,
     GARBAGE_VALUE,
     appendix_tree,

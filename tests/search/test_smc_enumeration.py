@@ -5,7 +5,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from tabular import (
+from support.tabular import (
     GARBAGE_REWARD,
     appendix_tree,
     exact_target,

@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from recorded import make_tables, replay, search_recorded
+from support.recorded import make_tables, replay, search_recorded
 
 from stoix_like.ops import trees
 from stoix_like.search import particles
