@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.asserts import assert_fits_a_scan
 
 from stoix_like.envs import probes, registry
 from stoix_like.types import FIRST, LAST, MID
@@ -31,9 +32,7 @@ def test_registered_by_name_and_fit_for_a_scan_carry(name):
     assert env.task_id == f"probe/{name}"
     start = jax.eval_shape(env.reset, jax.random.key(0))
     after = jax.eval_shape(env.step, start[0], jnp.int32(0))
-    assert jax.tree.structure(start) == jax.tree.structure(after)
-    assert jax.tree.leaves(start) == jax.tree.leaves(after)
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves(start))
+    assert_fits_a_scan(start, after)
     assert start[1].observation.action_mask.shape == env.action_spec.mask_shape
 
 

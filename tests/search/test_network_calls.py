@@ -54,7 +54,9 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=pytest.mark.full if n == "never resampled" else ()) for n in CASES]
+)
 def test_each_depth_asks_the_critic_once_and_all_but_the_last_the_actor(name):
     leaves, num_values, num_logits = CASES[name]
     tree = on_device(chain())

@@ -53,7 +53,11 @@ def followed(tables=TABLES, num_particles=24, **leaves):
     return output, steps, replay(output, steps, tables, temperature=TEMPERATURE, **leaves)
 
 
-@pytest.mark.parametrize("name", CASES)
+#: What they do is done by others, too.
+FULL = {"never", "systematic by sample size"}
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.full if n in FULL else ()) for n in CASES])
 def test_every_particle_is_where_it_must_be(name):
     leaves = CASES[name]
     is_full = leaves["search_depth"] == "full"

@@ -25,4 +25,5 @@ def assert_fits_a_scan(start, after):
 def assert_legal(actions, mask):
     """That all actions [..., K] or [...] are legal where the mask is [..., A]; indices may be of any integer type."""
     mask, actions = np.asarray(mask), np.asarray(actions, int)
+    assert actions.shape[: mask.ndim - 1] == mask.shape[:-1]
     assert np.take_along_axis(mask, actions.reshape(*mask.shape[:-1], -1), axis=-1).all()

@@ -17,5 +17,6 @@ SMALL_TASKS = {
     "Maze-v0": {"num_rows": 5, "num_cols": 5},
     "JobShop-v0": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2},
     "BinPack-v2": {"max_num_items": 4, "max_num_ems": 8, "obs_num_ems": 8},
+    "Knapsack-v1": {"num_items": 6},
     "Snake-v1": {"num_rows": 4, "num_cols": 4},
 }
