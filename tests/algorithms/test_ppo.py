@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.asserts import assert_legal
 from support.configs import SMALL_PPO
+from support.marks import full
 from support.probes import BEST, KNOWN, observations, one_of_the_probes
 from support.walks import walk
 
@@ -134,7 +135,7 @@ def test_changing_the_next_episode_changes_no_target_before_it():
     assert float(jnp.abs(before.target[2:] - later.target[2:]).min()) > 1.0
 
 
-@pytest.mark.parametrize("num_minibatches", [pytest.param(1, marks=pytest.mark.full), 4])
+@pytest.mark.parametrize("num_minibatches", [full(1), 4])
 def test_rates_fall_linearly_by_update_whatever_the_minibatches(num_minibatches):
     leaves = SMALL | {"num_updates": 5, "num_minibatches": num_minibatches, "actor_lr": 1.0}
     _, metrics = trained(make("probe/constant_reward", **leaves)[2], 6)
@@ -165,8 +166,8 @@ def test_hyper_parameters_are_leaves_a_two_rate_vmap_equals_two_runs():
     ("standardize", "value_clip_eps"),
     [
         ("none", 0.2),
-        pytest.param("none", None, marks=pytest.mark.full),
-        pytest.param("minibatch", 0.2, marks=pytest.mark.full),
+        full("none", None),
+        full("minibatch", 0.2),
     ],
 )
 def test_options_run_and_stay_finite(standardize, value_clip_eps):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from jax.experimental import io_callback
 from support.asserts import assert_same_bits, key_data
+from support.marks import full
 from support.walks import guarded, indifferent_network
 
 import stoix_like as sl
@@ -61,7 +62,7 @@ def calls_python(function, *arguments):
     return bool(program.effects) or "callback" in str(program)
 
 
-@pytest.mark.parametrize("task_id", [pytest.param("BinPack-v2", marks=pytest.mark.full), "Maze-v0"])
+@pytest.mark.parametrize("task_id", [full("BinPack-v2"), "Maze-v0"])
 def test_a_search_of_a_real_environment_leaves_its_root_alone_and_never_calls_python(task_id):
     env, search, compiled = searched(task_id)
     state, timestep = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(2), 4))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from support.asserts import assert_legal, assert_same_bits
 from support.configs import DISTINCT, SOLVED
+from support.marks import full
 from support.probes import BEST, KNOWN, observations, one_of_the_probes
 from support.walks import EVERYTHING, SIZES, played, walked, with_numbers
 
@@ -53,9 +54,7 @@ MODES = {  # the paper's, and those of the presets for BinPack and for Maze
     "distinct": DISTINCT,
     "resampled": SOLVED | {"resampling_period": 1},
 }
-EACH_MODE = pytest.mark.parametrize(
-    "mode", [pytest.param("iid", marks=pytest.mark.full), pytest.param("distinct", marks=pytest.mark.full), "resampled"]
-)
+EACH_MODE = pytest.mark.parametrize("mode", [full("iid"), full("distinct"), "resampled"])
 
 
 @functools.cache

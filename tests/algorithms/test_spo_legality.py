@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.asserts import assert_legal
+from support.marks import full
 from support.walks import SIZES, guarded, indifferent_network, walk
 
 import stoix_like as sl
@@ -85,8 +86,8 @@ def fresh_boxes(is_registered):
     ("root", "is_registered"),
     [
         ("gumbel_topk", False),
-        pytest.param("iid", True, marks=pytest.mark.full),
-        pytest.param("gumbel_topk", True, marks=pytest.mark.full),
+        full("iid", True),
+        full("gumbel_topk", True),
     ],
 )
 def test_no_action_of_training_is_illegal(root, is_registered):
@@ -108,7 +109,7 @@ def test_no_action_of_training_is_illegal(root, is_registered):
     assert num_ended >= 2 * NUM_ENVS  # full boxes, where little is legal, among them
 
 
-@pytest.mark.parametrize("is_registered", [False, pytest.param(True, marks=pytest.mark.full)])
+@pytest.mark.parametrize("is_registered", [False, full(True)])
 def test_no_action_of_evaluation_is_illegal(is_registered):
     """To the end, greedily: as `evaluate.py` plays, and sampled. Both search everywhere, and play half of the boxes."""
     size, env, state = fresh_boxes(is_registered)

@@ -4,15 +4,12 @@ import jax
 import numpy as np
 import pytest
 from support.configs import SOLVED
+from support.marks import full
 from support.walks import played
 
 NUM_UPDATES, WARM_UP = 60, 20
 HELD = [  # what is constrained, its share of epsilon at least and at most, and how
-    pytest.param(
-        *("kl_nonparametric", 0.3, 1.5, {"temperature_mode": "dual", "dual_lr": 0.05}),
-        id="dual",
-        marks=pytest.mark.full,
-    ),
+    full(*("kl_nonparametric", 0.3, 1.5, {"temperature_mode": "dual", "dual_lr": 0.05}), id="dual"),
     pytest.param("kl_root", 0.8, 1.25, SOLVED | {"resampling_period": 2, "epsilon": 0.2}, id="solve"),
 ]
 

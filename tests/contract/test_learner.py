@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from support.asserts import assert_legal, assert_same_bits, key_data
 from support.configs import DISTINCT, SMALL_PPO, SMALL_SPO, SMALL_TASKS, SOLVED
+from support.marks import quick
 
 import stoix_like as sl
 from stoix_like.config_checks import replace_leaves, resolve
@@ -47,12 +48,7 @@ ENTRIES = {
     ),
 }
 #: Each of these has another entry of its algorithm, and of its kind of task, search or network, that stands for it.
-FULL = {"ppo_factored", "ppo_pairs", "spo", "spo_truncating", "spo_resampled"}
-
-
-def learners(*names):
-    """Parameters of a test: these entries, those of `FULL` marked so."""
-    return [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for name in names]
+QUICK = set(ENTRIES) - {"ppo_factored", "ppo_pairs", "spo", "spo_truncating", "spo_resampled"}
 
 
 class Compiled(NamedTuple):
@@ -82,7 +78,7 @@ def compiled(name):
     return Compiled(name, network, learner, init, loop.compile_chunk(learner, 1, init(jax.random.key(0))), copy)
 
 
-@pytest.fixture(params=learners(*ENTRIES))
+@pytest.fixture(params=quick(ENTRIES, QUICK))
 def jitted(request):
     return compiled(request.param)
 
@@ -134,7 +130,7 @@ def test_no_nan_comes_out_of_twenty_updates(jitted):
         jax.block_until_ready(jitted.chunk(state, 20))
 
 
-@pytest.mark.parametrize("name", learners("spo_factored_resampled", "spo_resampled"))
+@pytest.mark.parametrize("name", quick(["spo_factored_resampled", "spo_resampled"], QUICK))
 def test_what_is_named_so_resamples(name):
     jitted = compiled(name)
     _, metrics = jitted.chunk(jitted.init(jax.random.key(0)), 6)

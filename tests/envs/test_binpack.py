@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full, quick
 
 from stoix_like.envs import binpack, registry
 from stoix_like.envs.binpack import Boxes, largest_first, update_spaces
@@ -33,7 +34,6 @@ def environments(size):
 
 #: Where spaces run out most often, as the rules that are hard to copy are those for what finds no free slot.
 CROWDED = "20 items, 12 EMS"
-EACH = [pytest.param(size, marks=() if size == CROWDED else pytest.mark.full) for size in SIZES]
 
 
 @functools.cache
@@ -52,7 +52,7 @@ def levels_of(seed):
     return jax.random.split(jax.random.key(seed), 100)
 
 
-@pytest.mark.parametrize("size", EACH)
+@pytest.mark.parametrize("size", quick(SIZES, [CROWDED]))
 def test_random_and_greedy_episodes_are_jumanjis_bit_by_bit(size):
     for is_greedy in (False, True):
         found = compared(size)(is_greedy, levels_of(0))
@@ -64,7 +64,7 @@ def test_random_and_greedy_episodes_are_jumanjis_bit_by_bit(size):
 
 @pytest.mark.parametrize(
     "fault",
-    ["last of overflow", *(pytest.param(name, marks=pytest.mark.full) for name in ("equals", "order of spaces"))],
+    ["last of overflow", *(full(name) for name in ("equals", "order of spaces"))],
 )
 def test_the_comparison_sees_faults(fault, monkeypatch):
     """Each planted fault changes some episode."""
@@ -82,12 +82,15 @@ def test_the_comparison_sees_faults(fault, monkeypatch):
     assert found(levels_of(0)[:50]).different_leaves()
 
 
+update_in_one_go = jax.jit(update_spaces)
+
+
 def test_an_item_in_the_corner_leaves_three_spaces_by_hand():
     """A container of 10 x 10 x 10 in slot 1, an item of 4 x 5 x 6 at the origin; what is left lies above it."""
     three = lambda *values: tuple(jnp.array(v, jnp.int32) for v in values)
     spaces = Boxes(three([7, 0, 0, 0], [7, 0, 0, 0], [7, 0, 0, 0]), three([8, 10, 0, 0], [8, 10, 0, 0], [8, 10, 0, 0]))
     item = Boxes(three(0, 0, 0), three(4, 5, 6))
-    new, mask = update_spaces(spaces, jnp.array([False, True, False, False]), item)
+    new, mask = update_in_one_go(spaces, jnp.array([False, True, False, False]), item)
     assert mask.tolist() == [True, True, True, False]
     corners = [[x.tolist() for x in corner] for corner in new]
     assert corners[0] == [[4, 0, 0, 0], [0, 5, 0, 0], [0, 0, 6, 0]]  # x, y, z of the lower corners, slot by slot
@@ -97,10 +100,11 @@ def test_an_item_in_the_corner_leaves_three_spaces_by_hand():
 def test_a_space_that_does_not_meet_the_item_stays_and_takes_in_what_lies_in_it_by_hand():
     """Two overlapping spaces; of the one that is cut, the part above the item lies in the other and is not added."""
     three = lambda *values: tuple(jnp.array(v, jnp.int32) for v in values)
-    spaces = Boxes(three([0, 4, 0], [0, 0, 0], [0, 0, 0]), three([10, 10, 0], [10, 10, 0], [10, 10, 0]))
+    nothing, end = [0, 0, 0, 0], [10, 10, 0, 0]
+    spaces = Boxes(three([0, 4, 0, 0], nothing, nothing), three(end, end, end))
     item = Boxes(three(0, 0, 0), three(4, 10, 10))
-    new, mask = update_spaces(spaces, jnp.array([True, True, False]), item)
-    assert mask.tolist() == [False, True, False]
+    new, mask = update_in_one_go(spaces, jnp.array([True, True, False, False]), item)
+    assert mask.tolist() == [False, True, False, False]
     assert [x[1].item() for corner in new for x in corner] == [4, 0, 0, 10, 10, 10]
 
 

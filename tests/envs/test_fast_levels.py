@@ -9,6 +9,7 @@ import pytest
 from jumanji.environments.packing.bin_pack.generator import RandomGenerator as BinPackGenerator
 from jumanji.environments.routing.maze.generator import RandomGenerator as MazeGenerator
 from support.asserts import key_data
+from support.marks import full, quick
 
 from stoix_like.envs import binpack_levels, maze_levels, registry
 from stoix_like.envs.binpack_levels import FastBinPackGenerator
@@ -36,10 +37,6 @@ INSTANCES = {
 
 #: The others stand between these: the size of the task, one row of cells, the two generators, and items that vanish.
 QUICK = {(10, 10), (1, 5), "as registered", "BinPack-v0", "so small that items vanish"}
-
-
-def each(names):
-    return [pytest.param(n, marks=() if n in QUICK else pytest.mark.full, id=str(n)) for n in names]
 
 
 def make(generator, seed=0, num_levels=NUM_LEVELS, impl=None):
@@ -83,14 +80,14 @@ def planted(monkeypatch):
     jax.clear_caches()
 
 
-@pytest.mark.parametrize("size", each(MAZES))
+@pytest.mark.parametrize("size", quick(MAZES, QUICK), ids=str)
 def test_mazes_are_jumanjis(size, request):
     theirs = jumanjis(size)
     request.getfixturevalue("no_fallback")
     assert differing(make(FastMazeGenerator(*size)), theirs) == 0
 
 
-@pytest.mark.parametrize("name", each(INSTANCES))
+@pytest.mark.parametrize("name", quick(INSTANCES, QUICK))
 def test_instances_are_jumanjis(name, request):
     theirs = jumanjis(name)
     request.getfixturevalue("no_fallback")
@@ -98,7 +95,7 @@ def test_instances_are_jumanjis(name, request):
     assert differing(ours, theirs) == 0
 
 
-@pytest.mark.parametrize("length", [pytest.param(1, marks=pytest.mark.full), 17])
+@pytest.mark.parametrize("length", [full(1), 17])
 def test_a_block_may_have_any_length(length, planted):
     planted(maze_levels, "SPLITS_PER_BLOCK", length)
     planted(binpack_levels, "SPLITS_PER_BLOCK", length)
@@ -134,7 +131,7 @@ def test_the_comparison_sees_faults_in_instances(fault, planted):
     ("ours", "theirs"),
     [
         pytest.param(FastMazeGenerator(5, 5), MazeGenerator(5, 5), id="maze"),
-        pytest.param(FastBinPackGenerator(8, 20), BinPackGenerator(8, 20), id="binpack", marks=pytest.mark.full),
+        full(FastBinPackGenerator(8, 20), BinPackGenerator(8, 20), id="binpack"),
     ],
 )
 def test_keys_of_another_kind_go_to_jumanjis_code(ours, theirs):

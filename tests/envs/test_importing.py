@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from support.marks import full
 
 INSIDE_IPYTHON = """
 import builtins, sys, types
@@ -24,7 +25,7 @@ CASES = {OURS: "[] True", THEIRS: "[('matplotlib', 'ipympl')] True"}
     ("statement", "printed"),
     [
         pytest.param(OURS, CASES[OURS], id="by making an environment"),
-        pytest.param(THEIRS, CASES[THEIRS], id="directly", marks=pytest.mark.full),
+        full(THEIRS, CASES[THEIRS], id="directly"),
     ],
 )
 def test_the_import_asks_for_no_plotting_backend(statement, printed):

@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.asserts import assert_fits_a_scan
 
 from stoix_like.envs import probes, registry
 from stoix_like.envs.time_limit import with_time_limit
@@ -81,13 +80,6 @@ def test_animation_draws_the_inner_states():
     limited_env.animate([state], "x.gif")
     assert drawn == [([state.inner], "x.gif")]
     assert with_time_limit(probes.make_constant_reward(), 3).animate is None
-
-
-def test_reset_and_step_fit_a_scan_carry():
-    env = registry.make("Maze-v0", max_episode_steps=5)
-    start = jax.eval_shape(env.reset, jax.random.key(0))
-    after = jax.eval_shape(env.step, start[0], NOTHING)
-    assert_fits_a_scan(start, after)
 
 
 def test_maze_is_truncated_and_not_terminated():

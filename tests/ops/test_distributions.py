@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.ops import distributions
 
@@ -138,7 +139,7 @@ def test_kl_divergence_of_rows_without_legal_actions_is_zero():
     np.testing.assert_array_equal(distributions.kl_divergence(rows, rows), 0.0)
 
 
-@pytest.mark.parametrize("factored", [pytest.param(False, marks=pytest.mark.full), True])
+@pytest.mark.parametrize("factored", [full(False), True])
 def test_rows_of_many_actions_are_sampled_by_their_probabilities(factored):
     """16,384 draws over 200 actions, three quarters of them illegal: Pearson's statistic within 4 deviations."""
     size = 200

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import quick
 from support.tabular import make_model, make_root, make_tree, on_device, random_tree, search_tree
 
 from stoix_like.search import smc
@@ -54,9 +55,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(n, marks=pytest.mark.full if n == "never resampled" else ()) for n in CASES]
-)
+@pytest.mark.parametrize("name", quick(CASES, set(CASES) - {"never resampled"}))
 def test_each_depth_asks_the_critic_once_and_all_but_the_last_the_actor(name):
     leaves, num_values, num_logits = CASES[name]
     tree = on_device(chain())

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import mctx
 import numpy as np
 import pytest
+from support.marks import full, quick
 from support.tabular import GARBAGE_REWARD, make_tree, policy, root_marginal, search_tree, softmax
 
 from stoix_like.algorithms.spo_learning import target_mass
@@ -91,8 +92,7 @@ CONFIGS = {
     },
 }
 #: Others have more particles of the same proposal, or fewer than there are legal actions.
-FULL = {"one", "three", "six"}
-EACH = [pytest.param(name, marks=pytest.mark.full if name in FULL else ()) for name in CONFIGS]
+EACH = quick(CONFIGS, set(CONFIGS) - {"one", "three", "six"})
 DISTINCT = [param for param in EACH if CONFIGS[param.values[0]].get("root") != "iid"]
 
 
@@ -162,7 +162,7 @@ def mass_of(settings, out):
 
 @pytest.mark.parametrize(
     ("resampling", "resampler"),
-    [("period", "systematic"), pytest.param("ess", "systematic", marks=pytest.mark.full), ("ess", "multinomial")],
+    [("period", "systematic"), full("ess", "systematic"), ("ess", "multinomial")],
 )
 def test_resampling_without_evidence_keeps_the_roots_and_their_prior(resampling, resampler):
     """Not by the prior: of first actions with 0.97, 0.01, 0.01, 0.01 one would be left with nothing known of them."""
@@ -177,9 +177,7 @@ def test_resampling_without_evidence_keeps_the_roots_and_their_prior(resampling,
     np.testing.assert_allclose(out.diagnostics.root_kl, 0.0, atol=1e-5)
 
 
-@pytest.mark.parametrize(
-    ("name", "fraction"), [pytest.param("three", 0.0, marks=pytest.mark.full), ("three of a noisy proposal", 0.3)]
-)
+@pytest.mark.parametrize(("name", "fraction"), [full("three", 0.0), ("three of a noisy proposal", 0.3)])
 def test_the_order_is_that_of_draws_without_replacement(name, fraction):
     """First as the proposal, second as the proposal without the first: the Plackett-Luce distribution."""
     proposal = noisy(fraction)
@@ -193,7 +191,7 @@ def test_the_order_is_that_of_draws_without_replacement(name, fraction):
         assert (np.abs(found.mean(axis=0) - pairs.ravel()) <= 5 * error + 1e-5).all()  # 5: there are 120 comparisons
 
 
-@pytest.mark.parametrize("name", [pytest.param("six", marks=pytest.mark.full), "eight"])
+@pytest.mark.parametrize("name", [full("six"), "eight"])
 @pytest.mark.parametrize("state", WITH_LEGAL)
 def test_with_every_legal_action_the_target_is_exact(name, state):
     """Nothing is left to chance: softmax(log policy + advantage / temperature) in every search."""

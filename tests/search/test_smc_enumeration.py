@@ -5,6 +5,7 @@ import itertools
 import jax
 import numpy as np
 import pytest
+from support.marks import full
 from support.tabular import (
     GARBAGE_REWARD,
     appendix_tree,
@@ -110,7 +111,7 @@ def test_distinct_roots_equal_enumeration(trees):
     assert_exact(trees, 3, search_depth=3, root="gumbel_topk", resampling="period", resampling_period=1)
 
 
-@pytest.mark.parametrize("alpha", [0.5, pytest.param(5.0, marks=pytest.mark.full)])
+@pytest.mark.parametrize("alpha", [0.5, full(5.0)])
 def test_noise_does_not_move_the_target_with_correction(trees, alpha):
     noise = {"dirichlet_alpha": alpha, "dirichlet_fraction": 0.6, "root_noise_correction": True}
     assert_exact(trees, 3, search_depth=3, resampling="period", resampling_period=1, **noise)

@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from support.marks import quick
 from support.recorded import make_tables, replay, search_recorded
 
 from stoix_like.ops import trees
@@ -53,11 +54,7 @@ def followed(tables=TABLES, num_particles=24, **leaves):
     return output, steps, replay(output, steps, tables, temperature=TEMPERATURE, **leaves)
 
 
-#: What they do is done by others, too.
-FULL = {"never", "systematic by sample size"}
-
-
-@pytest.mark.parametrize("name", [pytest.param(n, marks=pytest.mark.full if n in FULL else ()) for n in CASES])
+@pytest.mark.parametrize("name", quick(CASES, set(CASES) - {"never", "systematic by sample size"}))
 def test_every_particle_is_where_it_must_be(name):
     leaves = CASES[name]
     is_full = leaves["search_depth"] == "full"
