@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from support.marks import full
 from support.paths import ROOT, load_script
 
 import stoix_like as sl
@@ -230,7 +231,7 @@ class _Unaffordable:
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists() or Path("/dev/accel0").exists(), reason="the device is there")
 @pytest.mark.parametrize(
-    ("device", "extra"), [("cuda", ' or pip install "stoix_like[cuda12]"'), ("tpu", "")], ids=["cuda", "tpu"]
+    ("device", "extra"), [("cuda", ' or pip install "stoix_like[cuda12]"'), full("tpu", "")], ids=["cuda", "tpu"]
 )
 def test_absent_device(device, extra, tmp_path):
     """In a new process: the platform is chosen before JAX starts."""

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 from support.paths import load_script
 
 from stoix_like.algorithms import searching, spo
@@ -277,7 +278,7 @@ OTHER_VALUES = {
 }
 
 
-@pytest.mark.parametrize("task", ["probe/action_observation_reward", "probe/truncated_constant"])
+@pytest.mark.parametrize("task", [full("probe/action_observation_reward"), "probe/truncated_constant"])
 def test_every_leaf_of_the_section_that_changes_the_form_is_fixed(task):
     """Numbers, which all have a place of their own in the state, are left at their defaults."""
     leaves = {name: SPO[name] for name in SPO if name in ("num_envs", "rollout_length", "hidden_dim", "num_layers")}
@@ -319,7 +320,7 @@ def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_writt
 # --- presets
 
 
-@pytest.mark.parametrize(("name", "kind"), [("spo/maze", "period"), ("spo/maze_mlp", "ess")])
+@pytest.mark.parametrize(("name", "kind"), [full("spo/maze", "period"), ("spo/maze_mlp", "ess")])
 def test_two_presets_resample_within_their_search(name, kind):
     """Period 4 of depth 4, the paper's, never does: by period and by sample size one preset each has to show it."""
     config = load_config(SPOConfig, "spo", ["--config", name, "--hidden-dim", "8", "--num-layers", "1"], "").config
@@ -521,7 +522,7 @@ def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scor
     assert "learned temperature, which sees the sign" in capsys.readouterr().out.splitlines()[0]
 
 
-@pytest.mark.parametrize(("script", "leaves"), [("train_ppo", PPO), ("train_spo", SPO)])
+@pytest.mark.parametrize(("script", "leaves"), [("train_ppo", PPO), full("train_spo", SPO)])
 def test_a_truncation_that_was_not_declared_stops_a_run_after_its_first_chunk(
     script, leaves, tmp_path, monkeypatch, capsys
 ):

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.exports import CASES, KEY, PAGE, ROOT, blocks, exported, make_saved
+from support.marks import full, quick
 
 import stoix_like as sl
 from stoix_like.errors import ConfigError
@@ -19,7 +20,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("exports")
 
 
-@pytest.fixture(params=list(CASES))
+@pytest.fixture(params=quick(CASES, ("spo_maze", "ppo_binpack", "ppo_factored")))
 def case(request, folder):
     return exported(request.param, folder)
 
@@ -29,7 +30,7 @@ def maze(folder):
     return exported("ppo_maze", folder)
 
 
-@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("rows", [full(1), 7])
 def test_most_probable_actions_are_those_of_the_network(case, rows):
     expected = case.answers(rows).most_probable
     output = case.policy(case.rows(rows))
@@ -40,7 +41,7 @@ def test_most_probable_actions_are_those_of_the_network(case, rows):
         assert len({tuple(np.ravel(action)) for action in expected}) > 1
 
 
-@pytest.mark.parametrize("rows", [1, 7])
+@pytest.mark.parametrize("rows", [full(1), 7])
 def test_sampled_actions_are_those_of_the_policy_from_the_same_key(case, rows):
     drawn = []
     for seed in range(4):
