@@ -1,5 +1,6 @@
 """A compile cache that a kill or a full disk has torn is mended by the next run, in one line."""
 
+import pytest
 from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, flags
 
 
@@ -29,6 +30,7 @@ def test_torn_entries_are_told_once_and_written_anew(tmp_path):
     assert train("third") == []
 
 
+@pytest.mark.full
 def test_a_cache_that_cannot_be_kept_is_told_once(tmp_path):
     (tmp_path / "file").touch()
     scripts = Scripts(tmp_path, tmp_path / "file")

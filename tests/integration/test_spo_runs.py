@@ -7,6 +7,7 @@ import signal
 import jax
 import numpy as np
 import pytest
+from support.marks import full
 from support.scripted_runs import (
     SPO_BASE,
     Scripts,
@@ -86,6 +87,7 @@ def assert_close(one, other):
         np.testing.assert_allclose(right[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.full
 def test_a_stopped_run_continues_with_its_replay_bit_for_bit(scripts, reference):
     run = scripts.cwd / "stopped"
     with scripts.start("train_spo", *flags(**SPO_BASE, run_name="stopped")) as process:
@@ -113,6 +115,7 @@ def test_a_killed_run_continues_with_its_replay_bit_for_bit(scripts, reference):
     assert_same_run(reference, run)
 
 
+@pytest.mark.full
 def test_without_its_replay_a_run_continues_and_says_so(scripts, reference):
     """Cut back to update 6, in a new process: nothing is learned until a sequence is there again."""
     leaves = SPO_BASE | {"save_replay": "false", "keep_last_n": 100}
@@ -131,7 +134,12 @@ def test_without_its_replay_a_run_continues_and_says_so(scripts, reference):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"eval_interval": 0}, {"log_interval": 5}, {"save_interval": 7, "log_interval": 12}, {"save_replay": "false"}],
+    [
+        full({"eval_interval": 0}),
+        full({"log_interval": 5}),
+        {"save_interval": 7, "log_interval": 12},
+        full({"save_replay": "false"}),
+    ],
     ids=str,
 )
 def test_evaluating_reporting_and_saving_change_no_bit(train_here, reference, changes):
@@ -149,6 +157,7 @@ def test_four_devices_give_what_one_gives(scripts, reference):
     assert [row["actor/episodes"] for row in rows[0]] == [row["actor/episodes"] for row in rows[1]]
 
 
+@pytest.mark.full
 def test_a_run_on_four_devices_continues_on_one(scripts, reference):
     run = scripts.cwd / "moved"
     leaves = SPO_BASE | {"keep_last_n": 100}
@@ -161,13 +170,14 @@ def test_a_run_on_four_devices_continues_on_one(scripts, reference):
     assert_close(state_of(reference), state_of(run))
 
 
-@pytest.mark.parametrize(("num_seeds", "batch_size", "shards", "distinct"), [(2, 8, 2, 4), (1, 6, 2, 1)])
+@pytest.mark.parametrize(("num_seeds", "batch_size", "shards", "distinct"), [full(2, 8, 2, 4), full(1, 6, 2, 1)])
 def test_the_replay_lies_on_four_devices_where_its_shards_divide(scripts, num_seeds, batch_size, shards, distinct):
     """Eight logical shards lie two by two; two of them, of a batch of six, are on every device."""
     expected = {"shards": [shards], "distinct": distinct, "replicated": True}
     assert json.loads(scripts.python(SHARDED, num_seeds, batch_size)) == [expected, expected]
 
 
+@pytest.mark.full
 def test_seeds_side_by_side_are_separate_runs(train_here):
     assert train_here(**SPO_BASE, run_name="together", num_seeds=2, seed=5, algorithm="spo") == 0
     together = saved.load_run("together", "latest")

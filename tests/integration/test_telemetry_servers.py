@@ -127,6 +127,7 @@ def _chunks(client, experiment_id, updates):
         time.sleep(0.5)
 
 
+@pytest.mark.full
 def test_a_server_that_is_killed_costs_nothing_but_a_warning(scripts, server):
     leaves = SMALL | {"num_updates": 3000, "eval_interval": 0, "log_interval": 20, "save_interval": 0}
     process = scripts.start("train_ppo", *flags(**leaves, **_endpoints(server), run_name="left"))
