@@ -142,6 +142,7 @@ def test_rates_fall_linearly_by_update_whatever_the_minibatches(num_minibatches)
     np.testing.assert_allclose(metrics["trainer/learning_rate"], [1.0, 0.8, 0.6, 0.4, 0.2, 0.0], atol=1e-6)
 
 
+@pytest.mark.full  # the lanes of the probes differ in a hyper-parameter, too, and seeds do in tests/contract
 def test_hyper_parameters_are_leaves_a_two_rate_vmap_equals_two_runs():
     learner = make("probe/action_observation_reward", **SMALL)[2]
     rates = jnp.array([1e-4, 3e-3])
