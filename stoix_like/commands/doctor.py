@@ -17,7 +17,7 @@ from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
 from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag
 from stoix_like.runtime.console.installation import installed_version, is_installed, versions
-from stoix_like.runtime.console.spelling import command_line, pip_install, prog
+from stoix_like.runtime.console.spelling import command_line, pip_command, prog
 from stoix_like.runtime.hardware import devices
 
 #: Extras of pyproject.toml and the modules by which they are known; those of CUDA show as devices.
@@ -70,7 +70,7 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
     yield _others()
     for extra, modules in EXTRAS.items():
         missing_modules = [module for module in modules if not is_installed(module)]
-        hint = f"not installed: {pip_install(f'stoix_like[{extra}]')}"
+        hint = f"not installed: {pip_command(f'stoix_like[{extra}]')}"
         yield Finding(f"extra {extra}", hint if missing_modules else "installed")
     yield _writable("runs", save_dir)
     yield from _device_findings(device_type)

@@ -17,7 +17,7 @@ from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.searches import compare
 
 TASK = "probe/action_observation_reward"
-HELP = "hint: compare_search.py --help lists what it takes"
+HELP = "hint: compare_search.py --help lists its arguments"
 
 
 @pytest.fixture(autouse=True)

@@ -55,7 +55,7 @@ def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
     assert spelling.command_line("plot", "runs/a b") == "stoix-like plot 'runs/a b'"
     with pytest.raises(ConfigError) as caught:
         run_command(["plot", "--metrc", "x", "run"])
-    assert caught.value.hint == "stoix-like plot --help lists what it takes"
+    assert caught.value.hint == "stoix-like plot --help lists its arguments"
 
 
 def test_a_training_can_be_asked_for_its_configuration(capsys):
@@ -97,7 +97,7 @@ def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monk
     out = capsys.readouterr().out
     assert "problem: install it: pip install stoix_like" in out
     assert "problem: " + str(file) + " cannot be written: Not a directory; choose another --save-dir" in out
-    assert f"not installed: {spelling.pip_install('stoix_like[notebooks]')}" in out
+    assert f"not installed: {spelling.pip_command('stoix_like[notebooks]')}" in out
     assert "3 problems\n" in out  # no TPU here
 
 

@@ -511,7 +511,7 @@ def test_checkpoint_of_an_update_that_was_not_saved(refused, run, script):
 def test_unknown_flag(refused, run, script):
     assert refused(2, script, "runs/a", "--bogus") == [
         "error: unrecognized arguments: --bogus",
-        f"hint: {script}.py --help lists what it takes",
+        f"hint: {script}.py --help lists its arguments",
     ]
 
 

@@ -1,1 +1,1 @@
-"""Messages, numbers as text, how commands are typed, and what is installed. Imports no other room of runtime."""
+"""Messages, text formats, command lines and installed versions. Imports no other room of runtime."""

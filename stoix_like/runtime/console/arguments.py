@@ -1,4 +1,4 @@
-"""argparse for the small commands, with our one form of error instead of a usage dump."""
+"""argparse for the commands: parsing errors are raised as ConfigError, and the flags that several commands share."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ LARGEST_SEED = LARGEST_WHOLE
 
 
 class ArgumentParser(argparse.ArgumentParser):
-    """Full flags only; what is wrong is raised as ConfigError."""
+    """An argparse parser that accepts no abbreviated flags and raises ConfigError."""
 
     def __init__(self, prog: str, description: str) -> None:
         super().__init__(prog=prog, description=description, allow_abbrev=False)
         self.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     def error(self, message: str) -> NoReturn:
-        raise ConfigError(message + self._nearest(message), f"{self.prog} --help lists what it takes")
+        raise ConfigError(message + self._nearest(message), f"{self.prog} --help lists its arguments")
 
     def _nearest(self, message: str) -> str:
-        """`; did you mean '--seed'?` where argparse names an argument that it does not know."""
-        _, told, unknown = message.partition("unrecognized arguments: ")
+        """`; did you mean '--seed'?` if argparse reports an unknown flag; else an empty text."""
+        unknown = message.partition("unrecognized arguments: ")[2]
         flags = [flag for flag in unknown.split() if flag.startswith("--")]
-        if not (told and flags):
+        if not flags:
             return ""
         known = [flag.removeprefix("--") for flag in self._option_string_actions if flag.startswith("--")]
         return nearest(flags[0].partition("=")[0].removeprefix("--"), known).replace("mean '", "mean '--")
@@ -47,7 +47,7 @@ def positive_int(text: str) -> int:
 
 
 def checked_number(text: str, fits: Callable[[float], bool], expected: str) -> float:
-    """The number a flag was given; `expected` says what fits."""
+    """The number in `text`. argparse reports that it expected `expected` if `fits` is False."""
     try:
         number = float(text)
     except ValueError:
@@ -58,7 +58,7 @@ def checked_number(text: str, fits: Callable[[float], bool], expected: str) -> f
 
 
 def above_zero(number: float) -> bool:
-    """Whether it is a finite number above 0."""
+    """Whether the number is finite and above 0."""
     return 0.0 < number < float("inf")
 
 
@@ -70,7 +70,7 @@ def seed_number(text: str) -> int:
 
 
 def output_file(text: str) -> Path:
-    """A file to be written, in a folder that exists: said before anything is computed."""
+    """The path of a file to write. Its folder must exist: a typing error is then reported before anything runs."""
     path = Path(text)
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
@@ -78,23 +78,25 @@ def output_file(text: str) -> Path:
 
 
 def add_run_argument(parser: ArgumentParser) -> None:
-    """`run`, the same wherever a policy is read that was trained."""
-    told = "run folder, its name under runs/, or latest; or a params.safetensors of export_policy.py, or its folder"
-    parser.add_argument("run", help=told)
+    """Adds `run`, the run or the exported parameters that a command reads."""
+    help_text = (
+        "run folder, its name under runs/, or latest; or a params.safetensors of export_policy.py, or its folder"
+    )
+    parser.add_argument("run", help=help_text)
 
 
 def add_runs_argument(parser: ArgumentParser, also: str = "") -> None:
-    """`runs`, one or more, the same wherever runs are read."""
+    """Adds `runs`, one or more runs that a command reads; `also` names further values in the help text."""
     parser.add_argument("runs", nargs="+", help=f"run folders, names under runs/, or latest{also}")
 
 
 def add_json_flag(parser: ArgumentParser, what: str = "the result") -> None:
-    """`--json`, the same wherever a command can write what it prints."""
+    """Adds `--json`, the file to which a command also writes what it prints."""
     parser.add_argument("--json", type=output_file, help=f"write {what} to this file as well")
 
 
 def add_checkpoint_flag(parser: ArgumentParser) -> None:
-    """`--checkpoint`, the same wherever a saved run is read."""
+    """Adds `--checkpoint`, the checkpoint of a run that a command reads."""
     parser.add_argument(
         "--checkpoint",
         default="best",
@@ -104,6 +106,6 @@ def add_checkpoint_flag(parser: ArgumentParser) -> None:
 
 
 def add_device_flag(parser: ArgumentParser) -> None:
-    """`--device-type`, the same wherever something is computed."""
+    """Adds `--device-type`."""
     kinds = ["auto", "cpu", "cuda", "gpu", "tpu"]
-    parser.add_argument("--device-type", default="auto", choices=kinds, help="what computes (default: auto)")
+    parser.add_argument("--device-type", default="auto", choices=kinds, help="device to run on (default: auto)")

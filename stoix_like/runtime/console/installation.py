@@ -1,4 +1,4 @@
-"""What is installed: versions of packages, the commit of a clone, and whether an extra is there."""
+"""Versions of installed packages, the commit of the clone, and whether optional dependencies are installed."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from importlib import metadata
 from pathlib import Path
 
 from stoix_like.errors import MissingExtraError
-from stoix_like.runtime.console.spelling import pip_install
+from stoix_like.runtime.console.spelling import pip_command
 
 ROOT = Path(__file__).resolve().parents[3]
-_OF_ANOTHER = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")  # repository, whose hook may have started this
-SECONDS = 5.0  # for git to answer: on a network's file system it may take long to look for changes
+#: Set by git in hooks. They would point git to another repository, whose hook may have started this process.
+_GIT_VARIABLES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE")
+_GIT_TIMEOUT_SECONDS = 5.0  # on a network file system, git may take long to look for changes
 
 
 @functools.cache
 def git_commit() -> str | None:
-    """`0123abc`, with a + where files were changed since; None outside a clone, or where there is no git.
+    """`0123abc`, with a + if files were changed since; None outside a clone, or without git.
 
-    An installed package may lie inside the clone of something else, whose commit is not meant.
+    The package may be installed inside the clone of another project, whose commit is not returned.
     """
     try:
         if _git("rev-parse", "--show-toplevel") != str(ROOT):
@@ -34,28 +35,26 @@ def git_commit() -> str | None:
 
 def _git(*words: str) -> str:
     call = ["git", "-C", str(ROOT), *words]
-    environment = {name: value for name, value in os.environ.items() if name not in _OF_ANOTHER}
-    done = subprocess.run(call, check=True, capture_output=True, text=True, timeout=SECONDS, env=environment)
+    environment = {name: value for name, value in os.environ.items() if name not in _GIT_VARIABLES}
+    timeout = _GIT_TIMEOUT_SECONDS
+    done = subprocess.run(call, check=True, capture_output=True, text=True, timeout=timeout, env=environment)
     return done.stdout.strip()
 
 
 def require_extra(feature: str, extra: str, *modules: str) -> None:
-    """Nothing, if all the modules can be imported.
+    """Raises MissingExtraError if one of the modules is not installed.
 
     Args:
-        feature: what the user asked for, as the error calls it.
-        extra: of pyproject.toml, which installs them.
-        modules: by their full names.
-
-    Raises:
-        MissingExtraError: one of them is not installed.
+        feature: what the user asked for, as the error names it.
+        extra: the extra of pyproject.toml that installs the modules.
+        modules: full names.
     """
     if not all(map(is_installed, modules)):
-        raise MissingExtraError(feature, extra, pip_install(f"stoix_like[{extra}]"))
+        raise MissingExtraError(feature, extra, pip_command(f"stoix_like[{extra}]"))
 
 
 def is_installed(module: str) -> bool:
-    """Whether a module can be imported; what it stands in is imported to find out."""
+    """Whether a module can be found. Its parent packages are imported to find out, the module is not."""
     try:
         return importlib.util.find_spec(module) is not None
     except ModuleNotFoundError:  # of `a.b` without `a`
@@ -66,7 +65,7 @@ _VERSIONED = ("stoix_like", "jax", "jaxlib", "flax", "optax", "orbax-checkpoint"
 
 
 def versions() -> dict[str, str]:
-    """Versions of Python and of the packages that decide numbers, and the commit where it runs from a clone."""
+    """Versions of Python and of the packages that can change results, and the commit if this is a clone."""
     found = {"python": platform.python_version(), "machine": platform.platform()}
     if (known := git_commit()) is not None:
         found["commit"] = known
@@ -74,7 +73,7 @@ def versions() -> dict[str, str]:
 
 
 def installed_version(package: str) -> str | None:
-    """None of what is not installed."""
+    """The version of a package; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

@@ -1,6 +1,7 @@
-"""Log messages on stderr: ours from `logging.log_level` on, those of the libraries only where they warn.
+"""Log messages on stderr: ours from `logging.log_level` on, those of libraries only from WARNING on.
 
-Errors that a user can mend are no messages: `commands/entry.py` prints them. A notebook sets up its logging itself.
+`commands/entry.py` prints the errors that a user can correct; they are not logged. Notebooks and programs of users
+configure logging themselves.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from typing import Any
 from stoix_like.config.sections import LoggingConfig
 
 _OURS = "stoix_like"
-#: They warn of what no user can change. Of a write that failed orbax raises the first error, which we tell; it logs it
-#: by absl, too, and asyncio logs those of the other arrays when they are collected as garbage.
+#: These log what no user can change. If a write fails, orbax raises the first error, which we report. It also logs it
+#: through absl, and asyncio logs the errors of the other arrays when they are garbage collected.
 _CHATTY = {"absl": logging.CRITICAL, "asyncio": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
 
 
@@ -31,32 +32,32 @@ _OWNERSHIP = _Ownership()
 
 
 class _StderrHandler(logging.Handler):
-    """To whatever `sys.stderr` is at the time: a live view puts itself in its place."""
+    """Writes to the current `sys.stderr`: a live view replaces it while it is open."""
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
             print(self.format(record), file=sys.stderr, flush=True)
-        except (OSError, ValueError):  # a reader that went away ends the messages and never the training
+        except (OSError, ValueError):  # a closed pipe ends the messages, not the training
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Nothing can be said where saying it failed."""
+        """Ignores the failure: stderr cannot be written."""
 
 
 def mark_cli() -> None:
-    """Says that this process is a command of ours: `configure` may then set up logging as a whole."""
+    """Marks this process as a command of ours: `configure_logging` may then configure the root logger."""
     _OWNERSHIP.is_ours = True
 
 
 def is_cli() -> bool:
-    """Whether this process is a command of ours, and no notebook or program of a user."""
+    """Whether this process is a command of ours, not a notebook or a user's program."""
     return _OWNERSHIP.is_ours
 
 
 def configure_logging(config: LoggingConfig) -> None:
-    """Our level; in a command of ours also one handler and the libraries' levels, else they are the caller's.
+    """Sets the level of our loggers; in a command of ours also the handler and the levels of libraries.
 
-    With `backend_logs_visible`, libraries log at our level, too.
+    With `backend_logs_visible`, libraries log at our level.
     """
     level = config.log_level.upper()
     logging.getLogger(_OURS).setLevel(level)
@@ -65,7 +66,7 @@ def configure_logging(config: LoggingConfig) -> None:
     root = logging.getLogger()
     if not any(isinstance(handler, _StderrHandler) for handler in root.handlers):
         for other in [handler for handler in root.handlers if type(handler) is logging.StreamHandler]:
-            root.removeHandler(other)  # a library called logging.warning, which adds one: each message would come twice
+            root.removeHandler(other)  # a library's logging.warning added one, and each message would be printed twice
         handler = _StderrHandler()
         handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
         root.addHandler(handler)
@@ -78,40 +79,41 @@ def configure_logging(config: LoggingConfig) -> None:
 
 
 def _quiet_tensorstore() -> None:
-    """Leaves out what it prints, once per array, after a write that failed: orbax has closed the event loop that it
-    would tell.
+    """Hides the errors that tensorstore prints for each array after a failed write.
+
+    By then orbax has closed the event loop that tensorstore reports to.
     """
     before = sys.unraisablehook
     if getattr(before, "leaves_out_tensorstore", False):
         return
 
-    def tell(what: Any) -> None:
-        if what.exc_type is not RuntimeError or str(what.exc_value) != "Event loop is closed":
-            before(what)
+    def report(unraisable: Any) -> None:
+        if unraisable.exc_type is not RuntimeError or str(unraisable.exc_value) != "Event loop is closed":
+            before(unraisable)
 
-    tell.leaves_out_tensorstore = True  # type: ignore[attr-defined]
-    sys.unraisablehook = tell
+    report.leaves_out_tensorstore = True  # type: ignore[attr-defined]
+    sys.unraisablehook = report
 
 
 def print_to_stderr(text: str) -> None:
-    """A line beside what a command prints, so that a pipe gets that alone."""
+    """Prints a line to stderr, so that stdout contains only the output of the command."""
     print(text, file=sys.stderr, flush=True)
 
 
 class Heartbeat:
-    """Reports at most every few seconds that something long is still running.
+    """Reports at most every few seconds that a long task is still running.
 
     Args:
-        say: receives the line.
-        seconds: between two lines, and before the first.
+        report: receives the line.
+        seconds: least time between two lines, and before the first.
     """
 
-    def __init__(self, say: Callable[[str], None], seconds: float = HEARTBEAT_SECONDS) -> None:
-        self._say, self._seconds = say, seconds
+    def __init__(self, report: Callable[[str], None], seconds: float = HEARTBEAT_SECONDS) -> None:
+        self._report, self._seconds = report, seconds
         self._last = time.monotonic()
 
     def __call__(self, text: str) -> None:
-        """Reports the text if the last line is long enough ago."""
+        """Reports the text if enough time has passed since the last line."""
         if time.monotonic() - self._last > self._seconds:
             self._last = time.monotonic()
-            self._say(text)
+            self._report(text)

@@ -1,6 +1,6 @@
-"""How a person types a command from here: as a script, as `stoix-like NAME`, or by a program of their own.
+"""Command lines as a user types them: as a script, as `stoix-like NAME`, or through a program of their own.
 
-Imports nothing that takes time, so that `--help` is instant.
+Imports nothing slow, so that `--help` is instant.
 """
 
 from __future__ import annotations
@@ -11,58 +11,58 @@ import sys
 from pathlib import Path
 
 PROGRAM = "stoix-like"
-_SCRIPTS = {"export": "export_policy.py"}  # those that are not called as their command is
+_SCRIPTS = {"export": "export_policy.py"}  # scripts whose name differs from their command's
 
 
 class _Spelling:
-    own: str | None = None  # a user's program that has our commands
+    own: str | None = None  # a user's program that runs our commands
 
 
 _SPELLING = _Spelling()
 
 
 def set_program_name(program: str) -> None:
-    """From now on hints and help spell commands as those of a program of the user's, such as `tasks.py`."""
+    """Makes hints and help texts name a user's program, such as `tasks.py`, in front of our commands."""
     _SPELLING.own = program
 
 
 def program_name() -> str:
-    """What stands before a command's name where no script is meant: `stoix-like`, or a program of the user's."""
+    """The program that takes our commands as arguments: `stoix-like`, or the user's own."""
     return _SPELLING.own or PROGRAM
 
 
 def script_of(name: str) -> str:
-    """The file of a command in scripts/: `compare_search.py`."""
+    """The file name of a command in scripts/: `compare_search.py`."""
     return _SCRIPTS.get(name, name.replace("-", "_") + ".py")
 
 
 def prog(name: str) -> str:
-    """What a command calls itself in its help: `plot.py`, or `stoix-like plot` if it was started so."""
+    """The name of a command in its own help: `plot.py`, or `stoix-like plot` if it was started that way."""
     return script_of(name) if _is_script() else f"{program_name()} {name}"
 
 
 def command_name(name: str) -> str:
-    """What a hint calls a command: `scripts/plot.py` or `stoix-like plot`; also one that only another version has."""
+    """The name of a command in hints: `scripts/plot.py` or `stoix-like plot`. The command need not exist."""
     if not _is_script():
         return f"{program_name()} {name}"
     return f"scripts/{script_of(name)}"
 
 
 def usage(name: str) -> str:
-    """How its help begins: `python scripts/plot.py` or `stoix-like plot`."""
+    """The start of a usage line: `python scripts/plot.py` or `stoix-like plot`."""
     return command_name(name) if _is_console() else f"python {command_name(name)}"
 
 
 def command_line(name: str, *argv: str) -> str:
-    """What a person types to run a command with these arguments, in the manner in which this process was started."""
+    """The shell command that runs `name` with these arguments, in the form in which this process was started."""
     start = command_name(name) if _is_console() else f"{_python()} {command_name(name)}"
     return " ".join([start, *map(shlex.quote, argv)])
 
 
-def pip_install(what: str) -> str:
-    """What a person types to install something beside this Python, such as `pip install "stoix_like[sweep]"`."""
+def pip_command(requirement: str) -> str:
+    """The shell command that installs a requirement into this Python: `pip install "stoix_like[sweep]"`."""
     python = _python()
-    return f'{"pip" if python == "python" else f"{python} -m pip"} install "{what}"'
+    return f'{"pip" if python == "python" else f"{python} -m pip"} install "{requirement}"'
 
 
 def _is_console() -> bool:
@@ -74,7 +74,7 @@ def _is_script() -> bool:
 
 
 def _python() -> str:
-    """What a person types to run this Python from here: `python` if that is it, else its path."""
+    """The shell command of this Python: `python` if PATH finds it, else its path."""
     if (found := shutil.which("python")) and Path(found).parent == Path(sys.executable).parent:
         return "python"
     path = Path(sys.executable)

@@ -1,4 +1,4 @@
-"""Numbers, durations and paths as text: the same everywhere they are shown."""
+"""Numbers, intervals, durations, tables and paths as text, in one format for all commands."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 Value = float | int | str  # of a metric
-DASH = "–"  # where there is no value
+DASH = "–"  # a missing value
 
 
 def number_text(value: Value, digits: int = 3) -> str:
-    """A number for reading, with that many significant digits: 96,312 · 27.4 · 0.031 · 1e-05; a dash if not finite."""
+    """A number with `digits` significant digits: 96,312 · 27.4 · 0.031 · 1e-05; a dash if it is not finite."""
     if isinstance(value, str):
         return value
     if not math.isfinite(value):
@@ -22,25 +22,25 @@ def number_text(value: Value, digits: int = 3) -> str:
 
 
 def interval_text(low: float, high: float, digits: int = 3) -> str:
-    """`[0.91, 0.94]`; a dash where there is none."""
+    """`[0.91, 0.94]`; a dash if the bounds are NaN."""
     return DASH if math.isnan(low) else f"[{number_text(low, digits)}, {number_text(high, digits)}]"
 
 
 def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
-    """The rows of a table as lines whose columns are as wide as their widest cell."""
+    """The rows of a table as lines. Each column is as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     align = str.rjust if right else str.ljust
     return ["  ".join(map(align, row, widths)).rstrip() for row in rows]
 
 
 def without_empty_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> tuple[list[str], list[list[str]]]:
-    """(head, rows) without the columns that hold no value in any row: nothing, or a dash."""
+    """(head, rows) without the columns in which every cell is empty or a dash."""
     kept = [index for index in range(len(head)) if any(row[index] not in ("", DASH) for row in rows)]
     return [head[index] for index in kept], [[row[index] for index in kept] for row in rows]
 
 
 def duration_text(seconds: float) -> str:
-    """Whole seconds as h:mm:ss; a dash if unknown."""
+    """Rounded seconds as h:mm:ss; a dash if they are not finite."""
     if not math.isfinite(seconds):
         return DASH
     whole = max(0, round(seconds))
@@ -48,5 +48,5 @@ def duration_text(seconds: float) -> str:
 
 
 def shown_path(path: Path) -> str:
-    """The path as messages show it: from the working folder if it is in there."""
+    """The path for messages: relative to the working folder if it is inside it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)

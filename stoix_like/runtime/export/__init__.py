@@ -1,3 +1,3 @@
-"""The policy of a run for programs without this project.
+"""Exports the policy of a run for programs without this project.
 Imports console, weights, runs and telemetry.
 """

@@ -1,4 +1,4 @@
-"""What policy.json says of an exported policy: what goes in, what comes out, and where it is from."""
+"""The content of policy.json: inputs, outputs and origin of an exported policy."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ if TYPE_CHECKING:
     from stoix_like.runtime.runs.saved import SavedRun
 
 
-#: Sections of the configuration that are nobody else's concern: where it ran, was saved and was shown.
-_OF_THE_MACHINE = ("hardware", "logging", "checkpointing")
+#: Sections of the configuration that are not published: devices, folders and logging of the training machine.
+_MACHINE_SECTIONS = ("hardware", "logging", "checkpointing")
 
-_VERSIONED = ("stoix_like", "jax", "jaxlib")
+_PACKAGES = ("stoix_like", "jax", "jaxlib")
 
-#: Leaves of the section `environment` that decide what is played, as `make_env` takes them.
-_PLAYED = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "exact_reference")
+#: Leaves of the section `environment` that define the task, as `make_env` takes them.
+_TASK_LEAVES = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "exact_reference")
 
 
 def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
-    """The content of policy.json, without the digests: what goes in, what comes out, and where it is from."""
+    """The content of policy.json for the seed at `index`, without the digests."""
     from stoix_like.runtime.weights import policy_folder, policy_program
 
-    found = versions()
+    installed = versions()
     environment = dataclasses.asdict(saved.config.environment)
     return {
         "format": policy_folder.FORMAT,
         "format_version": policy_folder.FORMAT_VERSION,
         "task_id": saved.meta.task_id,
-        "environment": {name: environment[name] for name in _PLAYED},
+        "environment": {name: environment[name] for name in _TASK_LEAVES},
         "algorithm": saved.meta.algorithm,
         "checkpoint": saved.checkpoint,
         "update": saved.updates[index],
@@ -45,17 +45,17 @@ def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
         "key": {"shape": [policy_program.KEY_WORDS], "dtype": "uint32", "kind": policy_program.KEY_IMPLEMENTATION},
         "action": _action_specification(saved),
         "platforms": list(policy_program.PLATFORMS),
-        "versions": {name: found[name] for name in _VERSIONED},
+        "versions": {name: installed[name] for name in _PACKAGES},
         "config": _configuration(saved, index),
     }
 
 
 def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
-    """As if the one seed had been trained alone, which gives the same."""
+    """The configuration of a run that trains only this seed, which gives the same parameters."""
     from stoix_like.config.dicts import config_to_dict
 
-    alone = replace_leaves(saved.config, {"seed": saved.seeds[index], "num_seeds": 1})
-    return {name: leaves for name, leaves in config_to_dict(alone).items() if name not in _OF_THE_MACHINE}
+    single = replace_leaves(saved.config, {"seed": saved.seeds[index], "num_seeds": 1})
+    return {name: leaves for name, leaves in config_to_dict(single).items() if name not in _MACHINE_SECTIONS}
 
 
 def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
@@ -86,10 +86,10 @@ def _action_specification(saved: SavedRun) -> dict[str, Any]:
 
 
 def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:
-    """What the checkpoint scored, as far as it is known: the means that metrics.jsonl has of its update.
+    """The scores of the checkpoint, if known: the means over episodes that metrics.jsonl has for its update.
 
-    `evaluator/` is with search if the run searches, `evaluator_network/` is what is exported. A run folder without
-    metrics still knows the score of its best checkpoint, and published parameters what was published with them.
+    `evaluator/` is with search if the run searches; `evaluator_network/` is the exported policy. Without metrics, the
+    best checkpoint still stores its score, and published parameters store the scores published with them.
     """
     if saved.is_published:
         return dict(saved.meta.host["evaluation"])
@@ -97,9 +97,9 @@ def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:
     scores = saved.meta.host.get("scores")
     if scores is not None and math.isfinite(scores[index]):
         found["evaluator/mean_return"] = float(scores[index])
-    with contextlib.suppress(RunError):  # no metrics, or damaged ones: no reason not to export
+    with contextlib.suppress(RunError):  # missing or damaged metrics do not prevent an export
         for row in read_rows(saved.path / "metrics.jsonl"):
-            of = (row.get("category"), row.get("update"), row.get("seed"))
-            if of == ("EVALUATOR", saved.updates[index], saved.seeds[index]):
+            identity = (row.get("category"), row.get("update"), row.get("seed"))
+            if identity == ("EVALUATOR", saved.updates[index], saved.seeds[index]):
                 found |= {name: value for name, value in row.items() if name.startswith("evaluator")}
     return {name: value for name, value in found.items() if not name.endswith("/duration_ms")}

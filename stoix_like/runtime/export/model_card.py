@@ -1,6 +1,6 @@
-"""The model card of an exported policy: one page for whoever finds the files, and knows neither the run nor us.
+"""The model card of an exported policy: one page for readers who know neither the run nor this project.
 
-The block at its top is what the Hugging Face Hub reads, where the page is called README.md.
+The Hugging Face Hub reads the block at its top. There the page is named README.md.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ import jax
 
 from stoix_like.config.checks import steps_per_update
 from stoix_like.runtime.console.spelling import PROGRAM
-from stoix_like.runtime.console.text import number_text
+from stoix_like.runtime.console.text import DASH, number_text
 from stoix_like.runtime.weights.parameters import PARAMETERS
 
 if TYPE_CHECKING:
     from stoix_like.runtime.runs.saved import SavedRun
 
 _COLUMNS = {"evaluator": "policy", "evaluator_network": "network alone", "evaluator_sampled": "sampled actions"}
-_NOT_SHOWN = ("episodes", "max_return", "min_return", "episode_length_max", "episode_length_min", "level_hash")
-_MOST_ROWS = 4  # of scores: the page stays short
+_HIDDEN_METRICS = ("episodes", "max_return", "min_return", "episode_length_max", "episode_length_min", "level_hash")
+_MAX_METRICS = 4  # keeps the page short
 
 _PAGE = """\
 ---
@@ -44,7 +44,7 @@ To score it with stoix_like (`python scripts/evaluate.py` in a clone is the same
 
 ## Use
 
-{what}With stoix_like, environment and all, from `params.safetensors`:
+{spo_note}With stoix_like, which also makes the environment, from `params.safetensors`:
 
 ```python
 import jax
@@ -55,7 +55,7 @@ policy = jax.jit(saved.learner.policy, static_argnums=4)
 print(policy(saved.params, state, timestep.observation, jax.random.key(1), True))
 ```
 
-With jax, numpy and flatbuffers alone, from `policy.stablehlo`; `policy.json` says what goes in and comes out:
+With jax, numpy and flatbuffers alone, from `policy.stablehlo`; `policy.json` describes inputs and outputs:
 
 ```python
 import json, jax, numpy as np
@@ -70,15 +70,15 @@ print(act(batch, np.zeros(2, np.uint32), np.bool_(True))["action"])
 
 
 def render(saved: SavedRun, description: dict[str, Any], network_params: Any) -> str:
-    """The page, in Markdown, below 60 lines.
+    """The page in Markdown, shorter than 60 lines.
 
     Args:
-        saved: whose policy it is.
-        description: what policy.json says of it.
-        network_params: of the seed that is exported.
+        saved: the run.
+        description: the content of its policy.json.
+        network_params: those of the exported seed.
     """
     algorithm = description["algorithm"]
-    what = (
+    spo_note = (
         "An SPO policy searches before it acts; `policy.stablehlo` is its network alone, which is faster and weaker.\n"
     )
     return _PAGE.format(
@@ -89,19 +89,19 @@ def render(saved: SavedRun, description: dict[str, Any], network_params: Any) ->
         scores=_scores(saved, description),
         program=PROGRAM,
         command=_command(saved),
-        what=what if algorithm == "spo" else "",
+        spo_note=spo_note if algorithm == "spo" else "",
     )
 
 
 def _facts(saved: SavedRun, description: dict[str, Any], network_params: Any) -> str:
     environment, architecture = description["environment"], saved.config.architecture
-    played = {name: value for name, value in environment.items() if value and name != "task_id"}
+    changed = {name: value for name, value in environment.items() if value and name != "task_id"}
     sizes = ("hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype")
     network = [f"{name} {getattr(architecture, name)}" for name in sizes]
     count = sum(leaf.size for leaf in jax.tree.leaves(network_params))
     steps = description["update"] * steps_per_update(saved.config)
     rows = {
-        "task": f"`{description['task_id']}`" + (f" `{json.dumps(played)}`" if played else ""),
+        "task": f"`{description['task_id']}`" + (f" `{json.dumps(changed)}`" if changed else ""),
         "algorithm": f"{description['algorithm'].upper()}, {description['checkpoint']} checkpoint",
         "network": ", ".join([architecture.observation_adapter or saved.env.observation_adapter, *network]),
         "parameters": f"{count:,}",
@@ -115,17 +115,17 @@ def _facts(saved: SavedRun, description: dict[str, Any], network_params: Any) ->
 def _scores(saved: SavedRun, description: dict[str, Any]) -> str:
     found = description["evaluation"]
     if not found:
-        return "It was not evaluated while it was trained."
+        return "It was not evaluated during training."
     columns = [prefix for prefix in _COLUMNS if any(name.startswith(f"{prefix}/") for name in found)]
     metrics = dict.fromkeys(name.partition("/")[2] for name in found)
-    shown = [metric for metric in metrics if metric not in _NOT_SHOWN][:_MOST_ROWS]
+    shown = [metric for metric in metrics if metric not in _HIDDEN_METRICS][:_MAX_METRICS]
     levels = saved.config.evaluation.level_set
     hashed = found.get("evaluator/level_hash")
     where = f"the frozen levels `{levels}`" + (f" ({hashed})" if hashed else "") if levels else "fresh levels"
-    chosen = " It was chosen by its score, which is a little too high for that." * (description["checkpoint"] == "best")
+    bias = " It was selected by this score, which is therefore biased upwards." * (description["checkpoint"] == "best")
     return "\n".join(
         [
-            f"On {where}, while it was trained; means over {found.get('evaluator/episodes', 'all')} episodes.{chosen}",
+            f"On {where}, during training; means over {found.get('evaluator/episodes', 'all')} episodes.{bias}",
             "",
             "| metric | " + " | ".join(_COLUMNS[prefix] for prefix in columns) + " |",
             "| --- " * (len(columns) + 1) + "|",
@@ -138,7 +138,7 @@ def _scores(saved: SavedRun, description: dict[str, Any]) -> str:
 
 
 def _cell(value: Any) -> str:
-    return "–" if value is None else number_text(value)
+    return DASH if value is None else number_text(value)
 
 
 def _command(saved: SavedRun) -> str:

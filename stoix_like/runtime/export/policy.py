@@ -1,4 +1,4 @@
-"""The command `export_policy.py`: the search-free policy of a saved run, for programs without this project."""
+"""Exports the search-free policy of a saved run for programs without this project."""
 
 from __future__ import annotations
 
@@ -13,11 +13,7 @@ if TYPE_CHECKING:
 
 
 def seed_index(saved: SavedRun, seed: int | None) -> int:
-    """Where a seed's parameters are among those of the run; None: the first.
-
-    Raises:
-        ConfigError: the run did not train it.
-    """
+    """The index of a seed among those of the run, 0 for None. Raises ConfigError if the run did not train it."""
     if seed is None:
         return 0
     if seed not in saved.seeds:
@@ -27,14 +23,10 @@ def seed_index(saved: SavedRun, seed: int | None) -> int:
 
 
 def export_policy(saved: SavedRun, index: int = 0) -> PolicyFiles:
-    """The files of a run's search-free policy, and all its parameters.
-
-    Args:
-        saved: of `read_run`.
-        index: the position of the seed.
+    """The files of a run's search-free policy, and all parameters of the seed at `index`.
 
     Raises:
-        CheckpointError: the seed has no parameters in `best`, because it never had a finite score.
+        CheckpointError: the best checkpoint has no parameters of the seed, because it never had a finite score.
     """
     import jax
 
@@ -52,11 +44,11 @@ def export_policy(saved: SavedRun, index: int = 0) -> PolicyFiles:
     network_params = saved.network_params(params)
     factored = saved.env.action_spec.num_factors is not None
     description = policy_description(saved, index)
-    told = {name: description[name] for name in parameters.ParametersMetadata._fields if name in description}
-    notes = parameters.ParametersMetadata(**told, stoix_like=description["versions"]["stoix_like"])
+    shared = {name: description[name] for name in parameters.ParametersMetadata._fields if name in description}
+    metadata = parameters.ParametersMetadata(**shared, stoix_like=description["versions"]["stoix_like"])
     return policy_folder.PolicyFiles(
-        program=policy_program.lower(saved.network, network_params, timestep.observation, factored=factored),
-        parameters=parameters.serialize(ALGORITHMS[saved.meta.algorithm].published(params), notes),
+        program=policy_program.serialize(saved.network, network_params, timestep.observation, factored=factored),
+        parameters=parameters.serialize(ALGORITHMS[saved.meta.algorithm].published(params), metadata),
         description=description,
         card=model_card.render(saved, description, network_params),
     )

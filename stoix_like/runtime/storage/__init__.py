@@ -1,1 +1,1 @@
-"""Files written whole or not at all, their digests, the lock of a folder. Imports console."""
+"""Atomic file writes, file digests, and the lock of a folder. Imports console."""

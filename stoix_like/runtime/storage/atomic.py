@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all: into a temporary file in the same folder, then renamed."""
+"""Atomic file writes: into a temporary file in the same folder, which is then renamed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stoix_like.errors import RunError
 
 @contextlib.contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path` with the same suffix, renamed to it if nothing failed: nobody sees half a file."""
+    """A temporary path in the folder of `path`, with its suffix. It is renamed to `path` if the block succeeds."""
     temporary = path.with_name(f".{path.stem}.{os.getpid()}.tmp{path.suffix}")
     try:
         yield temporary
@@ -25,18 +25,18 @@ def atomic_write(path: Path) -> Iterator[Path]:
             os.fsync(file.fileno())
         temporary.replace(path)
     finally:
-        with contextlib.suppress(OSError):  # renamed already, or never made: the first error is the one told
+        with contextlib.suppress(OSError):  # renamed, or never created; an error of the block must not be replaced
             temporary.unlink()
 
 
 def atomic_write_text(path: Path, text: str) -> None:
-    """The text at the path, whole or not at all."""
+    """Writes the text to the path, whole or not at all."""
     with atomic_write(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def atomic_write_json(path: Path, content: Any, indent: int = 2) -> None:
-    """The content as strict JSON at the path, whole or not at all: a number that is not finite becomes null."""
+    """Writes the content as strict JSON, whole or not at all. Numbers that are not finite become null."""
     atomic_write_text(path, json.dumps(_finite(content), indent=indent, allow_nan=False) + "\n")
 
 
@@ -49,10 +49,10 @@ def _finite(content: Any) -> Any:
 
 
 def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
-    """Writes files that belong together: all into a temporary folder, then renamed into place in their order.
+    """Writes files that belong together: all into a temporary folder, then renamed into place in order.
 
-    Give the file that describes the others last: it then never describes one that is not there yet. If anything fails
-    before the renames, what was there before stays.
+    Pass the file that describes the others last, so that the files it names exist already. If anything fails before
+    the renames, the old files stay.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".unfinished.", dir=folder) as unfinished:
@@ -62,7 +62,7 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
                 file.flush()
                 os.fsync(file.fileno())
         for name in contents:
-            if (folder / name).is_dir():  # else some were renamed before this is noticed
+            if (folder / name).is_dir():  # checked first, or the rename would fail after others succeeded
                 raise IsADirectoryError(errno.EISDIR, f"{name} is a folder there")
         for name in contents:
             (Path(unfinished) / name).replace(folder / name)
@@ -70,11 +70,11 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 @contextlib.contextmanager
 def atomic_write_output(path: Path) -> Iterator[Path]:
-    """`atomic_write` for what a command is asked to write: its folder is made, and failures are RunErrors."""
+    """`atomic_write` for output files of commands: creates the folder, and raises RunError if writing fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             yield temporary
     except OSError as error:
-        what = f"{path} cannot be written: {error.strerror or error}"
-        raise RunError(what, "choose a writable folder with free space") from error
+        message = f"{path} cannot be written: {error.strerror or error}"
+        raise RunError(message, "choose a writable folder with free space") from error

@@ -1,4 +1,4 @@
-"""What makes the files of a checkpoint trustworthy: meta.json with its own SHA-256, and that of every other file."""
+"""Digests of a checkpoint: meta.json stores its own SHA-256 and that of every other file."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _OS_ERROR = re.compile(r"os_error_code='(\d+)'")
 
 
 def write_error_text(error: Exception) -> str:
-    """What the system said when a file could not be written: tensorstore tells its number inside a long ValueError."""
+    """The operating system's message of a failed write. tensorstore puts its error number into a long ValueError."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
-    told = _OS_ERROR.search(str(error))
-    return os.strerror(int(told[1])) if told else str(error)
+    found = _OS_ERROR.search(str(error))
+    return os.strerror(int(found[1])) if found else str(error)
 
 
 def meta_text(body: dict[str, Any]) -> str:
@@ -34,7 +34,7 @@ def _text_digest(body: Any) -> str:
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """The SHA-256 of every file but meta.json, by its path below the folder."""
+    """{path below the folder: SHA-256} of every file except meta.json."""
     digests = {}
     for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "meta.json"):
         with path.open("rb") as file:
@@ -43,12 +43,12 @@ def file_digests(folder: Path) -> dict[str, str]:
 
 
 def fsync_folder(folder: Path, *, deep: bool = True) -> None:
-    """Has the system write the folder to the disk, and with `deep` all in it: a power failure then takes none of it."""
+    """Flushes the folder to disk, with `deep` also all its files, so that they survive a power failure."""
     for path in [*(folder.rglob("*") if deep else ()), folder]:
         descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
-        except OSError as error:  # some network file systems know no such thing of a folder
+        except OSError as error:  # some network file systems cannot flush a folder
             if not (path.is_dir() and error.errno in (errno.EINVAL, errno.ENOTSUP)):
                 raise
         finally:
@@ -59,35 +59,29 @@ def read_meta(path: Path) -> dict[str, Any]:
     """The body of a checkpoint's meta.json.
 
     Raises:
-        CheckpointError: it is missing, not ours, or was changed.
+        CheckpointError: it is missing, is not ours, or was changed.
     """
     try:
         stored = json.loads((path / "meta.json").read_bytes())
         body: dict[str, Any] = stored["body"]
         intact = stored["sha256"] == _text_digest(body)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, ValueError("its meta.json is missing or not ours")) from error
+        raise _damaged(path, "its meta.json is missing or not ours") from error
     if not intact:
-        raise _damaged(path, ValueError("its meta.json was changed"))
+        raise _damaged(path, "its meta.json was changed")
     return body
 
 
 def verify_files(path: Path) -> None:
-    """Compares every file with what was written.
-
-    Raises:
-        CheckpointError: one is missing or differs.
-    """
+    """Raises CheckpointError if a file of the checkpoint is missing or its digest differs."""
     expected, found = read_meta(path)["files"], file_digests(path)
     wrong = [name for name in expected if found.get(name) != expected[name]]
     if wrong:
         state = "is missing" if wrong[0] not in found else "is not as it was written"
-        raise _damaged(path, ValueError(f"its file {wrong[0]} {state}"))
+        raise _damaged(path, f"its file {wrong[0]} {state}")
 
 
-def _damaged(path: Path, error: Exception) -> CheckpointError:
-    plain = isinstance(error, (OSError, ValueError)) and str(error).strip()
-    reason = str(error).strip().splitlines()[0][:160] if plain else "files are missing or not orbax's"
+def _damaged(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(
         f"checkpoint {path} cannot be read: {reason}",
         "it is damaged or foreign: move its folder away to --resume from the one before; to evaluate another:"

@@ -1,4 +1,4 @@
-"""The lock of a folder that one process alone may write."""
+"""The lock of a folder that only one process may write."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from stoix_like.errors import RunError
 
 
 class RunLock:
-    """The right to write a run folder, held until closed or until the process ends, however it ends.
+    """An exclusive lock of a run folder, held until it is closed or the process ends. Raises RunError if it is taken.
 
-    The lock is the kernel's (flock), so a killed process leaves nothing behind that would have to be cleaned up.
+    The kernel keeps the lock (flock), so a killed process leaves nothing to clean up.
     """
 
     def __init__(self, run_dir: Path) -> None:

@@ -1,1 +1,1 @@
-"""Files of parameters and exported policies, which need no run. Imports console and storage."""
+"""Parameter files and exported policies, which are read without their run. Imports console and storage."""

@@ -1,4 +1,4 @@
-"""An exported policy, read back: a function of observations that needs neither its run nor its environment."""
+"""Loads an exported policy: a function of observations that needs neither its run nor its environment."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.weights import policy_folder, policy_program
 from stoix_like.types import Array, EnvState, Key, Observation, Params
 
-#: What flatbuffers, MLIR and jax raise on what they cannot read.
+#: What flatbuffers, MLIR and jax raise for programs they cannot read.
 _UNREADABLE = (ValueError, TypeError, LookupError, AttributeError, RuntimeError, AssertionError, struct.error)
 
 
 class PolicyOutput(NamedTuple):
-    """What an exported policy says of a batch of observations."""
+    """The output of an exported policy for a batch of observations."""
 
     action: Array  # [B] or [B, F] int32
     logits: Array  # [B, A] or [B, F, A] float32; illegal actions hold the most negative finite number
-    value: Array  # [B] float32, discounted return in the units the run was trained in
+    value: Array  # [B] float32, discounted return in the reward units of training
 
 
 class ExportedPolicy(NamedTuple):
-    """What `load_policy` gives: call it with observations, or give its `policy` to `evaluate`.
+    """An exported policy: call it with observations, or pass its `policy` to `evaluate`.
 
     Attributes:
         description: the content of policy.json.
-        program: the exported function itself, see `policy_program`.
+        program: the exported function, see `policy_program`.
     """
 
     description: dict[str, Any]
@@ -42,15 +42,15 @@ class ExportedPolicy(NamedTuple):
     def __call__(
         self, observation: Observation | Mapping[str, Any], key: Key | None = None, deterministic: bool = True
     ) -> PolicyOutput:
-        """Actions, logits and values. It is compiled once per batch size; jit and scan it, but do not vmap it.
+        """Actions, logits and values. Compiles once per batch size. It can be jitted and scanned, but not vmapped.
 
         Args:
             observation: batched, leaves [B, ...]: an `Observation`, or arrays by the names in `description`.
-            key: where actions are sampled: a typed key, or its two words.
-            deterministic: the most probable actions instead of sampled ones.
+            key: needed to sample actions: a typed key, or its two words.
+            deterministic: returns the most probable actions instead of sampled ones.
 
         Raises:
-            ConfigError: the observation or the key does not fit, or there is no key to sample from.
+            ConfigError: the observation or the key does not fit, or the key to sample with is missing.
         """
         if key is None and not deterministic:
             raise ConfigError("sampling actions needs a key", "give key=jax.random.key(0), another for every call")
@@ -61,7 +61,7 @@ class ExportedPolicy(NamedTuple):
     def policy(
         self, params: Params, env_state: EnvState, observation: Observation, key: Key, deterministic: bool, /
     ) -> Array:
-        """The actions alone, in the form of `Learner.policy`; parameters and state are not looked at."""
+        """The actions, with the signature of `Learner.policy`. Parameters and state are ignored."""
         del params, env_state
         return self(observation, key, deterministic).action
 
@@ -69,10 +69,10 @@ class ExportedPolicy(NamedTuple):
 def load_policy(folder: str | Path) -> ExportedPolicy:
     """The policy that `scripts/export_policy.py` wrote into a folder.
 
-    Only load what you trust: a program may run any custom call of jaxlib.
+    Load only policies that you trust: a program may run any custom call of jaxlib.
 
     Raises:
-        CheckpointError: there is none, it is damaged or not ours, or a newer jax or stoix_like wrote it.
+        CheckpointError: the folder has no policy, it is damaged or not ours, or a newer jax or stoix_like wrote it.
     """
     path = Path(folder)
     program, description = policy_folder.read(path)
@@ -88,17 +88,17 @@ def load_policy(folder: str | Path) -> ExportedPolicy:
     if is_newer:
         raise _other_jax(path, written)
     try:
-        return ExportedPolicy(description, policy_program.restore(program, row))
-    except _UNREADABLE as error:  # its files are as they were written
+        return ExportedPolicy(description, policy_program.deserialize(program, row))
+    except _UNREADABLE as error:  # the digests match, so the files are intact
         if written != jax.__version__:
             raise _other_jax(path, written) from error
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
-        what = f"the export {path} cannot be used by this jax: {reason}"
-        raise CheckpointError(what, f"export again: {command_line('export', 'RUN')}") from error
+        message = f"the export {path} cannot be used by this jax: {reason}"
+        raise CheckpointError(message, f"export again: {command_line('export', 'RUN')}") from error
 
 
 def _release(version: str) -> tuple[int, ...]:
-    """(0, 10) of `0.10.2`: what is stored is read by all later ones, and by the patches of the same."""
+    """(0, 10) of `0.10.2`: later releases read a stored program, and so do other patches of the same release."""
     return tuple(int(part) for part in version.split(".")[:2])
 
 
@@ -113,17 +113,13 @@ def _other_jax(path: Path, written: str) -> CheckpointError:
 def _key_words(key: Any) -> Any:
     words = trees.key_words(_array(key))
     if words.shape != (policy_program.KEY_WORDS,) or words.dtype != np.uint32:
-        what = f"the policy takes one key of two uint32 words, got {words.dtype} of shape {words.shape}"
-        raise ConfigError(what, f'make it with jax.random.key(0, impl="{policy_program.KEY_IMPLEMENTATION}")')
+        message = f"the policy takes one key of two uint32 words, got {words.dtype} of shape {words.shape}"
+        raise ConfigError(message, f'make it with jax.random.key(0, impl="{policy_program.KEY_IMPLEMENTATION}")')
     return words
 
 
 def _fitting(description: Mapping[str, Any], leaves: Mapping[str, Any]) -> dict[str, Any]:
-    """The leaves that the program takes, in its types.
-
-    Raises:
-        ConfigError: one is missing, or is of another shape or kind; all are told.
-    """
+    """The leaves that the program takes, cast to its types. ConfigError lists all that are missing or do not fit."""
     wanted = description["observation"]
     taken = {leaf["name"]: _array(leaves[leaf["name"]]) for leaf in wanted if leaf["name"] in leaves}
     problems = [f"observation: '{leaf['name']}' is missing" for leaf in wanted if leaf["name"] not in taken]

@@ -1,9 +1,8 @@
-"""The folder of an exported policy: files that belong together, and how that is kept.
+"""The folder of an exported policy: a program, its parameters, a description and a model card.
 
-`policy.json` says what the program and the parameters are and holds their SHA-256. It is renamed into place last, so it
-never describes a file that is not there yet. Who reads while an export is replaced, or after a kill in the midst of the
-renames, finds a file that is not the described one: that is an error, never a wrong policy. The model card is for
-people, who may write on in it: nothing depends on it.
+`policy.json` describes the program and the parameters and stores their SHA-256. It is renamed into place last. A reader
+that comes while an export is replaced, or after a kill between the renames, finds a digest that does not match and gets
+an error, never a wrong policy. People may edit the model card: nothing reads it.
 """
 
 from __future__ import annotations
@@ -23,16 +22,16 @@ FORMAT, FORMAT_VERSION = "stoix_like.policy", 1
 
 
 class PolicyFiles(NamedTuple):
-    """What is exported, in memory."""
+    """The content of an export, in memory."""
 
-    program: bytes  # of policy_program.lower
-    parameters: bytes  # of parameter_files.parameters_bytes
+    program: bytes  # of policy_program.serialize
+    parameters: bytes  # of parameters.serialize
     description: dict[str, Any]  # plain JSON values
-    card: str  # of model_card.card
+    card: str  # of model_card.render
 
 
 def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
-    """{name: bytes} of the files that are now in the folder. If anything fails, what was there before stays.
+    """{name: size in bytes} of the files written into the folder. If writing fails, the old files stay.
 
     Raises:
         RunError: the folder cannot be written, or the disk is full.
@@ -45,8 +44,8 @@ def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
     try:
         write_files(folder, contents)
     except OSError as error:
-        what = f"cannot write the export in {folder}: {error.strerror or error}"
-        raise RunError(what, "choose a writable folder with free space: --out") from error
+        message = f"cannot write the export in {folder}: {error.strerror or error}"
+        raise RunError(message, "choose a writable folder with free space: --out") from error
     return {name: len(content) for name, content in contents.items()}
 
 
@@ -54,7 +53,7 @@ def read(folder: Path) -> tuple[bytes, dict[str, Any]]:
     """(the program, the description) of an export.
 
     Raises:
-        CheckpointError: there is none, it is damaged or not ours, or a newer version of stoix_like wrote it.
+        CheckpointError: it is missing, damaged or not ours, or a newer version of stoix_like wrote it.
     """
     description = _read_description(folder)
     try:
@@ -67,11 +66,7 @@ def read(folder: Path) -> tuple[bytes, dict[str, Any]]:
 
 
 def check_parameters(path: Path) -> None:
-    """Nothing, if a file of parameters is the one that the policy.json beside it describes, or if there is none.
-
-    Raises:
-        CheckpointError: they differ, or policy.json cannot be used.
-    """
+    """Raises CheckpointError if the policy.json next to a parameter file describes other parameters."""
     if path.name != PARAMETERS or not (path.parent / DESCRIPTION).is_file():
         return
     description = _read_description(path.parent)
@@ -104,7 +99,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
 
 
 def unusable_export(folder: Path, reason: str) -> CheckpointError:
-    """The error of an export that is damaged, foreign or half replaced."""
+    """The error of an export that is damaged, not ours, or being replaced."""
     return CheckpointError(
         f"the export {folder} cannot be used: {reason}",
         f"try again if it is being written; else export again: {command_line('export', 'RUN')}",

@@ -1,12 +1,11 @@
-"""A policy without search as a program that runs wherever jax does, and needs nothing of this project: the door to
-jax.export.
+"""Serializes a policy without search as a program that needs only jax. The only user of jax.export.
 
-Whoever calls the program has no class of ours, so it takes and gives dictionaries of plain arrays:
+A caller of the program has none of our classes, so it takes and returns dictionaries of plain arrays:
 
     ({name: array [B, ...]}, key words [2] uint32, deterministic [] bool) -> {"action", "logits", "value"}
 
-The parameters are constants in it; the batch size B is left open. Logits and value cost little beside the action, and
-who deploys a policy wants them: to see how sure it is, to act by a rule of one's own, to search.
+The parameters are constants in the program; the batch size B is symbolic. Logits and value cost little compared with
+the action. A deployed policy uses them to show how certain it is, to select actions by another rule, or to search.
 """
 
 from __future__ import annotations
@@ -24,27 +23,27 @@ from stoix_like.ops import distributions, trees
 from stoix_like.types import Array, Network, NetworkParams, Observation
 
 PLATFORMS = ("cpu", "cuda", "tpu")
-BATCH = "batch"  # the name of the open axis
-#: Of keys that the program takes: jax's own default, named so that no setting of a caller changes what is sampled.
+BATCH = "batch"  # the name of the symbolic axis
+#: The keys that the program takes: jax's default, fixed here so that no setting of a caller changes the samples.
 KEY_IMPLEMENTATION, KEY_WORDS = "threefry2x32", 2
 
 Program = Callable[[dict[str, Any], Any, Any], dict[str, Array]]
 
 
 def observation_leaves(observation: Observation) -> dict[str, Any]:
-    """The leaves by name: those of the agent's view as they are called there (`walls`, `ems/x1`), and `action_mask`."""
+    """{name: leaf} of the agent's view, without a prefix (`walls`, `ems/x1`), and of `action_mask`."""
     return {name.removeprefix("agent_view/"): leaf for name, leaf in trees.named_leaves(observation).items()}
 
 
-def lower(network: Network, params: NetworkParams, observation: Observation, *, factored: bool) -> bytes:
-    """The program of a network, as `jax.export` stores it, for all of `PLATFORMS`. Nothing is compiled.
+def serialize(network: Network, params: NetworkParams, observation: Observation, *, factored: bool) -> bytes:
+    """The program of a network for all of `PLATFORMS`, serialized by `jax.export`. Nothing is compiled.
 
-    Its actions are those of `Learner.network_policy` from the same key: the most probable ones if `deterministic`.
+    With the same key it returns the actions of `Learner.network_policy`: the most probable ones if `deterministic`.
 
     Args:
-        network, params: what decides.
+        network, params: the policy.
         observation: one unbatched observation, as arrays or ShapeDtypeStructs.
-        factored: whether an action is several independent ones.
+        factored: whether an action has several independent factors.
     """
     constants = jax.tree.map(np.asarray, params)
     structure, names = jax.tree.structure(observation), list(observation_leaves(observation))
@@ -66,18 +65,18 @@ def lower(network: Network, params: NetworkParams, observation: Observation, *, 
     return bytes(exported.serialize())
 
 
-def restore(program: bytes, observation: dict[str, jax.ShapeDtypeStruct]) -> Program:
-    """The program, ready to be called and compiled for each batch size at its first call.
+def deserialize(program: bytes, observation: dict[str, jax.ShapeDtypeStruct]) -> Program:
+    """The program as a function. It compiles at the first call with each batch size.
 
-    It is lowered for one row here, so that what this jax cannot read fails now and not in the middle of something.
+    It is lowered here for a batch of one, so that a program which this jax cannot read fails now, not at its first use.
 
     Args:
-        program: of `lower`. It must be trusted: it may run any custom call of jaxlib.
-        observation: the leaves of one row, by name.
+        program: of `serialize`. It must be trusted: it may run any custom call of jaxlib.
+        observation: {name: leaf} of one unbatched observation.
     """
     call: Any = jax.jit(export.deserialize(bytearray(program)).call)
     rows = {name: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype) for name, leaf in observation.items()}
-    call.lower(rows, *_choices())
+    call.lower(rows, *_key_and_mode())
     return call
 
 
@@ -86,19 +85,18 @@ def _arguments(observation: Observation, batch: Any) -> tuple[Any, ...]:
         name: jax.ShapeDtypeStruct((batch, *leaf.shape), leaf.dtype)
         for name, leaf in observation_leaves(observation).items()
     }
-    return (rows, *_choices())
+    return (rows, *_key_and_mode())
 
 
-def _choices() -> tuple[Any, Any]:
+def _key_and_mode() -> tuple[Any, Any]:
     return jax.ShapeDtypeStruct((KEY_WORDS,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
 
 
 @contextlib.contextmanager
 def _without_locations() -> Iterator[None]:
-    """Inside, programs do not note which lines of which files they are from.
+    """Inside this context, programs contain no source locations.
 
-    An export goes to other people, whom the folders of this machine do not concern; and the same policy is the same
-    bytes, whoever calls for it.
+    An export should not publish the folders of this machine, and one policy should always have the same bytes.
     """
     name = "jax_traceback_in_locations_limit"
     before = getattr(jax.config, name)

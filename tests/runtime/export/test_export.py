@@ -44,15 +44,15 @@ def test_the_command(trained, tmp_path, capfd):
     assert (len(lines), err) == (6, "")
 
     policy, saved = sl.load_policy(folder), saved_run.load_run(str(trained), "2")
-    told = policy.description
-    assert (told["checkpoint"], told["update"], told["seed"]) == ("2", 2, 5)
+    description = policy.description
+    assert (description["checkpoint"], description["update"], description["seed"]) == ("2", 2, 5)
     (row,) = [
         r
         for r in read_rows(trained / "metrics.jsonl")
         if (r["category"], r["update"], r["seed"]) == ("EVALUATOR", 2, 5)
     ]
-    assert told["evaluation"]["evaluator/mean_return"] == row["evaluator/mean_return"]
-    assert "evaluator/duration_ms" not in told["evaluation"]
+    assert description["evaluation"]["evaluator/mean_return"] == row["evaluator/mean_return"]
+    assert "evaluator/duration_ms" not in description["evaluation"]
     observation = sl.Observation({"features": jnp.array([[-1.0], [1.0], [0.5]])}, jnp.ones((3, 2), bool))
     for key in jax.random.split(jax.random.key(0), 3):
         expected = saved.learner.network_policy(saved.seed_params(1), None, observation, key, False)
@@ -61,11 +61,11 @@ def test_the_command(trained, tmp_path, capfd):
 
 def test_the_command_takes_the_best_of_the_first_seed(trained, tmp_path, capfd):
     assert exit_code(COMMANDS["export"].run, [str(trained), "--out", str(tmp_path / "new" / "place")]) == 0
-    told = sl.load_policy(tmp_path / "new" / "place").description
+    description = sl.load_policy(tmp_path / "new" / "place").description
     best = saved_run.load_run(str(trained))
-    assert (told["seed"], told["update"], told["checkpoint"]) == (4, best.updates[0], "best")
+    assert (description["seed"], description["update"], description["checkpoint"]) == (4, best.updates[0], "best")
     score = best.meta.host["scores"][0]
-    assert told["evaluation"]["evaluator/mean_return"] == pytest.approx(score, rel=1e-6)
+    assert description["evaluation"]["evaluator/mean_return"] == pytest.approx(score, rel=1e-6)
     assert not (trained / "export").exists()
 
 

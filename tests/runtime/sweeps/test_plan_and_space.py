@@ -364,6 +364,6 @@ def test_without_optuna_the_extra_is_named(plan, monkeypatch, capfd):
     assert exit_code(main, ["sweep.yaml"]) == 5
     assert capfd.readouterr().err.splitlines() == [
         "error: a sweep needs the 'sweep' extra",
-        f"hint: {spelling.pip_install('stoix_like[sweep]')}",
+        f"hint: {spelling.pip_command('stoix_like[sweep]')}",
     ]
     assert not Path("runs").exists()

@@ -55,7 +55,7 @@ def export(run):
 
 @pytest.fixture
 def copied(export, tmp_path):
-    """The parameters alone, without the policy.json that tells whether they were changed."""
+    """The parameters alone, without the policy.json that shows whether they were changed."""
     return shutil.copy(export / "params.safetensors", tmp_path / "mine.safetensors")
 
 
@@ -133,11 +133,11 @@ def test_the_commands_take_them(run, export, tmp_path, capfd, monkeypatch):
     for argv in (["--num-episodes", "8"], ["--search", "--search-depth", "2", "--level-set", "maze-8"]):
         assert command("evaluate", export, *argv, "--json", "file.json") == 0
         assert command("evaluate", run, "--checkpoint", "latest", *argv, "--json", "run.json") == 0
-        told, expected = (json.loads((tmp_path / name).read_text()) for name in ("file.json", "run.json"))
-        assert told["run"] == str(export / "params.safetensors")
-        assert told["checkpoint"] == "latest"
-        (seed,) = told["seeds"]
-        assert told["seeds"][seed] == expected["seeds"][seed]
+        result, expected = (json.loads((tmp_path / name).read_text()) for name in ("file.json", "run.json"))
+        assert result["run"] == str(export / "params.safetensors")
+        assert result["checkpoint"] == "latest"
+        (seed,) = result["seeds"]
+        assert result["seeds"][seed] == expected["seeds"][seed]
     assert f"{export}/params.safetensors: " in capfd.readouterr().out
 
     index = 0 if seed == "0" else 1
@@ -148,12 +148,12 @@ def test_the_commands_take_them(run, export, tmp_path, capfd, monkeypatch):
     flags = ["--levels", "maze-8", "--budgets", "6", "--methods", "sampled,smc,own", "--json"]
     assert command("compare-search", export, *flags, "file.json") == 0
     assert command("compare-search", run, "--checkpoint", "latest", *flags, "run.json") == 0
-    (told,), blocks = (json.loads((tmp_path / name).read_text())["runs"] for name in ("file.json", "run.json"))
-    (expected,) = [block for block in blocks if block["seed"] == told["seed"]]
-    for row in (*told["rows"], *expected["rows"]):
+    (result,), blocks = (json.loads((tmp_path / name).read_text())["runs"] for name in ("file.json", "run.json"))
+    (expected,) = [block for block in blocks if block["seed"] == result["seed"]]
+    for row in (*result["rows"], *expected["rows"]):
         row.pop("seconds", None)
         row.pop("decisions_per_second", None)
-    assert {**told, "run": ""} == {**expected, "run": ""}
+    assert {**result, "run": ""} == {**expected, "run": ""}
 
 
 def test_exporting_again_from_the_file_gives_the_same(run, export, tmp_path, capfd):
@@ -182,16 +182,16 @@ def test_the_card_says_what_it_is(run, export):
     assert len(lines) < 60
     arrays = load_file(export / "params.safetensors")
     count = sum(x.size for name, x in arrays.items() if not name.startswith("duals/"))
-    told = dict(re.findall(r"^\| ([\w ]+) \| (.*) \|$", page, re.MULTILINE))
-    assert told["parameters"] == f"{count:,}"
-    assert told["environment steps"] == "128 (4 updates)"
-    assert (told["seed"], told["network"].split(",")[0]) == (str(SEEDS[run.parent.name[:3]]), "dense")
-    assert f"jax {jax.__version__}" in told["made with"]
+    facts = dict(re.findall(r"^\| ([\w ]+) \| (.*) \|$", page, re.MULTILINE))
+    assert facts["parameters"] == f"{count:,}"
+    assert facts["environment steps"] == "128 (4 updates)"
+    assert (facts["seed"], facts["network"].split(",")[0]) == (str(SEEDS[run.parent.name[:3]]), "dense")
+    assert f"jax {jax.__version__}" in facts["made with"]
     description = json.loads((export / "policy.json").read_text())
-    assert float(told["mean_return"].split(" | ")[0]) == pytest.approx(
+    assert float(facts["mean_return"].split(" | ")[0]) == pytest.approx(
         description["evaluation"]["evaluator/mean_return"], rel=0.01
     )
-    assert "/" not in told["task"]
+    assert "/" not in facts["task"]
     assert str(run.parent) not in page + json.dumps(description)
 
 
@@ -265,7 +265,7 @@ def test_a_damaged_file(export, copied, tmp_path):
     content = bytearray(copied.read_bytes())
     copied.write_bytes(content[:-40])
     assert "incomplete metadata" in _refusal(copied)
-    content[-3] ^= 1  # a number that is another: only its digest tells
+    content[-3] ^= 1  # a number that is another: only its digest shows it
     folder = shutil.copytree(export, tmp_path / "whole")
     (folder / "params.safetensors").write_bytes(content)
     with pytest.raises(CheckpointError, match=r"its params\.safetensors is not the one that policy\.json describes"):

@@ -1,4 +1,4 @@
-"""The files of an exported policy: what they say, that they come whole or not at all, and why bad ones are refused."""
+"""The files of an exported policy: their content, atomic writes, and why damaged ones are refused."""
 
 import hashlib
 import json
@@ -46,14 +46,14 @@ def copied(maze, tmp_path):
     return tmp_path / "copy"
 
 
-# --- what the files say
+# --- the content of the files
 
 
 def test_the_description_of_a_joint_action(folder):
     case = exported("spo_binpack", folder)
-    told = json.loads((case.folder / "policy.json").read_text())
-    assert told == case.policy.description
-    assert told["action"] == {
+    description = json.loads((case.folder / "policy.json").read_text())
+    assert description == case.policy.description
+    assert description["action"] == {
         "kind": "categorical",
         "shape": ["batch"],
         "dtype": "int32",
@@ -61,21 +61,25 @@ def test_the_description_of_a_joint_action(folder):
         "num_factors": None,
         "joint_shape": [6, 4],
     }
-    shapes = {leaf["name"]: (leaf["shape"], leaf["dtype"]) for leaf in told["observation"]}
+    shapes = {leaf["name"]: (leaf["shape"], leaf["dtype"]) for leaf in description["observation"]}
     assert shapes["ems/x1"] == (["batch", 6], "float32")
     assert shapes["items_placed"] == (["batch", 4], "bool")
     assert list(shapes)[-1] == "action_mask"
     assert shapes["action_mask"] == (["batch", 24], "bool")
-    assert (told["format"], told["format_version"]) == ("stoix_like.policy", 1)
-    assert (told["algorithm"], told["task_id"], told["checkpoint"]) == ("spo", "BinPack-v2", "latest")
-    assert (told["update"], told["seed"], told["evaluation"]) == (3, 0, {})
+    assert (description["format"], description["format_version"]) == ("stoix_like.policy", 1)
+    assert (description["algorithm"], description["task_id"], description["checkpoint"]) == (
+        "spo",
+        "BinPack-v2",
+        "latest",
+    )
+    assert (description["update"], description["seed"], description["evaluation"]) == (3, 0, {})
     whole = json.loads(json.dumps(config_to_dict(case.saved.config)))
     of_the_machine = {"hardware", "logging", "checkpointing"}  # concern nobody who gets the export
-    assert told["config"] == {name: leaves for name, leaves in whole.items() if name not in of_the_machine}
-    assert whole.keys() - told["config"].keys() == of_the_machine
-    assert told["versions"]["jax"] == jax.__version__
-    assert told["versions"]["stoix_like"] == versions()["stoix_like"]
-    env = sl.make_env(**told["environment"])
+    assert description["config"] == {name: leaves for name, leaves in whole.items() if name not in of_the_machine}
+    assert whole.keys() - description["config"].keys() == of_the_machine
+    assert description["versions"]["jax"] == jax.__version__
+    assert description["versions"]["stoix_like"] == versions()["stoix_like"]
+    env = sl.make_env(**description["environment"])
     assert (env.task_id, env.action_spec, env.joint_shape) == ("BinPack-v2", case.saved.env.action_spec, (6, 4))
 
 

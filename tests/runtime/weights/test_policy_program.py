@@ -1,4 +1,4 @@
-"""An exported policy acts as the network's policy does, and says what of an observation does not fit."""
+"""An exported policy acts as the network policy does, and lists what of an observation does not fit."""
 
 import functools
 
