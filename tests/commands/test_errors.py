@@ -261,8 +261,8 @@ def test_absent_device_when_jax_runs_already(refused):
 def test_more_devices_than_there_are(refused):
     assert len(jax.devices()) == 1
     assert refused(2, "train_ppo", *_train_flags(num_devices=4)) == [
-        "error: hardware.num_devices: 4 devices asked for, JAX sees 1",
-        "hint: use --num-devices 1, or --device-type cpu to try the program on pretended devices",
+        "error: hardware.num_devices: 4 devices requested, JAX sees 1",
+        "hint: use --num-devices 1, or --device-type cpu to simulate several devices",
     ]
 
 
