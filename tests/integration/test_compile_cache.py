@@ -23,7 +23,7 @@ def test_torn_entries_are_told_once_and_written_anew(tmp_path):
 
     programs = [path.name.rsplit("-", 2)[0] for path in (torn, empty)]
     assert sorted(train("second")) == sorted(
-        f"note: {program} is compiled anew; the compile cache held it half-written" for program in programs
+        f"note: {program} is compiled again: its cache entry was truncated" for program in programs
     )
     assert {path: path.stat().st_mtime_ns for path in untouched} == kept
     assert all(0.9 < path.stat().st_size / whole[path] < 1.1 for path in (torn, empty))

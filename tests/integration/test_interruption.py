@@ -34,7 +34,7 @@ def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, n
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
     told = (
-        "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint\n"
+        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n"
         if number == signal.SIGINT
         else ""
     )
@@ -60,7 +60,7 @@ def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_h
     code, _, err = _stop(scripts, run, signal.SIGINT, 37, *flags(**leaves, run_name="stopped"))
     assert (code, err) == (
         130,
-        "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint\n",
+        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n",
     )
     reached = last_update(run)
     assert 37 <= reached < 4000
@@ -147,7 +147,7 @@ def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
 def test_more_updates_are_noted_and_take_over(scripts, reference):
     subprocess.run(["cp", "-r", reference, "longer"], check=True)
     out, _ = scripts.run("train_ppo", "--resume", "longer", "--num-updates", "32")
-    assert "note: continued with num_updates = 32 (was 24)" in out.splitlines()
+    assert "note: resumed with num_updates = 32 (was 24)" in out.splitlines()
     saved = saved_run.load_run("longer", "latest")
     assert saved.meta.update == 32
     assert (saved.config.training_core.num_updates, float(saved.state.hyper.num_updates)) == (32, 32.0)

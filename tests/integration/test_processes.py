@@ -112,7 +112,7 @@ def test_what_the_lead_refuses_ends_all(scripts):
     Path("taken").mkdir()
     (_, error), (_, other) = together(scripts, "train_ppo", *flags(**BASE, run_name="taken"), codes=(2, 1))
     assert "taken exists already" in error
-    assert other.splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
+    assert other.splitlines()[-2:] == ["error: process 0 ended the run", "hint: see the error message of that process"]
 
 
 @pytest.mark.full
@@ -177,7 +177,10 @@ def test_what_the_lead_cannot_write_ends_all_at_once(scripts):
     assert seconds < 60.0
     where = re.escape(str(Path("full/checkpoints").absolute()))  # or the best in it, whichever is met first
     assert re.search(rf"error: cannot .*{where}(/best)?: Not a directory$", outputs[0][1], re.MULTILINE), outputs[0][1]
-    assert outputs[1][1].splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
+    assert outputs[1][1].splitlines()[-2:] == [
+        "error: process 0 ended the run",
+        "hint: see the error message of that process",
+    ]
 
 
 @pytest.mark.parametrize("killed", [0, full(1)])

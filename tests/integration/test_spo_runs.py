@@ -126,7 +126,9 @@ def test_without_its_replay_a_run_continues_and_says_so(scripts, reference):
             shutil.rmtree(folder)
     out, err = scripts.run("train_spo", "--resume", "light")
     assert err == ""
-    assert "note: the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one" in out
+    assert (
+        "note: the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one" in out
+    )
     learned = [row["trainer/gradient_steps_sum"] for row in rows_of("light", "TRAINER")]
     assert learned == [0.0, 2.0, 2.0, 2.0, 2.0, 2.0, 0.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     assert CheckpointStore(scripts.cwd / "light/checkpoints").updates()[-1] == 12
@@ -166,7 +168,7 @@ def test_a_run_on_four_devices_continues_on_one(scripts, reference):
         if folder.name.isdecimal() and int(folder.name) > 6:
             shutil.rmtree(folder)
     out, _ = scripts.run("train_spo", "--resume", "moved", "--num-devices", "1")
-    assert "continued with num_devices = 1 (was 4)" in out
+    assert "resumed with num_devices = 1 (was 4)" in out
     assert_close(state_of(reference), state_of(run))
 
 

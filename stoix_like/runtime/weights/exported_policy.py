@@ -111,7 +111,7 @@ def _other_jax(path: Path, written: str) -> CheckpointError:
 
 
 def _key_words(key: Any) -> Any:
-    words = trees.key_words(_array(key))
+    words = trees.key_data(_array(key))
     if words.shape != (policy_program.KEY_WORDS,) or words.dtype != np.uint32:
         message = f"the policy takes one key of two uint32 words, got {words.dtype} of shape {words.shape}"
         raise ConfigError(message, f'make it with jax.random.key(0, impl="{policy_program.KEY_IMPLEMENTATION}")')

@@ -210,7 +210,7 @@ def test_a_finished_run_continued_changes_nothing(finished, capsys):
     assert {path: path.read_bytes() for path in Path("copy/checkpoints").rglob("*") if path.is_file()} == before
     for category in ("TRAINER", "ACTOR", "EVALUATOR"):
         assert _rows(finished, category) == _rows(Path("copy"), category)
-    assert capsys.readouterr().out == "note: copy has done its 8 updates; --num-updates N goes on to more\n"
+    assert capsys.readouterr().out == "note: copy has finished its 8 updates; --num-updates N continues to more\n"
 
 
 def test_a_save_between_two_reports_loses_no_episodes():
@@ -256,19 +256,19 @@ def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, ca
     elif fails == "evaluation":
         monkeypatch.setattr(EpisodePlayer, "_round", _out_of_memory)
     else:
-        monkeypatch.setattr(BestCheckpoint, "offer", _out_of_memory)
+        monkeypatch.setattr(BestCheckpoint, "update", _out_of_memory)
     leaves = SMALL | {"save_interval": 0 if fails == "evaluation" else 1}
     assert _train(*_flags(**leaves, save_dir=".", run_name="full")) == 1
     error, hint = capsys.readouterr().err.splitlines()
     what = {
         "update": "update 1 cannot be computed",
         "evaluation": "the evaluation cannot be played",
-        "best": "the best parameters cannot be kept",
+        "best": "the best parameters cannot be saved",
     }[fails]
     assert error == f"error: {what}: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte."
     last = {"update": 0, "evaluation": 2, "best": 1}[fails]
     run = Path("full").absolute()
-    assert hint.endswith(f"; --resume {run} goes on from checkpoint {run}/checkpoints/{last}")
+    assert hint.endswith(f"; --resume {run} continues from checkpoint {run}/checkpoints/{last}")
     assert CheckpointStore(run / "checkpoints").updates()[-1] == last
 
 
@@ -386,7 +386,7 @@ def test_a_broken_run_continues_with_lower_rates(capsys):
     assert _train(*_flags(**leaves, save_dir=".", run_name="broken", actor_lr="1e30", critic_lr="1e30")) == 1
     assert _train("--resume", "broken", "--actor-lr", "1e-3", "--critic-lr", "1e-3") == 0
     changed = "actor_lr = 0.001 (was 1e+30), critic_lr = 0.001 (was 1e+30)"
-    assert f"note: continued with {changed}\n" in capsys.readouterr().out
+    assert f"note: resumed with {changed}\n" in capsys.readouterr().out
     assert [row["misc/changed"] for row in _rows(Path("broken"), "MISC") if "misc/changed" in row] == [changed]
     rows = _rows(Path("broken"), "TRAINER")
     assert [row["update"] for row in rows] == list(range(1, 9))

@@ -186,7 +186,10 @@ def test_a_run_whose_replay_was_not_saved_goes_on_from_an_empty_one(finished, ca
     capsys.readouterr()
     assert run("train_spo", "--resume", "light", "--num-updates", "6") == 0
     told = capsys.readouterr().out
-    assert "note: the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one\n" in told
+    assert (
+        "note: the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one\n"
+        in told
+    )
     rows = rows_of("light", "TRAINER")
     assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0, 2.0, 2.0, 2.0, 0.0, 2.0]
     assert int(saved_run.load_run("light", "latest").state.replay.current_index) == 0
@@ -199,7 +202,7 @@ def test_saving_the_replay_can_be_switched_when_a_run_is_continued(finished, cap
     cut_back(finished, 2)
     assert run("train_spo", "--resume", "cut", "--no-save-replay", "--num-updates", "4") == 0
     out = capsys.readouterr().out
-    assert "note: continued with num_updates = 4 (was 6), save_replay = False (was True)\n" in out
+    assert "note: resumed with num_updates = 4 (was 6), save_replay = False (was True)\n" in out
     assert "holds no replay" not in out
     assert all(row["trainer/gradient_steps_sum"] == 2.0 for row in rows_of("cut", "TRAINER")[2:4])
     assert run("train_spo", "--resume", "cut", "--save-replay", "--num-updates", "5") == 0
@@ -216,7 +219,7 @@ def test_saving_the_replay_can_be_switched_when_a_run_is_continued(finished, cap
 def test_changed_numbers_take_over_and_what_is_null_follows_the_learner(finished, capsys):
     cut_back(finished, 3)
     assert run("train_spo", "--resume", "cut", "--gamma", "0.5", "--epsilon", "0.25", "--num-updates", "3") == 0
-    assert "note: continued with num_updates = 3 (was 6), gamma = 0.5 (was 0.9), epsilon = 0.25 (was 0.5)" in (
+    assert "note: resumed with num_updates = 3 (was 6), gamma = 0.5 (was 0.9), epsilon = 0.25 (was 0.5)" in (
         capsys.readouterr().out
     )
     assert run("train_spo", "--resume", "cut", "--num-updates", "4") == 0
@@ -251,7 +254,7 @@ def test_what_gives_the_state_its_form_cannot_change(finished, leaf, capsys):
     flag = f"--{leaf.replace('_', '-')}"
     assert run("train_spo", "--resume", finished, flag, FIXED[leaf]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"error: {leaf} cannot change when a run is continued",
+        f"error: {leaf} cannot change when a run is resumed",
         f"hint: leave it out, or start a new run with --load-path {finished}",
     ]
 
