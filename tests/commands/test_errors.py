@@ -39,8 +39,8 @@ SMALL = {
     "num_eval_episodes": 8,
 }
 DAMAGED_HINT = (
-    "hint: it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
-    " evaluate.py --checkpoint N"
+    "hint: it is damaged or foreign: move its folder away to --resume from the one before; to evaluate another:"
+    " python scripts/evaluate.py RUN --checkpoint N"
 )
 
 
