@@ -18,7 +18,7 @@ from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.evaluators.policies import SearchChoice
 from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.results.series import config_leaves
+from stoix_like.runtime.results.series import read_experiment_leaves
 from stoix_like.runtime.runs.sources import load_config
 
 RUNS = Path("runs") / "bench"
@@ -211,7 +211,7 @@ def _check_settings(training: Training, path: Path) -> None:
     meant = load_config(kind, algorithm, ["--config", training.preset, *training.flags], "").config
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "config.yaml").write_text(to_yaml(meant), encoding="utf-8")
-        wanted, found = config_leaves(Path(folder)), config_leaves(path)
+        wanted, found = read_experiment_leaves(Path(folder)), read_experiment_leaves(path)
     differing = [name for name in wanted if wanted[name] != found.get(name, wanted[name])]
     if differing:
         raise ConfigError(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from stoix_like.bench import learning
 from stoix_like.bench.learning import EARLY_MAZE, EQUAL_PACKING, SEEDS, SHORT, Training
 from stoix_like.bench.measure import Measurement
-from stoix_like.runtime.searches.compare import MethodRows, compare
+from stoix_like.runtime.searches.compare import SeedResult, compare
 from stoix_like.runtime.searches.settings import ComparisonSettings
 
 
@@ -49,7 +49,7 @@ def _rows(training: Training, comparison: Comparison) -> list[Measurement]:
     return [_row(training, comparison, block, row) for row in block["rows"]]
 
 
-def _row(training: Training, comparison: Comparison, block: MethodRows, row: dict[str, Any]) -> Measurement:
+def _row(training: Training, comparison: Comparison, block: SeedResult, row: dict[str, Any]) -> Measurement:
     name = "/".join(["search", training.name, comparison.level_set, row["method"], *_budget(row)])
     of = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
     gain = row["gain"]

@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     comparison = compare(arguments.metric, found.groups, found.notes)
     print(comparison_tables.text(comparison))
     if arguments.json:
-        content = {"runs": list(map(str, paths)), **comparison_tables.document(comparison)}
+        content = {"runs": list(map(str, paths)), **comparison_tables.json_values(comparison)}
         atomic_write_json(arguments.json, content, indent=1)
     for path in comparison_figures.save_figures(comparison, arguments.out) if arguments.out else ():
         print(f"figure {path}")

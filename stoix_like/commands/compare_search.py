@@ -24,7 +24,7 @@ from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.figures.style import check_format
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.runs.find import find_parameters, find_run
-from stoix_like.runtime.searches.compare import compare, draw
+from stoix_like.runtime.searches.compare import compare, plot_comparison
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, ComparisonSettings
 from stoix_like.runtime.storage.atomic import atomic_write_json
 
@@ -39,11 +39,11 @@ def main(argv: list[str]) -> int:
         check_format(arguments.plot)
     paths = list({path.resolve(): path for path in map(_found, arguments.runs)}.values())
     devices.select(HardwareConfig(device_type=arguments.device_type))
-    result = compare(paths, arguments.checkpoint, arguments.levels, settings, tell=_print)
+    result = compare(paths, arguments.checkpoint, arguments.levels, settings, report=_print)
     if arguments.json:
         atomic_write_json(arguments.json, result)
     if arguments.plot:
-        _print(f"figure {draw(result, arguments.plot)}")
+        _print(f"figure {plot_comparison(result, arguments.plot)}")
     return 0
 
 

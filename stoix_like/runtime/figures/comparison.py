@@ -1,7 +1,7 @@
 """Comparisons as figures: performance profiles, probabilities of improvement, efficiency by steps and by seconds.
 
-Experiments differ by colour, by dashes and by marker, so that a figure can be read in grey and by the colour-blind.
-Every legend has n.
+Experiments differ in colour, dashes and marker, so that figures can be read in greyscale and by colour-blind readers.
+Every legend shows n.
 """
 
 from __future__ import annotations
@@ -25,27 +25,23 @@ _BAND = {"alpha": 0.14, "linewidth": 0}
 _MARKS = 6  # markers along a curve
 
 
-class _Titled(NamedTuple):
-    """One panel: what is drawn in it, under which title."""
+class _PanelContent(NamedTuple):
+    """The title of a panel and the results drawn in it."""
 
     title: str
     content: Any
 
 
 def save_figures(comparison: Comparison, folder: Path) -> list[Path]:
-    """The figures of a comparison as PNG in a folder, each if there is something to draw; gives their paths.
-
-    Raises:
-        RunError: one cannot be written.
-    """
+    """The paths of the figures of a comparison, written as PNG into a folder. Figures without content are skipped."""
     kinds = {"profiles": profiles_figure, "improvement": improvement_figure, "efficiency": efficiency_figure}
     figures = {f"{kind}_{axis}": draw(comparison, axis) for kind, draw in kinds.items() for axis in AXES}
     return [save_figure(figure, folder / f"{name}.png") for name, figure in figures.items() if figure is not None]
 
 
 def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
-    """The share of runs above every score, at equal budgets; None if there is nothing to draw."""
-    panels = [panel for panel in _standings(comparison, axis) if panel.content.profiles]
+    """Performance profiles at equal budgets: the share of runs above every score; None if there are none."""
+    panels = [panel for panel in _aggregates(comparison, axis) if panel.content.profiles]
     figure, axes = _panels(panels)
     for place, (title, aggregate) in zip(axes, panels, strict=True):
         style_axes(place, title, _score(comparison), "share of runs above")
@@ -63,7 +59,7 @@ def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
 
 def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
     """P(X > Y) of every pair with its interval, at equal budgets; None if there is no pair."""
-    panels = [panel for panel in _standings(comparison, axis) if panel.content.pairs]
+    panels = [panel for panel in _aggregates(comparison, axis) if panel.content.pairs]
     figure, axes = _panels(panels)
     for place, (title, aggregate) in zip(axes, panels, strict=True):
         own = {row.name: "+".join(map(str, row.num_runs)) for row in aggregate.rows}
@@ -83,11 +79,11 @@ def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
 
 
 def efficiency_figure(comparison: Comparison, axis: Axis) -> Any:
-    """IQM curves over the budgets that all seeds share, single seeds where they are few; None if none share any."""
+    """IQM curves over the budgets that all seeds share, with single seeds if there are few; None without a budget."""
     from matplotlib.ticker import EngFormatter
 
     found = [(result.group.title, result.efficiency[axis]) for result in comparison.results]
-    panels = [_Titled(title, efficiency) for title, efficiency in found if efficiency is not None]
+    panels = [_PanelContent(title, efficiency) for title, efficiency in found if efficiency is not None]
     figure, axes = _panels(panels)
     for place, (title, efficiency) in zip(axes, panels, strict=True):
         style_axes(place, title, _LABELS[axis], _score(comparison))
@@ -110,17 +106,17 @@ def _draw_curve(place: Any, efficiency: Efficiency, name: str, style: dict[str, 
     place.plot(moments, curve.point, **marks, **style)
 
 
-def _panels(panels: Sequence[_Titled]) -> tuple[Any, Sequence[Any]]:
-    """(a figure, its axes), one for each; (None, []) if there are none."""
+def _panels(panels: Sequence[_PanelContent]) -> tuple[Any, Sequence[Any]]:
+    """(a figure, its axes), one axis per panel; (None, []) if there are none."""
     return make_panels(len(panels)) if panels else (None, [])
 
 
-def _standings(comparison: Comparison, axis: Axis) -> list[_Titled]:
-    """Every task's aggregate at one axis, then that over tasks."""
+def _aggregates(comparison: Comparison, axis: Axis) -> list[_PanelContent]:
+    """The aggregate of every group on one axis, then the one over tasks."""
     found: list[tuple[str, AggregateScores | None]] = [(r.group.title, r.aggregates[axis]) for r in comparison.results]
     found.append((f"over {len(comparison.results)} tasks", comparison.over_tasks[axis]))
     at = "steps" if axis == "steps" else "wall-clock"
-    return [_Titled(f"{title}, at equal {at}", aggregate) for title, aggregate in found if aggregate is not None]
+    return [_PanelContent(f"{title}, at equal {at}", aggregate) for title, aggregate in found if aggregate is not None]
 
 
 def _names(comparison: Comparison) -> list[str]:
@@ -128,13 +124,13 @@ def _names(comparison: Comparison) -> list[str]:
 
 
 def _sizes(comparison: Comparison) -> dict[str, str]:
-    """{experiment: its seeds, "3+5" over two tasks}."""
+    """{experiment: number of its seeds}, `3+5` over two tasks."""
     tasks = [{e.name: len(e.series) for e in result.group.experiments} for result in comparison.results]
     return {name: "+".join(str(task[name]) for task in tasks if name in task) for name in _names(comparison)}
 
 
 def _style(comparison: Comparison, name: str) -> dict[str, Any]:
-    """The same in every panel and figure."""
+    """The line style of an experiment, the same in every panel and figure."""
     index = _names(comparison).index(name)
     return {
         "color": colours_of(_names(comparison))[name],

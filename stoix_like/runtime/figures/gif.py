@@ -1,4 +1,4 @@
-"""Episodes as animated GIFs, drawn by the environment itself, without a display."""
+"""Episodes as animated GIFs. The environment draws them; no display is needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoix_like.types import Environment, EnvState
 
 
 def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
-    """The GIF at `path` of an episode, one frame per state, in the environment's own drawing.
+    """The path of the GIF of an episode: `path` with the suffix .gif. It has one frame per state.
 
     Raises:
         UnsupportedEnvironmentError: the environment cannot be drawn.
@@ -32,7 +32,7 @@ def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
 
 @contextlib.contextmanager
 def _headless() -> Iterator[None]:
-    """matplotlib without windows, and without its remark that pillow writes instead of ffmpeg; restored after."""
+    """Switches matplotlib to a backend without windows and hides its warning that pillow replaces ffmpeg."""
     import matplotlib
 
     before = matplotlib.get_backend(auto_select=False)

@@ -1,4 +1,4 @@
-"""The figure of a sweep: how much each parameter mattered."""
+"""The figure of a sweep: the importance of each parameter."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from stoix_like.runtime.figures.style import COLOURS, save_figure
 
 
 def plot_importances(importances: Mapping[str, float], out: Path, title: str) -> Path:
-    """The figure at `out`: a bar for each parameter, the most important on top.
+    """The path of the figure: one bar per parameter, the most important on top.
 
     Args:
         importances: {leaf: share of 1}.
-        out: .png, .pdf or .svg.
-        title: above the bars.
+        out: the file; .png, .pdf or .svg.
+        title: the title of the figure.
     """
     from matplotlib.figure import Figure
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.text import aligned, interval_text, number_text
+from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text
 from stoix_like.runtime.figures.style import (
     DASHED,
     add_legend,
@@ -22,7 +22,7 @@ from stoix_like.runtime.results.series import read_run
 
 
 class PlotSummary(NamedTuple):
-    """Where the figure is, and the same content as text. `str(summary)` is the table."""
+    """The path of the figure, and a table of the same curves. `str(summary)` is the table."""
 
     path: Path
     table: str
@@ -32,14 +32,14 @@ class PlotSummary(NamedTuple):
 
 
 def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") -> PlotSummary:
-    """The learning curves of one or many runs: a figure at `out` and a table to print.
+    """Plots the learning curves of runs into `out`; returns the path and a table to print.
 
-    One panel per task and one colour per experiment (see `curves`): the interquartile mean over seeds against
-    environment steps of one seed, with its 95 % bootstrap interval, and n in the legend. Evaluations are solid,
-    training episodes dashed; with fewer than five seeds each is drawn as a thin line.
+    The figure has one panel per task and one colour per experiment (see `curves`). It shows the interquartile mean over
+    seeds against the environment steps of one seed, with its 95 % bootstrap interval, and n in the legend. Evaluations
+    are solid, training episodes dashed. With fewer than five seeds each seed is drawn as a thin line.
 
     Args:
-        run_dirs: run folders; running ones too.
+        run_dirs: run folders; they may still be running.
         out: the figure; .png, .pdf or .svg.
         metric: a name such as mean_return, solve_rate or entropy, or a full key such as evaluator_sampled/mean_return.
 
@@ -56,8 +56,13 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
 
 
 def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
-    """The curves as a figure of matplotlib, a panel for each task; `captioned` leaves out task and metric, which a
-    caption then names."""
+    """The curves as a matplotlib figure with one panel per task.
+
+    Args:
+        curves: of `make_curves`.
+        metric: the label of the y axis.
+        captioned: leaves out task and metric, for figures whose caption names them.
+    """
     from matplotlib.lines import Line2D
     from matplotlib.ticker import EngFormatter
 
@@ -74,16 +79,16 @@ def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
         for curve in (curve for curve in curves.evaluation if curve.task_id == task_id):
             _draw(panel, curve, colours[curve.name])
         handles = panel.get_legend_handles_labels()[0]
-        if training:  # dashed lines exist only beside solid ones: one grey entry explains them all
+        if training:  # one grey entry in the legend explains all dashed lines
             handles.append(Line2D([], [], color="0.4", linestyle=DASHED, linewidth=1.1, label="training episodes"))
         add_legend(panel, handles)
     return figure
 
 
 def _draw(panel: Any, curve: Curve, colour: str) -> None:
-    """The quoted curve: interval, single seeds if there are few, and the line that carries the legend."""
+    """Draws the curve of evaluations: its interval, single seeds if there are few, and the line with the label."""
     num_seeds = len(curve.seeds)
-    marker = "o" if curve.timesteps.size < 3 else None  # a line of one point would not be seen
+    marker = "o" if curve.timesteps.size < 3 else None  # a line of one point is not visible
     if num_seeds < FEW_SEEDS and (num_seeds > 1 or not curve.timesteps.size):
         for one in curve.seeds:
             panel.plot(one.timesteps, one.values, color=colour, linewidth=0.8, alpha=0.45)
@@ -94,7 +99,7 @@ def _draw(panel: Any, curve: Curve, colour: str) -> None:
 
 
 def _table(curves: Curves, metric: str) -> str:
-    """One line per quoted curve: name, task, n, the final IQM with its interval, the best IQM on the way."""
+    """One line per curve of evaluations: name, task, n, the final IQM with its interval, and the best IQM."""
     head = ("experiment", "task", "metric", "n", "final IQM", "95 % interval", "best IQM", "at step")
     text = aligned([head, *(_table_line(curve) for curve in curves.evaluation)])
     text += [f"{name}: no values of {metric} yet" for name in curves.missing]
@@ -106,7 +111,7 @@ def _table(curves: Curves, metric: str) -> str:
 def _table_line(curve: Curve) -> tuple[str, ...]:
     identity = curve.name, curve.task_id, curve.key, str(len(curve.seeds))
     if not curve.timesteps.size:
-        return (*identity, "no common steps yet", "–", "–", "–")
+        return (*identity, "no common steps yet", DASH, DASH, DASH)
     point, low, high = (float(part[-1]) for part in curve.iqm)
     best = int(curve.iqm.point.argmax())
     at_best = number_text(float(curve.iqm.point[best])), f"{curve.timesteps[best]:,.0f}"

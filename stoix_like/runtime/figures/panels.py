@@ -1,4 +1,4 @@
-"""Panels side by side: lines with intervals over a logarithmic x axis."""
+"""Figures of panels side by side: lines with intervals over a logarithmic x axis."""
 
 from __future__ import annotations
 
@@ -13,29 +13,28 @@ from stoix_like.runtime.figures.style import check_format, colours_of, make_pane
 
 
 class Line(NamedTuple):
-    """Points joined by a line, each with an interval around it; NaN where there is none."""
+    """Points joined by a line, each with an interval, whose bounds are NaN if it has none."""
 
     name: str
-    x: Sequence[float]  # above 0: the axis is logarithmic
+    x: Sequence[float]  # above 0, for a logarithmic axis
     y: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
 
 
 class Panel(NamedTuple):
-    """One pair of axes: lines, and levels that hold for every x."""
+    """One pair of axes: lines, and values that do not depend on x, drawn as horizontal lines."""
 
     title: str
     lines: Sequence[Line]
-    levels: Mapping[str, float]
+    horizontal_lines: Mapping[str, float]
 
 
 def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) -> Path:
-    """The figure at `out`: panels side by side that share the y axis, their lines over a logarithmic x axis. A name has
-    the same colour in all of them.
+    """The path of the figure: panels that share the y axis. A name has the same colour in all panels.
 
     Raises:
-        ConfigError: an unknown format.
+        ConfigError: `out` has an unknown format.
         RunError: the figure cannot be written.
     """
     from matplotlib.ticker import LogFormatter
@@ -46,13 +45,13 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
     for axes, panel in zip(drawn, panels, strict=True):
         style_axes(axes, panel.title, x_label, y_label)
         axes.set_xscale("log")
-        for (name, level), dashes in zip(panel.levels.items(), itertools.cycle(((4, 2), (1, 2)))):
-            axes.axhline(level, color="0.4", linestyle=(0, dashes), linewidth=1.1, label=name)
+        for (name, value), dashes in zip(panel.horizontal_lines.items(), itertools.cycle(((4, 2), (1, 2)))):
+            axes.axhline(value, color="0.4", linestyle=(0, dashes), linewidth=1.1, label=name)
         for line in panel.lines:
             y = np.asarray(line.y)
-            reach = np.stack([y - line.low, line.high - y])
+            errors = np.stack([y - line.low, line.high - y])
             style: dict[str, Any] = {"color": colours[line.name], "marker": "o", "markersize": 4, "capsize": 3}
-            axes.errorbar(line.x, y, yerr=reach, label=line.name, linewidth=1.6, **style)
+            axes.errorbar(line.x, y, yerr=errors, label=line.name, linewidth=1.6, **style)
         axes.xaxis.set_major_formatter("{x:g}")
         axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
         axes.legend(fontsize=9, edgecolor="none")

@@ -1,6 +1,6 @@
-"""The look of all figures: colours, axes, legends, formats. The place where matplotlib figures are made and saved.
+"""The style of all figures: colours, axes, legends and formats. All matplotlib figures are created and saved here.
 
-Figures are made without pyplot, so that nothing global changes in a notebook.
+Figures are created without pyplot, so that no global state of a notebook changes.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from typing import Any
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.storage.atomic import atomic_write_output
 
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito: safe for colour-blind
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, colour-blind safe
 DASHED = (0, (4, 2))
 _FORMATS = (".png", ".pdf", ".svg")
 
 
 def make_panels(count: int, **subplots: Any) -> tuple[Any, Sequence[Any]]:
-    """(a figure, its axes side by side [count])."""
-    from matplotlib.figure import Figure  # here: half a second that only drawing needs
+    """(figure, [count] axes side by side)."""
+    from matplotlib.figure import Figure  # imported here: it takes half a second, which only drawing needs
 
     figure = Figure(figsize=(6.4 * count, 4.2), layout="constrained")
     return figure, figure.subplots(1, count, squeeze=False, **subplots)[0]
 
 
 def style_axes(panel: Any, title: str, x_label: str, y_label: str) -> None:
-    """Gives axes the look of all figures."""
+    """Applies the common style to axes."""
     panel.set_title(title, fontsize=11, loc="left")
     panel.set_xlabel(x_label)
     panel.set_ylabel(y_label)
@@ -37,30 +37,25 @@ def style_axes(panel: Any, title: str, x_label: str, y_label: str) -> None:
 
 
 def add_legend(panel: Any, handles: Sequence[Any] | None = None) -> None:
-    """The legend of a panel; of more than one entry below the axes, where it covers no curve."""
+    """Adds a legend to a panel. With more than one entry it is placed below the axes, where it hides no curve."""
     handles = panel.get_legend_handles_labels()[0] if handles is None else handles
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2} if len(handles) > 1 else {}
     panel.legend(handles=handles, frameon=False, fontsize=9, **below)
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
-    """{name: colour}, by the order in which the names first appear."""
+    """{name: colour} in the order in which the names first occur."""
     return {name: COLOURS[index % len(COLOURS)] for index, name in enumerate(dict.fromkeys(names))}
 
 
 def check_format(out: Path) -> None:
-    """Raises ConfigError if figures are not written in the format of that name."""
+    """Raises ConfigError if the suffix of a figure is not supported."""
     if out.suffix.lower() not in _FORMATS:
         raise ConfigError(f"{out}: unknown figure format '{out.suffix}'", f"use one of {', '.join(_FORMATS)}")
 
 
 def save_figure(figure: Any, path: Path) -> Path:
-    """The figure at the path: .png, .pdf or .svg, whole or not at all.
-
-    Raises:
-        ConfigError: an unknown format.
-        RunError: it cannot be written.
-    """
+    """The path of the saved figure: .png, .pdf or .svg. Raises RunError if it cannot be written."""
     check_format(path)
     with atomic_write_output(path) as temporary:
         figure.savefig(temporary, dpi=150)
@@ -68,8 +63,7 @@ def save_figure(figure: Any, path: Path) -> Path:
 
 
 def png_bytes(figure: Any) -> bytes:
-    """A figure as the content of a PNG file for a page: small panels with sharp lines, whose text can be read on a
-    phone."""
+    """The content of a PNG file of a figure for a web page: small panels whose text can be read on a phone."""
     buffer = io.BytesIO()
     figure.set_size_inches(4.6 * len(figure.axes), 3.0)
     figure.savefig(buffer, format="png", dpi=180)

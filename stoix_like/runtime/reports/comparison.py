@@ -1,4 +1,4 @@
-"""A comparison as aligned text and as plain JSON values: what `compare.py` prints. Every number is given with its n."""
+"""A comparison as aligned text and as plain JSON values, for `compare.py`. Every number has its n."""
 
 from __future__ import annotations
 
@@ -21,17 +21,20 @@ from stoix_like.runtime.results.statistics import (
     PairwiseProbability,
 )
 
-_SPENT: dict[Axis, str] = {"steps": "{:,.0f} environment steps of each seed", "seconds": "{:,.1f} s of wall-clock"}
+_BUDGET_TEXTS: dict[Axis, str] = {
+    "steps": "{:,.0f} environment steps of each seed",
+    "seconds": "{:,.1f} s of wall-clock",
+}
 
 
 class ScoreTable(NamedTuple):
-    """One group at one budget: who scored what, and how often who is better.
+    """The scores of one group at one budget.
 
     Attributes:
         title: the task or tasks, the metric, the budget.
-        head: one title per column of `rows`.
-        rows: one experiment each; none over tasks without a common scale.
-        pairs: (P(X > Y), its value, its interval).
+        head: the titles of the columns of `rows`.
+        rows: one per experiment; none over tasks without a common scale.
+        pairs: (P(X > Y), its value, its interval) of each pair of experiments.
     """
 
     title: str
@@ -41,15 +44,15 @@ class ScoreTable(NamedTuple):
 
 
 def score_tables(comparison: Comparison) -> list[ScoreTable]:
-    """The comparison as tables of texts: one per group and budget, then those over tasks."""
-    found = [_block(result, axis) for result in comparison.results for axis in AXES]
+    """The comparison as tables: one per group and budget, then those over tasks."""
+    tables = [_group_table(result, axis) for result in comparison.results for axis in AXES]
     titles = [result.group.title for result in comparison.results]
-    found += [_over_tasks(aggregate, titles) for aggregate in comparison.over_tasks.values()]
-    return [block for block in found if block is not None]
+    tables += [_over_tasks_table(aggregate, titles) for aggregate in comparison.over_tasks.values()]
+    return [table for table in tables if table is not None]
 
 
 def text(comparison: Comparison) -> str:
-    """The comparison for reading: a block per group and budget, then the notes."""
+    """The comparison as text: a table per group and budget, then the notes."""
     parts = [
         "\n".join([title, *aligned([head, *rows] if rows else []), *aligned(pairs)])
         for title, head, rows, pairs in score_tables(comparison)
@@ -58,23 +61,23 @@ def text(comparison: Comparison) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _block(result: GroupResult, axis: Axis) -> ScoreTable | None:
+def _group_table(result: GroupResult, axis: Axis) -> ScoreTable | None:
     aggregate, group = result.aggregates[axis], result.group
     if aggregate is None:
         return None
     scale = "" if group.scale is None else f", {group.scale[0]:g} as 0 and {group.scale[1]:g} as 1"
-    spent = _SPENT[axis].format(aggregate.budgets[0])
-    return _tabulated(f"{group.title} · {group.key}{scale} · at {spent}", aggregate)
+    budget = _BUDGET_TEXTS[axis].format(aggregate.budgets[0])
+    return _score_table(f"{group.title} · {group.key}{scale} · at {budget}", aggregate)
 
 
-def _over_tasks(aggregate: AggregateScores | None, titles: Sequence[str]) -> ScoreTable | None:
+def _over_tasks_table(aggregate: AggregateScores | None, titles: Sequence[str]) -> ScoreTable | None:
     if aggregate is None:
         return None
-    what = "largest common wall-clock" if aggregate.axis == "seconds" else "largest common steps"
-    return _tabulated(f"over {len(titles)} tasks ({', '.join(titles)}) · at the {what} of each", aggregate)
+    budget = "largest common wall-clock" if aggregate.axis == "seconds" else "largest common steps"
+    return _score_table(f"over {len(titles)} tasks ({', '.join(titles)}) · at the {budget} of each", aggregate)
 
 
-def _tabulated(title: str, aggregate: AggregateScores) -> ScoreTable:
+def _score_table(title: str, aggregate: AggregateScores) -> ScoreTable:
     has_gap = any(row.optimality_gap for row in aggregate.rows)
     head = ["experiment", "n", "IQM", "95 % interval", "mean", "median", *(["gap to 1"] if has_gap else []), "seeds"]
     rows = [_cells(row, has_gap) for row in aggregate.rows]
@@ -97,26 +100,30 @@ def _point(interval: Interval) -> list[str]:
 
 
 def _estimate(interval: Interval) -> list[str]:
-    """Its point and its bounds."""
+    """[point, bounds]."""
     return [*_point(interval), interval_text(interval.low, interval.high, 4)]
 
 
-def document(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as plain JSON values; what does not exist is null."""
+def json_values(comparison: Comparison) -> dict[str, Any]:
+    """The comparison as plain JSON values; missing values are null.
+
+    The keys `contests` (groups) and `standing` (aggregate) are older than the names in the code. They stay, because
+    programs of users read them.
+    """
     return {
         "metric": comparison.metric,
-        "contests": [_contest_document(result) for result in comparison.results],
-        "over_tasks": {axis: _standing_document(found) for axis, found in comparison.over_tasks.items()},
+        "contests": [_group_values(result) for result in comparison.results],
+        "over_tasks": {axis: _aggregate_values(found) for axis, found in comparison.over_tasks.items()},
         "notes": list(comparison.notes),
     }
 
 
-def _contest_document(result: GroupResult) -> dict[str, Any]:
+def _group_values(result: GroupResult) -> dict[str, Any]:
     group = result.group
     by_axis: dict[str, Any] = {
         axis: {
-            "standing": _standing_document(result.aggregates[axis]),
-            "efficiency": _efficiency_document(result.efficiency[axis]),
+            "standing": _aggregate_values(result.aggregates[axis]),
+            "efficiency": _efficiency_values(result.efficiency[axis]),
         }
         for axis in AXES
     }
@@ -129,12 +136,12 @@ def _contest_document(result: GroupResult) -> dict[str, Any]:
     }
 
 
-def _standing_document(aggregate: AggregateScores | None) -> dict[str, Any] | None:
+def _aggregate_values(aggregate: AggregateScores | None) -> dict[str, Any] | None:
     if aggregate is None:
         return None
     return {
         "budgets": _plain(aggregate.budgets),
-        "rows": [_row_document(row) for row in aggregate.rows],
+        "rows": [_row_values(row) for row in aggregate.rows],
         "improvement": [
             {"first": pair.first, "second": pair.second, **_interval(pair.probability)} for pair in aggregate.pairs
         ],
@@ -142,7 +149,7 @@ def _standing_document(aggregate: AggregateScores | None) -> dict[str, Any] | No
     }
 
 
-def _row_document(row: ExperimentScores) -> dict[str, Any]:
+def _row_values(row: ExperimentScores) -> dict[str, Any]:
     statistics = {name: getattr(row, name) for name in ("iqm", "mean", "median", "optimality_gap")}
     return {
         "name": row.name,
@@ -152,7 +159,7 @@ def _row_document(row: ExperimentScores) -> dict[str, Any]:
     }
 
 
-def _efficiency_document(efficiency: Efficiency | None) -> dict[str, Any] | None:
+def _efficiency_values(efficiency: Efficiency | None) -> dict[str, Any] | None:
     if efficiency is None:
         return None
     return {"moments": _plain(efficiency.moments), **_intervals(efficiency.curves)}
@@ -167,7 +174,7 @@ def _interval(interval: Interval) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers and arrays as JSON has them: no NaN."""
+    """A number or an array as plain JSON values: numbers that are not finite become null."""
     if np.ndim(value):
         return [_plain(one) for one in value]
     number = float(value)

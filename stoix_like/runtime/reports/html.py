@@ -1,8 +1,8 @@
-"""HTML as nested function calls: what is no `Markup` is escaped, so that text from files cannot become markup.
+"""HTML from nested function calls. All text except `Markup` is escaped, so text from files cannot become markup.
 
-A page is one file: its style stands in it, pictures are data URIs, and its content security policy forbids a browser
-to fetch or run anything. It follows the reader's light or dark setting; wide tables scroll on a phone, and on paper
-everything is unfolded.
+A page is one file: it contains its style, pictures are data URIs, and its content security policy forbids a browser
+to fetch or run anything. It follows the reader's light or dark setting. Wide tables scroll on a phone, and a printed
+page shows everything unfolded.
 """
 
 from __future__ import annotations
@@ -62,13 +62,13 @@ img { display: block; max-width: 100%; height: auto; background: #fff; border-ra
 
 
 class Markup(str):
-    """Text that is HTML already, made by the functions of this file."""
+    """Text that is HTML already. Only the functions of this file create it."""
 
     __slots__ = ()
 
 
 def tag(name: str, *content: str, **attributes: str) -> Markup:
-    """An element; text in it and attributes are escaped. A trailing underscore of an attribute's name is dropped."""
+    """An element. Its text and attributes are escaped. A trailing underscore of an attribute name is dropped."""
     given = "".join(f' {key.rstrip("_").replace("_", "-")}="{html.escape(v)}"' for key, v in attributes.items())
     if name in _VOID:
         return Markup(f"<{name}{given}>")
@@ -76,36 +76,36 @@ def tag(name: str, *content: str, **attributes: str) -> Markup:
 
 
 def joined(content: Iterable[str]) -> Markup:
-    """Parts one after the other, each escaped unless it is markup."""
+    """The parts one after the other, each escaped unless it is `Markup`."""
     return Markup("".join(part if isinstance(part, Markup) else html.escape(part) for part in content))
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Markup:
-    """A table that scrolls where it is wider than the screen; no head if that is empty."""
+    """A table that scrolls if it is wider than the screen. An empty `head` gives a table without a head."""
     titles = tag("thead", tag("tr", *(tag("th", title, scope="col") for title in head))) if head else Markup()
     lines = [tag("tr", *(tag("td", cell) for cell in row)) for row in rows]
     return tag("div", tag("table", titles, tag("tbody", *lines)), class_="scroll")
 
 
 def facts(entries: Iterable[tuple[str, str]]) -> Markup:
-    """Names with their values, side by side as far as there is room."""
+    """A list of names with their values, in as many columns as fit."""
     return tag("dl", *(tag("div", tag("dt", name), tag("dd", value)) for name, value in entries), class_="facts")
 
 
 def image(data: bytes, kind: str, alt: str, caption: str = "") -> Markup:
-    """A picture with its bytes in it, its caption above it; `kind` is png or gif."""
+    """An embedded picture with its caption above it; `kind` is png or gif."""
     source = f"data:image/{kind};base64,{base64.b64encode(data).decode('ascii')}"
     title = tag("figcaption", caption) if caption else Markup()
     return tag("figure", title, tag("img", src=source, alt=alt))
 
 
 def folded(title: str, *content: str) -> Markup:
-    """Content that is shown on demand."""
+    """Content that is hidden until the reader opens it."""
     return tag("details", tag("summary", title), *content)
 
 
 def page(title: str, *content: str) -> str:
-    """The whole file; `title` names it in the browser, the content has its own heading."""
+    """The whole file. `title` is shown by the browser; the content has its own heading."""
     head = tag(
         "head",
         tag("meta", charset="utf-8"),

@@ -1,7 +1,7 @@
-"""The command `report.py`: one or several runs as a single HTML file that needs nothing else, to be kept or sent.
+"""The report of one or several runs as a single HTML file, which can be archived or sent.
 
-What is in it is read from the run folders, as they are: scores, curves, configuration, versions, history, and the
-animation if `animate.py` made one. Several runs are compared first. How HTML is made is in `html.py`.
+It contains scores, curves, configuration, versions and history from the run folders, and the animation if `animate.py`
+made one. A report of several runs begins with their comparison. `html.py` has the elements of the page.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.text import duration_text, number_text, without_empty_columns
+from stoix_like.runtime.console.text import DASH, duration_text, number_text, without_empty_columns
 from stoix_like.runtime.figures import learning_curves
 from stoix_like.runtime.figures.style import png_bytes
 from stoix_like.runtime.reports.html import Markup, facts, folded, image, joined, page, table, tag
@@ -21,23 +21,19 @@ from stoix_like.runtime.results.groups import AXES, comparison_groups
 from stoix_like.runtime.results.series import RunRecord, Series, read_run
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
-_MOST_GIF_BYTES = 3_000_000
-#: What is drawn, if a run has it: scores, and what tells whether it learns as it should.
+_MAX_GIF_BYTES = 3_000_000
+#: The metrics that are drawn if a run has them: scores, and diagnostics of learning.
 _SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
 _LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
 _EVENTS = ("start", "resume", "changed", "checkpoint_loaded", "failed")
-_SCORED = "evaluator/"
+_EVALUATOR = "evaluator/"
 _BEST_IS_BIASED = (
     "The best of many noisy evaluations is biased upwards: a new evaluation by evaluate.py tends to score lower."
 )
 
 
 def report(paths: Sequence[Path]) -> str:
-    """The page of some runs, as text.
-
-    Raises:
-        RunError: a run without metrics yet.
-    """
+    """The HTML page of some runs. Raises RunError if a run has no metrics yet."""
     runs = [read_run(path) for path in paths]
     if len(runs) == 1:
         title = f"{runs[0].algorithm} on {runs[0].task_id}"
@@ -66,13 +62,13 @@ def _comparison_section(runs: Sequence[RunRecord]) -> Markup:
     parts += [tag("p", f"note: {note}", class_="quiet") for note in comparison.notes]
     drawn = [(comparison_figures.efficiency_figure(comparison, axis), f"score over {axis}") for axis in AXES]
     drawn.append((comparison_figures.improvement_figure(comparison, "steps"), "probability of improvement"))
-    pictures = [image(png_bytes(f), "png", what, what) for f, what in drawn if f is not None]
+    pictures = [image(png_bytes(figure), "png", caption, caption) for figure, caption in drawn if figure is not None]
     side_by_side = "figures drawn" if len(comparison.results) == 1 else "drawn"
     return joined([*parts, tag("div", *pictures, class_=side_by_side)])
 
 
 def _run_parts(run: RunRecord, heading: str) -> list[Markup]:
-    """All of a run under headings of that level."""
+    """The sections of a run; `heading` is the tag of their headings."""
     rows = read_rows(run.path / FILE_NAME)
     return [
         facts(_facts(run, rows)),
@@ -107,27 +103,27 @@ _SIZES = {"misc/num_envs": "environments", "misc/rollout_length": "steps"}
 
 
 def _scores(run: RunRecord) -> list[Markup]:
-    """The last evaluation of every seed, and its best by mean return; what matters most stands first."""
-    returns = run.series.get(f"{_SCORED}mean_return", {})
+    """The last and the best evaluation of every seed, by mean return. The most important metrics come first."""
+    returns = run.series.get(f"{_EVALUATOR}mean_return", {})
     if not returns:
         return [tag("p", "not evaluated yet")]
-    told = [key.removeprefix(_SCORED) for key in run.series if key.startswith(_SCORED)]
-    names = [name for name in _SCORES if name in told]
-    names += [name for name in told if name not in (*_SCORES, "duration_ms", "episodes")]
+    metrics = [key.removeprefix(_EVALUATOR) for key in run.series if key.startswith(_EVALUATOR)]
+    names = [name for name in _SCORES if name in metrics]
+    names += [name for name in metrics if name not in (*_SCORES, "duration_ms", "episodes")]
     lines = []
     for seed, one in sorted(returns.items()):
         best = int(one.values.argmax())
-        for what, index in (("last", -1), ("best", best)):
+        for label, index in (("last", -1), ("best", best)):
             at = float(one.timesteps[index])
-            cells = [_value_at(run.series[_SCORED + name].get(seed), at) for name in names]
-            lines.append([str(seed), what, f"{at:,.0f}", *cells])
+            cells = [_value_at(run.series[_EVALUATOR + name].get(seed), at) for name in names]
+            lines.append([str(seed), label, f"{at:,.0f}", *cells])
     head = ["seed", "evaluation", "at step", *(name.replace("_", " ") for name in names)]
     return [table(*without_empty_columns(head, lines)), tag("p", _BEST_IS_BIASED, class_="quiet")]
 
 
 def _value_at(series: Series | None, timesteps: float) -> str:
     found = [] if series is None else series.values[series.timesteps == timesteps]
-    return number_text(float(found[0])) if len(found) else "–"
+    return number_text(float(found[0])) if len(found) else DASH
 
 
 def _pictures(run: RunRecord) -> Iterator[Markup]:
@@ -144,13 +140,13 @@ def _animation(path: Path, heading: str) -> list[Markup]:
     if not gif.is_file():
         return []
     title, size = tag(heading, "An episode"), gif.stat().st_size
-    if size > _MOST_GIF_BYTES:
-        return [title, tag("p", f"episode.gif has {size / 1e6:.1f} MB and stays beside this file")]
+    if size > _MAX_GIF_BYTES:
+        return [title, tag("p", f"episode.gif has {size / 1e6:.1f} MB and is not embedded: see the run folder")]
     return [title, image(gif.read_bytes(), "gif", "an episode")]
 
 
 def _files(path: Path) -> Iterator[Markup]:
-    """The configuration as it is, and versions.json as a table where it is one."""
+    """config.yaml as text, and versions.json as a table."""
     config, versions = path / "config.yaml", path / "versions.json"
     if config.is_file():
         yield folded("config.yaml", tag("pre", config.read_text(encoding="utf-8", errors="replace")))
@@ -158,7 +154,7 @@ def _files(path: Path) -> Iterator[Markup]:
         text = versions.read_text(encoding="utf-8", errors="replace")
         try:
             entries = [(str(name), str(value)) for name, value in json.loads(text).items()]
-        except (ValueError, AttributeError):  # damaged, or no object: shown as it is
+        except (ValueError, AttributeError):  # damaged, or not an object: shown as text
             yield folded("versions.json", tag("pre", text))
         else:
             yield folded("versions", table((), entries))
@@ -167,6 +163,6 @@ def _files(path: Path) -> Iterator[Markup]:
 def _history(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
     for row in rows:
         if (event := row.get("misc/event")) in _EVENTS:
-            beside = (row.get(f"misc/{name}") for name in ("changed", "message", "path", "device"))
-            told = str(next(filter(None, beside), ""))
-            yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", str(event), told
+            details = (row.get(f"misc/{name}") for name in ("changed", "message", "path", "device"))
+            detail = str(next(filter(None, details), ""))
+            yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", str(event), detail

@@ -1,3 +1,3 @@
-"""Metrics of runs read back, grouped into experiments and compared.
+"""Reads the metrics of runs, groups runs into experiments, and compares them.
 Imports loading, runs and telemetry.
 """

@@ -1,7 +1,7 @@
-"""Learning curves from the metrics of finished or running runs: read, grouped, aligned and summarised. Draws nothing.
+"""Learning curves from the metrics of finished or running runs: one curve per experiment. Draws nothing.
 
-A curve stands for seeds of one experiment: runs are pooled only if algorithm, task and every leaf that can change
-learning or its score are equal and no seed comes twice. Otherwise each gets a curve of its own, named by what differs.
+The seeds of a curve belong to one experiment. Runs are pooled only if the algorithm, the task and every leaf that can
+change learning or scores are equal, and if no seed occurs twice. Other runs get a curve each, named by what differs.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from stoix_like.evaluation import statistics
 from stoix_like.runtime.results.experiments import group_experiments
 from stoix_like.runtime.results.series import RunRecord, Series
 
-_PREFIXES = ("evaluator", "actor", "trainer", "misc")  # where a bare name is looked for; the first found is quoted
-FEW_SEEDS = 5  # with fewer, single seeds are shown: a bootstrap of so few says too little
-_MOST_POINTS = 400  # of a drawn curve; more cannot be seen
+_PREFIXES = ("evaluator", "actor", "trainer", "misc")  # searched in this order for a metric without a prefix
+FEW_SEEDS = 5  # with fewer, single seeds are drawn too: a bootstrap over so few is not reliable
+_MAX_POINTS = 400  # of a drawn curve; more are not visible
 
 
 class Curve(NamedTuple):
     """One metric over the seeds of one experiment.
 
     Attributes:
-        name: what the legend says, without n.
-        task_id: the task, one panel each.
+        name: the label in the legend, without n.
+        task_id: the task; figures have one panel per task.
         key: the metric with its prefix.
-        seeds: every seed's own series, in full.
-        timesteps: [K] common to all seeds; empty if they share no range.
+        seeds: the full series of every seed.
+        timesteps: [K] common to all seeds; empty if the seeds share no range.
         iqm: point, low, high [K]; low and high are the 95 % bootstrap interval over seeds.
     """
 
@@ -44,7 +44,13 @@ class Curve(NamedTuple):
 
 
 class Curves(NamedTuple):
-    """Curves to quote, curves to show beside them, and the experiments that have no value of the metric."""
+    """The curves of a metric.
+
+    Attributes:
+        evaluation: one per experiment, of the first prefix that has the metric.
+        training: of the second prefix, where one has it: training episodes if the first has evaluations.
+        missing: experiments without a value of the metric.
+    """
 
     evaluation: list[Curve]
     training: list[Curve]
@@ -52,7 +58,7 @@ class Curves(NamedTuple):
 
 
 def metric_keys(runs: Sequence[RunRecord], metric: str) -> list[str]:
-    """Where a metric is looked for, the first first: a bare name with every prefix, a full key only as itself.
+    """The keys to look for: a name without a prefix is tried with every prefix in order, a full key only as it is.
 
     Raises:
         ConfigError: no run has the metric; the message names the nearest one.
@@ -70,13 +76,10 @@ def metric_keys(runs: Sequence[RunRecord], metric: str) -> list[str]:
 
 
 def make_curves(runs: Sequence[RunRecord], metric: str) -> Curves:
-    """The curves of a metric, one experiment each: evaluations are evaluation, training episodes shown beside them.
+    """The curves of a metric, one per experiment: of evaluations, and of training episodes to draw with them.
 
-    A bare name is looked for under evaluator/, actor/, trainer/ in this order, per experiment; a full key such as
-    `evaluator_network/mean_return` means only itself. Seeds without a value yet are left out of n.
-
-    Raises:
-        ConfigError: no run has the metric; the message names the nearest one.
+    A name without a prefix is looked up under evaluator/, actor/, trainer/, misc/ in this order, per experiment. A full
+    key such as `evaluator_network/mean_return` is used as it is. Seeds without a value are not counted in n.
     """
     wanted = metric_keys(runs, metric)
     curves = Curves([], [], [])
@@ -91,27 +94,27 @@ def make_curves(runs: Sequence[RunRecord], metric: str) -> Curves:
 
 
 def make_curve(name: str, task_id: str, key: str, series: Sequence[Series]) -> Curve:
-    """The curve of some seeds on the timesteps they share, by linear interpolation between a seed's own points.
+    """The curve over seeds on the timesteps they share. Each seed is interpolated linearly between its own points.
 
     Nothing is extrapolated: the common range ends with the shortest seed.
     """
     grid = common_grid([one.timesteps for one in series])  # [K]
     if grid.size == 0:
-        nothing = np.empty(0)
-        return Curve(name, task_id, key, list(series), nothing, statistics.Interval(nothing, nothing, nothing))
+        empty = np.empty(0)
+        return Curve(name, task_id, key, list(series), empty, statistics.Interval(empty, empty, empty))
     aligned = np.stack([np.interp(grid, one.timesteps, one.values) for one in series])  # [R, K]
     return Curve(name, task_id, key, list(series), grid, statistics.bootstrap_curve(aligned))
 
 
 def common_grid(axes: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """[K] points of the range that all axes share, from its first to its last; empty if they share none.
+    """[K] sorted points of all axes within the range that they share; empty if they share none.
 
     Args:
-        axes: rising numbers, [K] each.
+        axes: increasing numbers, [K] each.
     """
     first, last = max(axis[0] for axis in axes), min(axis[-1] for axis in axes)
     union = np.unique(np.concatenate(axes))
     grid = union[(union >= first) & (union <= last)]  # [K]
-    if grid.size > _MOST_POINTS:
-        grid = grid[np.linspace(0, grid.size - 1, _MOST_POINTS).round().astype(int)]
+    if grid.size > _MAX_POINTS:
+        grid = grid[np.linspace(0, grid.size - 1, _MAX_POINTS).round().astype(int)]
     return grid

@@ -1,8 +1,8 @@
-"""Which experiments may be compared, and their scores at equal budgets: grouped and aligned. No statistics.
+"""Groups the experiments that may be compared, and aligns their scores at equal budgets. Computes no statistics.
 
-Experiments meet in a group only if their scores mean the same: one task of one size, one set of levels, one metric.
-What does not fit is left out or compared apart, and told. Scores are taken where all seeds of a group have some:
-between a seed's own evaluations by linear interpolation, beyond them never.
+The scores of a group mean the same: one task of one size, one level set, one metric. Runs that fit no group are left
+out or compared separately, with a note. Scores are taken at points that all seeds of a group have reached. Between the
+evaluations of a seed they are interpolated linearly; they are never extrapolated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from stoix_like.evaluation import comparison
 from stoix_like.runtime.results import curves
-from stoix_like.runtime.results.experiments import differing, group_experiments, split_by
+from stoix_like.runtime.results.experiments import differing_leaves, group_experiments, split_by
 from stoix_like.runtime.results.series import RunRecord, Series
 
 Axis = Literal["steps", "seconds"]  # environment steps of one seed, wall-clock of its run
@@ -25,13 +25,13 @@ AXES: tuple[Axis, Axis] = ("steps", "seconds")
 Scale = tuple[float, float]  # the scores that become 0 and 1
 
 #: Metrics that lie in [0, 1] and mean the same on every task that has them.
-SHARES = ("solve_rate", "utilisation")
-_TASK_LEAVES = ("kwargs", "max_items", "max_ems", "max_episode_steps", "level_set")  # what is played and scored
-_SHORT = 0.95  # of the longest seed's budget: below it, it is told which seed ends the common range
+UNIT_METRICS = ("solve_rate", "utilisation")
+_TASK_LEAVES = ("kwargs", "max_items", "max_ems", "max_episode_steps", "level_set")  # they define task and scores
+_SHORT = 0.95  # if the common range is shorter than this share of the longest seed, a note names the shortest seed
 
 
 class Experiment(NamedTuple):
-    """The seeds of one experiment: [R] series, and where each comes from."""
+    """The seeds of one experiment: [R] series with their sources."""
 
     name: str
     series: list[Series]
@@ -42,10 +42,10 @@ class ComparisonGroup(NamedTuple):
     """Experiments that may be compared.
 
     Attributes:
-        title: the task, and what sets it apart from other groups of the same task.
+        title: the task, and how it differs from other groups of the same task.
         key: the metric with its prefix.
-        scale: what became 0 and 1; None if scores are as they were measured.
-        clock_notes: what a reader of its results at equal wall-clock must know.
+        scale: the scores that became 0 and 1; None if scores are not normalised.
+        clock_notes: notes that apply to results at equal wall-clock.
     """
 
     title: str
@@ -56,29 +56,30 @@ class ComparisonGroup(NamedTuple):
 
     @property
     def is_on_unit_scale(self) -> bool:
-        """Whether 0 and 1 mean the same as in other groups, 1 being the aim."""
-        return self.scale is not None or self.key.rpartition("/")[2] in SHARES
+        """Whether scores lie on a scale that groups share, on which 1 is the target."""
+        return self.scale is not None or self.key.rpartition("/")[2] in UNIT_METRICS
 
     @property
     def all_series(self) -> list[Series]:
+        """The series of all experiments."""
         return [one for experiment in self.experiments for one in experiment.series]
 
 
 class GroupedRuns(NamedTuple):
-    """The groups among some runs, and what was left out of them."""
+    """The groups of some runs, and notes on runs that were left out or compared separately."""
 
     groups: list[ComparisonGroup]
     notes: list[str]
 
 
 def comparison_groups(runs: Sequence[RunRecord], metric: str, scales: Mapping[str, Scale] | None = None) -> GroupedRuns:
-    """The groups of a metric, in the order of the runs.
+    """The groups of runs that have a metric, in the order of the runs.
 
-    A bare name is looked for as `plot.py` does, under evaluator/ first, but once per group: evaluations of one
-    experiment are not compared with training episodes of another.
+    A metric without a prefix is looked up as `plot.py` does, but once per group: evaluations of one experiment are
+    never compared with training episodes of another.
 
     Args:
-        runs: as `series.read_run` reads them.
+        runs: of `series.read_run`.
         metric: a name such as mean_return, or a full key.
         scales: {task: (score that becomes 0, score that becomes 1)}.
 
@@ -87,29 +88,28 @@ def comparison_groups(runs: Sequence[RunRecord], metric: str, scales: Mapping[st
     """
     wanted = curves.metric_keys(runs, metric)
     found = GroupedRuns([], [])
-    tasks = split_by(runs, _what_is_played)
-    for same in tasks:
-        key = next((key for key in wanted if any(key in run.series for run in same)), None)
-        scale = (scales or {}).get(same[0].task_id)
-        siblings = [other[0] for other in tasks if other[0].task_id == same[0].task_id]
-        title = _title(same[0], siblings)
+    tasks = split_by(runs, _task_of)
+    for members in tasks:
+        key = next((key for key in wanted if any(key in run.series for run in members)), None)
+        scale = (scales or {}).get(members[0].task_id)
+        siblings = [other[0] for other in tasks if other[0].task_id == members[0].task_id]
+        title = _title(members[0], siblings)
         if key is None:
             found.notes.append(f"{title}: no run has values of {metric} yet")
             continue
-        entrants = _with_values(same, key, found.notes)
-        groups = split_by(entrants, functools.partial(_levels, key))
+        groups = split_by(_with_values(members, key, found.notes), functools.partial(_levels, key))
         for group in groups:
-            apart = f"{title} · levels {_levels(key, group[0])[0] or 'fresh'}" if len(groups) > 1 else title
-            found.groups.append(_comparison_group(apart, key, group, scale))
+            full_title = f"{title} · levels {_levels(key, group[0])[0] or 'fresh'}" if len(groups) > 1 else title
+            found.groups.append(_comparison_group(full_title, key, group, scale))
         if len(groups) > 1:
-            found.notes.append(f"{title}: runs were scored on different levels of one name, and are compared apart")
+            found.notes.append(f"{title}: runs were scored on different levels of one name: compared separately")
     titles = [group.title for group in found.groups]
     if len(tasks) > len({run.task_id for run in runs}):
         found.notes.append(f"other sizes or levels of a task are another group: {'; '.join(titles)}")
     return found
 
 
-def _what_is_played(run: RunRecord) -> tuple[object, ...]:
+def _task_of(run: RunRecord) -> tuple[object, ...]:
     return run.task_id, *(run.leaves.get(name) for name in _TASK_LEAVES)
 
 
@@ -118,12 +118,12 @@ def _levels(key: str, run: RunRecord) -> tuple[str | None, ...]:
 
 
 def _title(run: RunRecord, siblings: Sequence[RunRecord]) -> str:
-    unequal = [name for name in differing([other.leaves for other in siblings]) if name in _TASK_LEAVES]
+    unequal = [name for name in differing_leaves([other.leaves for other in siblings]) if name in _TASK_LEAVES]
     return " · ".join([run.task_id, *(f"{name} {run.leaves.get(name)}" for name in unequal)])
 
 
 def _with_values(runs: Sequence[RunRecord], key: str, notes: list[str]) -> list[RunRecord]:
-    """The runs that have values on one set of levels; what the others lack is added to the notes."""
+    """The runs that have values, all on one level set. A note is added for every run or seed that is left out."""
     kept = []
     for run in runs:
         missing = sorted(run.seeds - set(run.series.get(key, {})))
@@ -131,7 +131,7 @@ def _with_values(runs: Sequence[RunRecord], key: str, notes: list[str]) -> list[
             notes.append(f"{run.path} is left out: it has no values of {key} yet")
         elif len(_levels(key, run)) > 1:
             names = ", ".join(name or "fresh" for name in _levels(key, run))
-            notes.append(f"{run.path} is left out: its level set changed on the way ({names})")
+            notes.append(f"{run.path} is left out: its level set changed during training ({names})")
         else:
             kept.append(run)
             if missing:
@@ -160,14 +160,14 @@ def _seeds(runs: Sequence[RunRecord], key: str, scale: Scale | None) -> tuple[li
 
 
 class Budget(NamedTuple):
-    """What every seed of a group has spent at least, and the points on the way that all have passed."""
+    """The range of steps or seconds that all seeds of a group share."""
 
-    last: float
-    grid: NDArray[np.float64]  # [K], from where all have a score to `last`
+    last: float  # its end
+    grid: NDArray[np.float64]  # [K] points from its start to `last`
 
 
-def budget_of(group: ComparisonGroup, axis: Axis) -> Budget | None:
-    """The largest budget that all seeds share; None if there is none, or if a row has no wall-clock."""
+def common_budget(group: ComparisonGroup, axis: Axis) -> Budget | None:
+    """The largest budget that all seeds share; None if they share none, or if a row has no wall-clock."""
     axes = [axis_values(one, axis) for one in group.all_series]
     if not all(np.isfinite(moments).all() for moments in axes):
         return None
@@ -176,7 +176,7 @@ def budget_of(group: ComparisonGroup, axis: Axis) -> Budget | None:
 
 
 def axis_values(series: Series, axis: Axis) -> NDArray[np.float64]:
-    """When a seed was scored, [K], never falling."""
+    """[K] steps or seconds at which a seed was scored, not decreasing."""
     return series.timesteps if axis == "steps" else np.maximum.accumulate(series.seconds)
 
 
@@ -186,7 +186,7 @@ def scores_at(experiment: Experiment, axis: Axis, moments: NDArray[np.float64]) 
 
 
 def budget_notes(group: ComparisonGroup, axis: Axis, budget: Budget | None) -> list[str]:
-    """Who ends the common range long before others do, or why there is none."""
+    """A note on the seed that ends the common range much earlier than others, or on why there is no common range."""
     named = [
         (axis_values(s, axis), source) for e in group.experiments for s, source in zip(e.series, e.sources, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""The metrics of a finished or running run, read back: one series per metric and seed, and the leaves that matter."""
+"""Reads the metrics of a finished or running run: one series per metric and seed, and its configuration."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from stoix_like.runtime.loading.strict_yaml import read_sections
 from stoix_like.runtime.runs.find import missing_config_hint, runs_hint
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
-_IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")  # they change nothing that is learned ...
-
-_KEPT_LEAVES = ("load_path", "level_set")  # ... but where it began and what it is scored on
-
+#: Leaves that change neither learning nor scores: those of these sections except two, and some of others.
+_IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")
+_KEPT_LEAVES = ("load_path", "level_set")  # the initial parameters, and the levels of evaluations
 _IGNORED_LEAVES = ("seed", "num_seeds", "total_timesteps")
 
 
 class Series(NamedTuple):
-    """One metric of one seed over environment steps of that seed, in order."""
+    """One metric of one seed, ordered by the environment steps of that seed."""
 
     timesteps: NDArray[np.float64]  # [K]
     values: NDArray[np.float64]  # [K]
-    seconds: NDArray[np.float64]  # [K] wall-clock of the run; NaN where a row has none
+    seconds: NDArray[np.float64]  # [K] wall-clock of the run; NaN if the row has none
 
 
 class RunRecord(NamedTuple):
-    """What one run folder says of itself: series by metric key and seed.
+    """The metrics and configuration of one run folder.
 
     Attributes:
-        level_hashes: {prefix such as `evaluator`: what it was scored on, in order}; None stands for fresh levels.
-        device: where it ran; of a run that was continued elsewhere all of them.
-        num_seeds: trained side by side, in the same wall-clock time.
+        leaves: the configuration as `experiment_leaves` returns it.
+        series: {metric key: {seed: series}}.
+        level_hashes: {prefix such as `evaluator`: hashes of its level sets, in order}; None stands for fresh levels.
+        device: the device it ran on; all of them if it was resumed on another.
+        num_seeds: seeds trained side by side, in the same wall-clock time.
     """
 
     path: Path
@@ -55,11 +56,11 @@ class RunRecord(NamedTuple):
 
 
 def read_run(path: Path) -> RunRecord:
-    """A run folder, read. Works while the run goes on.
+    """The metrics and configuration of a run folder. The run may still be running.
 
     Raises:
-        ConfigError: no such folder.
-        RunError: no metrics, none but the start, or metrics without their start row.
+        ConfigError: the folder does not exist.
+        RunError: it has no metrics, only the start row, or no start row.
     """
     if not path.is_dir():
         siblings = [p.parent for p in path.parent.glob(f"*/{FILE_NAME}") if not p.parent.is_symlink()]
@@ -69,8 +70,8 @@ def read_run(path: Path) -> RunRecord:
     start = next((row for row in rows if "misc/algorithm" in row and "misc/task_id" in row), None)
     if rows and start is None:
         raise RunError(f"{path / FILE_NAME} has no start row", "plot run folders as the training scripts write them")
-    told = [row for row in rows if row.get("category") != "MISC" and "timesteps" in row]
-    series = _series(told)
+    reports = [row for row in rows if row.get("category") != "MISC" and "timesteps" in row]
+    series = _series(reports)
     if start is None or not series:
         raise RunError(
             f"run {path} has no metrics yet",
@@ -78,12 +79,13 @@ def read_run(path: Path) -> RunRecord:
         )
     algorithm, task_id = str(start["misc/algorithm"]), str(start["misc/task_id"])
     devices = dict.fromkeys(str(row["misc/device"]) for row in rows if "misc/device" in row)
-    clock = " and ".join(devices), int(start.get("misc/num_seeds", 1))
-    return RunRecord(path, algorithm, task_id, config_leaves(path), series, _level_hashes(told), *clock)
+    device, num_seeds = " and ".join(devices), int(start.get("misc/num_seeds", 1))
+    leaves, hashes = read_experiment_leaves(path), _level_hashes(reports)
+    return RunRecord(path, algorithm, task_id, leaves, series, hashes, device, num_seeds)
 
 
 def _series(rows: Iterable[dict[str, Any]]) -> dict[str, dict[int, Series]]:
-    """{key: {seed: series}} of every number; a null is no point, and of two rows at one step the later holds."""
+    """{key: {seed: series}} of every number. Nulls are skipped; of two rows at one step the later one counts."""
     points: dict[str, dict[int, dict[int, tuple[float, float]]]] = {}
     for row in rows:
         seconds = float(row.get("elapsed_seconds", np.nan))
@@ -107,9 +109,8 @@ def _level_hashes(rows: Iterable[dict[str, Any]]) -> dict[str, tuple[str | None,
     return {prefix: tuple(hashes) for prefix, hashes in found.items()}
 
 
-def config_leaves(path: Path) -> dict[str, Any]:
-    """The leaves of a run's config.yaml that can change learning or its score, without the seed; empty if there is no
-    such file. Runs are seeds of one experiment if these are equal."""
+def read_experiment_leaves(path: Path) -> dict[str, Any]:
+    """`experiment_leaves` of a run's config.yaml; empty if there is no such file."""
     file = path / "config.yaml"
     if not file.is_file():
         return {}
@@ -117,16 +118,19 @@ def config_leaves(path: Path) -> dict[str, Any]:
     if sections is None:
         remedy = missing_config_hint(path)
         raise RunError(f"{file} is not readable YAML", f"{remedy}, or leave this run out" if remedy else "leave it out")
-    return leaves_that_matter(sections)
+    return experiment_leaves(sections)
 
 
-def leaves_that_matter(sections: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a configuration by sections that can change learning or its score, without the seed."""
+def experiment_leaves(sections: Mapping[str, Any]) -> dict[str, Any]:
+    """{leaf: value} of a configuration, only leaves that can change learning or scores, without the seed.
+
+    Two runs belong to one experiment if these are equal.
+    """
     leaves = [
         (name, value, section in _IGNORED_SECTIONS)
         for section, values in sections.items()
         if isinstance(values, dict)
         for name, value in values.items()
     ]
-    ignored = {name for name, _, aside in leaves if (aside and name not in _KEPT_LEAVES) or name in _IGNORED_LEAVES}
-    return {name: value for name, value, _ in leaves if name not in ignored}
+    dropped = {n for n, _, is_ignored in leaves if (is_ignored and n not in _KEPT_LEAVES) or n in _IGNORED_LEAVES}
+    return {name: value for name, value, _ in leaves if name not in dropped}

@@ -1,7 +1,7 @@
-"""How experiments stand against each other: the statistics of groups, at equal budgets and on the way there.
+"""Statistics of the experiments in groups, at equal budgets and over the course of training.
 
-On one task every row is about its seeds. Over several tasks scores are aggregated only if they have one scale; how
-often one experiment beats another needs none.
+On one task an experiment is aggregated over its seeds. Over several tasks scores are aggregated only if they share a
+scale. The probability of improvement needs no common scale.
 """
 
 from __future__ import annotations
@@ -15,23 +15,31 @@ from numpy.typing import NDArray
 
 from stoix_like.evaluation import comparison, statistics
 from stoix_like.evaluation.statistics import Interval
-from stoix_like.runtime.results.groups import AXES, Axis, Budget, ComparisonGroup, budget_notes, budget_of, scores_at
+from stoix_like.runtime.results.groups import (
+    AXES,
+    Axis,
+    Budget,
+    ComparisonGroup,
+    budget_notes,
+    common_budget,
+    scores_at,
+)
 
 _NUM_THRESHOLDS = 101
-_FEW_RUNS = 3  # up to which an interval is told to say little
+_FEW_RUNS = 3  # up to this number, a note says that intervals are unreliable
 
 Strata = Mapping[str, Sequence[NDArray[np.float64]]]  # {experiment: [R] per task}
 
 
 class ExperimentScores(NamedTuple):
-    """One experiment: its scores, [R] per task, and what they come to, with 95 % intervals over seeds."""
+    """One experiment: its scores, [R] per task, and their aggregates with 95 % intervals over seeds."""
 
     name: str
     scores: Sequence[NDArray[np.float64]]
     iqm: Interval
     mean: Interval
     median: Interval
-    optimality_gap: Interval | None  # to 1; None where 1 is no aim
+    optimality_gap: Interval | None  # to 1; None if 1 is not the target
 
     @property
     def num_runs(self) -> tuple[int, ...]:
@@ -40,7 +48,7 @@ class ExperimentScores(NamedTuple):
 
 
 class PairwiseProbability(NamedTuple):
-    """How often a run of the first is above one of the second."""
+    """The probability that a run of the first experiment scores above a run of the second."""
 
     first: str
     second: str
@@ -48,13 +56,13 @@ class PairwiseProbability(NamedTuple):
 
 
 class AggregateScores(NamedTuple):
-    """Experiments at one budget.
+    """The aggregated scores of experiments at one budget.
 
     Attributes:
-        axis: what the budgets are of.
+        axis: the unit of the budgets.
         budgets: environment steps or seconds, one per task.
-        rows: empty over tasks whose scores have no common scale, and so are the profiles.
-        pairs: every two experiments once, in the order of the rows.
+        rows: one per experiment. Over tasks without a common scale rows and profiles are empty.
+        pairs: every pair of experiments once, in the order of the rows.
         thresholds: [K], of the profiles.
         profiles: {experiment: share of runs above each threshold, [K]}.
     """
@@ -77,7 +85,7 @@ class Efficiency(NamedTuple):
 
 
 class GroupResult(NamedTuple):
-    """A group, and by axis how its experiments stand; None where there is no common budget."""
+    """A group with its results by axis; None where the seeds share no budget."""
 
     group: ComparisonGroup
     aggregates: Mapping[Axis, AggregateScores | None]
@@ -85,13 +93,13 @@ class GroupResult(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """All that is known of some runs.
+    """The comparison of some runs.
 
     Attributes:
-        metric: as it was asked for.
+        metric: as it was requested.
         results: one per group.
-        over_tasks: by axis, of the experiments that are in every group; None with a single one.
-        notes: what a reader must know: what was left out, what is uncertain, what differs.
+        over_tasks: by axis, over the experiments that are in every group; None if there is one group.
+        notes: what was left out, what is uncertain, and what differs between runs.
     """
 
     metric: str
@@ -104,21 +112,21 @@ def compare(metric: str, groups: Sequence[ComparisonGroup], notes: Sequence[str]
     """The comparison of experiments in groups.
 
     Args:
-        metric: as it was asked for.
+        metric: as it was requested.
         groups: one or more.
-        notes: told before our own.
+        notes: put before those of the comparison.
     """
-    told = list(notes)
-    results = [_result(group, told) for group in groups]
+    all_notes = list(notes)
+    results = [_result(group, all_notes) for group in groups]
     over_tasks: dict[Axis, AggregateScores | None] = dict.fromkeys(AXES)
     if len(groups) > 1:
-        over_tasks = {axis: _over_tasks(results, axis, told) for axis in AXES}
-    told += _few_seeds(groups)
-    return Comparison(metric, results, over_tasks, list(dict.fromkeys(told)))
+        over_tasks = {axis: _over_tasks(results, axis, all_notes) for axis in AXES}
+    all_notes += _few_seeds(groups)
+    return Comparison(metric, results, over_tasks, list(dict.fromkeys(all_notes)))
 
 
 def _result(group: ComparisonGroup, notes: list[str]) -> GroupResult:
-    budgets = {axis: budget_of(group, axis) for axis in AXES}
+    budgets = {axis: common_budget(group, axis) for axis in AXES}
     for axis, budget in budgets.items():
         notes += [f"{group.title}: {note}" for note in budget_notes(group, axis, budget)]
     if budgets["seconds"] is not None:
@@ -141,7 +149,7 @@ def _efficiency(group: ComparisonGroup, axis: Axis, budget: Budget) -> Efficienc
 
 
 def aggregate(strata: Strata, axis: Axis, budgets: Sequence[float], *, is_on_unit_scale: bool) -> AggregateScores:
-    """The aggregate of experiments by their scores: on one task in any unit, on several on one scale."""
+    """The aggregated scores of experiments: on one task in any unit, over several tasks on a common scale."""
     rows = [_row(name, scores, is_on_unit_scale) for name, scores in strata.items()]
     thresholds = _thresholds([values for scores in strata.values() for values in scores], is_on_unit_scale)
     profiles = {name: comparison.performance_profile(scores, thresholds) for name, scores in strata.items()}
@@ -168,7 +176,7 @@ def _pairs(strata: Strata) -> list[PairwiseProbability]:
 
 
 def _thresholds(scores: Sequence[NDArray[np.float64]], is_on_unit_scale: bool) -> NDArray[np.float64]:
-    """From where all runs are above to where none is; the whole scale where there is one."""
+    """[K] thresholds from below the lowest score to above the highest, or over [0, 1] on the unit scale."""
     every = np.concatenate(scores)
     low, high = float(every.min()), float(every.max())
     margin = 0.05 * ((high - low) or abs(high) or 1.0)
@@ -178,7 +186,7 @@ def _thresholds(scores: Sequence[NDArray[np.float64]], is_on_unit_scale: bool) -
 
 
 def _over_tasks(results: Sequence[GroupResult], axis: Axis, notes: list[str]) -> AggregateScores | None:
-    """The aggregate over all tasks of the experiments that are on each."""
+    """The aggregate over all tasks, of the experiments that have runs on every task."""
     aggregates = [found for result in results if (found := result.aggregates[axis]) is not None]
     if len(aggregates) < len(results):
         notes.append(f"nothing is compared over tasks at equal {axis}: a task has no common {axis}")
@@ -192,10 +200,10 @@ def _over_tasks(results: Sequence[GroupResult], axis: Axis, notes: list[str]) ->
     strata = {name: [task[name] for task in scores] for name in everywhere}
     budgets = [aggregate.budgets[0] for aggregate in aggregates]
     uneven = [name for name, values in strata.items() if len({value.size for value in values}) > 1]
-    apart = [result.group.title for result in results if not result.group.is_on_unit_scale]
-    if apart:
+    without_scale = [result.group.title for result in results if not result.group.is_on_unit_scale]
+    if without_scale:
         notes.append(
-            f"scores are not aggregated over tasks: {', '.join(apart)} has no scale in common with others; "
+            f"scores are not aggregated over tasks: {', '.join(without_scale)} has no scale in common with others; "
             "--normalise TASK MIN MAX gives one"
         )
         return AggregateScores(axis, budgets, [], _pairs(strata), np.empty(0), {})

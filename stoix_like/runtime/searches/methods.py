@@ -1,7 +1,7 @@
-"""The methods that `compare_search.py` compares: what each is at a budget of model steps, and how it plays a level set.
+"""The methods that `compare_search.py` compares: their size at a budget of model steps, and how they play a level set.
 
-A model step is one step of the environment's rules that is only thought: by a particle whose episode goes on, or in an
-episode that is played to be looked at. Budgets are nominal, per decision; what was really used is counted.
+A model step is one step of the environment that is simulated before a decision: by a particle whose episode has not
+ended, or in a whole sampled episode. Budgets are nominal, per decision; the steps really taken are counted.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from stoix_like.runtime.searches.settings import DEFAULT_NUM_ENVS, ComparisonSet
 from stoix_like.search.model import depth_of
 from stoix_like.types import Environment, Key, Params
 
-MOST_PARTICLES = 16_384  # in play at a time, over all environments
+MAX_PARTICLES = 16_384  # at a time, over all environments
 
 
 class SearchShape(NamedTuple):
-    """A search but for its size."""
+    """The settings of a search, without the number of particles."""
 
     root: str
     continuation: str
@@ -48,26 +48,26 @@ class MethodResult(NamedTuple):
 
     method: str
     budget: int  # nominal model steps per decision
-    particles: int  # or whole episodes; 0 where nothing is thought
+    particles: int  # or whole episodes; 0 for policies without search
     num_envs: int  # levels played at a time
-    seconds: float  # of playing; compiling is not in it
+    seconds: float  # of playing, without compilation
     returns: np.ndarray
     lengths: np.ndarray  # decisions
     model_steps: np.ndarray  # of the whole episode
 
     @property
     def model_steps_per_decision(self) -> float:
-        """Over all decisions on all levels."""
+        """The mean over all decisions on all levels."""
         return float(self.model_steps.sum() / self.lengths.sum())
 
 
-#: Plays the levels with some parameters; the key is consumed. One program gives the rows of one or several budgets.
+#: Plays the levels with some parameters, and yields the results of one or several budgets. The key is consumed.
 PlayMethod = Callable[[Params, Key], Iterator[MethodResult]]
 
 
-def descriptions(env: Environment, settings: ComparisonSettings) -> dict[str, str]:
-    """{search: what it does}, of those that are played."""
-    excluded, found = left_out(env, settings.methods), {}
+def describe_searches(env: Environment, settings: ComparisonSettings) -> dict[str, str]:
+    """{search: description} of the searches that are played."""
+    excluded, found = excluded_methods(env, settings.methods), {}
     for method, search in SEARCHES.items():
         if method in settings.methods and method not in excluded:
             temperature = _temperature(method, settings)
@@ -80,12 +80,16 @@ def descriptions(env: Environment, settings: ComparisonSettings) -> dict[str, st
 
 
 def _temperature(method: str, settings: ComparisonSettings) -> float | None:
-    """Of searches to the end the best path decides; within a few steps values and prior must be weighed."""
+    """The temperature of a method.
+
+    Only smc takes the one of the settings: it searches a few steps deep and must weigh values against the prior.
+    Searches to the end of the episode select the best path.
+    """
     return settings.temperature if method == "smc" else policies.DEFAULT_TEMPERATURE
 
 
-def left_out(env: Environment, methods: tuple[str, ...]) -> dict[str, str]:
-    """{method: why it cannot be played on the environment}."""
+def excluded_methods(env: Environment, methods: tuple[str, ...]) -> dict[str, str]:
+    """{method: reason} of the methods that cannot be played on the environment."""
     reasons = {}
     for method in methods:
         search = SEARCHES.get(method)
@@ -98,9 +102,9 @@ def left_out(env: Environment, methods: tuple[str, ...]) -> dict[str, str]:
     return reasons
 
 
-def players(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> list[PlayMethod]:
-    """Everything that can be compared on the run's environment, in the order of `METHODS`; greedy is always there."""
-    excluded = left_out(saved.env, settings.methods)
+def play_methods(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> list[PlayMethod]:
+    """The methods of the settings that can be played on the run's environment, greedy first, then as in `METHODS`."""
+    excluded = excluded_methods(saved.env, settings.methods)
     chosen = [method for method in settings.methods if method not in excluded]
     found = [_greedy(saved, level_set, settings)]
     samples = [("sampled", 0, 1)] if "sampled" in chosen else []
@@ -108,21 +112,21 @@ def players(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) 
     if samples:
         found.append(_best_of(saved, level_set, settings, samples))
     for method in (method for method in SEARCHES if method in chosen):
-        by_size = itertools.groupby(settings.budgets, functools.partial(particles_at, saved.env, method))
+        by_size = itertools.groupby(settings.budgets, functools.partial(num_particles, saved.env, method))
         found += [_searching(saved, level_set, settings, method, size, tuple(budgets)) for size, budgets in by_size]
-    return [*found, _own(saved, level_set, settings)] if has_own(saved, settings.methods) else found
+    return [*found, _own(saved, level_set, settings)] if plays_own_search(saved, settings.methods) else found
 
 
-def has_own(saved: SavedRun, methods: tuple[str, ...]) -> bool:
-    """Whether the run has a search of its own and it is to be played."""
+def plays_own_search(saved: SavedRun, methods: tuple[str, ...]) -> bool:
+    """Whether `own` is among the methods and the run has a search of its own."""
     return "own" in methods and saved.meta.algorithm == "spo"
 
 
-def particles_at(env: Environment, method: str, budget: int) -> int:
-    """The most particles that take no more than `budget` model steps per decision, at least 1."""
+def num_particles(env: Environment, method: str, budget: int) -> int:
+    """The largest number of particles that takes at most `budget` model steps per decision, at least 1."""
     depth = SEARCHES[method].depth
-    most_steps = env.time_limit or 1 if isinstance(depth, str) else depth
-    return max(1, budget // most_steps)
+    max_steps = env.time_limit or 1 if isinstance(depth, str) else depth
+    return max(1, budget // max_steps)
 
 
 def _greedy(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> PlayMethod:
@@ -139,10 +143,11 @@ def _greedy(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) 
 def _best_of(
     saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings, rows: list[tuple[str, int, int]]
 ) -> PlayMethod:
-    """Rows of (method, budget, whole sampled episodes per level), ascending: each goes on with what is there.
+    """The best of several sampled episodes. Rows are (method, budget, episodes per level), ascending in the last.
 
-    Episode k of all levels has the key fold_in(key, k). The episode followed in the end is the best; what all of them
-    took, spread over its decisions, is the cost of one. A single episode was not thought but played.
+    Each row continues with the episodes of the previous one. Episode k of all levels has the key fold_in(key, k). The
+    best episode counts; its cost per decision is the steps of all episodes over its own decisions. The method `sampled`
+    plays its single episode, so it takes no model steps.
     """
     num_envs = envs_at_a_time(level_set, settings, 1)
     program = CompiledPolicy(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=False)
@@ -156,8 +161,8 @@ def _best_of(
                 lengths = np.where(one.returns > best, one.lengths, lengths)
                 best, steps, seconds = np.maximum(best, one.returns), steps + one.lengths, seconds + one.seconds
             done = num_samples
-            thought = (0, 0 * steps) if method == "sampled" else (num_samples, steps)
-            yield MethodResult(method, budget, thought[0], num_envs, seconds, best, lengths, thought[1])
+            size, model_steps = (0, 0 * steps) if method == "sampled" else (num_samples, steps)
+            yield MethodResult(method, budget, size, num_envs, seconds, best, lengths, model_steps)
 
     return play
 
@@ -170,7 +175,7 @@ def _searching(
     particles: int,
     budgets: tuple[int, ...],
 ) -> PlayMethod:
-    """A search of so many particles, whatever the budgets it is the search of: its row is told for each."""
+    """A search with `particles` particles. It is played once, and its result is yielded for each of the budgets."""
     search = SEARCHES[method]
     choice = SearchChoice(
         particles=particles,
@@ -192,7 +197,7 @@ def _searching(
 
 
 def _own(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> PlayMethod:
-    """The search that an SPO run was trained with; its budget is what its particles may take."""
+    """The search that an SPO run was trained with. Its budget is its particles times its depth."""
     config, _ = policies.search_config(saved, SearchChoice())
     particles, budget = config.num_particles, config.num_particles * depth_of(config)
     program, num_envs = _program(saved, level_set, settings, SearchChoice(), follows_plan=False)
@@ -207,7 +212,7 @@ def _own(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> 
 def _program(
     saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings, choice: SearchChoice, follows_plan: bool
 ) -> tuple[CompiledPolicy, int]:
-    """(a search that counts its model steps on the levels, how many are played at a time)."""
+    """(compiled search that counts its model steps, levels played at a time)."""
     config, temperature = policies.search_config(saved, choice)
     model = policies.search_model(saved)
     policy = counting_policy(saved.env, model, config, saved.network_params, temperature, follows_plan=follows_plan)
@@ -216,6 +221,6 @@ def _program(
 
 
 def envs_at_a_time(level_set: LevelSet, settings: ComparisonSettings, particles: int) -> int:
-    """How many levels are played at a time: as asked, but no more than there are, or than keep the particles few."""
-    asked = settings.num_envs or DEFAULT_NUM_ENVS
-    return max(1, min(asked, level_set.keys.shape[0], MOST_PARTICLES // particles))
+    """The number of levels played at a time: as requested, but limited by the level set and by `MAX_PARTICLES`."""
+    requested = settings.num_envs or DEFAULT_NUM_ENVS
+    return max(1, min(requested, level_set.keys.shape[0], MAX_PARTICLES // particles))

@@ -1,4 +1,4 @@
-"""How a method of `compare_search.py` plays a level set: compiled apart from the clock, its model steps counted."""
+"""Plays a level set with a method of `compare_search.py`: counts its model steps, and times it without compilation."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ _LESS_MEMORY = "let fewer levels be played at a time: --num-envs"
 
 
 class CountingMemory(NamedTuple):
-    """What a counting search remembers within an episode."""
+    """The memory of a counting search within an episode."""
 
-    plan: Plan | None  # if one is followed
+    plan: Plan | None  # None if the search follows none
     model_steps: Array  # [N] int32, so far
 
 
@@ -47,7 +47,7 @@ def counting_policy(
     *,
     follows_plan: bool,
 ) -> MemoryPolicy:
-    """`searching.search_policy`, or `searching.planning_policy`, deterministic, that counts its model steps."""
+    """A deterministic `searching.search_policy` or `searching.planning_policy` that counts its model steps."""
     config = config._replace(record_paths=follows_plan)
 
     def init(num_envs: int) -> CountingMemory:
@@ -62,8 +62,8 @@ def counting_policy(
         key: Key,
         _deterministic: bool,
     ) -> tuple[Array, CountingMemory]:
-        asked = network_params(params), temperature(params)
-        action, output = searching.decide(model, config, *asked, key, Root(env_state, observation), True)
+        root = Root(env_state, observation)
+        action, output = searching.decide(model, config, network_params(params), temperature(params), key, root, True)
         plan = memory.plan
         if plan is not None:
             action, plan = searching.follow(plan, action, searching.recorded_paths(output), config.gamma)
@@ -73,16 +73,16 @@ def counting_policy(
 
 
 class LevelSetResult(NamedTuple):
-    """A level set played once, on the host."""
+    """The results of a level set that was played once, on the host."""
 
     returns: np.ndarray  # [E]
     lengths: np.ndarray  # [E] int32, decisions
-    memory: Any  # [E, ...], of the policy
-    seconds: float  # of playing
+    memory: Any  # [E, ...], of the policy at the end of the episodes
+    seconds: float  # of playing, without compilation
 
 
 class CompiledPolicy:
-    """A policy on a level set, compiled when it is first called, so that seeds share it and compiling is not timed."""
+    """A policy on a level set. It is compiled at its first call, before timing, and all seeds share the program."""
 
     def __init__(
         self, env: Environment, policy: Policy | MemoryPolicy, level_keys: Key, num_envs: int, *, deterministic: bool
@@ -99,16 +99,16 @@ class CompiledPolicy:
         )
 
     def __call__(self, params: Params, key: Key) -> LevelSetResult:
-        """What became of it. The key is consumed.
+        """Plays the levels and returns the results. The key is consumed.
 
         Raises:
-            RunError: out of memory, or too large to be compiled.
+            RunError: the device has too little memory, or the program is too large to be compiled.
             UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
         with reraise_device_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
-            began = time.monotonic()
+            start = time.monotonic()
             results, memory = self._player(params, key, on_progress=report_progress(print_to_stderr))
-            seconds = time.monotonic() - began
+            seconds = time.monotonic() - start
         refuse_undeclared(self._env, results)
         return LevelSetResult(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

@@ -1,14 +1,12 @@
-"""What `compare_search.py` takes: the methods by name, the settings of a comparison, and the flags that give them."""
+"""The names of the methods that `compare_search.py` compares, and the settings of a comparison."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from stoix_like.runtime.console.arguments import (
-    LARGEST_SEED,
-)
+from stoix_like.runtime.console.arguments import LARGEST_SEED
 
-#: {method: what it is}; more in `methods.py`.
+#: {method: description}; see `methods.py`.
 METHODS = {
     "greedy": "the most probable actions",
     "sampled": "sampled actions",
@@ -20,14 +18,14 @@ METHODS = {
 }
 DEFAULT_LEVELS = 256
 DEFAULT_NUM_ENVS = 128
-LEARNED = "dual"
+LEARNED = "dual"  # the value of --temperature for the learned one
 
 
 class ComparisonSettings(NamedTuple):
-    """What is compared and how it is played."""
+    """The methods and budgets of a comparison, and how they are played."""
 
     methods: tuple[str, ...] = tuple(METHODS)
     budgets: tuple[int, ...] = (16, 64, 256, 1024)  # model steps per decision, ascending
-    temperature: float | None = 0.005  # of smc, reward units; None: the one an SPO run has learned
-    num_envs: int | None = None  # levels played at a time; None: 128, and fewer where there are many particles
+    temperature: float | None = 0.005  # of smc, reward units; None: the one that an SPO run has learned
+    num_envs: int | None = None  # levels played at a time; None: 128, and fewer if there are many particles
     seed: int = LARGEST_SEED  # of sampling

@@ -135,7 +135,7 @@ def test_the_text_says_everything_with_its_n(tmp_path):
     lines = comparison_tables.text(_comparison(_folders(tmp_path))).splitlines()
     assert lines[0] == "Maze-v0 · evaluator/mean_return · at 4,000 environment steps of each seed"
     assert lines[1].split() == ["experiment", "n", "IQM", "95", "%", "interval", "mean", "median", "seeds"]
-    few = ["0.2", "0.4", "0.6"]  # of fewer than five seeds each is told
+    few = ["0.2", "0.4", "0.6"]  # with fewer than five seeds each score is listed
     assert lines[2].split() == ["PPO", "3", "0.4", "[0.2,", "0.6]", "0.4", "0.4", *few]
     assert lines[3].split()[:3] == ["SPO", "5", "0.7333"]
     assert len(lines[3].split()) == 7  # five seeds stand in the interval
@@ -154,7 +154,7 @@ def test_the_text_over_tasks(tmp_path):
 
 def test_the_document_is_strict_json_and_holds_what_was_found(tmp_path):
     comparison = _over_two_tasks(tmp_path)
-    content = json.loads(json.dumps(comparison_tables.document(comparison), allow_nan=False))
+    content = json.loads(json.dumps(comparison_tables.json_values(comparison), allow_nan=False))
     maze, snake = content["contests"]
     assert [entry["n"] for entry in maze["experiments"]] == [3, 5]
     assert maze["experiments"][0]["seeds"][2].endswith("PPO, seed 2")
@@ -219,8 +219,8 @@ def test_figures_over_tasks_have_a_panel_more(tmp_path):
     assert titles(efficiency) == ["Maze-v0", "Snake-v1"]
     assert titles(profiles) == ["Maze-v0, at equal steps", "Snake-v1, at equal steps"]  # no common scale
     assert titles(improvement)[-1] == "over 2 tasks, at equal steps"
-    told = [panel.get_yticklabels()[0].get_text() for panel in improvement.axes]
-    assert told == [f"PPO (n={ppo})\n> SPO (n={spo})" for ppo, spo in ((3, 5), (2, 1), ("3+2", "5+1"))]
+    labels = [panel.get_yticklabels()[0].get_text() for panel in improvement.axes]
+    assert labels == [f"PPO (n={ppo})\n> SPO (n={spo})" for ppo, spo in ((3, 5), (2, 1), ("3+2", "5+1"))]
 
 
 def test_figures_are_written_where_there_is_something_to_draw(tmp_path):

@@ -135,7 +135,7 @@ def test_a_large_animation_stays_outside(tmp_path):
     path = _run(tmp_path)
     (path / "episode.gif").write_bytes(b"GIF89a" + bytes(4_000_000))
     text = run_page.report([path])
-    assert "episode.gif has 4.0 MB and stays beside this file" in Page(text).words()
+    assert "episode.gif has 4.0 MB and is not embedded: see the run folder" in Page(text).words()
     assert len(text) < 2_000_000
 
 

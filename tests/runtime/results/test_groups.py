@@ -5,7 +5,7 @@ import pytest
 from support.hand_made import write_run
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.results.groups import AXES, budget_notes, budget_of, comparison_groups, scores_at
+from stoix_like.runtime.results.groups import AXES, budget_notes, common_budget, comparison_groups, scores_at
 from stoix_like.runtime.results.series import read_run
 
 
@@ -19,7 +19,7 @@ def _level(value):
 
 def _scores(group, axis):
     """{experiment: scores of its seeds at the largest common budget}."""
-    moment = np.array([budget_of(group, axis).last])
+    moment = np.array([common_budget(group, axis).last])
     return {entry.name: scores_at(entry, axis, moment)[:, 0].tolist() for entry in group.experiments}
 
 
@@ -61,7 +61,7 @@ def test_scores_at_equal_steps_are_interpolated_and_never_extrapolated(tmp_path)
         write_run(tmp_path / "b", lambda seed, update: float(update**2), updates=(20, 30, 50), algorithm="SPO"),
     ]
     (group,), notes = _found(paths)
-    budget = budget_of(group, "steps")
+    budget = common_budget(group, "steps")
     np.testing.assert_array_equal(budget.grid, [2000.0, 3000.0, 4000.0])
     assert (budget.last, notes) == (4000.0, [])
     assert _scores(group, "steps") == {"PPO": [40.0], "SPO": [1700.0]}  # halfway between 900 and 2,500
@@ -75,7 +75,7 @@ def test_scores_at_equal_wall_clock_are_others(tmp_path):
     fast = write_run(tmp_path / "a", climb, updates=(10, 20, 40))
     slow = write_run(tmp_path / "b", climb, updates=(5, 15, 40), pace=0.4, algorithm="SPO")
     (group,), _ = _found([fast, slow])
-    assert budget_of(group, "seconds").last == 4.0
+    assert common_budget(group, "seconds").last == 4.0
     found = _scores(group, "seconds")
     assert found["PPO"] == [40.0]
     assert found["SPO"] == pytest.approx([10.0])
@@ -88,7 +88,7 @@ def test_without_a_common_range_there_is_no_budget_and_it_is_said(tmp_path):
         write_run(tmp_path / "b", _level(0.5), seeds=(1,), updates=(30,)),
     ]
     (group,), _ = _found(paths)
-    assert budget_of(group, "steps") is None
+    assert common_budget(group, "steps") is None
     (note,) = budget_notes(group, "steps", None)
     assert "a, seed 0 ends at 2,000" in note
     assert "b, seed 1 is first scored at 3,000" in note
@@ -96,8 +96,8 @@ def test_without_a_common_range_there_is_no_budget_and_it_is_said(tmp_path):
 
 def test_rows_without_a_clock_are_compared_by_steps_alone(tmp_path):
     (group,), _ = _found([write_run(tmp_path / "a", _level(0.5), pace=None)])
-    assert budget_of(group, "steps") is not None
-    assert budget_of(group, "seconds") is None
+    assert common_budget(group, "steps") is not None
+    assert common_budget(group, "seconds") is None
     assert "no elapsed_seconds" in budget_notes(group, "seconds", None)[0]
 
 
@@ -105,11 +105,11 @@ def test_a_seed_that_ends_long_before_the_others_is_named(tmp_path):
     long = write_run(tmp_path / "long", _level(0.5), seeds=(0, 1))
     short = write_run(tmp_path / "short", _level(0.5), seeds=(2,), updates=(10, 20))
     (group,), _ = _found([long, short])
-    (note,) = budget_notes(group, "steps", budget_of(group, "steps"))
+    (note,) = budget_notes(group, "steps", common_budget(group, "steps"))
     assert "end at 2,000 with" in note
     assert "short, seed 2; the longest go on to 4,000" in note
     alone, _ = _found([long])
-    assert [budget_notes(alone[0], axis, budget_of(alone[0], axis)) for axis in AXES] == [[], []]
+    assert [budget_notes(alone[0], axis, common_budget(alone[0], axis)) for axis in AXES] == [[], []]
 
 
 def test_clocks_of_different_devices_and_numbers_of_seeds_are_told(tmp_path):
@@ -191,7 +191,7 @@ def test_a_run_whose_levels_changed_on_the_way_is_left_out(tmp_path):
     steady = write_run(tmp_path / "steady", _level(0.5), level_hash="p", algorithm="SPO")
     (group,), (note,) = _found([changed, steady])
     assert [entry.name for entry in group.experiments] == ["SPO"]
-    assert "changed is left out: its level set changed on the way (p, q)" in note
+    assert "changed is left out: its level set changed during training (p, q)" in note
 
 
 def test_evaluations_are_not_compared_with_training_episodes(tmp_path):

@@ -74,7 +74,7 @@ def level_set():
 
 def _play(saved, level_set, *methods, budgets=(4,), **settings):
     """{(method, budget): what was played}."""
-    players = compare_methods.players(saved, level_set, ComparisonSettings(methods, budgets, **settings))
+    players = compare_methods.play_methods(saved, level_set, ComparisonSettings(methods, budgets, **settings))
     return {(row.method, row.budget): row for player in players for row in player(saved.params, KEY)}
 
 
@@ -169,7 +169,7 @@ def test_counting_changes_no_decision(follows_plan):
 
 
 def test_particles_are_what_a_budget_pays_for(saved):
-    at = functools.partial(compare_methods.particles_at, saved.env)
+    at = functools.partial(compare_methods.num_particles, saved.env)
     assert [at("smc", budget) for budget in (1, 16, 64, 1024)] == [1, 4, 16, 256]
     assert [at("plan", budget) for budget in (1, ITEMS, 64)] == [1, 1, 64 // ITEMS]
 
@@ -193,14 +193,14 @@ def test_fewer_levels_are_played_at_a_time_where_particles_are_many(particles, a
     ],
 )
 def test_what_cannot_be_played_is_left_out_with_the_reason(saved, changes, excluded):
-    found = compare_methods.left_out(saved.env._replace(**changes), METHODS)
+    found = compare_methods.excluded_methods(saved.env._replace(**changes), METHODS)
     assert found.keys() == excluded.keys()
     assert all(text in found[method] for method, text in excluded.items())
-    described = compare_methods.descriptions(saved.env._replace(**changes), ComparisonSettings())
+    described = compare_methods.describe_searches(saved.env._replace(**changes), ComparisonSettings())
     assert described.keys() == {"smc", "distinct", "plan"} - excluded.keys()
 
 
-# --- what is told
+# --- rows, lines and notes
 
 
 def _played(method, returns, *, budget=0, model_steps=0):
@@ -220,24 +220,24 @@ def test_rows_that_took_more_than_their_budget_are_named():
             ("plan", 64, 41.3),
         ]
     ]
-    assert compare_search._overspent({"rows": rows}) == ["plan at 16 took 41.3 model steps per decision"]
+    assert compare_search._overspent_notes({"rows": rows}) == ["plan at 16 took 41.3 model steps per decision"]
 
 
 def test_gains_are_paired_by_level():
     rng = np.random.default_rng(0)
     levels = rng.normal(0.5, 1.0, 32)  # far wider than what is gained
     first, second = _played("greedy", levels), _played("smc", levels + rng.normal(0.02, 0.01, 32), budget=16)
-    gain = tables.row_of(second, first)["gain"]
+    gain = tables.method_row(second, first)["gain"]
     differences = np.asarray(second.returns, np.float64) - np.asarray(first.returns, np.float64)
     half = stats.t.ppf(0.975, 31) * np.std(differences, ddof=1) / np.sqrt(32)
     expected = {"mean": differences.mean(), "low": differences.mean() - half, "high": differences.mean() + half}
     assert gain == pytest.approx(expected, rel=1e-9)
-    assert tables.row_of(first, first)["gain"] is None
+    assert tables.method_row(first, first)["gain"] is None
 
 
 def test_a_line_by_hand():
-    row = tables.row_of(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
-    words = tables.line(row).split()
+    row = tables.method_row(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
+    words = tables.row_text(row).split()
     half = 12.7062 * math.sqrt(0.5) / math.sqrt(2)  # one degree of freedom
     expected = [
         "smc",
@@ -254,10 +254,10 @@ def test_a_line_by_hand():
 
 
 def test_one_level_has_no_interval():
-    row = tables.row_of(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
+    row = tables.method_row(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
     assert (row["mean"], row["low"], row["high"], row["gain"]) == (0.75, None, None, {"mean": 0.25} | _NOTHING)
-    assert tables.line(row).split()[:6] == ["smc", "16", "16", "0.7500", "–", "+0.2500"]
-    line = tables.panel("one", [row]).lines[0]
+    assert tables.row_text(row).split()[:6] == ["smc", "16", "16", "0.7500", "–", "+0.2500"]
+    line = tables.make_panel("one", [row]).lines[0]
     assert np.isnan([*line.low, *line.high]).all()
 
 
@@ -267,8 +267,8 @@ _NOTHING = {"low": None, "high": None}
 def test_the_mean_over_runs_by_hand():
     runs = [
         [
-            tables.row_of(_played("greedy", [mean] * 3), _played("greedy", [mean] * 3)),
-            tables.row_of(
+            tables.method_row(_played("greedy", [mean] * 3), _played("greedy", [mean] * 3)),
+            tables.method_row(
                 _played("smc", [mean + gain] * 3, budget=16, model_steps=steps), _played("greedy", [mean] * 3)
             ),
         ]
@@ -299,18 +299,18 @@ def test_the_command_prints_and_writes_what_it_compared(capfd):
     assert exit_code(main, ["a", *flags]) == 0
     captured = capfd.readouterr()
     assert captured.err == ""
-    told = captured.out.splitlines()
+    lines = captured.out.splitlines()
     result = json.loads(Path("out.json").read_text())
     assert result["over_runs"] == []
     (block,) = result["runs"]
     order = [("greedy", 0), ("sampled", 0), *((m, b) for m in list(METHODS)[2:-1] for b in (2, 8))]
     assert [(row["method"], row["budget"]) for row in block["rows"]] == order
-    head = told.index(tables.HEAD)
-    assert told[head + 1 : head + 11] == [tables.line(row) for row in block["rows"]]
-    assert told[0].startswith("runs/a, seed 0: PPO on probe/action_observation_reward, checkpoint best of update 1")
-    assert told[1:4] == [f"{name}: {text}" for name, text in block["searches"].items()]
-    assert "temperature 0.005" in told[1]
-    assert told[-1] == "figure out.png"
+    head = lines.index(tables.HEAD)
+    assert lines[head + 1 : head + 11] == [tables.row_text(row) for row in block["rows"]]
+    assert lines[0].startswith("runs/a, seed 0: PPO on probe/action_observation_reward, checkpoint best of update 1")
+    assert lines[1:4] == [f"{name}: {text}" for name, text in block["searches"].items()]
+    assert "temperature 0.005" in lines[1]
+    assert lines[-1] == "figure out.png"
     with Image.open("out.png") as picture:
         assert picture.format == "PNG"
 
@@ -362,7 +362,7 @@ def test_seeds_of_one_setting_are_averaged_and_others_are_not():
     compare = functools.partial(
         compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=ComparisonSettings(("greedy",))
     )
-    result = compare([*runs, both, other], tell=lines.append)
+    result = compare([*runs, both, other], report=lines.append)
     members = ["s0 seed 0", "s1 seed 1", "both seed 2", "both seed 3"]
     assert [f"{block['run']} seed {block['seed']}" for block in result["runs"]] == [*members, "other seed 4"]
     (pooled,) = result["over_runs"]
@@ -378,9 +378,9 @@ def test_seeds_of_one_setting_are_averaged_and_others_are_not():
 @pytest.mark.usefixtures("_inside")
 def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(monkeypatch):
     path = _untrained(Path("a"), **PROBE)
-    monkeypatch.setattr(compare_methods, "MOST_PARTICLES", 8)
+    monkeypatch.setattr(compare_methods, "MAX_PARTICLES", 8)
     compare = functools.partial(compare_search.compare, [path], "best", f"{PROBE_LEVELS}-8")
-    for num_envs, notes in ((None, []), (8, ["plan at 4: 2 levels at a time, not to hold more particles"])):
+    for num_envs, notes in ((None, []), (8, ["plan at 4: 2 levels at a time, to limit the number of particles"])):
         (block,) = compare(ComparisonSettings(("plan",), (1, 4), num_envs=num_envs))["runs"]
         assert block["notes"] == notes
         assert [row["num_envs"] for row in block["rows"]] == [8, 8, 2]
@@ -394,7 +394,7 @@ def test_the_default_levels_are_the_256_of_the_task():
     assert block["levels"] == f"{PROBE_LEVELS}-256"
     saved = saved_run.load_run("a")
     evaluator = Evaluator(saved.env, saved.learner.policy, EvaluationConfig(level_set=f"{PROBE_LEVELS}-256"), 1)
-    assert block["level_hash"] == evaluator.level_hash  # as `evaluate.py` tells it
+    assert block["level_hash"] == evaluator.level_hash  # as `evaluate.py` prints it
     assert [row["method"] for row in block["rows"]] == ["greedy"]
 
 
@@ -404,7 +404,7 @@ def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(mon
     monkeypatch.setattr(compare_search, "plot_panels", lambda panels, out, *labels: drawn.extend(panels))
     facts = {"algorithm": "ppo", "levels": "maze-8", "rows": []}
     runs = [{"run": f"runs/{name}", "seed": 0} | facts for name in "abc"]
-    compare_search.draw(
+    compare_search.plot_comparison(
         {"runs": runs, "over_runs": [{"members": ["runs/a seed 0", "runs/c seed 0"]} | facts]}, Path("x.png")
     )
     assert [panel.title for panel in drawn] == ["PPO on maze-8, 2 runs", "b seed 0 on maze-8"]
@@ -412,6 +412,6 @@ def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(mon
 
 @pytest.mark.usefixtures("_inside")
 def test_a_figure_without_lines_can_be_drawn():
-    rows = [tables.row_of(_played("greedy", [0.5]), _played("greedy", [0.5]))]
+    rows = [tables.method_row(_played("greedy", [0.5]), _played("greedy", [0.5]))]
     block = {"run": "a", "seed": 0, "levels": "maze-1", "rows": rows}
-    assert compare_search.draw({"runs": [block], "over_runs": []}, Path("x.svg")).stat().st_size > 1000
+    assert compare_search.plot_comparison({"runs": [block], "over_runs": []}, Path("x.svg")).stat().st_size > 1000
