@@ -46,7 +46,7 @@ def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, n
     assert _checkpoints(run)[-1] == reached
     out, err = scripts.run("train_ppo", "--resume", "stopped")
     assert err == ""
-    assert f"continued after update {reached}" in out
+    assert f"resumed after update {reached}" in out
     assert_same_run(reference, run)
     resumed = [row["update"] for row in rows_of(run, "MISC") if row["misc/event"] == "resume"]
     assert resumed == [reached]
@@ -105,7 +105,7 @@ def test_a_killed_run_ends_the_same(scripts, reference, kill):
         assert unfinished >= 1  # else nothing was tested
     out, err = scripts.run("train_ppo", *argv)
     assert err == ""
-    assert "continued after update" in out
+    assert "resumed after update" in out
     assert_same_run(reference, run)
     assert _checkpoints(run) == [22, 23, 24]
     assert not [path for path in (run / "checkpoints").rglob("*") if "tmp" in path.name]

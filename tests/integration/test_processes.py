@@ -91,7 +91,7 @@ def test_a_run_moves_from_two_processes_to_one_and_back(scripts, reference):
     assert all(f"{name}: null" in saved for name in ("coordinator_address", "num_processes", "process_id"))
     scripts.run("train_ppo", "--resume", "moved", "--num-updates", "16")
     (out, _), _ = together(scripts, "train_ppo", "--resume", "moved", "--num-updates", "24")
-    assert "continued after update 16" in out
+    assert "resumed after update 16" in out
     assert_nearly_same(state_of("whole"), state_of("moved"))
 
 
@@ -144,7 +144,7 @@ def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_p
     argv = ["--resume", "moved", "--num-updates", "26"]
     each = [scripts._replace(cwd=tmp_path / name) for name in ("lead", "other")]
     (out, _), _ = together(scripts, "train_ppo", *argv, each=each)
-    assert "continued after update 24" in out
+    assert "resumed after update 24" in out
     assert last_update(tmp_path / "lead" / "moved") == 26
     assert list((tmp_path / "other").iterdir()) == []
     (_, error), (_, other) = together(scripts, "train_ppo", "--resume", "nowhere", codes=(4, 1))

@@ -93,7 +93,7 @@ def test_a_killed_sweep_goes_on_to_the_same_trials(scripts, sweep, unbroken):
     out, err = scripts.run("sweep", "tiny.yaml")
     assert without_signs(err) == ""
     assert "study runs/tiny, 1 of its trials are done" in out
-    assert "continued after update" in (sweep / "trial-0001.log").read_text()
+    assert "resumed after update" in (sweep / "trial-0001.log").read_text()
     assert_same_sweep(unbroken, sweep)
 
 

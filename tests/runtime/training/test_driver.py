@@ -368,7 +368,7 @@ def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, mo
     assert _rows(Path("cut"), "EVALUATOR") == _rows(Path("whole"), "EVALUATOR")
     capsys.readouterr()
     assert _train("--resume", "cut") == 0
-    assert "has done its 8 updates" in capsys.readouterr().out
+    assert "has finished its 8 updates" in capsys.readouterr().out
     assert len(_rows(Path("cut"), "EVALUATOR")) == 1
     assert saved_run.load_run("cut", "latest").params is not None  # the checkpoint is whole
 

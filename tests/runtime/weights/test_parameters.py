@@ -79,7 +79,7 @@ WAYS = {
 def test_scores_are_those_of_the_run(run, export, way):
     if way == "frozen levels":
         expected = evaluate_run(str(run), "latest", EvaluationSettings(level_set="maze-24"))
-        found = evaluate_run(str(export), manner=EvaluationSettings(level_set="maze-24"))
+        found = evaluate_run(str(export), settings=EvaluationSettings(level_set="maze-24"))
         seed = next(iter(found["seeds"]))
         assert found["seeds"] == {seed: expected["seeds"][seed]}
         assert found["level_hash"] == expected["level_hash"] is not None
