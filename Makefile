@@ -6,14 +6,15 @@ BIN := $(VENV)/bin
 # constraints/py311.txt pins what CI ran; other Python versions resolve on their own
 CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt" if sys.version_info[:2] == (3, 11) else "")')
 
-.PHONY: help train train-maze train-spo test test-integration test-slow check format docs site tutorials bench clean
+.PHONY: help train train-maze train-spo test test-integration test-full test-slow check format docs site tutorials bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
 	@echo "make train-maze        the same on Maze-v0"
 	@echo "make train-spo         the same with SPO on BinPack-v2"
-	@echo "make test              install with the dev extra and run the tests (some 12 minutes on 2 quiet cores)"
-	@echo "make test-integration  new processes, kills, clean installs, documentation commands (some 30 minutes)"
+	@echo "make test              install with the dev extra and run the tests (at most 6 minutes on 2 idle cores)"
+	@echo "make test-integration  new processes, kills, clean installs, documented commands (at most 8 minutes)"
+	@echo "make test-full         the two above, with every variant of every claim (an hour)"
 	@echo "make test-slow         learning tests"
 	@echo "make check             format, lint, types, architecture"
 	@echo "make format            rewrite to the house format"
@@ -48,13 +49,16 @@ train-spo: $(VENV)/.runtime
 	$(BIN)/python scripts/animate.py latest
 
 test: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m "not integration and not slow" -n auto --dist loadfile
+	$(BIN)/python -m pytest -q -m "not integration and not slow and not full" -n auto --dist worksteal --durations=10
 
 test-integration: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m integration -n 2 --dist loadfile
+	$(BIN)/python -m pytest -q -m "integration and not full" -n 2 --dist loadfile --durations=10
+
+test-full: $(VENV)/.dev
+	$(BIN)/python -m pytest -q -m "not slow" -n 2 --dist loadfile --durations=10
 
 test-slow: $(VENV)/.dev
-	$(BIN)/python -m pytest -q -m slow
+	$(BIN)/python -m pytest -q -m slow --durations=10
 
 check: $(VENV)/.dev
 	$(BIN)/ruff format --check .

@@ -3,10 +3,12 @@
 XLA's optimisations are off: they change no result that a test looks at. So are its fusion emitters and the splitting of
 a program for several threads, without which compiling takes less than half the time that is left. What one test or
 worker has compiled, the others find: the workers of pytest-xdist inherit the folder, and the processes that tests start
-inherit the flags.
+inherit the flags. Tracing makes many objects and little garbage, so the collector looks for it seldom, and never among
+what was imported; and no line of a compiled program says which lines called it.
 """
 
 import atexit
+import gc
 import os
 import shutil
 import signal
@@ -29,6 +31,12 @@ import jax
 import pytest
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
+jax.config.update("jax_traceback_in_locations_limit", 0)
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 100)
 
 
 @pytest.fixture

@@ -50,9 +50,7 @@ def _level_parity_row(task_id: str, num_batches: int = 100, batch_size: int = 10
     def differing(key: Any) -> Array:
         keys = jax.random.split(key, batch_size)
         levels = [jax.vmap(env.reset)(keys) for env in (fast, exact)]
-        leaves = [
-            [trees.key_words(leaf).reshape(batch_size, -1) for leaf in jax.tree.leaves(level)] for level in levels
-        ]
+        leaves = [[trees.key_data(leaf).reshape(batch_size, -1) for leaf in jax.tree.leaves(level)] for level in levels]
         return functools.reduce(operator.or_, (jnp.any(a != b, axis=1) for a, b in zip(*leaves, strict=True))).sum()
 
     different = sum(int(differing(jax.random.key(i))) for i in range(num_batches))

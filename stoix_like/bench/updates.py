@@ -41,7 +41,7 @@ class Updates:
         """Where the time of some updates goes, tracing included."""
         with tempfile.TemporaryDirectory() as folder:
             profile = Profile(Path(folder))
-            profile.learn(self._program.as_text() or "")
+            profile.set_program(self._program.as_text() or "")
             with profile.recording(updates):
                 self._state, metrics = self._program(self._state, np.int32(updates))
                 jax.block_until_ready(metrics)

@@ -149,7 +149,7 @@ def _settle_num_updates(config: Any, explicit: Collection[str]) -> tuple[Any, li
 
 def combination_problems(config: Any) -> list[str]:
     """One line for each combination of legal values that cannot run."""
-    environment, core, evaluation = config.environment, config.training_core, config.evaluation
+    environment, core = config.environment, config.training_core
     problems = []
     if core.num_updates is None and core.total_timesteps is None:
         problems.append("training_core: num_updates and total_timesteps are both null; give one")
@@ -160,13 +160,6 @@ def combination_problems(config: Any) -> list[str]:
         problems.append(
             f"training_core.num_minibatches: num_envs * rollout_length = {environment.num_envs} * {core.rollout_length}"
             f" = {batch} is not divisible by {core.num_minibatches}; use {near}"
-        )
-    if evaluation.num_eval_episodes % evaluation.num_eval_envs:
-        lower = evaluation.num_eval_episodes // evaluation.num_eval_envs * evaluation.num_eval_envs
-        multiples = [n for n in (lower, lower + evaluation.num_eval_envs) if n]
-        problems.append(
-            f"evaluation.num_eval_episodes: {evaluation.num_eval_episodes} is not a multiple of num_eval_envs ="
-            f" {evaluation.num_eval_envs}; use {' or '.join(map(str, multiples))}, or other num_eval_envs"
         )
     problems += _size_problems(config)
     problems += _replay_problems(config) if replays else []

@@ -100,9 +100,7 @@ class EvaluationConfig:
 
     eval_interval: int = leaf(20, "updates between evaluations; 0 = only at the end", low=0)
     num_eval_envs: int = leaf(32, "environments evaluated in parallel", low=1)
-    num_eval_episodes: int = leaf(
-        32, "episodes per evaluation, a multiple of num_eval_envs; a level_set is played whole", low=1
-    )
+    num_eval_episodes: int = leaf(32, "episodes per evaluation; of a level_set, all levels are played", low=1)
     level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels")
     evaluate_sampled: bool = leaf(False, "score sampled actions as well, on the same levels")
 

@@ -37,7 +37,7 @@ def is_key(leaf: Any) -> bool:
     return bool(jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key))
 
 
-def key_words(leaf: Any) -> Any:
+def key_data(leaf: Any) -> Any:
     """The leaf, typed keys as the integers they are made of: [...] becomes [..., W]."""
     return jax.random.key_data(leaf) if is_key(leaf) else leaf
 
@@ -81,7 +81,7 @@ def soft_update(target: Any, online: Any, tau: Array | float) -> Any:
 
 def to_stored(leaf: Any) -> np.ndarray:
     """A leaf in the form in which it is stored: on the host, a typed key as its key data."""
-    return np.asarray(key_words(leaf))
+    return np.asarray(key_data(leaf))
 
 
 def from_stored(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
@@ -91,7 +91,7 @@ def from_stored(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
 
 def stored_shape(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """The shape and type of `to_stored`, with the sharding of the leaf."""
-    inner = jax.eval_shape(key_words, leaf)
+    inner = jax.eval_shape(key_data, leaf)
     return jax.ShapeDtypeStruct(inner.shape, inner.dtype, sharding=leaf.sharding)
 
 

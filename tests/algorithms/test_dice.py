@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from walks import SIZES, indifferent_network
+from support.walks import SIZES, indifferent_network
 
 import stoix_like as sl
 from stoix_like.algorithms import searching

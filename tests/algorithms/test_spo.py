@@ -6,7 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from walks import LEGAL, SIZES, played
+from support.asserts import assert_legal, assert_same_bits
+from support.configs import DISTINCT, SOLVED
+from support.marks import full
+from support.probes import BEST, KNOWN, observations, one_of_the_probes
+from support.walks import EVERYTHING, SIZES, played, walked, with_numbers
 
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
@@ -14,10 +18,9 @@ from stoix_like.algorithms.spo_state import Duals, SPOHyper, SPOParams
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import ppo_config, spo_config
 from stoix_like.envs.auto_reset import auto_reset_for
-from stoix_like.envs.probes import PROBES
 from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions
-from stoix_like.types import KEY_ROLES, ActionSpec, Environment, Network, NetworkParams, Observation, role_key
+from stoix_like.types import KEY_ROLES, ActionSpec, Environment, Network, NetworkParams, role_key
 
 PROBE = {
     "num_envs": 16,
@@ -43,118 +46,36 @@ PROBE = {
 }
 
 
-def words(tree):
-    """The tree with typed keys as their words, so that it can be compared."""
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
-
-
-def assert_same_bits(one, other):
-    jax.tree.map(np.testing.assert_array_equal, words(one), words(other))
-
-
 # --- probes
-
-
-def make_two_choices():
-    """Two actions, two steps: x = 0, then 1 or -1 as the first action was 1 or 0; the end pays 1 if both were 1, else
-    -1. Here a choice is still open after the first step, so that resampling there decides something."""
-    first = PROBES["delayed_reward"]()
-
-    def seen(timestep, x):
-        return timestep._replace(observation=Observation({"features": jnp.atleast_1d(x)}, jnp.ones(2, bool)))
-
-    def reset(key):
-        state, timestep = first.reset(key)
-        return state, seen(timestep, 0.0)
-
-    def step(state, action):
-        wish = 2.0 * action - 1.0
-        stepped, timestep = first.step(state, action)
-        is_end = timestep.last()
-        reward = jnp.where(is_end, jnp.minimum(state.sign, wish), 0.0)
-        stepped = stepped._replace(sign=jnp.where(is_end, state.sign, wish))
-        return stepped, seen(timestep, stepped.sign)._replace(reward=reward)
-
-    return first._replace(reset=reset, step=step, action_spec=ActionSpec(2))
-
-
-def one_of_the_probes(names, which):
-    """The probe of the index `which`, which may be traced, so that one compilation serves them all."""
-    made = [(PROBES | {"two_choices": make_two_choices})[name]() for name in names]
-    num_values = max(env.action_spec.num_values for env in made)
-
-    def chosen(outcomes):
-        def widened(env, timestep):
-            mask = jnp.pad(timestep.observation.action_mask, (0, num_values - env.action_spec.num_values))
-            return timestep._replace(observation=timestep.observation._replace(action_mask=mask))
-
-        wide = [(state, widened(env, timestep)) for env, (state, timestep) in zip(made, outcomes, strict=True)]
-        return jax.tree.map(lambda *x: jnp.stack(x)[which], *wide)
-
-    def reset(key):
-        return chosen([env.reset(key) for env in made])
-
-    def step(state, action):
-        return chosen([env.step(state, jnp.minimum(action, env.action_spec.num_values - 1)) for env in made])
-
-    first = made[0]
-    return first._replace(reset=reset, step=step, action_spec=ActionSpec(num_values), time_limit=2)
 
 
 MODES = {  # the paper's, and those of the presets for BinPack and for Maze
     "iid": {},
-    "distinct": {
-        "root": "gumbel_topk",
-        "search_depth": "full",
-        "continuation": "greedy",
-        "resampling": "none",
-        "temperature_mode": "solve",
-        "kl_constraint": "root",
-    },
-    "resampled": {
-        "root": "gumbel_topk",
-        "resampling_period": 1,
-        "temperature_mode": "solve",
-        "kl_constraint": "root",
-    },
+    "distinct": DISTINCT,
+    "resampled": SOLVED | {"resampling_period": 1},
 }
-KNOWN = {  # {probe: {what is shown: value}}
-    "constant_reward": {0.0: 1.0},
-    "observation_reward": {-1.0: -1.0, 1.0: 1.0},
-    "delayed_reward": {0.0: 0.9, 1.0: 1.0},
-    "action_reward": {0.0: 1.0},
-    "action_observation_reward": {-1.0: 1.0, 1.0: 1.0},
-    "two_choices": {0.0: 0.9, 1.0: 1.0},
-}
-BEST = {
-    "action_reward": {0.0: 1},
-    "action_observation_reward": {-1.0: 0, 1.0: 1},
-    "two_choices": {0.0: 1, 1.0: 1},
-}
+EACH_MODE = pytest.mark.parametrize("mode", [full("iid"), full("distinct"), "resampled"])
 
 
 @functools.cache
 def probes_learned(mode):
     """(network, parameters [6, ...], metrics [6, 60]) of all probes side by side after 60 updates."""
     config = spo_config(**PROBE | MODES[mode])
-    network = sl.make_network(one_of_the_probes(KNOWN, 0), config)
+    network = sl.make_network(one_of_the_probes(0), config)
 
     def train(which):
-        learner = spo.make(one_of_the_probes(KNOWN, which), network, config)
+        learner = spo.make(one_of_the_probes(which), network, config)
         return jax.lax.scan(lambda s, _: learner.update(s), learner.init(jax.random.key(0)), None, 60)
 
     state, metrics = jax.jit(jax.vmap(train))(jnp.arange(len(KNOWN)))
     return network, state.params, {name: np.asarray(value) for name, value in metrics.items()}
 
 
-@pytest.mark.parametrize("mode", MODES)
+@EACH_MODE
 @pytest.mark.parametrize("probe", KNOWN)
 def test_probes_reach_their_analytic_values_and_policies(probe, mode):
     network, params, metrics = probes_learned(mode)
-    index = list(KNOWN).index(probe)
-    shown = jnp.array(list(KNOWN[probe]), jnp.float32)
-    observation = Observation({"features": shown[:, None]}, jnp.ones((len(shown), 2), bool))
+    index, observation = list(KNOWN).index(probe), observations(probe)
     for kind in (params.online, params.target):
         values = network.critic(jax.tree.map(lambda x: x[index], kind), observation)
         np.testing.assert_allclose(values, list(KNOWN[probe].values()), atol=0.05)
@@ -168,7 +89,7 @@ def test_probes_reach_their_analytic_values_and_policies(probe, mode):
         assert total / count > 0.97
 
 
-@pytest.mark.parametrize("mode", MODES)
+@EACH_MODE
 def test_particles_of_a_probe_are_drawn_anew_in_the_mode_that_says_so(mode):
     """Nowhere but where a choice was made and another one is open: of two distinct roots often only one survives."""
     _, _, metrics = probes_learned(mode)
@@ -178,6 +99,7 @@ def test_particles_of_a_probe_are_drawn_anew_in_the_mode_that_says_so(mode):
     assert np.delete(lost, index, axis=0).max() == 0.0
 
 
+@pytest.mark.full  # in the fast tests its target is that of tests/algorithms/test_spo_learning.py
 def test_a_truncation_is_bootstrapped():
     # Reward 1 for ever, cut every 5 steps: 1 / (1 - 0.9) = 10 if bootstrapped, at most 4.1 if taken for an end.
     env = sl.make_env("probe/truncated_constant")
@@ -191,32 +113,6 @@ def test_a_truncation_is_bootstrapped():
 
 
 # --- what is stored
-
-
-#: Noise, a prior ratio, resampling by sample size, rates that fall: every number of the state is read.
-EVERYTHING = {
-    "resampling": "ess",
-    "resampling_ess_threshold": 0.6,
-    "root_exploration_dirichlet_fraction": 0.25,
-    "root_noise_correction": True,
-    "decay_learning_rates": True,
-    "search_gamma": 0.95,
-    "search_gae_lambda": 0.9,
-    "ent_coef": 0.01,
-    "epsilon": 0.3,
-    "init_temperature": 0.3,
-}
-
-
-@functools.cache
-def walked():
-    """A walk of three steps at most, which ends or is truncated, and a search with everything: (parts, first state)."""
-    walk = played(limit=3, **EVERYTHING)
-    return walk, walk.init(jax.random.key(0))
-
-
-def with_numbers(state, **numbers):
-    return state._replace(hyper=state.hyper._replace(**{n: jnp.float32(v) for n, v in numbers.items()}))
 
 
 def stored_steps(state, num_steps):
@@ -518,23 +414,20 @@ def lanes():
     hypers = [start, *(start._replace(**{n: jnp.float32(v)}) for n, v in OTHER_VALUES.items()), *[start] * len(SEEDS)]
     seeds = [0] * (1 + len(OTHER_VALUES)) + list(SEEDS)
 
-    def three_updates(update, state):
-        episodes = 0.0
+    def run(hyper, seed):
+        state = walk.learner.init(jax.random.key(seed))._replace(hyper=hyper)
+        state, metrics = jax.lax.scan(lambda s, _: walk.learner.update(s), state, None, 3)
+        return state.params, metrics["actor/episodes_count"].sum()
+
+    def run_alone(hyper, seed):
+        state, episodes = walk.init(jax.random.key(seed))._replace(hyper=hyper), 0.0
         for _ in range(3):
-            state, metrics = update(state)
+            state, metrics = walk.update(state)
             episodes += metrics["actor/episodes_count"]
         return state.params, episodes
 
-    def run(hyper, seed):
-        state = walk.learner.init(jax.random.key(seed))._replace(hyper=hyper)
-        return three_updates(jax.jit(walk.learner.update), state)
-
     together = jax.jit(jax.vmap(run))(jax.tree.map(lambda *x: jnp.stack(x), *hypers), jnp.array(seeds))
-    alone = [
-        three_updates(walk.update, walk.init(jax.random.key(seed))._replace(hyper=hyper))
-        for hyper, seed in zip(hypers, seeds, strict=True)
-    ]
-    return together, alone
+    return jax.device_get((together, [run_alone(*lane) for lane in zip(hypers, seeds, strict=True)]))
 
 
 def test_every_number_of_the_state_is_tried():
@@ -551,29 +444,27 @@ def test_runs_side_by_side_equal_separate_ones_and_every_number_counts(index):
     # Batched matrix products round differently, so the last bits differ; one other action would differ far more.
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[index], b, rtol=1e-3, atol=1e-4), together, alone[index])
     if index > 0:
-        effect = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), alone[index][0], alone[0][0])
+        effect = jax.tree.map(lambda a, b: np.abs(a - b).max(), alone[index][0], alone[0][0])
         assert max(jax.tree.leaves(effect)) > 2e-4
 
 
-@pytest.mark.parametrize("epochs", [1, 3])
-def test_rates_fall_to_0_by_update_whatever_the_epochs_and_the_duals_go_on(epochs):
-    """Seven updates of a run of five. No policy leaves a budget of 1,000 nats: alpha falls by its rate at each step."""
-    leaves = {"epochs": epochs, "decay_learning_rates": True, "num_updates": 5, "epsilon_policy": 1e3, "dual_lr": 1e-3}
-    env = sl.make_env("probe/action_observation_reward")
-    config = spo_config(**PROBE | leaves | {"search_depth": 1, "sample_sequence_length": 7})
-    learner = spo.make(env, sl.make_network(env, config), config)
+def test_rates_fall_to_0_by_update_and_the_duals_go_on():
+    """Seven updates of a run of five, the first of which only fills the replay, of four gradient steps each.
 
-    def update(state, _):
-        after, metrics = learner.update(state)
-        moved = jax.tree.map(lambda a, b: jnp.max(jnp.abs(a - b)), after.params, state.params)
-        return after, (metrics["trainer/learning_rate"], moved)
-
-    _, (rates, moved) = jax.jit(lambda key: jax.lax.scan(update, learner.init(key), None, 7))(jax.random.key(0))
+    No policy leaves a budget of 1,000 nats: alpha falls by its rate at each step."""
+    walk, state = walked()
+    state = with_numbers(state, num_updates=5.0, epsilon_policy=1e3, dual_lr=1e-3, actor_lr=1e-2)
+    rates, moved = [], []
+    for _ in range(7):
+        before, (state, metrics) = state.params, walk.update(state)
+        rates.append(float(metrics["trainer/learning_rate"]))
+        moved.append(jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), state.params, before))
     np.testing.assert_allclose(rates, 1e-2 * np.array([1.0, 0.8, 0.6, 0.4, 0.2, 0.0, 0.0]), atol=1e-8)
-    for network in (moved.online.actor, moved.online.critic):
-        most = np.max(jax.tree.leaves(network), axis=0)
-        assert ((most > 0) == (np.arange(7) < 5)).all()
-    np.testing.assert_allclose(moved.duals.log_alpha, epochs * 1e-3, rtol=0.02)  # Adam's mean lags behind a bit
+    for name in ("actor", "critic"):
+        most = [max(jax.tree.leaves(getattr(m.online, name))) for m in moved]
+        assert [x > 0 for x in most] == [False, True, True, True, True, False, False]
+    alphas = [m.duals.log_alpha for m in moved]
+    np.testing.assert_allclose(alphas, [0.0, *[4e-3] * 6], rtol=0.02)  # Adam's mean lags behind a bit
 
 
 def test_null_numbers_of_the_search_are_those_of_the_learner():
@@ -622,8 +513,6 @@ def test_roles_never_share_a_key():
 def test_root_actions_that_are_stored_are_legal_where_they_were_drawn():
     walk, state = walked()
     _, rows, _ = walk.collect(state)
-    position = np.asarray(rows.observation.agent_view["features"][..., 0], int)
-    actions = np.asarray(rows.record[0].root_actions, int)
-    assert np.asarray(LEGAL)[position[..., None], actions].all()
+    assert_legal(rows.record[0].root_actions, rows.observation.action_mask)
     assert np.isfinite(np.asarray(rows.record[0].advantages)).all()  # no particle ever took an illegal step
     assert np.isfinite(np.asarray(rows.reward)).all()

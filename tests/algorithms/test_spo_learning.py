@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from walks import look_at, played, table_network
+from support.walks import look_at, played, table_network, walked, with_numbers
 
 from stoix_like.algorithms import spo, spo_learning
 from stoix_like.algorithms.optimizer import init_dual_optimizer, init_optimizer
@@ -202,7 +202,7 @@ def test_values_are_drawn_to_the_targets_of_the_target_critic():
     assert abs(right - wrong) > 0.05  # they can be told apart
 
 
-LIGHT = {"search_depth": 1, "num_particles": 2, "epochs": 1, "num_minibatches": 1, "gae_lambda": 0.7}
+LIGHT = {"search_depth": 1, "num_particles": 2, "epochs": 1, "num_minibatches": 1}
 
 
 def looked_up(features):
@@ -214,10 +214,10 @@ def features_of(observation):
     return observation.agent_view["features"]
 
 
-def as_written(walk, num_updates):
+def as_written(walk, state, num_updates):
     """(the last state, every step that was ever stored [N, T, ...] on the host): read where an update has just written,
     and so without sampling."""
-    state, rows, length = walk.init(jax.random.key(0)), [], walk.settings.rollout_length
+    rows, length = [], walk.settings.rollout_length
     for start in range(0, num_updates * length, length):
         state, _ = walk.update(state)
         ring = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), state.replay.experience)
@@ -230,11 +230,11 @@ def as_written(walk, num_updates):
 @pytest.mark.parametrize("limit", [3, None])
 def test_no_window_of_a_ring_that_went_round_looks_past_an_end_or_the_head(limit, num_updates):
     """All windows of 10 places with the head at 2, 6 and 0. Level and step tell which step a row is."""
-    walk, network = played(limit=limit, **LIGHT), table_network()
-    network = network._replace(
+    walk, state = walked() if limit else (light := played(**LIGHT), light.init(jax.random.key(0)))
+    state, rows = as_written(walk, with_numbers(state, gae_lambda=0.7), num_updates)
+    network = table_network()._replace(
         actor=lambda _, o: jnp.zeros(o.action_mask.shape), critic=lambda _, o: looked_up(features_of(o))
     )
-    state, rows = as_written(walk, num_updates)
     features, num_steps = features_of(rows.observation), 4 * num_updates
     place_of = {tuple(features[place][1:]): place for place in np.ndindex(8, num_steps)}
     assert len(place_of) == 8 * num_steps

@@ -3,26 +3,17 @@
 import jax
 import numpy as np
 import pytest
-from walks import played
+from support.configs import SOLVED
+from support.walks import played
 
 NUM_UPDATES, WARM_UP = 60, 20
 HELD = [  # what is constrained, its share of epsilon at least and at most, and how
     ("kl_nonparametric", 0.3, 1.5, {"temperature_mode": "dual", "dual_lr": 0.05}),
-    (
-        "kl_root",
-        0.8,
-        1.25,
-        {
-            "temperature_mode": "solve",
-            "kl_constraint": "root",
-            "root": "gumbel_topk",
-            "resampling_period": 2,
-            "epsilon": 0.2,
-        },
-    ),
+    ("kl_root", 0.8, 1.25, SOLVED | {"resampling_period": 2, "epsilon": 0.2}),
 ]
 
 
+@pytest.mark.full  # a single update meets its budget in tests/algorithms/test_spo_learning.py
 @pytest.mark.parametrize(("constrained", "least", "most", "leaves"), HELD, ids=["dual", "solve"])
 def test_the_kl_of_the_search_target_stays_near_epsilon(constrained, least, most, leaves):
     """In every update after the first ones, from a temperature several times too low. It is measured before a step

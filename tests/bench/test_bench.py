@@ -6,6 +6,7 @@ import subprocess
 import benchmark_tables as document
 import jax
 import pytest
+from support.marks import full
 
 from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing
 from stoix_like.bench.measure import Measurement, Timing, line
@@ -193,7 +194,7 @@ def test_every_preset_can_be_scaled(preset):
         assert scaling._with_envs(preset_config(preset), num_envs).environment.num_envs == num_envs
 
 
-@pytest.mark.parametrize("preset", ["ppo/maze_mlp", "spo/maze_mlp"])
+@pytest.mark.parametrize("preset", ["ppo/maze_mlp", full("spo/maze_mlp")])
 def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
     leaves = SMALL | ({"sample_sequence_length": 2, "batch_size": 4} if preset.startswith("spo") else {})
     monkeypatch.setattr(overhead, "preset_config", lambda name: resolve(replace_leaves(preset_config(name), leaves)))
@@ -216,6 +217,7 @@ def test_the_size_of_a_checkpoint_is_that_of_the_newest_alone(tmp_path):
     assert overhead.newest_megabytes(tmp_path) == pytest.approx(0.501)
 
 
+@pytest.mark.full
 def test_updates_shared_by_devices_have_a_rate(monkeypatch, capsys):
     small = resolve(replace_leaves(preset_config("ppo/maze_mlp"), SMALL))
     monkeypatch.setattr(sharing, "preset_config", lambda name: small)

@@ -58,6 +58,13 @@ def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
     assert caught.value.hint == "stoix-like plot --help lists its arguments"
 
 
+def test_hints_name_the_installed_program_where_there_is_no_clone(monkeypatch, tmp_path):
+    monkeypatch.setattr(spelling.sys, "argv", ["/opt/ipykernel_launcher.py"])
+    assert spelling.usage("export") == "python scripts/export_policy.py"
+    monkeypatch.setattr(spelling, "SCRIPTS", tmp_path / "scripts")
+    assert spelling.usage("export") == spelling.command_name("export") == "stoix-like export"
+
+
 def test_a_training_can_be_asked_for_its_configuration(capsys):
     assert exit_code(run_command, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
     assert "task_id: Maze-v0" in capsys.readouterr().out

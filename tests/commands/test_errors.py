@@ -11,6 +11,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import pytest
+from support.marks import full
 from support.paths import ROOT, load_script
 
 import stoix_like as sl
@@ -38,8 +39,8 @@ SMALL = {
     "num_eval_episodes": 8,
 }
 DAMAGED_HINT = (
-    "hint: it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
-    " evaluate.py --checkpoint N"
+    "hint: it is damaged or foreign: move its folder away to --resume from the one before; to evaluate another:"
+    " python scripts/evaluate.py RUN --checkpoint N"
 )
 
 
@@ -230,7 +231,7 @@ class _Unaffordable:
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists() or Path("/dev/accel0").exists(), reason="the device is there")
 @pytest.mark.parametrize(
-    ("device", "extra"), [("cuda", ' or pip install "stoix_like[cuda12]"'), ("tpu", "")], ids=["cuda", "tpu"]
+    ("device", "extra"), [("cuda", ' or pip install "stoix_like[cuda12]"'), full("tpu", "")], ids=["cuda", "tpu"]
 )
 def test_absent_device(device, extra, tmp_path):
     """In a new process: the platform is chosen before JAX starts."""
@@ -261,8 +262,8 @@ def test_absent_device_when_jax_runs_already(refused):
 def test_more_devices_than_there_are(refused):
     assert len(jax.devices()) == 1
     assert refused(2, "train_ppo", *_train_flags(num_devices=4)) == [
-        "error: hardware.num_devices: 4 devices asked for, JAX sees 1",
-        "hint: use --num-devices 1, or --device-type cpu to try the program on pretended devices",
+        "error: hardware.num_devices: 4 devices requested, JAX sees 1",
+        "hint: use --num-devices 1, or --device-type cpu to simulate several devices",
     ]
 
 
@@ -341,8 +342,8 @@ def test_resume_of_a_folder_that_is_no_run(refused, run):
 
 def test_resume_with_fewer_updates_than_were_done(refused, run):
     assert refused(2, "train_ppo", "--resume", "runs/a", "--num-updates", "1") == [
-        "error: --num-updates: 1 is behind the run, which has done 2",
-        "hint: use a number from 2",
+        "error: --num-updates: 1 is below the 2 updates the run has done",
+        "hint: use 2 or more",
     ]
 
 
@@ -350,7 +351,7 @@ def test_resume_with_fewer_updates_than_were_done(refused, run):
 def test_resume_with_what_cannot_change(refused, run, leaf):
     value = {"task_id": "Maze-v0"}.get(leaf, 16)
     assert refused(2, "train_ppo", "--resume", "runs/a", *_flags(**{leaf: value})) == [
-        f"error: {leaf} cannot change when a run is continued",
+        f"error: {leaf} cannot change when a run is resumed",
         "hint: leave it out, or start a new run with --load-path runs/a",
     ]
 
@@ -533,7 +534,6 @@ def test_no_run(refused, script):
         (["--num-envs", "1.5"], "argument --num-envs: expected a positive whole number, got '1.5'"),
         (["--num-episodes", "1e10"], "argument --num-episodes: expected at most 2147483647, got '1e10'"),
         (["--num-envs", "nan"], "argument --num-envs: expected a positive whole number, got 'nan'"),
-        (["--num-episodes", "10", "--num-envs", "4"], "--num-episodes: 10 is not a multiple of --num-envs 4"),
         (["--seed", "-1"], "argument --seed: expected a whole number in [0, 2147483647], got '-1'"),
     ],
 )

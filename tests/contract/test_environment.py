@@ -10,6 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.asserts import assert_fits_a_scan
+from support.configs import SMALL_TASKS
 
 import stoix_like as sl
 from stoix_like.envs.probes import PROBES
@@ -19,9 +21,7 @@ NUM_ENVS, NUM_STEPS = 16, 60
 #: {task id: keyword arguments}, small where a size can be given. BinPack takes too long to compile for this: its steps
 #: and levels are compared with Jumanji's own in tests/envs.
 ENTRIES: dict[str, dict[str, Any]] = {f"probe/{name}": {} for name in PROBES} | {
-    "Maze-v0": {"num_rows": 5, "num_cols": 5},
-    "Snake-v1": {"num_rows": 4, "num_cols": 4},
-    "JobShop-v0": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2},
+    task: SMALL_TASKS[task] for task in ("Maze-v0", "Snake-v1", "JobShop-v0")
 }
 LIMITED = ("Snake-v1", "probe/tagged_levels")  # with a truncating limit of ours as well
 
@@ -81,9 +81,7 @@ def test_a_step_keeps_shapes_and_strong_types(entry):
     env, *_ = entry
     start = jax.eval_shape(env.reset, jax.random.key(0))
     after = jax.eval_shape(env.step, start[0], jax.ShapeDtypeStruct(env.action_spec.shape, jnp.int32))
-    assert jax.tree.structure(start) == jax.tree.structure(after)
-    assert jax.tree.leaves(start) == jax.tree.leaves(after)
-    assert not any(leaf.weak_type for leaf in jax.tree.leaves(start))
+    assert_fits_a_scan(start, after)
     _, timestep = start
     assert (timestep.step_type.dtype, timestep.reward.dtype, timestep.discount.dtype) == ("int8", "float32", "float32")
     assert timestep.reward.shape == timestep.discount.shape == timestep.step_type.shape == ()

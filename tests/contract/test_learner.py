@@ -9,6 +9,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.asserts import assert_legal, assert_same_bits, key_data
+from support.configs import DISTINCT, SMALL_PPO, SMALL_SPO, SMALL_TASKS, SOLVED
+from support.marks import quick
 
 import stoix_like as sl
 from stoix_like.config.checks import replace_leaves, resolve
@@ -16,24 +19,7 @@ from stoix_like.ops import trees
 from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.training import chunk as loop
 
-SMALL = {"num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 2, "hidden_dim": 16, "num_updates": 8}
-SEARCH = SMALL | {
-    "num_layers": 1,
-    "num_particles": 4,
-    "search_depth": 4,
-    "replay_buffer_size": 8 * 12,
-    "sample_sequence_length": 4,
-    "batch_size": 8,
-}
-#: The modes of the presets for BinPack and for Maze.
-SOLVED = {"root": "gumbel_topk", "temperature_mode": "solve", "kl_constraint": "root"}
-DISTINCT = SOLVED | {"search_depth": "full", "continuation": "greedy", "resampling": "none"}
 RESAMPLED = SOLVED | {"resampling": "period", "resampling_period": 2}
-KWARGS = {
-    "Maze-v0": {"num_rows": 5, "num_cols": 5},
-    "JobShop-v0": {"num_jobs": 3, "num_machines": 2, "max_num_ops": 2, "max_op_duration": 2},
-    "BinPack-v2": {"max_num_items": 4, "max_num_ems": 8, "obs_num_ems": 8},
-}
 
 
 class Entry(NamedTuple):
@@ -45,31 +31,24 @@ class Entry(NamedTuple):
     draws_when_deterministic: bool = False  # the particles of a search may go on at random
 
 
+DENSE = {"observation_adapter": "dense"}
 ENTRIES = {
-    "ppo": Entry("ppo", "Maze-v0", SMALL | {"observation_adapter": "dense"}),
-    "ppo_truncating": Entry("ppo", "probe/truncated_constant", SMALL),
-    "ppo_factored": Entry("ppo", "JobShop-v0", SMALL | {"observation_adapter": "dense"}),
-    "spo": Entry("spo", "Maze-v0", SEARCH | {"observation_adapter": "dense"}, True),
-    "spo_truncating": Entry("spo", "probe/truncated_constant", SEARCH),
-    "spo_factored_resampled": Entry(
-        "spo", "JobShop-v0", SEARCH | {"observation_adapter": "dense", "resampling": "ess"}, True
+    "ppo": Entry("ppo", "Maze-v0", SMALL_PPO),
+    "ppo_truncating": Entry("ppo", "probe/truncated_constant", SMALL_PPO),
+    "ppo_factored": Entry("ppo", "JobShop-v0", SMALL_PPO | DENSE),
+    "ppo_pairs": Entry("ppo", "BinPack-v2", SMALL_PPO),
+    "spo": Entry("spo", "Maze-v0", SMALL_SPO | DENSE, True),
+    "spo_truncating": Entry("spo", "probe/truncated_constant", SMALL_SPO),
+    "spo_factored_resampled": Entry("spo", "JobShop-v0", SMALL_SPO | DENSE | {"resampling": "ess"}, True),
+    "spo_distinct": Entry("spo", "Knapsack-v1", SMALL_SPO | DISTINCT),
+    "spo_resampled": Entry("spo", "Maze-v0", SMALL_SPO | RESAMPLED | DENSE, True),
+    "ppo_bfloat16": Entry("ppo", "probe/action_observation_reward", SMALL_PPO | {"compute_dtype": "bfloat16"}),
+    "spo_bfloat16": Entry(
+        "spo", "probe/action_observation_reward", SMALL_SPO | DISTINCT | {"compute_dtype": "bfloat16"}
     ),
-    "spo_distinct": Entry("spo", "BinPack-v2", SEARCH | DISTINCT | {"observation_adapter": "dense"}),
-    "spo_resampled": Entry("spo", "Maze-v0", SEARCH | RESAMPLED | {"observation_adapter": "dense"}, True),
-    "ppo_bfloat16": Entry("ppo", "probe/action_observation_reward", SMALL | {"compute_dtype": "bfloat16"}),
-    "spo_bfloat16": Entry("spo", "probe/action_observation_reward", SEARCH | DISTINCT | {"compute_dtype": "bfloat16"}),
 }
-LEARNERS = list(ENTRIES)
-
-
-def words(tree):
-    """The tree with typed keys as their words, so that it can be compared."""
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
-
-
-def assert_equal(a, b):
-    jax.tree.map(np.testing.assert_array_equal, words(a), words(b))
+#: Each of these has another entry of its algorithm, and of its kind of task, search or network, that stands for it.
+QUICK = set(ENTRIES) - {"ppo_factored", "ppo_pairs", "spo", "spo_truncating", "spo_resampled"}
 
 
 class Compiled(NamedTuple):
@@ -90,7 +69,7 @@ class Compiled(NamedTuple):
 @functools.cache
 def compiled(name):
     entry = ENTRIES[name]
-    env = sl.make_env(entry.task, kwargs=KWARGS.get(entry.task, {}))
+    env = sl.make_env(entry.task, kwargs=SMALL_TASKS.get(entry.task, {}))
     algorithm = ALGORITHMS[entry.algorithm]
     config = resolve(replace_leaves(algorithm.config_type(), entry.leaves))
     network = sl.make_network(env, config)
@@ -99,7 +78,7 @@ def compiled(name):
     return Compiled(name, network, learner, init, loop.compile_chunk(learner, 1, init(jax.random.key(0))), copy)
 
 
-@pytest.fixture(params=LEARNERS)
+@pytest.fixture(params=quick(ENTRIES, QUICK))
 def jitted(request):
     return compiled(request.param)
 
@@ -116,8 +95,8 @@ def test_state_has_params_hyper_key_and_step(jitted):
     state = jitted.init(jax.random.key(3))
     after, _ = jitted.chunk(state, 1)
     assert all(x.shape == () and x.dtype == jnp.float32 for x in jax.tree.leaves(state.hyper))
-    assert_equal(state.key, jax.random.key(3))
-    assert_equal(after.key, state.key)
+    assert_same_bits(state.key, jax.random.key(3))
+    assert_same_bits(after.key, state.key)
     assert (int(state.step), int(after.step)) == (0, 1)
 
 
@@ -138,7 +117,7 @@ def test_the_critic_learns(jitted):
 
 def test_everything_learned_and_told_of_learning_is_finite(jitted):
     state, metrics = jitted.chunk(jitted.init(jax.random.key(1)), 6)
-    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(words((state.params, state.hyper))))
+    assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(key_data((state.params, state.hyper))))
     told = {name: float(value) for name, value in metrics.items() if name.startswith("trainer/")}
     assert {name: value for name, value in told.items() if not np.isfinite(value)} == {}
 
@@ -151,7 +130,7 @@ def test_no_nan_comes_out_of_twenty_updates(jitted):
         jax.block_until_ready(jitted.chunk(state, 20))
 
 
-@pytest.mark.parametrize("name", ["spo_factored_resampled", "spo_resampled"])
+@pytest.mark.parametrize("name", quick(["spo_factored_resampled", "spo_resampled"], QUICK))
 def test_what_is_named_so_resamples(name):
     jitted = compiled(name)
     _, metrics = jitted.chunk(jitted.init(jax.random.key(0)), 6)
@@ -194,7 +173,7 @@ def test_chunks_of_any_length_give_the_same_bits_and_the_sum_of_their_metrics(ji
     for length in (1, 3, 2):
         parts, metrics = jitted.chunk(parts, length)
         expected = trees.accumulate_metrics(expected or trees.empty_metrics(metrics), metrics)
-    assert_equal(one, parts)
+    assert_same_bits(one, parts)
     for name, value in expected.items():
         np.testing.assert_allclose(total[name], value, rtol=1e-5, atol=1e-6, err_msg=name)
 
@@ -211,9 +190,9 @@ def test_one_compilation_no_transfer_inside_and_donation(jitted):
         np.asarray(jax.tree.leaves(first.params)[0])
 
 
-@pytest.mark.parametrize("name", ["ppo", "ppo_truncating"])  # SPO's are lanes of tests/algorithms/test_spo.py
-def test_seeds_side_by_side_equal_separate_runs(name):
-    single = compiled(name)
+def test_seeds_side_by_side_equal_separate_runs():
+    """SPO's are lanes of tests/algorithms/test_spo.py."""
+    single = compiled("ppo_truncating")
     together = jax.jit(jax.vmap(single.learner.init))(jax.vmap(jax.random.key)(jnp.arange(3)))
     together, metrics = jax.jit(loop.chunk_function(single.learner, 3))(together, 2)
     for seed in range(3):
@@ -221,8 +200,8 @@ def test_seeds_side_by_side_equal_separate_runs(name):
         # Batched matrix products round differently, so the last bits differ; one other action would differ far more.
         jax.tree.map(
             lambda a, b, seed=seed: np.testing.assert_allclose(a[seed], b, rtol=1e-3, atol=1e-4),
-            words(together.params),
-            words(alone.params),
+            key_data(together.params),
+            key_data(alone.params),
         )
         np.testing.assert_allclose(metrics["actor/episodes_count"][seed], own["actor/episodes_count"])
 
@@ -233,11 +212,6 @@ def act_with(policy, state, is_deterministic, seed):
     )
 
 
-def assert_legal(action, mask):
-    assert action.shape == mask.shape[:-1]
-    assert bool(jnp.take_along_axis(mask, action[..., None], axis=-1).all())
-
-
 def test_the_policy_acts_in_batches_and_follows_its_flag(jitted):
     """Deterministic means that no noise is wanted: the same key gives the same actions, and where nothing is drawn any
     key does. The actions are legal in either case."""
@@ -246,7 +220,7 @@ def test_the_policy_acts_in_batches_and_follows_its_flag(jitted):
     keys = (0, 0) if ENTRIES[jitted.name].draws_when_deterministic else (0, 1)
     greedy = [act_with(act, state, True, seed) for seed in keys]
     np.testing.assert_array_equal(*greedy)
-    assert greedy[0].shape[0] == SMALL["num_envs"]
+    assert greedy[0].shape == state.rollout.observation.action_mask.shape[:-1]
     assert_legal(greedy[0], state.rollout.observation.action_mask)
 
 

@@ -82,14 +82,6 @@ def test_animation_draws_the_inner_states():
     assert with_time_limit(probes.make_constant_reward(), 3).animate is None
 
 
-def test_reset_and_step_fit_a_scan_carry():
-    env = registry.make("Maze-v0", max_episode_steps=5)
-    start = jax.eval_shape(env.reset, jax.random.key(0))
-    after = jax.eval_shape(env.step, start[0], NOTHING)
-    assert jax.tree.structure(start) == jax.tree.structure(after)
-    assert jax.tree.leaves(start) == jax.tree.leaves(after)
-
-
 def test_maze_is_truncated_and_not_terminated():
     env = registry.make("Maze-v0", max_episode_steps=2)
     state, timestep = jax.jit(env.reset)(jax.random.key(0))

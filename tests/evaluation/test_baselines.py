@@ -1,5 +1,8 @@
 """The baselines: legal, uniform, and largest item in the smallest space, against a loop in Python."""
 
+import itertools
+from typing import Any, NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,23 +11,38 @@ import stoix_like as sl
 from stoix_like.evaluation import baselines
 
 
+class Item(NamedTuple):
+    x_len: Any
+    y_len: Any
+    z_len: Any
+
+
+class Space(NamedTuple):
+    x1: Any
+    x2: Any
+    y1: Any
+    y2: Any
+    z1: Any
+    z2: Any
+
+
 def test_the_greedy_packer_equals_a_loop_over_all_pairs():
-    env = sl.make_env("BinPack-v2", kwargs={"max_num_items": 6, "max_num_ems": 10, "obs_num_ems": 10})
-    state, timestep = jax.jit(jax.vmap(env.reset))(jax.random.split(jax.random.key(0), 8))
-    for _ in range(2):
-        observation = timestep.observation
-        chosen = np.asarray(baselines.largest_item_first(None, state, observation, jax.random.key(0), True))
-        view = jax.tree.map(np.asarray, observation.agent_view)
-        mask = np.asarray(observation.action_mask).reshape(8, 10, 6)
-        for n, action in enumerate(chosen):
-            e, i = divmod(int(action), 6)
-            assert mask[n, e, i]
-            items, ems = view["items"], view["ems"]
-            volume = items.x_len[n] * items.y_len[n] * items.z_len[n]
-            room = (ems.x2[n] - ems.x1[n]) * (ems.y2[n] - ems.y1[n]) * (ems.z2[n] - ems.z1[n])
-            pairs = [(-volume[b], room[a], a, b) for a in range(10) for b in range(6) if mask[n, a, b]]
-            assert (-volume[i], room[e]) == min(pairs)[:2]
-        state, timestep = jax.jit(jax.vmap(env.step))(state, jnp.asarray(chosen))
+    """Spaces and items as BinPack shows them, of few lengths, so that there are ties; one pair in four is legal."""
+    rng, num_spaces, num_items = np.random.default_rng(0), 10, 6
+    lengths = lambda num: rng.integers(1, 4, (64, num)).astype(np.float32) / 4
+    items = Item(*(lengths(num_items) for _ in range(3)))
+    lower, edges = ([lengths(num_spaces) for _ in range(3)] for _ in range(2))
+    ems = Space(*itertools.chain.from_iterable((x, x + edge) for x, edge in zip(lower, edges, strict=True)))
+    mask = rng.random((64, num_spaces, num_items)) < 0.25
+    mask[:, 3, 4] = True
+    view = {"items": items, "ems": ems}
+    observation = sl.Observation(jax.tree.map(jnp.asarray, view), jnp.asarray(mask.reshape(64, -1)))
+    chosen = baselines.largest_item_first(None, None, observation, jax.random.key(0), True)
+    volume, room = np.prod(items, axis=0), np.prod(edges, axis=0)
+    for n, action in enumerate(np.asarray(chosen)):
+        e, i = divmod(int(action), num_items)
+        assert mask[n, e, i]
+        assert (-volume[n, i], room[n, e]) == min((-volume[n, b], room[n, a]) for a, b in np.argwhere(mask[n]))
 
 
 def test_random_legal_is_uniform_over_the_legal_actions():

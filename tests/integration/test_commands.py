@@ -72,6 +72,7 @@ def test_evaluate_best(evaluate):
     assert result["seeds"]["0"]["solve_rate"]["mean"] == result["seeds"]["0"]["episode_return"]["mean"]
 
 
+@pytest.mark.full
 def test_the_best_of_several_seeds_are_of_their_own_updates(scripts):
     """Told seed by seed: the highest score of each in metrics.jsonl, the first of equals."""
     scripts.run("train_ppo", *flags(**BASE | {"num_seeds": 3, "run_name": "seeds", "num_updates": 8}))
@@ -92,6 +93,7 @@ def test_evaluate_an_update_on_a_level_set(evaluate):
     assert again == first
 
 
+@pytest.mark.full
 def test_evaluate_latest_by_sampling(evaluate):
     result = evaluate("--checkpoint", "latest", "--sampled", "--num-episodes", "64")
     assert (set(result["updates"].values()), result["mode"]) == ({6}, "sampled")
@@ -118,6 +120,7 @@ def test_animate_draws_an_episode(scripts, maze):
     assert f"animation {maze / 'episode.gif'}" in out
 
 
+@pytest.mark.full
 def test_animate_draws_what_a_search_plays(scripts, maze):
     flags = ["--search", "--search-depth", "3", "--search-incumbent", "--max-steps", "2", "--out", "searched.gif"]
     out, _ = scripts.run("animate", maze, *flags)
@@ -148,6 +151,7 @@ def test_a_second_start_reads_the_compile_cache(scripts, tmp_path):
     assert updates == [name for name in first if "chunk" in name]  # rates and horizon are no part of the program
 
 
+@pytest.mark.full
 def test_no_compile_cache_writes_none(tmp_path):
     own = Scripts(tmp_path, tmp_path / "cache")
     own.run("train_ppo", *flags(**BASE | {"num_updates": 1}, run_name="first"), "--no-compile-cache")
@@ -159,6 +163,7 @@ def _resident_bytes(process):
     return int(status.partition("VmRSS:")[2].split()[0]) * 1024
 
 
+@pytest.mark.full
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_memory_stays_flat_over_200_chunks(scripts):
     """Every update is a chunk, reported and written; every tenth is evaluated and every fiftieth saved.

@@ -72,6 +72,7 @@ def test_every_run_has_its_evaluations_in_the_schema_of_marl_eval(runs):
         assert set(run[absolute]) == {"mean_episode_return", "mean_episode_length", "solve_rate"}
 
 
+@pytest.mark.full
 def test_a_stopped_run_continues_it(scripts, runs):
     with scripts.start("train_ppo", *flags(**PPO | {"seed": 1}, run_name="stopped")) as process:
         wait_until(lambda: last_update(scripts.cwd / "stopped") >= 3, process)
@@ -81,6 +82,7 @@ def test_a_stopped_run_continues_it(scripts, runs):
     assert marl_eval_of("stopped") == marl_eval_of(runs / "ppo-1")
 
 
+@pytest.mark.full
 def test_a_run_continued_from_an_earlier_checkpoint_cuts_and_continues_it(scripts, runs):
     """As after a kill: what was evaluated after the checkpoint is forgotten, and found again."""
     scripts.run("train_ppo", *flags(**PPO | {"keep_last_n": 100, "seed": 1}, run_name="cut"))

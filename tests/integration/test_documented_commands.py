@@ -16,6 +16,7 @@ import socket
 
 import pytest
 from support.documented import ROOT, Clone, Cuts, blocks, commands, shortened
+from support.marks import quick
 
 from stoix_like.types import Learner
 
@@ -135,12 +136,13 @@ def clone(tmp_path, trained, compile_cache):
     return made
 
 
-@pytest.mark.parametrize("page", RUN)
+@pytest.mark.parametrize("page", quick(RUN, ("how-to/add-a-sink.md", "how-to/report.md")))
 def test_what_a_page_tells_to_type_runs(page, clone):
     output = clone.play(page, played(page))
     assert output.count(f"--- {page}:") == len(played(page))
 
 
+@pytest.mark.full
 def test_a_wrong_flag_and_a_wrong_line_of_python_are_seen(clone):
     """The test above can fail: a flag that is not there, a program that does not hold what it says or does not wait."""
     with pytest.raises(AssertionError, match="unknown flag '--num-env'; did you mean '--num-envs'"):

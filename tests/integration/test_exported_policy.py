@@ -116,6 +116,7 @@ def test_the_same_actions_without_this_project(clean, exported):
     assert output.startswith("the same actions as")
 
 
+@pytest.mark.full
 def test_another_policy_is_seen(clean, exported, tmp_path):
     """The check above can fail: one action that differs is enough."""
     folder, path = exported

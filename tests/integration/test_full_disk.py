@@ -3,6 +3,7 @@
 import re
 import resource
 
+import pytest
 from support.scripted_runs import BASE, SPO_BASE, finish, flags, last_update
 
 
@@ -27,6 +28,7 @@ def test_a_checkpoint_that_does_not_fit_is_told_in_two_lines(scripts):
     assert not (scripts.cwd / "full").exists()  # it could not begin
 
 
+@pytest.mark.full
 def test_a_run_whose_checkpoints_grow_too_large_can_go_on(scripts):
     """SPO's replay fills: the first checkpoints fit. What is intact is named, and it is enough."""
     leaves = SPO_BASE | {"run_name": "full", "replay_buffer_size": 8 * 512, "num_updates": 100, "eval_interval": 0}

@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from support.marks import full, quick
 from support.scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, stopped, wait_until
 
 from stoix_like.runtime.runs import saved as saved_run
@@ -28,12 +29,12 @@ def _stop(scripts, run, number, after, *argv):
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("number", quick([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], [signal.SIGTERM]))
 def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number, not_under_nohup):
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
     told = (
-        "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint\n"
+        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n"
         if number == signal.SIGINT
         else ""
     )
@@ -45,12 +46,13 @@ def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, n
     assert _checkpoints(run)[-1] == reached
     out, err = scripts.run("train_ppo", "--resume", "stopped")
     assert err == ""
-    assert f"continued after update {reached}" in out
+    assert f"resumed after update {reached}" in out
     assert_same_run(reference, run)
     resumed = [row["update"] for row in rows_of(run, "MISC") if row["misc/event"] == "resume"]
     assert resumed == [reached]
 
 
+@pytest.mark.full
 def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_here):
     """Stopped at an update at which nothing else is due: only the stop saves."""
     leaves = BASE | {"num_updates": 4000, "save_interval": 0, "eval_interval": 500}
@@ -58,7 +60,7 @@ def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_h
     code, _, err = _stop(scripts, run, signal.SIGINT, 37, *flags(**leaves, run_name="stopped"))
     assert (code, err) == (
         130,
-        "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint\n",
+        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n",
     )
     reached = last_update(run)
     assert 37 <= reached < 4000
@@ -87,7 +89,7 @@ def _kill_at_random(run, after, process):
     process.kill()
 
 
-@pytest.mark.parametrize("kill", [_kill_during_a_save, _kill_at_random])
+@pytest.mark.parametrize("kill", [full(_kill_during_a_save), _kill_at_random])
 def test_a_killed_run_ends_the_same(scripts, reference, kill):
     run = scripts.cwd / "killed"
     argv = flags(**BASE, run_name="killed")
@@ -103,12 +105,13 @@ def test_a_killed_run_ends_the_same(scripts, reference, kill):
         assert unfinished >= 1  # else nothing was tested
     out, err = scripts.run("train_ppo", *argv)
     assert err == ""
-    assert "continued after update" in out
+    assert "resumed after update" in out
     assert_same_run(reference, run)
     assert _checkpoints(run) == [22, 23, 24]
     assert not [path for path in (run / "checkpoints").rglob("*") if "tmp" in path.name]
 
 
+@pytest.mark.full
 def test_a_killed_run_of_several_seeds_ends_the_same(scripts):
     """The best of each seed is found at different updates; checkpoints come more rarely than evaluations."""
     leaves = BASE | {"num_seeds": 3, "save_interval": 10, "eval_interval": 1}
@@ -140,10 +143,11 @@ def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
     assert_same_run(reference, run)
 
 
+@pytest.mark.full
 def test_more_updates_are_noted_and_take_over(scripts, reference):
     subprocess.run(["cp", "-r", reference, "longer"], check=True)
     out, _ = scripts.run("train_ppo", "--resume", "longer", "--num-updates", "32")
-    assert "note: continued with num_updates = 32 (was 24)" in out.splitlines()
+    assert "note: resumed with num_updates = 32 (was 24)" in out.splitlines()
     saved = saved_run.load_run("longer", "latest")
     assert saved.meta.update == 32
     assert (saved.config.training_core.num_updates, float(saved.state.hyper.num_updates)) == (32, 32.0)
@@ -155,6 +159,7 @@ def test_more_updates_are_noted_and_take_over(scripts, reference):
     assert rows_of("longer", "TRAINER")[:24] == rows_of(reference, "TRAINER")
 
 
+@pytest.mark.full
 def test_a_reader_that_leaves_does_not_stop_the_run(scripts, reference):
     """`train_ppo.py ... | head -1`"""
     with scripts.start("train_ppo", *flags(**BASE, run_name="unwatched")) as process:
@@ -166,6 +171,7 @@ def test_a_reader_that_leaves_does_not_stop_the_run(scripts, reference):
     assert_same_run(reference, scripts.cwd / "unwatched")
 
 
+@pytest.mark.full
 def test_a_run_without_a_terminal_at_all(scripts, reference):
     """Standard output closed before the start, as under some job runners: `train_ppo.py >&-`"""
     command = f'exec "$@" --run-name silent {" ".join(flags(**BASE))} >&-'

@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+from support.marks import quick
 from support.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
@@ -25,7 +26,9 @@ def test_there_are_notebooks():
     assert NOTEBOOKS
 
 
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.parametrize(
+    "notebook", quick(NOTEBOOKS, [p for p in NOTEBOOKS if p.stem == "compare_runs"]), ids=lambda path: path.stem
+)
 def test_a_notebook_runs_in_a_kernel(notebook, tmp_path):
     target = tmp_path / f"{notebook.stem}.ipynb"
     run("jupytext", "--to", "ipynb", "--output", target, notebook, folder=tmp_path)
@@ -35,6 +38,7 @@ def test_a_notebook_runs_in_a_kernel(notebook, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {target.name, "pytest.ini"}  # it leaves nothing behind
 
 
+@pytest.mark.full
 def test_a_failing_notebook_is_seen(tmp_path):
     """The check above can fail: one false assertion is enough."""
     (tmp_path / "wrong.py").write_text("# %%\nassert 1 + 1 == 3\n")

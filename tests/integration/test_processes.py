@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.marks import full
 from support.scripted_runs import BASE, SPO_BASE, finish, flags, last_update, rows_of, stopped, wait_until, words
 
 from stoix_like.runtime.runs import saved as saved_run
@@ -80,6 +81,7 @@ def test_two_processes_search_and_replay_as_one(scripts):
     assert_nearly_same(state_of("one"), state_of("two"))
 
 
+@pytest.mark.full
 def test_a_run_moves_from_two_processes_to_one_and_back(scripts, reference):
     """Rates that stay, since their fall depends on the number of updates that was asked for."""
     leaves = BASE | {"decay_learning_rates": "false"}
@@ -89,11 +91,11 @@ def test_a_run_moves_from_two_processes_to_one_and_back(scripts, reference):
     assert all(f"{name}: null" in saved for name in ("coordinator_address", "num_processes", "process_id"))
     scripts.run("train_ppo", "--resume", "moved", "--num-updates", "16")
     (out, _), _ = together(scripts, "train_ppo", "--resume", "moved", "--num-updates", "24")
-    assert "continued after update 16" in out
+    assert "resumed after update 16" in out
     assert_nearly_same(state_of("whole"), state_of("moved"))
 
 
-@pytest.mark.parametrize("signalled", [0, 1])
+@pytest.mark.parametrize("signalled", [full(0), 1])
 def test_a_signal_to_either_process_stops_and_saves_the_run(scripts, signalled):
     argv = flags(**BASE | {"num_updates": 100_000, "eval_interval": 0}, run_name="stopped")
     with started(scripts, "train_ppo", *argv) as processes:
@@ -110,9 +112,10 @@ def test_what_the_lead_refuses_ends_all(scripts):
     Path("taken").mkdir()
     (_, error), (_, other) = together(scripts, "train_ppo", *flags(**BASE, run_name="taken"), codes=(2, 1))
     assert "taken exists already" in error
-    assert other.splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
+    assert other.splitlines()[-2:] == ["error: process 0 ended the run", "hint: see the error message of that process"]
 
 
+@pytest.mark.full
 def test_processes_with_different_flags_are_refused(scripts):
     own = (["--seed", "1"], ["--seed", "2"])
     outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), own=own)
@@ -120,6 +123,7 @@ def test_processes_with_different_flags_are_refused(scripts):
     assert not Path("odd").exists()
 
 
+@pytest.mark.full
 def test_environments_that_the_devices_of_all_do_not_divide_are_refused(scripts):
     leaves = BASE | {"num_envs": 9, "num_minibatches": 2}
     outputs = together(scripts, "train_ppo", *flags(**leaves, run_name="odd"), codes=(2, 2))
@@ -127,18 +131,20 @@ def test_environments_that_the_devices_of_all_do_not_divide_are_refused(scripts)
     assert not Path("odd").exists()
 
 
+@pytest.mark.full
 def test_options_of_the_command_must_be_the_same_too(scripts):
     outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), own=(["--profile"], []))
     assert all("the processes of this run differ in their configuration" in error for _, error in outputs)
 
 
+@pytest.mark.full
 def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_path):
     shutil.copytree(reference, tmp_path / "lead" / "moved")
     (tmp_path / "other").mkdir()
     argv = ["--resume", "moved", "--num-updates", "26"]
     each = [scripts._replace(cwd=tmp_path / name) for name in ("lead", "other")]
     (out, _), _ = together(scripts, "train_ppo", *argv, each=each)
-    assert "continued after update 24" in out
+    assert "resumed after update 24" in out
     assert last_update(tmp_path / "lead" / "moved") == 26
     assert list((tmp_path / "other").iterdir()) == []
     (_, error), (_, other) = together(scripts, "train_ppo", "--resume", "nowhere", codes=(4, 1))
@@ -171,10 +177,13 @@ def test_what_the_lead_cannot_write_ends_all_at_once(scripts):
     assert seconds < 60.0
     where = re.escape(str(Path("full/checkpoints").absolute()))  # or the best in it, whichever is met first
     assert re.search(rf"error: cannot .*{where}(/best)?: Not a directory$", outputs[0][1], re.MULTILINE), outputs[0][1]
-    assert outputs[1][1].splitlines()[-2:] == ["error: process 0 ended the run", "hint: its own message says why"]
+    assert outputs[1][1].splitlines()[-2:] == [
+        "error: process 0 ended the run",
+        "hint: see the error message of that process",
+    ]
 
 
-@pytest.mark.parametrize("killed", [0, 1])
+@pytest.mark.parametrize("killed", [0, full(1)])
 def test_a_process_that_is_killed_is_missed(scripts, killed):
     with started(scripts, "train_ppo", *flags(**LONG, run_name="alone")) as processes:
         wait_until(lambda: last_update(Path("alone")) >= 20, processes[0])  # all programs have met
@@ -186,6 +195,7 @@ def test_a_process_that_is_killed_is_missed(scripts, killed):
         assert "error: another process of this run is gone" in outputs[0][1]
 
 
+@pytest.mark.full
 def test_waiting_for_the_others_can_be_interrupted(scripts):
     told = flags(coordinator_address=_free_address(), num_processes=2, process_id=0, device_type="cpu")
     with scripts.start("train_ppo", *flags(**BASE, run_name="never"), *told) as process:
@@ -196,6 +206,7 @@ def test_waiting_for_the_others_can_be_interrupted(scripts):
     assert not Path("never").exists()
 
 
+@pytest.mark.full
 def test_a_platform_that_is_not_there_is_told(scripts):
     address = _free_address()
     told = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
@@ -203,13 +214,15 @@ def test_a_platform_that_is_not_there_is_told(scripts):
     assert "hardware.device_type: 'tpu' is not available" in error
 
 
+@pytest.mark.full
 def test_processes_with_different_numbers_of_devices_are_refused(scripts):
     each = (scripts, scripts._replace(variables=(("JAX_NUM_CPU_DEVICES", "2"),)))
     outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), each=each)
     assert all("error: the processes of this run have 1, 2 devices" in error for _, error in outputs)
 
 
-@pytest.mark.parametrize("signalled", [0, 1])
+@pytest.mark.full
+@pytest.mark.parametrize("signalled", [full(0), 1])
 def test_a_signal_during_an_evaluation_stops_all(scripts, signalled):
     """Of 40,000 rounds of one step; the run continued without a group makes up for it."""
     argv = flags(**BASE | {"num_eval_episodes": 320_000, "num_updates": 4}, run_name="watched")

@@ -45,10 +45,16 @@ def test_the_two_commands_come_first():
     assert commands()[:2] == ["make train", "make test"]
 
 
+def test_the_first_command_trains_draws_and_animates(clone):
+    told = "".join(clone.run(shortened(line, CUTS)) for line in clone.lines_of("make train"))
+    assert all(words in told for words in ("done 10,240 steps", "curves.png", "episode.gif"))
+
+
 def test_nothing_but_gpus_and_measuring_is_left_out():
     assert [c for c in commands() if NOT_RUN.search(c)] == ["python scripts/bench.py --suite env"]
 
 
+@pytest.mark.full
 def test_every_command_runs_in_the_order_of_the_readme(clone):
     """In one test, because the later ones read the run that the first one left."""
     outputs = {}
@@ -58,7 +64,7 @@ def test_every_command_runs_in_the_order_of_the_readme(clone):
     assert "done 10,240 steps" in outputs["make train"]
     assert "curves.png" in outputs["make train"]
     assert "episode.gif" in outputs["make train"]
-    assert "tests/test_docs.py" in outputs["make test"]
+    assert "tests/docs/test_docs.py" in outputs["make test"]
     assert "done 640 steps" in outputs["python scripts/train_spo.py --config spo/binpack"]
     (searched,) = [text for command, text in outputs.items() if "--search " in command]
     assert "SPO on BinPack-v2, checkpoint best, search 4 x full" in searched
@@ -71,6 +77,7 @@ def test_every_command_runs_in_the_order_of_the_readme(clone):
     assert {row["category"] for row in read_rows(first / "metrics.jsonl")} == {"TRAINER", "ACTOR", "EVALUATOR", "MISC"}
 
 
+@pytest.mark.full
 def test_the_transcript_is_what_a_run_prints(clone):
     """Its lines, with every number taken as any number; the run is two updates long."""
     shown = blocks(README, "console")[0].code.strip().splitlines()
@@ -81,6 +88,7 @@ def test_the_transcript_is_what_a_run_prints(clone):
         assert any(all(word in candidate for word in words) for candidate in printed), (line, words, printed)
 
 
+@pytest.mark.full
 def test_the_notebook_example_runs(clone):
     (example,) = blocks(README, "python")
     (clone.path / "example.py").write_text(example.code)

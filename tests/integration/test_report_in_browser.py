@@ -15,6 +15,7 @@ from typing import NamedTuple
 import pytest
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
+from support.marks import full
 from support.scripted_runs import BASE, SPO_BASE, Scripts, flags, rows_of
 
 from stoix_like.runtime.console.text import number_text
@@ -114,9 +115,9 @@ def facts_of(view):
 # --- what is there
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [DESKTOP, PHONE, SMALL_PHONE])
-@pytest.mark.parametrize("name", ["one.html", "both.html"])
+@pytest.mark.parametrize("scheme", ["light", full("dark")])
+@pytest.mark.parametrize("width", [DESKTOP, full(PHONE), SMALL_PHONE])
+@pytest.mark.parametrize("name", [full("one.html"), "both.html"])
 def test_a_browser_has_nothing_to_say_against_it(browser, runs, name, width, scheme):
     with opened(browser, runs / name, width, color_scheme=scheme, is_mobile=width < DESKTOP) as view:
         assert faults(view) == []

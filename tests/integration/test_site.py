@@ -74,6 +74,7 @@ def plant(project, path, text):
         file.write(text)
 
 
+@pytest.mark.full
 def test_dead_links_missing_pages_and_wrong_docstrings_end_the_build(copy, tmp_path):
     plant(copy, "docs/onboarding.md", "\n[a](nowhere.md) [b](log.md#no-such-heading) [c](../README.md)\n")
     plant(copy, "docs/orphan.md", "# Not in nav\n")
@@ -89,6 +90,7 @@ def test_dead_links_missing_pages_and_wrong_docstrings_end_the_build(copy, tmp_p
         assert any(seen in line for line in warnings), (seen, done.stderr[-4000:])
 
 
+@pytest.mark.full
 def test_a_wrong_name_in_the_reference_ends_the_build(copy, tmp_path):
     plant(copy, "docs/reference/api-replay.md", "\n::: stoix_like.replay_of_nothing\n")
     done = build(copy, tmp_path / "site")

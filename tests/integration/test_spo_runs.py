@@ -1,4 +1,4 @@
-"""SPO in new processes: resuming with its replay is exact, without it a note is logged, and devices change no number."""
+"""SPO in new processes: resuming with its replay is exact, without it a note is logged, devices change nothing."""
 
 import json
 import shutil
@@ -7,6 +7,7 @@ import signal
 import jax
 import numpy as np
 import pytest
+from support.marks import full
 from support.scripted_runs import (
     SPO_BASE,
     Scripts,
@@ -86,6 +87,7 @@ def assert_close(one, other):
         np.testing.assert_allclose(right[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
 
 
+@pytest.mark.full
 def test_a_stopped_run_continues_with_its_replay_bit_for_bit(scripts, reference):
     run = scripts.cwd / "stopped"
     with scripts.start("train_spo", *flags(**SPO_BASE, run_name="stopped")) as process:
@@ -113,6 +115,7 @@ def test_a_killed_run_continues_with_its_replay_bit_for_bit(scripts, reference):
     assert_same_run(reference, run)
 
 
+@pytest.mark.full
 def test_without_its_replay_a_run_continues_and_says_so(scripts, reference):
     """Cut back to update 6, in a new process: nothing is learned until a sequence is there again."""
     leaves = SPO_BASE | {"save_replay": "false", "keep_last_n": 100}
@@ -123,7 +126,9 @@ def test_without_its_replay_a_run_continues_and_says_so(scripts, reference):
             shutil.rmtree(folder)
     out, err = scripts.run("train_spo", "--resume", "light")
     assert err == ""
-    assert "note: the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one" in out
+    assert (
+        "note: the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one" in out
+    )
     learned = [row["trainer/gradient_steps_sum"] for row in rows_of("light", "TRAINER")]
     assert learned == [0.0, 2.0, 2.0, 2.0, 2.0, 2.0, 0.0, 2.0, 2.0, 2.0, 2.0, 2.0]
     assert CheckpointStore(scripts.cwd / "light/checkpoints").updates()[-1] == 12
@@ -131,7 +136,12 @@ def test_without_its_replay_a_run_continues_and_says_so(scripts, reference):
 
 @pytest.mark.parametrize(
     "changes",
-    [{"eval_interval": 0}, {"log_interval": 5}, {"save_interval": 7, "log_interval": 12}, {"save_replay": "false"}],
+    [
+        full({"eval_interval": 0}),
+        full({"log_interval": 5}),
+        {"save_interval": 7, "log_interval": 12},
+        full({"save_replay": "false"}),
+    ],
     ids=str,
 )
 def test_evaluating_reporting_and_saving_change_no_bit(train_here, reference, changes):
@@ -149,6 +159,7 @@ def test_four_devices_give_what_one_gives(scripts, reference):
     assert [row["actor/episodes"] for row in rows[0]] == [row["actor/episodes"] for row in rows[1]]
 
 
+@pytest.mark.full
 def test_a_run_on_four_devices_continues_on_one(scripts, reference):
     run = scripts.cwd / "moved"
     leaves = SPO_BASE | {"keep_last_n": 100}
@@ -157,17 +168,18 @@ def test_a_run_on_four_devices_continues_on_one(scripts, reference):
         if folder.name.isdecimal() and int(folder.name) > 6:
             shutil.rmtree(folder)
     out, _ = scripts.run("train_spo", "--resume", "moved", "--num-devices", "1")
-    assert "continued with num_devices = 1 (was 4)" in out
+    assert "resumed with num_devices = 1 (was 4)" in out
     assert_close(state_of(reference), state_of(run))
 
 
-@pytest.mark.parametrize(("num_seeds", "batch_size", "shards", "distinct"), [(2, 8, 2, 4), (1, 6, 2, 1)])
+@pytest.mark.parametrize(("num_seeds", "batch_size", "shards", "distinct"), [full(2, 8, 2, 4), full(1, 6, 2, 1)])
 def test_the_replay_lies_on_four_devices_where_its_shards_divide(scripts, num_seeds, batch_size, shards, distinct):
     """Eight logical shards lie two by two; two of them, of a batch of six, are on every device."""
     expected = {"shards": [shards], "distinct": distinct, "replicated": True}
     assert json.loads(scripts.python(SHARDED, num_seeds, batch_size)) == [expected, expected]
 
 
+@pytest.mark.full
 def test_seeds_side_by_side_are_separate_runs(train_here):
     assert train_here(**SPO_BASE, run_name="together", num_seeds=2, seed=5, algorithm="spo") == 0
     together = saved.load_run("together", "latest")

@@ -5,6 +5,7 @@ import shutil
 import signal
 
 import pytest
+from support.marks import full
 from support.scripted_runs import KEPT_HOWEVER_FAST, Scripts, assert_same_run, finish, last_update, wait_until
 
 pytest.importorskip("optuna", reason="needs the 'sweep' extra")
@@ -92,11 +93,11 @@ def test_a_killed_sweep_goes_on_to_the_same_trials(scripts, sweep, unbroken):
     out, err = scripts.run("sweep", "tiny.yaml")
     assert without_signs(err) == ""
     assert "study runs/tiny, 1 of its trials are done" in out
-    assert "continued after update" in (sweep / "trial-0001.log").read_text()
+    assert "resumed after update" in (sweep / "trial-0001.log").read_text()
     assert_same_sweep(unbroken, sweep)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [full(signal.SIGINT), full(signal.SIGTERM)])
 def test_a_stopped_sweep_says_how_to_go_on(scripts, sweep, unbroken, number):
     code, out, err = _stop(scripts, sweep / "trial-0000", number)
     assert code == 130
@@ -107,6 +108,7 @@ def test_a_stopped_sweep_says_how_to_go_on(scripts, sweep, unbroken, number):
     assert_same_sweep(unbroken, sweep)
 
 
+@pytest.mark.full
 def test_a_second_sweep_of_a_study_is_refused(scripts, sweep):
     with scripts.start("sweep", "tiny.yaml") as first:
         wait_until(lambda: last_update(sweep / "trial-0000") >= 1, first)
@@ -123,6 +125,7 @@ def test_a_second_sweep_of_a_study_is_refused(scripts, sweep):
     ]
 
 
+@pytest.mark.full
 def test_a_changed_sweep_is_refused_and_leaves_the_study_alone(scripts, sweep, unbroken):
     shutil.copytree(unbroken, sweep)
     before = {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file() and path.name != ".lock"}

@@ -1,4 +1,4 @@
-"""A real MLflow server, in an environment of its own, to which a training logs its metrics and traces, and which it loses."""
+"""A real MLflow server in its own environment, to which a training logs metrics and traces, and which it loses."""
 
 import contextlib
 import json
@@ -127,6 +127,7 @@ def _chunks(client, experiment_id, updates):
         time.sleep(0.5)
 
 
+@pytest.mark.full
 def test_a_server_that_is_killed_costs_nothing_but_a_warning(scripts, server):
     leaves = SMALL | {"num_updates": 3000, "eval_interval": 0, "log_interval": 20, "save_interval": 0}
     process = scripts.start("train_ppo", *flags(**leaves, **_endpoints(server), run_name="left"))

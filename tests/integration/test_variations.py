@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.marks import full
 from support.scripted_runs import BASE, assert_same_bits, flags, rows_of, words
 
 from stoix_like.runtime.runs import saved
@@ -55,10 +56,10 @@ def _state(run):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"eval_interval": 0},
-        {"eval_interval": 1, "num_eval_envs": 4},
-        {"log_interval": 3},
-        {"save_interval": 0},
+        full({"eval_interval": 0}),
+        full({"eval_interval": 1, "num_eval_envs": 4}),
+        full({"log_interval": 3}),
+        full({"save_interval": 0}),
         {"save_interval": 7, "log_interval": 24, "eval_interval": 5},
     ],
     ids=str,
@@ -68,6 +69,7 @@ def test_evaluating_reporting_and_saving_change_no_bit(train_here, reference, ch
     assert_same_bits(_state(reference), _state("varied"))
 
 
+@pytest.mark.full
 def test_reports_of_three_updates_tell_what_reports_of_one_tell(train_here, reference):
     assert train_here(**BASE | {"log_interval": 3, "eval_interval": 3, "save_interval": 3}, run_name="varied") == 0
     each, threes = rows_of(reference, "ACTOR"), rows_of("varied", "ACTOR")
@@ -93,12 +95,13 @@ def test_four_devices_give_what_one_gives(scripts, reference):
     assert facts["devices"] == "4 x cpu"
 
 
-@pytest.mark.parametrize("num_seeds", [1, 3])
+@pytest.mark.parametrize("num_seeds", [1, full(3)])
 def test_the_state_lies_on_four_devices_and_stays_there(scripts, num_seeds):
     expected = {"devices": [4], "environments": [2], "distinct": 4, "replicated": True}
     assert json.loads(scripts.python(SHARDED, num_seeds)) == [expected, expected]
 
 
+@pytest.mark.full
 def test_a_run_on_four_devices_continues_on_one(scripts, train_here, reference):
     leaves = BASE | {"num_updates": 12, "decay_learning_rates": "false"}
     scripts.run("train_ppo", *flags(**leaves, run_name="moved", num_devices=4, device_type="cpu"))

@@ -1,41 +1,35 @@
 """Real observations of Maze-v0 and BinPack-v2 in the form the networks receive, batched on axis 0."""
 
 import functools
-import warnings
 
 import jax
-import jumanji
+import jax.numpy as jnp
 import pytest
 
+import stoix_like as sl
 from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.networks import build
-from stoix_like.types import ActionSpec, Observation
+from stoix_like.types import ActionSpec
 
 BATCH = 6
 
 
-def _observation(raw):
-    view = {name: getattr(raw, name) for name in raw._fields if name != "action_mask"}
-    return Observation(view, raw.action_mask.reshape(raw.action_mask.shape[0], -1))
-
-
 def _play(task_id, num_steps):
     """Observations after `num_steps` random legal actions from fresh levels."""
-    env = jumanji.make(task_id)
+    env = sl.make_env(task_id)
 
-    def one(key):
-        reset_key, *keys = jax.random.split(key, num_steps + 1)
-        state, timestep = env.reset(reset_key)
-        for step_key in keys:
-            mask = timestep.observation.action_mask
-            flat = jax.random.categorical(step_key, jax.numpy.where(mask.reshape(-1), 0.0, -1e9))
-            action = flat if mask.ndim == 1 else jax.numpy.stack(jax.numpy.unravel_index(flat, mask.shape))
-            state, timestep = env.step(state, action)
-        return timestep.observation
+    def step(_, carry):
+        (state, timestep), key = carry
+        step_key, key = jax.random.split(key)
+        action = jax.random.categorical(step_key, jnp.where(timestep.observation.action_mask, 0.0, -jnp.inf))
+        return jax.vmap(env.step)(state, action), key
 
-    with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)  # jumanji's own BinPack writes floats into integer arrays
-        return _observation(jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(7), BATCH)))
+    def play(key):
+        reset_key, key = jax.random.split(key)
+        start = jax.vmap(env.reset)(jax.random.split(reset_key, BATCH))
+        return jax.lax.fori_loop(0, num_steps, step, (start, key))[0][1].observation
+
+    return jax.jit(play)(jax.random.key(7))
 
 
 @pytest.fixture(scope="session")

@@ -83,27 +83,31 @@ def test_initialisation_depends_on_the_key_alone(maze):
 
 
 @pytest.mark.parametrize(
-    ("task", "adapter", "missing"),
+    ("task", "adapter", "leaves", "what", "hint"),
     [
-        ("maze", "binpack", "binpack needs ems, ems_mask, items, items_mask, items_placed in the observation"),
-        ("binpack", "grid", "grid needs walls, agent_position, target_position, step_count in the observation"),
+        (
+            "maze",
+            "binpack",
+            {},
+            "binpack needs ems, ems_mask, items, items_mask, items_placed in the obs",
+            "leave observation_adapter null",
+        ),
+        (
+            "binpack",
+            "grid",
+            {},
+            "grid needs walls, agent_position, target_position, step_count in the obs",
+            "leave observation_adapter null",
+        ),
+        ("maze", "conv", {}, "unknown 'conv'", ""),
+        ("maze", "dense", {"num_heads": 2}, "only the binpack network has attention heads, and this one is dense", ""),
+        ("maze", "grid", {"num_heads": 2}, "only the binpack network has attention heads, and this one is grid", ""),
     ],
 )
-def test_an_adapter_that_does_not_fit_is_refused(task, adapter, missing, request):
-    with pytest.raises(ConfigError, match=missing) as caught:
-        make(request.getfixturevalue(task), adapter)
-    assert caught.value.hint.startswith("leave observation_adapter null")
-
-
-def test_an_unknown_adapter_is_refused(maze):
-    with pytest.raises(ConfigError, match="unknown 'conv'"):
-        make(maze, "conv")
-
-
-@pytest.mark.parametrize("adapter", ["dense", "grid"])
-def test_heads_are_refused_where_there_is_no_attention(maze, adapter):
-    with pytest.raises(ConfigError, match=f"only the binpack network has attention heads, and this one is {adapter}"):
-        make(maze, adapter, num_heads=2)
+def test_an_adapter_that_does_not_fit_is_refused(task, adapter, leaves, what, hint, request):
+    with pytest.raises(ConfigError, match=what) as caught:
+        make(request.getfixturevalue(task), adapter, **leaves)
+    assert (caught.value.hint or "").startswith(hint)
 
 
 def test_binpack_refuses_other_masks_and_lengths_in_millimetres(binpack):

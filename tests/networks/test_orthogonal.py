@@ -8,7 +8,7 @@ import pytest
 from stoix_like.networks.orthogonal import orthogonal, orthonormal_columns
 
 
-@pytest.mark.parametrize("shape", [(1, 1), (1, 7), (3, 1), (5, 64), (64, 5), (64, 64), (3, 3, 8, 32), (256, 256)])
+@pytest.mark.parametrize("shape", [(1, 7), (3, 1), (5, 64), (3, 3, 8, 32), (64, 64)])
 def test_equals_jax_s_own_for_the_same_key(shape):
     key = jax.random.key(3)
     ours, theirs = (jax.jit(lambda init=init: init(key, shape))() for init in (orthogonal(1.3), _jax_orthogonal(1.3)))

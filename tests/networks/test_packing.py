@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.errors import ConfigError
@@ -18,10 +19,14 @@ EMS, ITEMS = 40, 20
 FILL = np.finfo(np.float32).min
 
 
-NETWORKS = {"separate": {"num_heads": 2}, "shared": {"shared_torso": True}, "two_blocks": {"num_layers": 2}}
+NETWORKS = [
+    pytest.param({"num_heads": 2}, id="separate"),
+    pytest.param({"shared_torso": True}, id="shared"),
+    full({"num_layers": 2}, id="two_blocks"),
+]
 
 
-@pytest.fixture(scope="module", params=NETWORKS.values(), ids=NETWORKS)
+@pytest.fixture(scope="module", params=NETWORKS)
 def trained(request, prepared):
     """(jitted actor_critic, params) with the small policy head enlarged, so that differences show in float32."""
     _, params, forward, _ = prepared("binpack", **request.param)
@@ -140,7 +145,7 @@ def extreme(name, binpack):
     return changed(binpack, nothing, items_placed=view["items_mask"])
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", [full("float32"), "bfloat16"])
 def test_extreme_masks_stay_finite(dtype, binpack, prepared):
     network, params, _, _ = prepared("binpack", compute_dtype=dtype)
 

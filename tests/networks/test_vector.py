@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.networks import build
@@ -28,7 +29,7 @@ def test_unsigned_and_small_integers_do_not_overflow():
     np.testing.assert_allclose(encode(jnp.array([[-128]], jnp.int8))[0, 0], -np.log(129.0), rtol=1e-6)
 
 
-@pytest.mark.parametrize("task", ["maze", "binpack"])
+@pytest.mark.parametrize("task", [full("maze"), "binpack"])
 def test_dense_fits_every_observation(task, key, request):
     observation = request.getfixturevalue(task)
     num_actions = observation.action_mask.shape[1]

@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tabular import make_model, make_root, make_tree, on_device, random_tree, search_tree
+from support.marks import quick
+from support.tabular import make_model, make_root, make_tree, on_device, random_tree, search_tree
 
 from stoix_like.search import smc
 from stoix_like.search.model import SearchConfig
@@ -54,7 +55,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", quick(CASES, set(CASES) - {"never resampled"}))
 def test_each_depth_asks_the_critic_once_and_all_but_the_last_the_actor(name):
     leaves, num_values, num_logits = CASES[name]
     tree = on_device(chain())

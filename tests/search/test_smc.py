@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from tabular import (
+from support.tabular import (
     GARBAGE_REWARD,
     GARBAGE_VALUE,
     appendix_tree,
@@ -257,7 +257,7 @@ def test_shapes_that_do_not_belong_together_are_refused():
     for temperature in (jnp.ones(3), np.ones((2, 2))):
         with pytest.raises(ConfigError, match="a temperature of shape"):
             begin(root, temperature, config)
-    assert begin(root, np.ones(2), config).action.shape == (2,)
+    assert jax.eval_shape(lambda: begin(root, np.ones(2), config)).action.shape == (2,)
 
 
 def test_a_search_to_the_end_needs_an_end():

@@ -5,7 +5,8 @@ import itertools
 import jax
 import numpy as np
 import pytest
-from tabular import (
+from support.marks import full
+from support.tabular import (
     GARBAGE_REWARD,
     appendix_tree,
     exact_target,
@@ -38,6 +39,9 @@ RESAMPLING = {
 #: Everything that differs: one step is never resampled, and without resampling no resampler is asked.
 CASES = [(depth, "none", "systematic") for depth in (1, 2, 3, 4)]
 CASES += list(itertools.product((2, 3, 4), ("period", "ess"), ("systematic", "multinomial")))
+#: The deepest ones, with each mode and each resampler; the others are steps on the way to them.
+DEEPEST = [(4, "none", "systematic"), (4, "period", "systematic"), (4, "ess", "multinomial")]
+MARKED = [pytest.param(*case, marks=() if case in DEEPEST else pytest.mark.full) for case in CASES]
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +90,7 @@ def test_the_random_tree_has_what_it_is_for(trees):
     assert any(((trees.discount[s] % 1 > 0) & trees.mask[s]).any() for s in reachable)
 
 
-@pytest.mark.parametrize(("depth", "mode", "resampler"), CASES)
+@pytest.mark.parametrize(("depth", "mode", "resampler"), MARKED)
 def test_the_target_equals_enumeration(trees, depth, mode, resampler):
     leaves = {"search_depth": depth, "resampler": resampler} | RESAMPLING[mode]
     output = assert_exact(trees, depth, **leaves)
@@ -107,7 +111,7 @@ def test_distinct_roots_equal_enumeration(trees):
     assert_exact(trees, 3, search_depth=3, root="gumbel_topk", resampling="period", resampling_period=1)
 
 
-@pytest.mark.parametrize("alpha", [0.5, 5.0])
+@pytest.mark.parametrize("alpha", [0.5, full(5.0)])
 def test_noise_does_not_move_the_target_with_correction(trees, alpha):
     noise = {"dirichlet_alpha": alpha, "dirichlet_fraction": 0.6, "root_noise_correction": True}
     assert_exact(trees, 3, search_depth=3, resampling="period", resampling_period=1, **noise)
@@ -167,6 +171,7 @@ def test_known_faults_are_seen(plant, field):
     assert total_variation(target, expected) > 3 * TOLERANCE
 
 
+@pytest.mark.full  # that faults are seen is shown by the numbers above
 @pytest.mark.parametrize("field", MUTANTS)
 def test_known_faults_fail_the_comparison(plant, trees, field):
     """Three steps of all three trees and the other resampler; an action drawn for another state may be illegal."""

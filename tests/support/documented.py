@@ -17,9 +17,8 @@ from typing import NamedTuple
 
 from support.paths import ROOT
 
-LEFT_OUT = shutil.ignore_patterns(
-    ".venv", ".git", "runs", "build", "*.egg-info", ".*_cache", "__pycache__", ".hypothesis", "mlruns"
-)
+LEFT_OUT = shutil.ignore_patterns("*.egg-info", ".*_cache", "__pycache__", ".hypothesis")
+LEFT_OUT_AT_THE_TOP = {".venv", ".git", "runs", "build", "mlruns"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
 
 
@@ -68,12 +67,17 @@ def shortened(command, cuts):
     return " ".join([command.removesuffix(" &"), *new, *["&"] * begun])
 
 
+def _left_out(folder, names):
+    """`runs` at the top holds runs; `stoix_like/runtime/runs` is a room."""
+    return LEFT_OUT(folder, names) | (LEFT_OUT_AT_THE_TOP & set(names) if Path(folder) == ROOT else set())
+
+
 class Clone:
     """A copy of the project, and a shell in it."""
 
     def __init__(self, folder, cache):
         self.path = folder / "stoix_like"
-        shutil.copytree(ROOT, self.path, ignore=LEFT_OUT)
+        shutil.copytree(ROOT, self.path, ignore=_left_out)
         self._link_environment(self.path / ".venv")
         kept = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
         self.environment = kept | {

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 PROGRAM = "stoix-like"
+SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"  # of a clone
 _SCRIPTS = {"export": "export_policy.py"}  # scripts whose name differs from their command's
 
 
@@ -66,7 +67,8 @@ def pip_command(requirement: str) -> str:
 
 
 def _is_console() -> bool:
-    return _SPELLING.own is None and Path(sys.argv[0]).name == PROGRAM
+    """Whether commands are those of the installed program: it was started, or there is no clone with scripts."""
+    return _SPELLING.own is None and (Path(sys.argv[0]).name == PROGRAM or not SCRIPTS.is_dir())
 
 
 def _is_script() -> bool:

@@ -1,3 +1,3 @@
-"""Policies played and scored on level sets, with or without search.
+"""Policies evaluated on level sets, with or without search.
 Imports console, hardware, runs and telemetry.
 """

@@ -1,7 +1,7 @@
-"""Whole episodes as the runtime plays them: by one compiled program in pieces of about two seconds.
+"""Whole episodes played by one compiled program, in pieces of about two seconds.
 
-Between the pieces the host can tell how far it is, and can stop: an episode has thousands of steps in some tasks, and
-of a policy that searches each may take seconds.
+Between the pieces the host can report progress and stop. Some tasks have thousands of steps per episode, and a step of
+a policy that searches may take seconds.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ import numpy as np
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.episodes import EpisodeResults
 from stoix_like.runtime.console.messages import Heartbeat
-from stoix_like.runtime.evaluators.pace import ChunkSizer
+from stoix_like.runtime.evaluators.chunk_sizer import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
 
-#: Is told after each piece how many episodes have finished, of how many, all seeds counted, and at which step the
-#: present round is. It may raise.
+#: Called after each piece with (finished episodes, all episodes, step of the round), counted over all seeds. It may
+#: raise.
 OnProgress = Callable[[int, int, int], None]
-#: Is asked before each piece how many steps of each episode it may have, given how many are wanted; 0 ends the round.
-#: At its end 0 are wanted. It may raise.
+#: Called before each piece with the number of steps wanted; returns the number to play, and 0 ends the round. When the
+#: round is complete it is called with 0. It may raise.
 StepBudget = Callable[[int], int]
-#: What decides the episodes, any arrays, to ([R, N] keys of levels, [R] keys of rounds). Traced.
+#: (*level_args) -> ([R, N] keys of levels, [R] keys of rounds). The arguments are any arrays; traced.
 LevelKeys = Callable[..., tuple[Key, Key]]
 
 
 class _Programs(NamedTuple):
-    begin: Callable[..., tuple[episodes.Playing, Key]]  # (round, *what decides) -> (start, key of the round)
+    begin: Callable[..., tuple[episodes.Playing, Key]]  # (round, *level_args) -> (start, key of the round)
     advance: Callable[..., tuple[episodes.Playing, Array]]  # (params, playing, key, steps) -> (playing, finished)
 
 
-def report_progress(say: Callable[[str], None]) -> OnProgress:
-    """Reports every ten seconds how many episodes have finished."""
-    heartbeat = Heartbeat(say)
+def report_progress(report: Callable[[str], None]) -> OnProgress:
+    """A callback that reports every ten seconds how many episodes have finished."""
+    heartbeat = Heartbeat(report)
 
     def on_progress(finished: int, episodes: int, step: int) -> None:
         if finished < episodes:
@@ -51,20 +51,20 @@ class EpisodePlayer:
     """Plays E episodes in R rounds of N, compiled by `compile` or at the first call.
 
     Args:
-        env: raw.
-        policy: plays.
-        schedule: the keys of levels and rounds.
-        num_episodes, num_envs: E and N; R is E / N rounded up, and what fills the last round up is not told.
-        num_seeds: S; with several, params and what decides the episodes have a leading axis [S].
+        env: without auto-reset.
+        policy: chooses the actions.
+        level_keys_fn: makes the keys of levels and rounds.
+        num_episodes, num_envs: E and N. R is E / N rounded up; results exclude the padding of the last round.
+        num_seeds: S. With several, params and `level_args` have a leading axis [S].
         deterministic: most probable actions, or sampled ones.
-        less_memory: the hint where it does not fit into memory.
+        less_memory: the hint if memory runs out.
     """
 
     def __init__(
         self,
         env: Environment,
         policy: Policy | MemoryPolicy,
-        schedule: LevelKeys,
+        level_keys_fn: LevelKeys,
         *,
         num_episodes: int,
         num_envs: int,
@@ -72,8 +72,8 @@ class EpisodePlayer:
         deterministic: bool = True,
         less_memory: str,
     ) -> None:
-        def begin(index: Array, *deciding: Any) -> tuple[episodes.Playing, Key]:
-            level_keys, round_keys = schedule(*deciding)
+        def begin(index: Array, *level_args: Any) -> tuple[episodes.Playing, Key]:
+            level_keys, round_keys = level_keys_fn(*level_args)
             return episodes.begin(env, policy, level_keys[index]), round_keys[index]
 
         def advance(params: Params, playing: episodes.Playing, key: Key, steps: Array) -> episodes.Playing:
@@ -83,21 +83,20 @@ class EpisodePlayer:
         self._num_episodes, self._num_envs, self._num_seeds = num_episodes, num_envs, num_seeds
         self._less_memory = less_memory
         self._programs: _Programs | None = None
-        self._pace = ChunkSizer()
+        self._chunk_sizer = ChunkSizer()
 
-    def compile(self, params: Params, *deciding: Any) -> None:
-        """Makes the programs now, unless there are any, so that playing is timed alone.
+    def compile(self, params: Params, *level_args: Any) -> None:
+        """Compiles the programs unless they are compiled, so that playing is timed alone.
 
-        Raises:
-            RunError: they are too large to be compiled.
+        Raises RunError if compilation runs out of memory.
         """
         if self._programs is not None:
             return
         with reraise_device_errors("the evaluation cannot be compiled", self._less_memory):
-            beginning = jax.jit(self._of_seeds(self._begin, None, *[0] * len(deciding)))
-            begin = beginning.lower(np.int32(0), *deciding).compile()
-            placed = begin.output_shardings  # a round comes back where it was, to be given in again
-            start, key = jax.tree.map(_placed, jax.eval_shape(beginning, np.int32(0), *deciding), placed)
+            beginning = jax.jit(self._of_seeds(self._begin, None, *[0] * len(level_args)))
+            begin = beginning.lower(np.int32(0), *level_args).compile()
+            placed = begin.output_shardings  # a round keeps its placement: it is the input of the next piece
+            start, key = jax.tree.map(_placed, jax.eval_shape(beginning, np.int32(0), *level_args), placed)
             advancing = self._of_seeds(self._advance, 0, 0, 0, None)
 
             def advance(params: Params, playing: episodes.Playing, key: Key, steps: Array) -> Any:
@@ -108,20 +107,24 @@ class EpisodePlayer:
             self._programs = _Programs(begin, jitted.lower(params, start, key, np.int32(0)).compile())
 
     def _of_seeds(self, function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
-        """The function, of several seeds over these axes of its arguments."""
+        """The function, mapped over these axes of its arguments if there are several seeds."""
         return function if self._num_seeds == 1 else jax.vmap(function, in_axes=axes)
 
     def __call__(
-        self, params: Params, *deciding: Any, watch: OnProgress | None = None, allow: StepBudget | None = None
+        self,
+        params: Params,
+        *level_args: Any,
+        on_progress: OnProgress | None = None,
+        step_budget: StepBudget | None = None,
     ) -> tuple[EpisodeResults, Any]:
-        """(results, the policy's memory as the last decision of each episode left it) on the host, [E] or [S, E].
+        """(results, memory of the policy after the last decision of each episode) on the host, [E] or [S, E].
 
-        Raises:
-            JaxRuntimeError: out of memory. Whatever `watch` and `allow` raise comes through.
+        Raises JaxRuntimeError if memory runs out, and what `on_progress` and `step_budget` raise.
         """
-        self.compile(params, *deciding)
+        self.compile(params, *level_args)
         num_rounds = -(-self._num_episodes // self._num_envs)
-        rounds = [self._round(index, params, deciding, watch, allow or _all) for index in range(num_rounds)]
+        budget = step_budget or (lambda wanted: wanted)
+        rounds = [self._round(index, params, level_args, on_progress, budget) for index in range(num_rounds)]
         axis = 0 if self._num_seeds == 1 else 1
 
         def join(*parts: np.ndarray) -> np.ndarray:
@@ -131,33 +134,29 @@ class EpisodePlayer:
         return joined
 
     def _round(
-        self, index: int, params: Params, deciding: Any, watch: OnProgress | None, allow: StepBudget
+        self, index: int, params: Params, level_args: Any, on_progress: OnProgress | None, step_budget: StepBudget
     ) -> tuple[EpisodeResults, Any]:
         assert self._programs is not None  # narrows the type
         per_round = self._num_envs * self._num_seeds
-        playing, key = self._programs.begin(np.int32(index), *deciding)
+        playing, key = self._programs.begin(np.int32(index), *level_args)
         step = finished = 0
         while True:
             goes_on = finished < per_round and step < episodes.MOST_STEPS
-            steps = allow(self._pace.length(episodes.MOST_STEPS - step) if goes_on else 0)
+            steps = step_budget(self._chunk_sizer.length(episodes.MOST_STEPS - step) if goes_on else 0)
             if steps == 0:
                 break
             began = time.monotonic()
             playing, count = self._programs.advance(params, playing, key, np.int32(steps))
-            jax.block_until_ready(count)  # a signal comes through here, and not through int(count)
+            jax.block_until_ready(count)  # a signal can interrupt this, but not int(count)
             finished, now = int(count), int(np.max(jax.device_get(playing.step)))
-            if now > step:  # else all had finished: another process may have asked for more
-                self._pace.update(now - step, time.monotonic() - began)
+            if now > step:  # else all episodes had finished, and process 0 played on
+                self._chunk_sizer.update(now - step, time.monotonic() - began)
             step = now
-            if watch is not None:
+            if on_progress is not None:
                 total = self._num_episodes * self._num_seeds
-                watch(min(index * per_round + finished, total), total, step)
+                on_progress(min(index * per_round + finished, total), total, step)
         results, memory = jax.device_get((playing.results, playing.memory))
         return results, memory
-
-
-def _all(wanted: int) -> int:
-    return wanted
 
 
 def _placed(shape: Any, sharding: Any) -> jax.ShapeDtypeStruct:
@@ -165,24 +164,22 @@ def _placed(shape: Any, sharding: Any) -> jax.ShapeDtypeStruct:
 
 
 def fresh_levels(num_episodes: int, num_envs: int) -> Callable[[Key], tuple[Key, Key]]:
-    """The keys of levels and rounds as `episodes.evaluate` makes them of its key."""
-    num_rounds = num_episodes // num_envs
+    """Keys of levels and rounds, split from a key as in `episodes.evaluate`; the last round is padded."""
 
-    def schedule(key: Key) -> tuple[Key, Key]:
+    def level_keys_fn(key: Key) -> tuple[Key, Key]:
         level_key, play_key = jax.random.split(key)
-        level_keys = jax.random.split(level_key, num_episodes)
-        return level_keys.reshape(num_rounds, num_envs), jax.random.split(play_key, num_rounds)
+        return frozen_levels(jax.random.split(level_key, num_episodes), num_envs)(play_key)
 
-    return schedule
+    return level_keys_fn
 
 
 def frozen_levels(level_keys: Key, num_envs: int) -> Callable[[Key], tuple[Key, Key]]:
-    """As `episodes.evaluate_levels` makes them of its key, for levels [E]; the last round is filled up."""
+    """Keys of levels [E] and rounds, as in `episodes.evaluate_levels`; the last round is padded."""
     num_levels = level_keys.shape[0]
     num_rounds = -(-num_levels // num_envs)
 
-    def schedule(key: Key) -> tuple[Key, Key]:
+    def level_keys_fn(key: Key) -> tuple[Key, Key]:
         padded = jnp.arange(num_rounds * num_envs) % num_levels
         return level_keys[padded].reshape(num_rounds, num_envs), jax.random.split(key, num_rounds)
 
-    return schedule
+    return level_keys_fn

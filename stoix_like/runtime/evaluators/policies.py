@@ -1,8 +1,8 @@
-"""How a saved run is made to search when it is evaluated: defaults, and the policy that flags mean.
+"""The policy with which a saved run is evaluated: its own, its network alone, or a search configured by flags.
 
-A PPO run has no search of its own; it gets a cheap one that needs no critic (docs/benchmarks.md compares it): the most
-probable first actions, all different, each followed greedily to the end. An SPO run gets its own search,
-changed by what is given.
+A PPO run has no search of its own. Its default is a cheap search without a critic (compared in docs/benchmarks.md): the
+most probable first actions, all different, each followed greedily to the end of the episode. An SPO run uses its own
+search, changed by the flags.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoix_like.errors import ConfigError
 
-pass
-
 if TYPE_CHECKING:
     from stoix_like.runtime.runs.saved import SavedRun
     from stoix_like.search.model import SearchConfig, SearchModel
@@ -20,12 +18,12 @@ if TYPE_CHECKING:
     from stoix_like.types import MemoryPolicy, Policy
 
 DEFAULT_PARTICLES = 4
-LONG_EPISODE = 200  # steps; beyond, a search to the end is told to be long
-DEFAULT_TEMPERATURE = 0.001  # reward units: the best path decides
+LONG_EPISODE = 200  # steps; a search to the end of longer episodes gets a note
+DEFAULT_TEMPERATURE = 0.001  # reward units; so low that the best path decides
 
 
 class SelectedPolicy(NamedTuple):
-    """A policy, and how it is called in tables and files."""
+    """A policy, and its name in tables and files."""
 
     policy: Policy | MemoryPolicy
     name: str
@@ -33,10 +31,9 @@ class SelectedPolicy(NamedTuple):
 
 
 def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, deterministic: bool) -> SelectedPolicy:
-    """The policy to evaluate: the run's own, its network alone, or a search as chosen; named as it will be played.
+    """The policy to evaluate: the run's own, its network alone, or the search that was chosen.
 
-    Raises:
-        ConfigError: a search that does not fit the environment.
+    Raises ConfigError if the search does not fit the environment.
     """
     if choice is None:
         learner = saved.learner
@@ -55,28 +52,26 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
         searching.planning_policy(env, *arguments) if choice.incumbent else searching.search_policy(*arguments)
     )
     played = searching.deterministic(config) if deterministic else config
-    words = describe_search(played, _temperature_words(saved, choice.temperature))
-    name = (f"search {words}, incumbent plan" if choice.incumbent else f"search {words}") + _hidden(saved)
+    text = describe_search(played, _temperature_text(saved, choice.temperature))
+    name = (f"search {text}, incumbent plan" if choice.incumbent else f"search {text}") + _hidden(saved)
     return SelectedPolicy(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
 
 
 def _hidden(saved: SavedRun) -> str:
-    """What a search sees and no player can know; it is reported with the search."""
+    """The end of a search's name if the search sees state that no player can know."""
     hidden = saved.env.hidden_state
     return "" if hidden is None else f", which sees {hidden}"
 
 
 def describe_own_search(saved: SavedRun, deterministic: bool) -> str:
-    """How an SPO run searches by itself, as `describe` says it."""
+    """The search of an SPO run, in the form of `describe_search`."""
     from stoix_like.algorithms import searching
 
     config, _ = search_config(saved, SearchChoice())
-    return describe_search(
-        searching.deterministic(config) if deterministic else config, _temperature_words(saved, None)
-    )
+    return describe_search(searching.deterministic(config) if deterministic else config, _temperature_text(saved, None))
 
 
-def _temperature_words(saved: SavedRun, given: float | None) -> str:
+def _temperature_text(saved: SavedRun, given: float | None) -> str:
     if given is None and saved.meta.algorithm == "spo":
         section = saved.config.spo
         fixed, std = f"temperature {section.fixed_temperature:g}", "temperature by deviation"
@@ -85,7 +80,7 @@ def _temperature_words(saved: SavedRun, given: float | None) -> str:
 
 
 def search_model(saved: SavedRun) -> SearchModel:
-    """The run's environment and network as a model, rewards and randomness as in its training."""
+    """The run's environment and network as a search model, with rewards and randomness as in training."""
     from stoix_like.algorithms import searching
 
     rekey = saved.config.spo.rekey_particles if saved.meta.algorithm == "spo" else "auto"
@@ -94,11 +89,7 @@ def search_model(saved: SavedRun) -> SearchModel:
 
 
 def search_config(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]:
-    """(the search, what gives its temperature from the run's parameters).
-
-    Raises:
-        ConfigError: see `model.check`.
-    """
+    """(the search, a function from the run's parameters to its temperature). Raises ConfigError as `model.check`."""
     from stoix_like.algorithms import searching, spo
     from stoix_like.config.sections import SPOSectionConfig
     from stoix_like.search.model import check
@@ -131,7 +122,7 @@ def search_config(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, 
 
 
 def _check_resampling(choice: SearchChoice, config: SearchConfig) -> None:
-    """Refuses numbers of a resampling that does not take place."""
+    """Raises ConfigError if a number is given for a kind of resampling that is not used."""
     resampling = choice.resampling or config.resampling
     for flag, value, kind, what in (
         ("--search-period", choice.period, "period", "period"),
@@ -155,22 +146,22 @@ def describe_search(config: SearchConfig, temperature: str) -> str:
 
 
 def search_notes(config: SearchConfig, task_id: str, follows_plan: bool = False) -> list[str]:
-    """What a user may not have meant: a search without a choice, or one to the end of a very long episode."""
+    """Notes on a search that is probably a mistake: with one particle, or to the end of a very long episode."""
     from stoix_like.search.model import depth_of
 
     notes = []
     if config.num_particles == 1 and not follows_plan:
-        notes.append("a search of one particle has nothing to choose from: the policy plays alone")
+        notes.append("a search with one particle has no choice: it plays as the policy alone")
     if config.search_depth == "full" and depth_of(config) > LONG_EPISODE:
         notes.append(
             f"searches to the end of an episode may take {depth_of(config):,} steps on {task_id}: a decision may take"
-            " minutes; a search_depth such as 16 values what follows by the critic"
+            " minutes; with a search_depth such as 16 the critic values the rest"
         )
     return notes
 
 
 class SearchChoice(NamedTuple):
-    """What the flags `--search-...` said; None where they said nothing."""
+    """The values of the flags `--search-...`; None where a flag was not given."""
 
     particles: int | None = None
     depth: int | str | None = None

@@ -1,4 +1,4 @@
-"""The command `animate.py`: one episode of a saved run as a GIF. Needs no display."""
+"""One recorded episode, state by state, to be drawn."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ MOST_STEPS = 500
 
 
 class Episode(NamedTuple):
-    """What was played: the states, the final one included, their rewards' sum, and whether it came to its end."""
+    """A recorded episode."""
 
-    states: list[EnvState]
+    states: list[EnvState]  # including the final one
     episode_return: float
-    is_whole: bool
+    is_whole: bool  # False if it was cut at the step limit
 
 
 def record_episode(
@@ -26,7 +26,7 @@ def record_episode(
     deterministic: bool,
     most_steps: int = MOST_STEPS,
 ) -> Episode:
-    """One episode, or its first `most_steps` steps."""
+    """One episode, or its first `most_steps` steps. The key is consumed."""
     import jax
 
     from stoix_like.evaluation.episodes import remembering

@@ -1,4 +1,4 @@
-"""Scoring a saved run: on a frozen set, or on fresh levels that neither training nor the evaluations during it used."""
+"""Evaluation of a saved run: on a frozen set, or on fresh levels that its training and evaluations did not use."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from stoix_like.config.sections import EvaluationConfig
-from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.console.arguments import (
-    LARGEST_SEED,
-)
+from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.evaluators.episode_player import report_progress
 from stoix_like.runtime.evaluators.policies import SearchChoice, SelectedPolicy, select_policy
 from stoix_like.runtime.telemetry import rows
@@ -25,34 +22,37 @@ if TYPE_CHECKING:
 
 
 class ProgressCallbacks(NamedTuple):
-    """Where it is told what is scored, and how far that is; a line each."""
+    """Functions that receive one line each: what is evaluated, and its progress."""
 
     heading: Callable[[str], None] = lambda _: None
     status: Callable[[str], None] = lambda _: None
 
 
 class EvaluationSettings(NamedTuple):
-    """How a run is scored."""
+    """How a run is evaluated."""
 
     num_episodes: int = 1024
-    num_envs: int | None = None  # played at a time, a divisor of them; None: up to 256
-    level_set: str | None = None  # name of a frozen set; then num_episodes is the set's
+    num_envs: int = 256  # episodes played at a time
+    level_set: str | None = None  # name of a frozen set; all its levels are played, whatever num_episodes
     deterministic: bool = True  # most probable actions, or sampled ones
-    seed: int = LARGEST_SEED  # root of the fresh levels; the default is no training seed of ours
-    search: SearchChoice | None = None  # another search than the run's own, or one for a run without
-    network: bool = False  # the network alone, of a run that was trained to search
+    seed: int = LARGEST_SEED  # root of the fresh levels; the presets do not train with the default
+    search: SearchChoice | None = None  # replaces the run's own search, or adds one
+    network: bool = False  # the network alone, without the run's own search
 
 
 def evaluate_run(
-    run: str, checkpoint: str = "best", manner: EvaluationSettings | None = None, show: ProgressCallbacks | None = None
+    run: str,
+    checkpoint: str = "best",
+    settings: EvaluationSettings | None = None,
+    progress: ProgressCallbacks | None = None,
 ) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
     Args:
         run: folder, name, or `latest`; or published parameters (`saved.load_run`).
         checkpoint: `best`, `latest`, or an update.
-        manner: how; by default on 1,024 fresh levels.
-        show: is told what is scored before it is, and how far it is.
+        settings: by default 1,024 fresh levels.
+        progress: receives the heading and the progress.
 
     Raises:
         ConfigError, CheckpointError: see `saved.load_run` and `levels.level_set`.
@@ -61,54 +61,46 @@ def evaluate_run(
 
     from stoix_like.runtime.runs import saved as saved_run
 
-    manner, show = manner or EvaluationSettings(), show or ProgressCallbacks()
-    config = _evaluation_config(manner)
+    settings, progress = settings or EvaluationSettings(), progress or ProgressCallbacks()
     saved = saved_run.load_run(run, checkpoint)
-    chosen = select_policy(saved, manner.search, manner.network, manner.deterministic)
-    evaluator = _evaluator(saved, chosen, config, manner)
-    levels = {"levels": manner.level_set or f"fresh, seed {manner.seed}", "level_hash": evaluator.level_hash}
-    scored = _what_was_scored(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
-    show.heading(heading(scored))
+    chosen = select_policy(saved, settings.search, settings.network, settings.deterministic)
+    evaluator = _evaluator(saved, chosen, settings)
+    levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": evaluator.level_hash}
+    scored = _description(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
+    progress.heading(heading(scored))
     for note in chosen.notes:
-        show.status(f"note: {note}")
-    seeds = _scores(saved, evaluator, jax.random.key(manner.seed), show.status)
+        progress.status(f"note: {note}")
+    seeds = _scores(saved, evaluator, jax.random.key(settings.seed), progress.status)
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
-def _evaluation_config(manner: EvaluationSettings) -> EvaluationConfig:
-    num_episodes = manner.num_episodes
-    num_envs = manner.num_envs or _default_num_envs(num_episodes)
-    if num_episodes % num_envs:
-        raise ConfigError(
-            f"--num-episodes: {num_episodes} is not a multiple of --num-envs {num_envs}", "make it a multiple"
-        )
-    return EvaluationConfig(num_eval_envs=num_envs, num_eval_episodes=num_episodes, level_set=manner.level_set)
+def _evaluator(saved: SavedRun, chosen: SelectedPolicy, settings: EvaluationSettings) -> Evaluator:
+    from stoix_like.runtime.evaluators.scores import Evaluator
+
+    config = EvaluationConfig(
+        num_eval_envs=settings.num_envs, num_eval_episodes=settings.num_episodes, level_set=settings.level_set
+    )
+    mode: rows.EvaluationMode = "deterministic" if settings.deterministic else "sampled"
+    return Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
 
 
-def _evaluator(
-    saved: SavedRun, chosen: SelectedPolicy, config: EvaluationConfig, manner: EvaluationSettings
-) -> Evaluator:
-    from stoix_like.runtime.evaluators import scores as scoring
-
-    mode: rows.EvaluationMode = "deterministic" if manner.deterministic else "sampled"
-    return scoring.Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
-
-
-def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, tell: Callable[[str], None]) -> dict[str, dict[str, Any]]:
-    """{seed: {metric: numbers}}; all seeds play the same levels by one program."""
-    tell("compiling …")
+def _scores(
+    saved: SavedRun, evaluator: Evaluator, root: Key, status: Callable[[str], None]
+) -> dict[str, dict[str, Any]]:
+    """{seed: {metric: numbers}}. All seeds play the same levels with one compiled program."""
+    status("compiling …")
     began = time.monotonic()
     evaluator.compile(saved.seed_params(0), root)
-    tell(f"compiled in {time.monotonic() - began:.1f} s")
+    status(f"compiled in {time.monotonic() - began:.1f} s")
     seeds = {}
     for index, name in enumerate(map(str, saved.seeds)):
-        scores = evaluator(saved.seed_params(index), root, 0, watch=report_progress(tell))
+        scores = evaluator(saved.seed_params(index), root, 0, on_progress=report_progress(status))
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return seeds
 
 
-def _what_was_scored(saved: SavedRun) -> dict[str, Any]:
-    """The run and its checkpoint; of `best`, each seed's parameters are of an update of their own."""
+def _description(saved: SavedRun) -> dict[str, Any]:
+    """The run and its checkpoint. In `best`, the parameters of each seed have their own update."""
     return {
         "run": str(saved.path),
         "algorithm": saved.meta.algorithm,
@@ -117,10 +109,6 @@ def _what_was_scored(saved: SavedRun) -> dict[str, Any]:
         "checkpoint": saved.checkpoint,
         "updates": dict(zip(map(str, saved.seeds), saved.updates, strict=True)),
     }
-
-
-def _default_num_envs(num_episodes: int) -> int:
-    return next(n for n in range(min(256, num_episodes), 0, -1) if num_episodes % n == 0)
 
 
 def _summary(values: np.ndarray) -> dict[str, float | int]:
@@ -139,15 +127,15 @@ def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]
     if len(seeds) < 2:
         return {}
     metrics = next(iter(seeds.values()))
-    found = {}
+    over_seeds = {}
     for metric in metrics:
         interval = statistics.bootstrap_interval([row[metric]["mean"] for row in seeds.values()])
-        found[metric] = {"iqm": interval.point, "low": interval.low, "high": interval.high}
-    return found
+        over_seeds[metric] = {"iqm": interval.point, "low": interval.low, "high": interval.high}
+    return over_seeds
 
 
 def heading(scored: dict[str, Any]) -> str:
-    """One line: what was scored, and how."""
+    """One line: the run, its checkpoint and how it was evaluated."""
     levels = scored["levels"] + (f" ({scored['level_hash']})" if scored["level_hash"] else "")
     task = scored["task_id"] + (f" {scored['kwargs']}" if scored["kwargs"] else "")
     return (

@@ -1,4 +1,4 @@
-"""Evaluation as the runtime does it: for one or several seeds, on fresh levels or a frozen set."""
+"""Evaluation of one or several seeds, on fresh levels or on a frozen level set."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stoix_like.runtime.telemetry import Row
 from stoix_like.runtime.telemetry.rows import EVALUATION_PREFIXES, EvaluationMode, evaluation_values
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
-_LESS_MEMORY = "let fewer play at a time: --num-eval-envs in training, --num-envs in an evaluation"
+_LESS_MEMORY = "play fewer episodes at a time: --num-eval-envs in training, --num-envs in an evaluation"
 
 
 class Scores(NamedTuple):
@@ -34,14 +34,14 @@ class Scores(NamedTuple):
 
     results: dict[str, np.ndarray]  # episode_return, episode_length and the environment's own
     seconds: float
-    level_hash: str | None  # of the frozen set, else None
+    level_hash: str | None  # of the frozen level set, else None
 
     def mean_return(self) -> np.ndarray:
         """Mean return per seed, [S]."""
         return self.results["episode_return"].mean(axis=1)
 
     def rows(self, mode: EvaluationMode, at: tuple[int, int, float], seeds: Sequence[int]) -> list[Row]:
-        """One EVALUATOR row for each seed; `at` is (update, timesteps, elapsed seconds)."""
+        """One EVALUATOR row per seed; `at` is (update, timesteps, elapsed seconds)."""
         rows = []
         for index, seed in enumerate(seeds):
             of_seed = {name: values[index] for name, values in self.results.items()}
@@ -53,7 +53,7 @@ class Scores(NamedTuple):
 
 
 class Evaluator:
-    """Scores parameters by programs that are compiled once, by `compile` or at the first call."""
+    """Scores parameters with programs that are compiled once, by `compile` or at the first call."""
 
     def __init__(
         self,
@@ -69,16 +69,14 @@ class Evaluator:
         with reraise_device_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
             self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
             self.level_hash = level_hash(env, self._level_set) if self._level_set else None
-        #: What scores are means over, as plain JSON values: only scores on the same levels can be compared.
+        #: Identifies the levels, as plain JSON values. Only scores on the same levels can be compared.
         self.level_set_id = {"levels": config.level_set or "fresh", "level_hash": self.level_hash}
-        num_episodes, num_envs = config.num_eval_episodes, config.num_eval_envs
-        if self._level_set is not None:
-            num_episodes = self._level_set.keys.shape[0]
-            num_envs = min(num_episodes, num_envs)
+        num_episodes = config.num_eval_episodes if self._level_set is None else self._level_set.keys.shape[0]
+        num_envs = min(num_episodes, config.num_eval_envs)
         self._player = EpisodePlayer(
             env,
             policy,
-            _schedule(config, self._level_set, num_envs),
+            _level_keys_fn(config, self._level_set, num_envs),
             num_episodes=num_episodes,
             num_envs=num_envs,
             num_seeds=num_seeds,
@@ -88,10 +86,9 @@ class Evaluator:
         self._num_seeds = num_seeds
 
     def compile(self, params: Params, root: Key) -> None:
-        """Makes the programs now, so that the first evaluation's duration is its own.
+        """Compiles the programs, so that the first evaluation is timed without compilation.
 
-        Raises:
-            RunError: they are too large to be compiled.
+        Raises RunError if compilation runs out of memory.
         """
         self._player.compile(params, root, self._updates(0))
 
@@ -101,30 +98,31 @@ class Evaluator:
         root: Key,
         update: int,
         *,
-        watch: OnProgress | None = None,
-        allow: StepBudget | None = None,
+        on_progress: OnProgress | None = None,
+        step_budget: StepBudget | None = None,
     ) -> Scores:
-        """Scores of the parameters, with the evaluation key of this update. `root` is [] or [S].
+        """Scores of the parameters, played with the evaluation key of this update.
 
         Args:
             params: of the policy, [S, ...] for several seeds.
-            root: root key of the run.
+            root: root key of the run, [] or [S].
             update: the update they are scored at.
-            watch: is told about every two seconds how many episodes have finished, and of how many; it may raise.
-            allow: is asked about every two seconds how many steps may be played next; it may raise.
+            on_progress, step_budget: see `EpisodePlayer`; called about every two seconds.
 
         Raises:
-            RunError: out of memory.
+            RunError: memory ran out.
             UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
         began = time.monotonic()
         with reraise_device_errors("the evaluation cannot be played", _LESS_MEMORY):
-            played, _ = self._player(params, root, self._updates(update), watch=watch, allow=allow)
-        episodes.refuse_undeclared(self._env, played)
-        named = {"episode_return": played.episode_return, "episode_length": played.episode_length, **played.own}
-        if played.is_unfinished.any():
-            named["unfinished"] = played.is_unfinished.astype(np.float32)
-        arrays = {name: np.asarray(value) for name, value in named.items()}
+            results, _ = self._player(
+                params, root, self._updates(update), on_progress=on_progress, step_budget=step_budget
+            )
+        episodes.refuse_undeclared(self._env, results)
+        metrics = {"episode_return": results.episode_return, "episode_length": results.episode_length, **results.own}
+        if results.is_unfinished.any():
+            metrics["unfinished"] = results.is_unfinished.astype(np.float32)
+        arrays = {name: np.asarray(value) for name, value in metrics.items()}
         if self._num_seeds == 1:
             arrays = {name: value[None] for name, value in arrays.items()}
         return Scores(arrays, time.monotonic() - began, self.level_hash)
@@ -133,16 +131,16 @@ class Evaluator:
         return np.int32(update) if self._num_seeds == 1 else np.full(self._num_seeds, update, np.int32)
 
 
-def _schedule(config: EvaluationConfig, level_set: levels.LevelSet | None, num_envs: int) -> LevelKeys:
-    keys_of = (
+def _level_keys_fn(config: EvaluationConfig, level_set: LevelSet | None, num_envs: int) -> LevelKeys:
+    keys_fn = (
         fresh_levels(config.num_eval_episodes, num_envs)
         if level_set is None
         else frozen_levels(level_set.keys, num_envs)
     )
-    return lambda root, update: keys_of(role_key(root, "evaluation", update))
+    return lambda root, update: keys_fn(role_key(root, "evaluation", update))
 
 
 def level_hash(env: Environment, level_set: LevelSet) -> str:
-    """The fingerprint of the levels, as evaluations report it."""
+    """The fingerprint of a level set, as evaluations report it."""
     states, _ = jax.jit(jax.vmap(env.reset))(level_set.keys)
     return levels.fingerprint((jax.random.key_data(level_set.keys), states))

@@ -1,4 +1,4 @@
-"""The flags `--search-...` of the commands that play saved runs."""
+"""The flags `--network`, `--search` and `--search-...` of the commands that evaluate saved runs."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from stoix_like.runtime.evaluators.policies import SearchChoice
 
 
 def add_search_flags(parser: ArgumentParser) -> None:
-    """`--network`, `--search` and the flags that change it."""
-    parser.add_argument("--network", action="store_true", help="the network alone, of a run that was trained to search")
+    """Adds `--network`, `--search` and `--search-...` to the parser."""
+    parser.add_argument("--network", action="store_true", help="play the network alone, without the run's own search")
     parser.add_argument("--search", action="store_true", help="search for every action, also with a PPO run")
     parser.add_argument("--search-particles", type=positive_int, metavar="P", help="particles (PPO runs: 4)")
-    parser.add_argument("--search-depth", type=_depth, metavar="D|full", help="model steps each (PPO runs: full)")
+    parser.add_argument(
+        "--search-depth", type=_depth, metavar="D|full", help="model steps of each particle (PPO runs: full)"
+    )
     parser.add_argument(
         "--search-root",
         choices=["iid", "gumbel_topk", "topk"],
         help="first actions (PPO runs: topk; iid for factored ones)",
     )
-    parser.add_argument("--search-continuation", choices=["sampled", "greedy"], help="then (PPO runs: greedy)")
-    told = (
-        "reward units (PPO runs: 0.001, for the end of the episode decides; what a critic values wants about its error)"
+    parser.add_argument("--search-continuation", choices=["sampled", "greedy"], help="later actions (PPO runs: greedy)")
+    help_text = "reward units (PPO runs: 0.001, which the return decides; with a critic, about its error)"
+    parser.add_argument("--search-temperature", type=_temperature, metavar="T", help=help_text)
+    parser.add_argument(
+        "--search-resampling", choices=["period", "ess", "none"], help="when to resample (PPO runs: none)"
     )
-    parser.add_argument("--search-temperature", type=_temperature, metavar="T", help=told)
-    parser.add_argument("--search-resampling", choices=["period", "ess", "none"], help="(PPO runs: none)")
     parser.add_argument("--search-period", type=positive_int, metavar="N", help="depths between resamplings")
     parser.add_argument(
         "--search-resampler",
         choices=["systematic", "multinomial"],
         help="how ancestors are drawn (PPO runs: systematic)",
     )
-    told = "share of effective particles below which ess resamples (PPO runs: 0.5)"
-    parser.add_argument("--search-ess-threshold", type=_share, metavar="X", help=told)
+    help_text = "share of effective particles below which ess resamples (PPO runs: 0.5)"
+    parser.add_argument("--search-ess-threshold", type=_share, metavar="X", help=help_text)
     parser.add_argument("--search-gamma", type=_share, metavar="X", help="discount per model step (PPO runs: gamma)")
     parser.add_argument(
         "--search-gae-lambda", type=_share, metavar="X", help="lambda of the search's advantages (PPO runs: 1)"
     )
-    what = "follow the best finished path found so far (deterministic tasks)"
-    parser.add_argument("--search-incumbent", action="store_true", help=what)
+    help_text = "follow the best finished path found so far (deterministic tasks)"
+    parser.add_argument("--search-incumbent", action="store_true", help=help_text)
 
 
 def _depth(text: str) -> int | str:
@@ -55,11 +57,7 @@ def _share(text: str) -> float:
 
 
 def search_choice(arguments: argparse.Namespace) -> SearchChoice | None:
-    """What the flags said; None if none was given.
-
-    Raises:
-        ConfigError: `--network` beside a search.
-    """
+    """The search that the flags configure; None if none was given. Raises ConfigError with both kinds of flags."""
     values = {name: getattr(arguments, f"search_{name}") for name in SearchChoice._fields}
     is_given = arguments.search or any(value not in (None, False) for value in values.values())
     if is_given and arguments.network:

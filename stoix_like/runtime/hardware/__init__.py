@@ -1,1 +1,1 @@
-"""Devices, the compile cache, the processes of one run. Imports console."""
+"""Devices, the compile cache and the process group of a run. Imports console."""

@@ -1,6 +1,6 @@
-"""What the processes of one run send each other: numbers, texts, arrays of a state.
+"""Collective operations of the processes of one run, on numbers, text and the arrays of a state.
 
-All must call these together, in the same order; who tells what to whom is `process_group.ProcessGroup`.
+All processes must call them in the same order. `process_group.ProcessGroup` decides what is sent.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ import numpy as np
 from stoix_like.ops import trees
 from stoix_like.runtime.hardware import devices
 
-ITS_OWN_MESSAGE = "its own message says why"  # of a process that is gone
+SEE_ITS_MESSAGE = "see the error message of that process"
 
 
 def all_gather(own: np.ndarray) -> np.ndarray:
-    """The numbers of every process, in their order: [...] becomes [count, ...]."""
+    """The numbers of all processes, in order: [...] becomes [count, ...]."""
     from jax.experimental import multihost_utils
 
     with _collective():
@@ -26,7 +26,7 @@ def all_gather(own: np.ndarray) -> np.ndarray:
 
 
 def broadcast_text(text: str) -> str:
-    """The text that the lead gives; the others give any."""
+    """The text of process 0. The argument of the other processes is ignored."""
     from jax.experimental import multihost_utils
 
     encoded = np.frombuffer(text.encode(), np.uint8)
@@ -34,12 +34,12 @@ def broadcast_text(text: str) -> str:
         length = int(multihost_utils.broadcast_one_to_all(np.int32(encoded.size)))
         if length == 0:
             return ""
-        given = encoded if jax.process_index() == 0 else np.zeros(length, np.uint8)
-        return bytes(np.asarray(multihost_utils.broadcast_one_to_all(given), np.uint8)).decode()
+        buffer = encoded if jax.process_index() == 0 else np.zeros(length, np.uint8)
+        return bytes(np.asarray(multihost_utils.broadcast_one_to_all(buffer), np.uint8)).decode()
 
 
 def host_copy(array: jax.Array) -> np.ndarray:
-    """A copy on the host: on CPU NumPy would look into an array that is donated next."""
+    """A copy on the host. On CPU, NumPy would otherwise share the memory of an array that is donated next."""
     if array.is_fully_replicated:
         return np.array(array.addressable_data(0))
     if array.is_fully_addressable:
@@ -50,20 +50,20 @@ def host_copy(array: jax.Array) -> np.ndarray:
 
 
 def broadcast_array(leaf: Any, shape: jax.ShapeDtypeStruct) -> jax.Array:
-    """What the lead holds, placed as the shape says; the others give None."""
+    """The array of process 0, with the sharding of `shape`. The other processes pass None."""
     from jax.experimental import multihost_utils
 
-    stored = jax.eval_shape(trees.key_words, shape)
-    given = np.zeros(stored.shape, stored.dtype) if leaf is None else np.asarray(trees.key_words(leaf))
+    stored = jax.eval_shape(trees.key_data, shape)
+    own = np.zeros(stored.shape, stored.dtype) if leaf is None else np.asarray(trees.key_data(leaf))
     with _collective():
-        found = np.asarray(multihost_utils.broadcast_one_to_all(given))
+        values = np.asarray(multihost_utils.broadcast_one_to_all(own))
     if not trees.is_key(shape):
-        return jax.make_array_from_callback(found.shape, shape.sharding, lambda index: found[index])
-    wrapped = jax.jit(jax.random.wrap_key_data, out_shardings=shape.sharding)
-    placed: jax.Array = wrapped(found)
+        return jax.make_array_from_callback(values.shape, shape.sharding, lambda index: values[index])
+    wrap = jax.jit(jax.random.wrap_key_data, out_shardings=shape.sharding)
+    placed: jax.Array = wrap(values)
     return placed
 
 
 def _collective() -> contextlib.AbstractContextManager[None]:
-    """Around what all processes do together: one that is gone is told as that."""
-    return devices.reraise_device_errors("the processes of this run cannot meet", ITS_OWN_MESSAGE)
+    """Raises RunError if a collective operation fails because a process is gone."""
+    return devices.reraise_device_errors("the processes of this run cannot communicate", SEE_ITS_MESSAGE)

@@ -1,4 +1,4 @@
-"""The folder in which JAX keeps compiled programs, so that the next process need not compile them."""
+"""The persistent compilation cache of JAX: where it is, and the repair of truncated entries."""
 
 from __future__ import annotations
 
@@ -19,45 +19,47 @@ _FAILED = re.compile(
     r"Error (?P<what>reading|writing) persistent compilation cache entry for '(?P<program>[^']+)'[^:]*: (?P<why>.*)",
     re.DOTALL,
 )
-#: An entry that is not whole is looked at again after this time: another process may just be writing it.
+#: An incomplete entry is read again after this time, because another process may be writing it.
 _SECONDS_TO_WRITE = 1.0
 
 
 def enable() -> None:
-    """`JAX_COMPILATION_CACHE_DIR`, else `stoix_like/xla` in the user's cache folder. For what takes over 0.2 s to
-    compile, or over `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`.
+    """Enables the cache in `JAX_COMPILATION_CACHE_DIR`, else in `stoix_like/xla` in the user's cache folder.
+
+    It holds programs that take over 0.2 s to compile, or over `JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS`.
     """
     if "JAX_COMPILATION_CACHE_DIR" not in os.environ:
-        given = os.environ.get("XDG_CACHE_HOME")
+        cache_home = os.environ.get("XDG_CACHE_HOME")
         try:
-            base = Path(given) if given else Path.home() / ".cache"
-        except RuntimeError:  # no HOME, and a user id without an entry in passwd, as in containers: nowhere to keep it
+            base = Path(cache_home) if cache_home else Path.home() / ".cache"
+        except RuntimeError:  # no HOME and no entry in passwd, as in some containers: no cache
             return
         jax.config.update("jax_compilation_cache_dir", str(base / "stoix_like" / "xla"))
     if "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS" not in os.environ:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
     if messages.is_cli():
-        _mend_what_cannot_be_read()
+        _repair_unreadable_entries()
 
 
 def remove_incomplete_entries(folder: Path, program: str) -> int:
-    """Removes the entries of a program that stay no whole stream, and says how many. (JAX takes zstandard where that is
-    installed; what it packed counts as torn here, too: it is compiled once more.)
+    """The number of entries of a program that were incomplete and have been removed.
+
+    Where zstandard is installed, JAX compresses with it. Such an entry counts as incomplete too, and is compiled again.
     """
-    torn = [path for path in folder.glob("*-cache") if _is_of(path, program) and not _is_whole(path)]
-    if torn:
+    incomplete = [path for path in folder.glob("*-cache") if _is_of(path, program) and not _is_complete(path)]
+    if incomplete:
         time.sleep(_SECONDS_TO_WRITE)
-        torn = [path for path in torn if not _is_whole(path)]
-    for path in torn:
+        incomplete = [path for path in incomplete if not _is_complete(path)]
+    for path in incomplete:
         path.unlink(missing_ok=True)
-    return len(torn)
+    return len(incomplete)
 
 
 def _is_of(path: Path, program: str) -> bool:
     return re.fullmatch(rf"{re.escape(program)}-[0-9a-f]{{64}}-cache", path.name) is not None
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     try:
         zlib.decompress(path.read_bytes())
     except (zlib.error, OSError):
@@ -65,36 +67,38 @@ def _is_whole(path: Path) -> bool:
     return True
 
 
-def _mend_what_cannot_be_read() -> None:
-    """JAX writes entries in place. One that a kill or a full disk has torn would be warned of at every start from then
-    on, and its program compiled at every start, since JAX overwrites none: it is removed when it is met, and JAX, which
-    warns before it compiles, then writes it anew. One that was read while another process wrote it is whole a moment
-    later, and there is nothing to tell.
+def _repair_unreadable_entries() -> None:
+    """Removes truncated entries when JAX warns of them, so that JAX writes them again.
+
+    JAX writes entries in place and overwrites none. If a kill or a full disk truncates an entry, JAX warns and compiles
+    at every start. It warns before it compiles, so an entry that is removed then is written again. An entry that was
+    read while another process wrote it is complete a moment later; it is left alone, without a message.
     """
-    shown = warnings.showwarning
-    if not getattr(shown, "mends_the_compile_cache", False):
-        warnings.showwarning = _showing(shown)
+    original = warnings.showwarning
+    if not getattr(original, "repairs_compile_cache", False):
+        warnings.showwarning = _repairing(original)
 
 
-def _showing(shown: Callable[..., None]) -> Callable[..., None]:
+def _repairing(original: Callable[..., None]) -> Callable[..., None]:
+    """`original` as a function that first repairs the cache if the warning is about an entry."""
     is_noted = False
 
     def show(message: Warning | str, *where: Any, **more: Any) -> None:
         nonlocal is_noted
-        told = _FAILED.match(str(message))
+        failure = _FAILED.match(str(message))
         folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
-        if told is None or folder is None:
-            shown(message, *where, **more)
-        elif told["what"] == "reading" and remove_incomplete_entries(Path(folder), told["program"]):
-            messages.print_to_stderr(
-                f"note: {told['program']} is compiled anew; the compile cache held it half-written"
-            )
-        elif told["what"] == "reading" and "decompress" in told["why"]:
+        if failure is None or folder is None:
+            original(message, *where, **more)
+        elif failure["what"] == "reading" and remove_incomplete_entries(Path(folder), failure["program"]):
+            messages.print_to_stderr(f"note: {failure['program']} is compiled again: its cache entry was truncated")
+        elif failure["what"] == "reading" and "decompress" in failure["why"]:
             return
         elif not is_noted:
             is_noted = True
-            why = " ".join(told["why"].split())
-            messages.print_to_stderr(f"note: the compile cache {folder} cannot be used ({why}); every start compiles")
+            reason = " ".join(failure["why"].split())
+            messages.print_to_stderr(
+                f"note: the compile cache {folder} cannot be used ({reason}); every start compiles"
+            )
 
-    show.mends_the_compile_cache = True  # type: ignore[attr-defined]
+    show.repairs_compile_cache = True  # type: ignore[attr-defined]
     return show

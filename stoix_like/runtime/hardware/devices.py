@@ -1,7 +1,7 @@
-"""The device, the compile cache, and where the state lies on several devices.
+"""The devices of a run, and the sharding of its state over several devices.
 
-`select` must run before anything starts a JAX backend, and importing jumanji does: that is why environments are
-imported after the configuration has been read.
+`select` must run before a JAX backend starts. Importing jumanji starts one, so environments are imported only after the
+configuration has been read.
 """
 
 from __future__ import annotations
@@ -22,67 +22,70 @@ from stoix_like.runtime.hardware import compile_cache as cache
 
 _LOG = logging.getLogger(__name__)
 _PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
-#: In what XLA reports where a collective operation has lost a partner.
-_WORDS_OF_LOSS = ("onnection closed", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
-_KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # what `device.platform` then says
+#: Parts of XLA's error messages if another process of a collective operation is gone.
+_LOST_CONNECTION = ("onnection closed", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
+_KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # values of `device.platform`
 
 
 def configure(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True) -> None:
-    """Sets the platform, the compile cache and what libraries may say; starts nothing."""
+    """Sets the platform, the compile cache and the log levels; starts no backend."""
     messages.configure_logging(logs or LoggingConfig())
-    jax.config.update("jax_enable_compilation_cache", compile_cache)  # off, even where the environment names one
+    jax.config.update("jax_enable_compilation_cache", compile_cache)  # overrides the environment
     if compile_cache:
         cache.enable()
     if hardware.device_type != "auto":
         jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
-        with contextlib.suppress(RuntimeError):  # JAX has started: there are as many as there are
+        with contextlib.suppress(RuntimeError):  # JAX has started: the number of devices is fixed
             jax.config.update("jax_num_cpu_devices", max(1, hardware.num_devices // (hardware.num_processes or 1)))
 
 
 def select(
     hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True
 ) -> list[jax.Device]:
-    """The devices of this run, in all its processes, after `prepare`.
+    """The devices of the run, in all its processes. Calls `configure` first.
 
     Raises:
-        ConfigError: the requested device, or that many of them, is not there.
+        ConfigError: the requested device type, or that number of devices, is not available.
     """
     platforms_before = platforms()
     configure(hardware, logs, compile_cache=compile_cache)
-    chosen = _chosen(available(hardware.device_type, platforms_before), hardware)
-    disable_cache_across_gpus(chosen)
+    selected = _selected(available(hardware.device_type, platforms_before), hardware)
+    disable_cache_across_gpus(selected)
     folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
-    _LOG.debug("devices %s, compile cache %s", chosen, folder)
-    return chosen
+    _LOG.debug("devices %s, compile cache %s", selected, folder)
+    return selected
 
 
-def disable_cache_across_gpus(found: list[jax.Device]) -> None:
-    """Keeps several processes with GPUs from the compile cache. XLA shares out its search for the best kernels among
-    them: one that found its program on disk would leave the others waiting.
+def disable_cache_across_gpus(devices: list[jax.Device]) -> None:
+    """Disables the compile cache if several processes use GPUs.
+
+    On GPUs all processes autotune together. A process that loads a program from the cache does not take part, and the
+    others would wait for it.
     """
-    if jax.process_count() > 1 and found[0].platform != "cpu":
+    if jax.process_count() > 1 and devices[0].platform != "cpu":
         jax.config.update("jax_enable_compilation_cache", False)
-        compilation_cache.reset_cache()  # JAX asks once in a process, at the first thing it compiles
+        compilation_cache.reset_cache()  # JAX reads the setting once per process, at its first compilation
 
 
 def platforms() -> str | None:
-    """The platforms that JAX is to look for, as it was told before `prepare`; None: all."""
-    found: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
-    return found
+    """The value of `jax_platforms`; None means all."""
+    value: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
+    return value
 
 
 def available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
-    """All devices of that type. Starts the backend, and another one where that type is not there.
+    """All devices of this type. Starts the backend; raises ConfigError if there are none.
 
-    Raises:
-        ConfigError: there are none.
+    Args:
+        device_type: `auto`, or the type that `configure` has set.
+        platforms_before: `platforms()` before `configure`; restored before the error reports what JAX sees.
     """
     try:
         found = jax.devices()
     except (RuntimeError, AssertionError):  # jax 0.10 asserts where no plugin for the platform is installed
         found = []
-    # A JAX that had started before keeps its devices, whatever is asked for.
+    # If JAX had started before, it keeps its devices, whatever type is requested.
     if found and device_type in ("auto", *(name for name, kind in _KINDS.items() if kind == found[0].platform)):
         return found
     jax.config.update("jax_platforms", platforms_before)
@@ -94,13 +97,13 @@ def available(device_type: str, platforms_before: str | None) -> list[jax.Device
     )
 
 
-def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:
+def _selected(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:
     if jax.process_count() > 1:
         return _all_of_processes(devices, hardware)
     if hardware.num_devices > len(devices):
         raise ConfigError(
-            f"hardware.num_devices: {hardware.num_devices} devices asked for, JAX sees {len(devices)}",
-            f"use --num-devices {len(devices)}, or --device-type cpu to try the program on pretended devices",
+            f"hardware.num_devices: {hardware.num_devices} devices requested, JAX sees {len(devices)}",
+            f"use --num-devices {len(devices)}, or --device-type cpu to simulate several devices",
         )
     if hardware.num_devices > 1 or devices[0].platform == "cpu":
         if hardware.cuda_device:
@@ -115,29 +118,25 @@ def _chosen(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Dev
             f"hardware.cuda_device: no device {hardware.cuda_device}; JAX sees {len(devices)}",
             f"use an index from 0 to {len(devices) - 1}",
         )
-    chosen = devices[hardware.cuda_device]
-    jax.config.update("jax_default_device", chosen)
-    return [chosen]
+    selected = devices[hardware.cuda_device]
+    jax.config.update("jax_default_device", selected)
+    return [selected]
 
 
-def check_equal_counts(found: list[jax.Device]) -> None:
-    """Refuses processes with different numbers of devices: nothing can be sent between them.
-
-    Raises:
-        ConfigError: in all of them.
-    """
-    of_each = [sum(device.process_index == index for device in found) for index in range(jax.process_count())]
-    if len(set(of_each)) > 1:
+def check_equal_counts(devices: list[jax.Device]) -> None:
+    """Raises ConfigError, in all processes, if they have different numbers of devices: collectives would fail."""
+    counts = [sum(device.process_index == index for device in devices) for index in range(jax.process_count())]
+    if len(set(counts)) > 1:
         raise ConfigError(
-            f"the processes of this run have {', '.join(map(str, of_each))} devices",
-            "give each as many, by CUDA_VISIBLE_DEVICES for example",
+            f"the processes of this run have {', '.join(map(str, counts))} devices",
+            "give each the same number, for example with CUDA_VISIBLE_DEVICES",
         )
 
 
 def _all_of_processes(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:
     if hardware.num_devices not in (1, len(devices)):
         raise ConfigError(
-            f"hardware.num_devices: {hardware.num_devices} devices asked for, {jax.process_count()} processes have"
+            f"hardware.num_devices: {hardware.num_devices} devices requested, {jax.process_count()} processes have"
             f" {len(devices)} in all",
             f"use --num-devices {len(devices)}, or leave it out: several processes use all they have",
         )
@@ -149,34 +148,30 @@ def _all_of_processes(devices: list[jax.Device], hardware: HardwareConfig) -> li
     return devices
 
 
-def check_divisible(num_envs: int, found: list[jax.Device]) -> None:
-    """Refuses environments that cannot be spread evenly.
-
-    Raises:
-        ConfigError: the devices do not divide them.
-    """
-    if num_envs % len(found):
+def check_divisible(num_envs: int, devices: list[jax.Device]) -> None:
+    """Raises ConfigError if the number of environments is not divisible by the number of devices."""
+    if num_envs % len(devices):
         raise ConfigError(
-            f"environment.num_envs: {num_envs} is not divisible by the {len(found)} devices of the run",
-            f"use --num-envs {num_envs // len(found) * len(found) or len(found)}",
+            f"environment.num_envs: {num_envs} is not divisible by the {len(devices)} devices of the run",
+            f"use --num-envs {num_envs // len(devices) * len(devices) or len(devices)}",
         )
 
 
 @contextlib.contextmanager
 def reraise_device_errors(what: str, hint: str | Callable[[], str]) -> Iterator[None]:
-    """Turns what XLA reports inside, nearly always that memory ran out, into `RunError(what: its first line, hint)`.
+    """Raises an XLA error inside the block, nearly always out of memory, as `RunError(what: its first line, hint)`.
 
-    JAX computes asynchronously: a result that is not waited for inside fails outside. A hint that is a function is
-    asked only then.
+    JAX computes asynchronously: the block must wait for its results, or their errors are raised later. A hint that is a
+    function is called only if there is an error.
     """
     try:
         yield
-    except (jax.errors.JaxRuntimeError, MemoryError, ValueError) as error:  # a lost partner may be a ValueError
+    except (jax.errors.JaxRuntimeError, MemoryError, ValueError) as error:  # a lost process may raise ValueError
         reason = (str(error).strip() or "out of memory").splitlines()[0]
-        if jax.process_count() > 1 and any(word in reason for word in _WORDS_OF_LOSS):
+        if jax.process_count() > 1 and any(part in reason for part in _LOST_CONNECTION):
             raise RunError(
                 f"another process of this run is gone ({reason})",
-                "its own message, if it left one, says why; --resume in all of them goes on",
+                "see the error message of that process, if it left one; restart all processes with --resume",
             ) from error
         if isinstance(error, ValueError):
             raise
@@ -184,15 +179,15 @@ def reraise_device_errors(what: str, hint: str | Callable[[], str]) -> Iterator[
 
 
 def environment_mesh(devices: list[jax.Device]) -> Mesh:
-    """A one-axis mesh over which environments are spread. Auto: explicit axes refuse the shuffle's gathers."""
+    """A one-axis mesh for the environments. Its axis is Auto, because explicit axes reject the shuffle's gathers."""
     return jax.make_mesh((len(devices),), ("environments",), axis_types=(AxisType.Auto,), devices=devices)
 
 
 def state_shardings(state_shape: Any, mesh: Mesh, num_seeds: int) -> Any:
-    """Shardings for a learner's state: everything replicated, except what `rollout` and `replay` keep per environment.
+    """Shardings of a learner's state: replicated, except what `rollout` and `replay` hold per environment.
 
-    The level pool is replicated: any environment may take any level. A replay is spread by its logical shards, if the
-    devices divide them.
+    The level pool is replicated, because any environment may take any level. A replay is sharded by its logical shards
+    if their number is divisible by the number of devices.
     """
     replicated = NamedSharding(mesh, PartitionSpec())
     by_environment = NamedSharding(

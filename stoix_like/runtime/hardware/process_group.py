@@ -1,9 +1,9 @@
-"""Several processes that train one run: the one door to `jax.distributed`.
+"""The processes that train one run; the only module that uses `jax.distributed`.
 
-Every process runs the same program on its own devices, and the run's arrays are spread over all of them. So all must
-take the same branches: what one of them alone knows (the clock, a signal, a file) is told to the others here. Process 0
-leads: it alone reads and writes files and shows what happens. What fails in one process alone is told to the others
-where all next meet, so that they end as well instead of waiting; one that has to go without a word is missed.
+Every process runs the same program on its own devices, and the run's arrays are sharded over all devices. All processes
+must take the same branches, so process 0 broadcasts what only it knows: the clock, signals, files. Only process 0 reads
+and writes files and prints. An error in one process is raised in all processes at the next `sync`, so that none waits
+for ever. A process that exits without reporting an error is detected when the next collective fails.
 """
 
 from __future__ import annotations
@@ -28,28 +28,29 @@ from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.hardware import collectives, devices
 
 START_TIMEOUT = 300.0  # seconds that processes wait for each other at the start
-_SHUTDOWN_TIMEOUT = 5.0  # seconds that one which failed waits for the others, which may have failed alike
+_SHUTDOWN_TIMEOUT = 5.0  # seconds that a failed process waits for the others to shut down
 
 
 class OtherProcessFailed(RunError):
-    """Another process of the run failed; this one has been told, as all have."""
+    """Another process of the run failed and reported it to all processes."""
 
     def __init__(self, index: int) -> None:
-        super().__init__(f"process {index} ended the run", collectives.ITS_OWN_MESSAGE)
+        super().__init__(f"process {index} ended the run", collectives.SEE_ITS_MESSAGE)
 
 
 class Decision(NamedTuple):
-    """What all processes know after `ProcessGroup.sync`."""
+    """The result of `ProcessGroup.sync`, equal in all processes."""
 
-    number: int  # the lead's
-    flag: bool  # whether any of them raised it
+    number: int  # of process 0
+    flag: bool  # True if any process set it
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """This process among those of its run. Of one process every method is what it looks like, and nothing is sent.
+    """The processes of a run, as seen by this one. With one process nothing is communicated.
 
-    Methods that send must be called by all, in the same order.
+    All processes must call the collective methods in the same order: `broadcast_object`, `run_on_primary`, `sync`,
+    `fetch_to_host` and `place_from_primary`.
     """
 
     index: int = 0
@@ -60,41 +61,42 @@ class ProcessGroup:
     def is_primary(self) -> bool:
         return self.index == 0
 
-    def broadcast_object(self, find_out: Callable[[], Any]) -> Any:
-        """What the lead finds out, as plain JSON values, in every process; only the lead calls the function.
+    def broadcast_object(self, function: Callable[[], Any]) -> Any:
+        """The result of the function, plain JSON values, in all processes; only process 0 calls it.
 
-        Raises:
-            OtherFailed: in the others, where the function failed. In the lead its own error goes on.
+        If it raises, its error is raised in process 0 and OtherProcessFailed in the others.
         """
         if self.count == 1:
-            return find_out()
+            return function()
         if not self.is_primary:
             text = collectives.broadcast_text("")
             if text == "":
                 raise OtherProcessFailed(0)
             return json.loads(text)
         try:
-            found = find_out()
+            result = function()
         except BaseException:
-            with contextlib.suppress(StoixError, ValueError):  # nobody is there to be told
+            with contextlib.suppress(StoixError, ValueError):  # the other processes may be gone
                 collectives.broadcast_text("")
             raise
-        collectives.broadcast_text(json.dumps(found))
-        return found
+        collectives.broadcast_text(json.dumps(result))
+        return result
 
-    def run_on_primary(self, act: Callable[[], Any]) -> Any:
-        """What the function gives in the lead, which alone calls it; None in the others.
+    def run_on_primary(self, function: Callable[[], Any]) -> Any:
+        """The result of the function in process 0, which alone calls it; None in the others.
 
-        Raises:
-            OtherFailed: in the others, where it failed. In the lead its own error goes on.
+        If it raises, its error is raised in process 0 and OtherProcessFailed in the others.
         """
-        found = []
-        self.broadcast_object(lambda: found.append(act()))
-        return found[0] if self.is_primary else None
+        results = []
+        self.broadcast_object(lambda: results.append(function()))
+        return results[0] if self.is_primary else None
 
     @contextlib.contextmanager
     def deferring_errors(self) -> Iterator[None]:
-        """Around what can fail in this process and not in the others: of several, it fails at the next `sync`."""
+        """Defers errors of the block, which may happen in this process alone, to the next `sync`.
+
+        With one process they are raised at once.
+        """
         try:
             yield
         except OtherProcessFailed:
@@ -105,11 +107,11 @@ class ProcessGroup:
             self._failures.append(error)
 
     def sync(self, number: int = 0, flag: bool = False) -> Decision:
-        """The lead's number, and whether any process raised its flag.
+        """The number of process 0, and whether any process set its flag.
 
         Raises:
-            StoixError, OSError: what failed `deferring_errors` in this process since the last call.
-            OtherFailed: in the others.
+            StoixError, OSError: an error that `deferring_errors` has deferred in this process.
+            OtherProcessFailed: there is one in another process.
         """
         if self.count == 1:
             return Decision(number, flag)
@@ -121,25 +123,25 @@ class ProcessGroup:
         raise next(iter(self.take_deferred_errors()), OtherProcessFailed(int(failed[0])))
 
     def take_deferred_errors(self) -> list[Exception]:
-        """What failed `deferring_errors` since the last `sync`; it is not raised any more."""
+        """The errors deferred since the last `sync`. They will not be raised."""
         failures = self._failures.copy()
         self._failures.clear()
         return failures
 
     def fetch_to_host(self, tree: Any) -> Any:
-        """Copies of the arrays of a state, whole and on the host, keys as their words; None in all but the lead.
+        """Unsharded copies of a state's arrays on the host of process 0, keys as raw data; None in the others.
 
-        One leaf after the other: on the devices, and in the others, there is never more than one that is whole.
+        Leaves are gathered one by one, so that the devices and the other hosts hold at most one unsharded leaf.
         """
         copy = collectives.host_copy if self.is_primary else lambda array: collectives.host_copy(array) is None
-        whole = jax.tree.map(lambda leaf: copy(trees.key_words(leaf)), tree)
+        whole = jax.tree.map(lambda leaf: copy(trees.key_data(leaf)), tree)
         return whole if self.is_primary else None
 
     def place_from_primary(self, tree: Any, template: Any) -> Any:
-        """What the lead holds, placed as the template says; the others give anything.
+        """The arrays of process 0, placed by the shardings of the template.
 
         Args:
-            tree: in the lead arrays in the structure of the template.
+            tree: on process 0, arrays in the structure of the template; ignored on the others.
             template: a pytree of jax.ShapeDtypeStruct with shardings.
         """
         if self.count == 1:
@@ -151,34 +153,34 @@ class ProcessGroup:
 
 
 def addressable_copy(tree: Any) -> Any:
-    """Arrays that every device holds whole, as they lie on the first device of this process."""
+    """Replicated arrays as single-device arrays on the first device of this process."""
     return jax.tree.map(lambda x: x.addressable_data(0) if len(x.sharding.device_set) > 1 else x, tree)
 
 
 def initialize(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) -> ProcessGroup:
-    """Meets the other processes of the run, if the configuration speaks of any. Before anything starts a JAX backend.
+    """The process group of the run; connects the processes if the configuration has several.
 
-    Where this program has met them already (here, or by `jax.distributed.initialize`), they are those.
+    Must run before a JAX backend starts. If `jax.distributed` is initialized already, its processes are used.
 
     Raises:
-        ConfigError: there is nothing to find: no cluster, a coordinator that does not answer, or no such device.
-        RunError: the others did not come.
+        ConfigError: no cluster is found, the coordinator does not answer, or the device is not available.
+        RunError: the other processes did not connect in time.
     """
-    is_met = jax.distributed.is_initialized()
-    if not (hardware.distributed or hardware.coordinator_address or is_met):
+    is_connected = jax.distributed.is_initialized()
+    if not (hardware.distributed or hardware.coordinator_address or is_connected):
         return ProcessGroup()
     if hardware.distributed and hardware.device_type == "cpu" and hardware.num_devices > 1:
         raise ConfigError(
-            f"hardware.num_devices: {hardware.num_devices} CPU devices cannot be shared out in a cluster",
+            f"hardware.num_devices: {hardware.num_devices} CPU devices cannot be divided in a cluster",
             "leave out --num-devices, or use --coordinator-address, --num-processes and --process-id",
         )
     platforms_before = devices.platforms()
     devices.configure(hardware, logs, compile_cache=compile_cache)
-    if not is_met:
+    if not is_connected:
         _connect(hardware)
-    found = devices.available(hardware.device_type, platforms_before)
-    devices.check_equal_counts(found)
-    devices.disable_cache_across_gpus(found)
+    all_devices = devices.available(hardware.device_type, platforms_before)
+    devices.check_equal_counts(all_devices)
+    devices.disable_cache_across_gpus(all_devices)
     return ProcessGroup(jax.process_index(), jax.process_count())
 
 
@@ -186,8 +188,8 @@ _CONNECTING: list[threading.Thread] = []
 
 
 def _connect(hardware: HardwareConfig) -> None:
-    """Waits for the others in a thread: what JAX does meanwhile cannot be interrupted."""
-    jax.config.update("jax_enable_preemption_service", False)  # it would take SIGTERM for itself
+    """Connects in a thread, because JAX cannot be interrupted while it waits for the other processes."""
+    jax.config.update("jax_enable_preemption_service", False)  # it would handle SIGTERM itself
     failures: list[Exception] = []
 
     def connect() -> None:
@@ -196,9 +198,9 @@ def _connect(hardware: HardwareConfig) -> None:
                 hardware.coordinator_address,
                 hardware.num_processes,
                 hardware.process_id,
-                initialization_timeout=int(2 * START_TIMEOUT),  # where JAX gives up, it ends the process with a stack
+                initialization_timeout=int(2 * START_TIMEOUT),  # at its timeout JAX aborts the process
             )
-        except Exception as error:  # whatever it is, it is raised below
+        except Exception as error:  # raised below
             failures.append(error)
 
     waiting = threading.Thread(target=connect, daemon=True)
@@ -209,7 +211,7 @@ def _connect(hardware: HardwareConfig) -> None:
         waiting.join(0.2)
         heartbeat("waiting for the other processes of this run")
     if waiting.is_alive():
-        raise RunError("the other processes of this run did not come within five minutes", _START_ALL)
+        raise RunError("the other processes of this run did not connect within five minutes", _START_ALL)
     if failures and isinstance(failures[0], (ValueError, RuntimeError)):
         raise _connection_error(hardware, failures[0]) from failures[0]
     if failures:
@@ -220,21 +222,21 @@ _START_ALL = "start all at about the same time, each with its own --process-id, 
 
 
 def abort(code: int) -> None:
-    """Ends a program that failed, or was interrupted, among several processes.
+    """Exits one of several processes after a failure or an interruption.
 
-    The others mostly fail alike, and JAX lets none go before all have come. It would wait minutes for one that does
-    not, and end with a stack: after some seconds this one goes without a word, and is missed by the others.
+    The other processes usually fail too. `jax.distributed.shutdown` waits minutes for all of them and then aborts with
+    a stack trace, so this process exits after a few seconds; the next collective of the others fails.
     """
 
-    def part() -> None:
-        with contextlib.suppress(Exception):  # the others, or their lead, are gone
+    def shut_down() -> None:
+        with contextlib.suppress(Exception):  # the other processes may be gone
             jax.distributed.shutdown()
 
-    parting = threading.Thread(target=part, daemon=True)
-    if not any(meeting.is_alive() for meeting in _CONNECTING):  # else nobody has come
-        parting.start()
+    thread = threading.Thread(target=shut_down, daemon=True)
+    if not any(connecting.is_alive() for connecting in _CONNECTING):  # else the processes are not connected
+        thread.start()
         with contextlib.suppress(KeyboardInterrupt):
-            parting.join(_SHUTDOWN_TIMEOUT)
+            thread.join(_SHUTDOWN_TIMEOUT)
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError):
             stream.flush()
@@ -249,7 +251,7 @@ def _connection_error(hardware: HardwareConfig, error: Exception) -> ConfigError
             "give --coordinator-address HOST:PORT --num-processes N --process-id I to each process",
         )
     return ConfigError(
-        f"hardware.coordinator_address: process {hardware.process_id} cannot meet the others at"
+        f"hardware.coordinator_address: process {hardware.process_id} cannot connect to"
         f" {hardware.coordinator_address} ({reason})",
         "process 0 must run on that host, its port free and open to the others, each --process-id given once",
     )

@@ -108,7 +108,7 @@ class CompiledPolicy:
         with reraise_device_errors("the levels cannot be played", _LESS_MEMORY):
             self._player.compile(params, key)
             start = time.monotonic()
-            results, memory = self._player(params, key, watch=report_progress(print_to_stderr))
+            results, memory = self._player(params, key, on_progress=report_progress(print_to_stderr))
             seconds = time.monotonic() - start
         refuse_undeclared(self._env, results)
         return LevelSetResult(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import CheckpointError
-from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.console.spelling import usage
 
 _OS_ERROR = re.compile(r"os_error_code='(\d+)'")
 
@@ -85,5 +85,5 @@ def _damaged(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(
         f"checkpoint {path} cannot be read: {reason}",
         "it is damaged or foreign: move its folder away to --resume from the one before; to evaluate another:"
-        f" {command_line('evaluate', 'RUN', '--checkpoint', 'N')}",
+        f" {usage('evaluate')} RUN --checkpoint N",
     )

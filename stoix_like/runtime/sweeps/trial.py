@@ -121,14 +121,14 @@ def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: St
     """
     sinks: list[TrialSink] = []
 
-    def watch(stop: StopRequest) -> TrialSink:
+    def make_sink(stop: StopRequest) -> TrialSink:
         sinks.append(TrialSink(study, trial.number, plan.settings.metric, stop))
         return sinks[-1]
 
     try:
         loaded = _load_trial_config(plan, trial, path)
         with _redirect_stdout(path.with_name(f"{path.name}.log")):
-            code = train(plan.settings.algorithm, loaded, watch, outer)
+            code = train(plan.settings.algorithm, loaded, make_sink, outer)
     except StoixError as error:
         if isinstance(error.__cause__, OSError):
             raise

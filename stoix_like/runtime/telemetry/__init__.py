@@ -1,4 +1,4 @@
-"""Where metrics go: the record of a run (JSONL), the terminal, and every sink that is switched on in `logging:`.
+"""Metrics and traces of a run: metrics.jsonl, the terminal, and the sinks that `logging:` enables.
 Imports console, storage and runs.
 """
 
@@ -28,14 +28,14 @@ __all__ = [
 
 
 def open_telemetry(
-    run_dir: Path, meta: RunMeta, sinks: Sequence[Sink] = (), queued: Sequence[QueuedSink] = ()
+    run_dir: Path, meta: RunMeta, sinks: Sequence[Sink] = (), async_sinks: Sequence[QueuedSink] = ()
 ) -> TelemetryHub:
-    """The open fan-out of a run: metrics.jsonl in `run_dir`, and the given sinks, each dropped if it fails.
+    """An open TelemetryHub that writes metrics.jsonl in `run_dir` and to the given sinks.
 
     Raises:
         RunError: metrics.jsonl cannot be written, or belongs to another run.
-        StoixError: a sink refuses what the configuration asks for.
+        StoixError: a sink cannot do what the configuration asks for.
     """
-    telemetry = TelemetryHub(JsonlSink(), sinks, queued)
+    telemetry = TelemetryHub(JsonlSink(), sinks, async_sinks)
     telemetry.open(run_dir, meta)
     return telemetry

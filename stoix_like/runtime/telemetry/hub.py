@@ -1,8 +1,8 @@
-"""The fan-out from a run to its sinks.
+"""Passes rows and spans from a run to its sinks.
 
-The JSONL file is the record of a run: it is written first and a failure to write it ends the run. Every other sink is
-a convenience: one that raises is dropped with one warning and training goes on. Sinks are called on the caller's
-thread, in order; what may wait for a network or a foreign library is given as a `QueuedSink`, which has its own thread.
+The JSONL file is written first, and a failure to write it ends the run. Any other sink that raises is dropped with one
+warning, and training continues. Sinks are called in order on the caller's thread. A sink that may wait for a network or
+a foreign library is wrapped in a `QueuedSink`, which has its own thread.
 """
 
 from __future__ import annotations
@@ -18,88 +18,85 @@ from stoix_like.errors import RunError, StoixError
 from stoix_like.runtime.telemetry.queued_sink import QueuedSink
 from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Span
 
-OPEN_SECONDS = 3.0  # that all queued sinks together are waited for before the run begins
-CLOSE_SECONDS = 10.0  # ... and at its end, for what they have not written yet
+OPEN_SECONDS = 3.0  # the run waits for all async sinks together to open
+CLOSE_SECONDS = 10.0  # ... and at its end, to write what is queued
+ABANDON_SECONDS = 1.0  # ... and to close if the run does not start
 _AnySink = TypeVar("_AnySink", bound=Sink)
 
 
 class TelemetryHub:
-    """A sink made of sinks: `record` must work, the others may fail.
+    """A sink that passes everything to several sinks.
 
-    Only `open` lets an error of theirs through, and only a StoixError: what the user asked for and cannot have (a
-    missing extra, an unknown MLflow run) is said before training starts. A queued sink that has not opened within
-    `OPEN_SECONDS` goes on opening while the run begins, unless it has `answer_seconds` of its own.
+    Missing extras and unknown MLflow runs are reported before training starts: `open` raises a StoixError of any sink.
+    An async sink that has not opened within `OPEN_SECONDS`, or its own `answer_seconds`, continues to open while the
+    run starts.
+
+    Args:
+        log: the JSONL file; its errors end the run.
+        sinks: called on the caller's thread; dropped if they raise.
+        async_sinks: called on their own threads; dropped if they raise.
     """
 
-    def __init__(self, record: Sink, others: Sequence[Sink] = (), queued: Sequence[QueuedSink] = ()) -> None:
-        self._record = record
-        self._others: list[Sink] = list(others)
-        self._queued: list[QueuedSink] = list(queued)
+    def __init__(self, log: Sink, sinks: Sequence[Sink] = (), async_sinks: Sequence[QueuedSink] = ()) -> None:
+        self._log = log
+        self._sinks: list[Sink] = list(sinks)
+        self._async_sinks: list[QueuedSink] = list(async_sinks)
         self._run_dir = Path()
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Opens the record, then every other sink.
-
-        Raises:
-            RunError: the record cannot be written.
-            StoixError: a sink refuses what the configuration asks for; all are closed again.
-        """
+        """Opens metrics.jsonl, then the other sinks. If a sink raises a StoixError, all are closed again."""
         self._run_dir = run_dir
         with _disk_errors(run_dir):
-            self._record.open(run_dir, meta)
+            self._log.open(run_dir, meta)
         try:
-            self._each(self._queued, lambda sink: sink.open(run_dir, meta), let_through=StoixError)
-            self._each(self._others, lambda sink: sink.open(run_dir, meta), let_through=StoixError)
+            self._each(self._async_sinks, lambda sink: sink.open(run_dir, meta), propagate=StoixError)
+            self._each(self._sinks, lambda sink: sink.open(run_dir, meta), propagate=StoixError)
             deadline = time.monotonic() + OPEN_SECONDS
-            self._each(self._queued, lambda sink: sink.wait_until_open(deadline), let_through=StoixError)
+            self._each(self._async_sinks, lambda sink: sink.wait_until_open(deadline), propagate=StoixError)
         except StoixError:
             self._abandon()
             raise
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Hands the rows of one report to every sink.
-
-        Raises:
-            RunError: the record cannot be written (a full disk, a folder that is gone).
-        """
+        """Passes the rows of one report to every sink. Raises RunError if metrics.jsonl cannot be written."""
         with _disk_errors(self._run_dir):
-            self._record.write(rows)
-        self._each(self._others, lambda sink: sink.write(rows))
-        self._each(self._queued, lambda sink: sink.write(rows))
+            self._log.write(rows)
+        self._each(self._sinks, lambda sink: sink.write(rows))
+        self._each(self._async_sinks, lambda sink: sink.write(rows))
 
     def trace(self, spans: Sequence[Span]) -> None:
-        """Hands spans to the sinks that take them. They stand in no record."""
-        self._each(self._queued, lambda sink: sink.trace(spans))
+        """Passes spans to the async sinks that take them. metrics.jsonl does not hold them."""
+        self._each(self._async_sinks, lambda sink: sink.trace(spans))
 
     def close(self) -> None:
-        """Closes every sink, the record last. Safe to call twice."""
+        """Closes every sink, metrics.jsonl last. Safe to call twice."""
         deadline = time.monotonic() + CLOSE_SECONDS
-        self._each(self._queued, lambda sink: sink.finish(deadline))
-        self._each(self._others, lambda sink: sink.close())
-        self._each(self._queued, lambda sink: sink.close())
+        self._each(self._async_sinks, lambda sink: sink.finish(deadline))
+        self._each(self._sinks, lambda sink: sink.close())
+        self._each(self._async_sinks, lambda sink: sink.close())
         with _disk_errors(self._run_dir):
-            self._record.close()
+            self._log.close()
 
     def _abandon(self) -> None:
-        """Closes everything, without a word and in a second at most: there will be no run."""
-        deadline = time.monotonic() + 1.0
-        for queued in self._queued:
+        """Closes everything without warnings, because the run does not start."""
+        deadline = time.monotonic() + ABANDON_SECONDS
+        for async_sink in self._async_sinks:
             with contextlib.suppress(Exception):
-                queued.finish(deadline)
-        for sink in [*self._others, *self._queued]:
+                async_sink.finish(deadline)
+        for sink in [*self._sinks, *self._async_sinks]:
             with contextlib.suppress(Exception):
                 sink.close()
-        self._others, self._queued = [], []
+        self._sinks, self._async_sinks = [], []
         self.close()
 
     def _each(
-        self, sinks: list[_AnySink], act: Callable[[_AnySink], None], let_through: type[StoixError] | tuple[()] = ()
+        self, sinks: list[_AnySink], act: Callable[[_AnySink], None], propagate: type[StoixError] | tuple[()] = ()
     ) -> None:
         for sink in list(sinks):
-            # Any exception: a sink may be anybody's client, and none of its failures may cost the training.
+            # Any exception: a sink may use any library, and its failures must not stop the training.
             try:
                 act(sink)
-            except let_through:
+            except propagate:
                 raise
             except Exception as error:
                 sinks.remove(sink)
@@ -111,7 +108,7 @@ class TelemetryHub:
         name = sink.name if isinstance(sink, QueuedSink) else type(sink).__name__
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         text = f"warning: {name} dropped ({reason}); metrics continue in {self._run_dir}/metrics.jsonl"
-        with contextlib.suppress(OSError, ValueError):  # a stderr that is closed is no reason to stop either
+        with contextlib.suppress(OSError, ValueError):  # stderr may be closed
             print(text, file=sys.stderr, flush=True)
 
 
@@ -121,4 +118,4 @@ def _disk_errors(run_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         what = f"metrics cannot be written: {error.strerror or error}, {error.filename or run_dir}"
-        raise RunError(what, "free the disk or make the folder writable, then continue with --resume") from error
+        raise RunError(what, "free some space or make the folder writable, then continue with --resume") from error

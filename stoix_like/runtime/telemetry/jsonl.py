@@ -1,7 +1,7 @@
-"""metrics.jsonl, the record of a run: one JSON object per line, readable while the run goes on and after it was killed.
+"""metrics.jsonl, the metrics of a run: one JSON object per line, readable during the run and after a kill.
 
-Every report is one write and one flush, so a killed process loses at most the tail of its last line. A run continued
-from a checkpoint first cuts what was written after it, so that no update stands in the file twice.
+Every report is one write and one flush, so a killed process loses at most the end of its last line. On resume, rows
+later than the checkpoint are removed and logged again, so that no update is in the file twice.
 """
 
 from __future__ import annotations
@@ -22,16 +22,15 @@ FILE_NAME = "metrics.jsonl"
 
 
 class JsonlSink:
-    """Writes metrics.jsonl in the run folder. A fresh run refuses a file that is there; a resumed one cuts it."""
+    """Writes metrics.jsonl in the run folder."""
 
     def __init__(self) -> None:
         self._file: TextIO | None = None
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Creates the file, or cuts it to `meta.resumed_update` and appends.
+        """Creates the file; for a resumed run, cuts it to `meta.resumed_update`.
 
-        Raises:
-            RunError: a fresh run finds metrics of another one.
+        Raises RunError if the file of a new run exists.
         """
         path = run_dir / FILE_NAME
         if meta.resumed_update is not None and path.exists():
@@ -55,7 +54,7 @@ class JsonlSink:
 
 
 def format_row(row: Row) -> str:
-    """One row as one line of strict JSON (no NaN, no Infinity: they become null)."""
+    """One row as one line of strict JSON. NaN and infinities become null."""
     fields = {**row._asdict(), "elapsed_seconds": round(row.elapsed_seconds, 3)}
     fields.update(fields.pop("values"))
     return json.dumps({name: _plain(value) for name, value in fields.items()}, allow_nan=False)
@@ -67,10 +66,10 @@ def _plain(value: Any) -> Any:
 
 
 def read_rows(path: Path) -> list[dict[str, Any]]:
-    """Every row of a metrics.jsonl, in order. A last line that a kill or a running writer left torn is left out.
+    """Every row of a metrics.jsonl, in order. An incomplete last line, of a killed or running writer, is left out.
 
     Raises:
-        RunError: no such file, or a damaged line that is not the last.
+        RunError: there is no such file, or a line before the last is damaged.
     """
     if not path.is_file():
         raise RunError(f"no metrics at {path}", "give a run folder, for example runs/<name>")
@@ -83,19 +82,19 @@ def read_rows(path: Path) -> list[dict[str, Any]]:
 
 
 def cut_after(path: Path, update: int, *, keeps_evaluation: bool = True) -> None:
-    """Removes the rows after `update`, and lines that are no rows, by an atomic replacement; the rest keeps its bytes.
+    """Removes the rows after `update`, and lines that are no rows, by an atomic replacement; other lines are unchanged.
 
-    The rows of `update` itself stay: they were written before its checkpoint was. But for those of an evaluation of
-    which the checkpoint knows nothing, as a kill right after it leaves them.
+    The rows of `update` stay, because they were written before its checkpoint. Without `keeps_evaluation` its EVALUATOR
+    rows are removed: the run was killed between an evaluation and the checkpoint that records it.
     """
 
-    def stays(row: dict[str, Any] | None) -> bool:
+    def is_kept(row: dict[str, Any] | None) -> bool:
         if row is None or row.get("update", 0) > update:
             return False
         return keeps_evaluation or row.get("update") != update or row.get("category") != "EVALUATOR"
 
     lines = _lines(path)
-    kept = [line for line in lines if stays(_parse(line))]
+    kept = [line for line in lines if is_kept(_parse(line))]
     content = b"".join(line + b"\n" for line in kept)
     if content == path.read_bytes():
         return
@@ -104,13 +103,13 @@ def cut_after(path: Path, update: int, *, keeps_evaluation: bool = True) -> None
 
 
 def _lines(path: Path) -> list[bytes]:
-    """The non-empty lines, as bytes: a torn line may end inside a character."""
+    """The non-empty lines, as bytes: an incomplete line may end inside a character."""
     return [line for line in path.read_bytes().split(b"\n") if line.strip()]
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
     try:
         row = json.loads(line)
-    except ValueError:  # json's own error and that of UTF-8 are both ValueErrors
+    except ValueError:  # also the superclass of JSONDecodeError and UnicodeDecodeError
         return None
     return row if isinstance(row, dict) else None

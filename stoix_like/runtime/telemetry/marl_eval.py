@@ -2,9 +2,9 @@
 
 {suite: {task: {algorithm: {seed_N: {step_i: {step_count, elapsed_time, metric: [values]}, absolute_metrics: {...}}}}}}
 
-The file is a function of the rows of `evaluator/`, which metrics.jsonl holds: a resumed run makes it anew from there.
-Those rows hold means over episodes, so each list has one value, which is what the readers of the schema form of longer
-ones. The evaluations of other modes (`evaluator_sampled/`, `evaluator_network/`) stay in metrics.jsonl alone.
+The file is computed from the `evaluator/` rows of metrics.jsonl, so a resumed run writes it again from there. The
+rows hold means over episodes, so each list has one value; readers of the schema average longer lists to one.
+Evaluations of other modes (`evaluator_sampled/`, `evaluator_network/`) are only in metrics.jsonl.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from stoix_like.runtime.telemetry.sink import Row, RunMeta
 FILE_NAME = "marl_eval.json"
 _PREFIX = "evaluator/"
 _SCORE = "mean_return"
-_RENAMED = {"mean_return": "mean_episode_return", "episode_length_mean": "mean_episode_length"}  # as the field says
-_LEFT_OUT = ("episodes", "duration_ms", "level_hash", "unfinished")  # of the evaluation, not of the policy
-_EXTREMES = ("max_return", "min_return", "episode_length_max", "episode_length_min")  # no means: not to be averaged
+_RENAMED = {"mean_return": "mean_episode_return", "episode_length_mean": "mean_episode_length"}  # the schema's names
+_LEFT_OUT = ("episodes", "duration_ms", "level_hash", "unfinished")  # they describe the evaluation, not the policy
+_EXTREMES = ("max_return", "min_return", "episode_length_max", "episode_length_min")  # must not be averaged
 
 
 class Evaluation(NamedTuple):
-    """One evaluation of one seed, as far as the file tells of it.
+    """One evaluation of one seed.
 
     Attributes:
         timesteps: environment steps of the seed.
-        elapsed_seconds: wall-clock of the run: compiling, evaluating and saving included.
-        metrics: {name: mean over episodes}; what is not finite is left out.
+        elapsed_seconds: wall-clock time of the run, including compilation, evaluations and checkpoints.
+        metrics: {name: mean over episodes}, without values that are not finite.
         level_hash: of the frozen levels; None for fresh ones. Only scores on the same levels are compared.
     """
 
@@ -45,12 +45,12 @@ class Evaluation(NamedTuple):
 
     @property
     def score(self) -> float:
-        """What the best evaluation is chosen by."""
+        """The score by which the best evaluation is selected."""
         return self.metrics.get(_RENAMED[_SCORE], -math.inf)
 
 
 class MarlEvalSink:
-    """Writes marl_eval.json in the run folder, whole or not at all, after every evaluation."""
+    """Writes marl_eval.json in the run folder, atomically, after every evaluation."""
 
     def __init__(self) -> None:
         self._path = Path()
@@ -58,7 +58,7 @@ class MarlEvalSink:
         self._evaluations: dict[int, dict[int, Evaluation]] = {}
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Of a resumed run, makes the file from metrics.jsonl, which has been cut to the checkpoint by then."""
+        """For a resumed run, writes the file from metrics.jsonl, which has been cut to the checkpoint before."""
         self._path = run_dir / FILE_NAME
         self._names = names_of(meta.task_id, meta.algorithm)
         if meta.resumed_update is None:
@@ -66,38 +66,38 @@ class MarlEvalSink:
         self._add(map(_row, read_rows(run_dir / RECORD_NAME)))
         if self._evaluations:
             self._write()
-        else:  # what was evaluated came after the checkpoint, and is evaluated again
+        else:  # all evaluations came after the checkpoint and are repeated
             self._path.unlink(missing_ok=True)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Takes in the evaluations among the rows, and writes if there are any."""
+        """Adds the evaluations among the rows, and writes the file if there are any."""
         if self._add(rows):
             self._write()
 
     def close(self) -> None:
-        """Nothing is open between two evaluations."""
+        """Does nothing: the file is not kept open."""
 
     def _add(self, rows: Iterable[Row]) -> bool:
-        found = [(row.seed or 0, evaluation) for row in rows if (evaluation := evaluation_of(row)) is not None]
-        for seed, evaluation in found:  # one made up for after a stop replaces the one before
+        new = [(row.seed or 0, evaluation) for row in rows if (evaluation := evaluation_of(row)) is not None]
+        for seed, evaluation in new:  # a repeated evaluation replaces the one before
             self._evaluations.setdefault(seed, {})[evaluation.timesteps] = evaluation
-        return bool(found)
+        return bool(new)
 
     def _write(self) -> None:
-        by_seed = {seed: list(found.values()) for seed, found in self._evaluations.items()}
+        by_seed = {seed: list(of_seed.values()) for seed, of_seed in self._evaluations.items()}
         text = json.dumps(document(self._names, by_seed), indent=1, allow_nan=False) + "\n"
         if not self._path.is_file() or self._path.read_text(encoding="utf-8") != text:
             atomic_write_text(self._path, text)
 
 
 def names_of(task_id: str, algorithm: str) -> tuple[str, str, str]:
-    """(suite, task, algorithm): `probe/x` is x of the suite probe, everything else Jumanji's."""
+    """(suite, task, algorithm): `probe/x` is task x of the suite probe; all other tasks are of the suite Jumanji."""
     suite, slash, task = task_id.rpartition("/")
     return (suite, task, algorithm) if slash else ("Jumanji", task_id, algorithm)
 
 
 def evaluation_of(row: Row) -> Evaluation | None:
-    """The evaluation that a row tells of, or None: another category, or another mode."""
+    """The evaluation that a row reports; None if it is of another category or mode."""
     values = {name.removeprefix(_PREFIX): v for name, v in row.values.items() if name.startswith(_PREFIX)}
     if row.category != "EVALUATOR" or _SCORE not in values:
         return None
@@ -124,10 +124,10 @@ def document(names: tuple[str, str, str], evaluations: Mapping[int, Sequence[Eva
 
 
 def _seed_document(evaluations: Sequence[Evaluation]) -> dict[str, Any]:
-    """The steps in order, and last the absolute metrics: those of the best evaluation so far.
+    """The steps in order, then the absolute metrics: those of the best evaluation so far.
 
-    It is the one whose parameters are kept as best, the first of equals. The field plays more episodes with them; here
-    the best of many noisy scores stands, which is above what a new evaluation gives.
+    The best evaluation is the one whose parameters are saved as best, the first of equals. The schema asks for more
+    episodes with them. Here the best of many noisy scores is reported, which is biased upwards.
     """
     ordered = sorted(evaluations, key=lambda evaluation: evaluation.timesteps)
     steps: dict[str, Any] = {
@@ -147,7 +147,7 @@ def _lists(evaluation: Evaluation) -> dict[str, list[float]]:
 
 
 def _row(fields: Mapping[str, Any]) -> Row:
-    """A line of metrics.jsonl as the row it was; null is NaN again."""
-    named = {name: math.nan if value is None else value for name, value in fields.items() if "/" in name}
-    own = {name: fields.get(name, 0) for name in ("update", "timesteps", "elapsed_seconds")}
-    return Row(fields.get("category", "MISC"), **own, seed=fields.get("seed"), values=named)
+    """The Row of a line of metrics.jsonl; null becomes NaN."""
+    values = {name: math.nan if value is None else value for name, value in fields.items() if "/" in name}
+    at = {name: fields.get(name, 0) for name in ("update", "timesteps", "elapsed_seconds")}
+    return Row(fields.get("category", "MISC"), **at, seed=fields.get("seed"), values=values)

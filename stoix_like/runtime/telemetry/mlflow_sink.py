@@ -1,7 +1,7 @@
-"""Metrics to MLflow: a local SQLite store, or a tracking server. The door to mlflow.
+"""Logs metrics to MLflow: a local SQLite store or a tracking server. The only module that imports mlflow.
 
-A run folder knows its MLflow run (`mlflow.json`), so that a resumed run goes on in it. What was told after the
-checkpoint that it goes on from stays there: MLflow keeps all values of a step and shows the last one.
+`mlflow.json` in the run folder names the MLflow run, so that a resumed run continues it. Metrics logged after the
+checkpoint stay in MLflow, which keeps all values of a step and shows the last one.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from mlflow.tracking import MlflowClient
 
 FILE_NAME = "mlflow.json"
-EXPERIMENT = "stoix_like"  # unless MLFLOW_EXPERIMENT_NAME says otherwise
-_MOST_METRICS, _MOST_PARAMS, _LONGEST_PARAM = 1000, 100, 6000  # of one request: the limits of MLflow's own API
-#: How patient the client is, unless the environment says otherwise: at the start a server that is away must be told
-#: at once; later one that is restarted (5 tries, about a minute) is waited for, on the sink's own thread.
+EXPERIMENT = "stoix_like"  # unless MLFLOW_EXPERIMENT_NAME is set
+_MOST_METRICS, _MOST_PARAMS, _LONGEST_PARAM = 1000, 100, 6000  # limits of MLflow's API for one request
+#: Retries and timeout of the client, unless the environment sets them. At the start an unreachable server must be
+#: reported at once. Later the sink's thread waits for a server that restarts: 5 retries, about a minute.
 _AT_START = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "3"}
 _LATER = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
 
 
 class MlflowRun(NamedTuple):
-    """Where a run's metrics are: as it stands in mlflow.json."""
+    """The MLflow run of a training run: the content of mlflow.json."""
 
     tracking_uri: str  # without user and password
     experiment_id: str
@@ -44,48 +44,47 @@ class MlflowRun(NamedTuple):
 
 
 class MlflowSink:
-    """Numbers become metrics, the configuration parameters, texts tags.
+    """Logs numbers as metrics, the configuration as parameters, and texts as tags.
+
+    The constructor raises MissingExtraError if MLflow is not installed.
 
     Args:
         tracking_uri: `sqlite:///...` or `http://...`.
-        run_id: of an MLflow run to go on in; None = that of the run folder, or a new one.
+        run_id: of an existing MLflow run; None = that of the run folder, or a new one.
 
     Attributes:
-        run: the MLflow run, once it is there; fails if it never is.
-
-    Raises:
-        MissingExtraError: MLflow is not installed.
+        run: a future of the MLflow run.
     """
 
     def __init__(self, tracking_uri: str, run_id: str | None = None) -> None:
         needed = ("sqlalchemy", "alembic") if tracking_uri.startswith("sqlite:") else ()
         require_extra("MLflow", "mlflow", "mlflow", *needed)
         self.run: Future[MlflowRun] = Future()
-        self._uri, self._asked_run_id = tracking_uri, run_id
+        self._uri, self._given_run_id = tracking_uri, run_id
         self._client: MlflowClient | None = None
-        self._patience = _Patience()
-        self._patience.set(_AT_START)  # here: a new variable moves the environment, which other threads read
-        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # it tells of each migration of a new SQLite file
+        self._limits = _RequestLimits()
+        self._limits.set(_AT_START)  # before the thread starts: adding a variable is unsafe while other threads read
+        os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # no message per migration of a new SQLite file
         self._texts: dict[str, str] = {}
         self._has_failed = False
-        self._last = (0, 0)  # (update told last, update that would be the last)
+        self._last = (0, 0)  # (update logged last, last update of the run)
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Finds or makes the MLflow run, and notes it in the run folder.
+        """Finds or creates the MLflow run and writes mlflow.json.
 
         Raises:
-            ConfigError: there is no MLflow run of the id that was asked for.
-            Exception: what the client raises where the store cannot be reached.
+            ConfigError: there is no MLflow run with the given id.
+            Exception: of the client, if the store cannot be reached.
         """
         try:
             self.run.set_result(self._open(run_dir, meta))
         except Exception as error:
             self.run.set_exception(error)
-            self._patience.restore()
+            self._limits.restore()
             raise
 
     def write(self, rows: Sequence[Row]) -> None:
-        """One request for the numbers of a report, and one for each text that is new."""
+        """Logs the numbers of a report in one request, and each new text in another."""
         client, run_id = self._opened()
         moment = time.time_ns() // 1_000_000
         for report in reports(rows):
@@ -100,8 +99,9 @@ class MlflowSink:
         self._last = (max((row.update for row in rows), default=0), self._last[1])
 
     def close(self) -> None:
-        """Ends the MLflow run: FINISHED after its last update, FAILED after an error, otherwise KILLED. Safe to call
-        twice.
+        """Ends the MLflow run as FINISHED after its last update, FAILED after an error, else KILLED.
+
+        Safe to call twice.
         """
         client, self._client = self._client, None
         try:
@@ -110,7 +110,7 @@ class MlflowSink:
                 status = "FAILED" if self._has_failed else status
                 client.set_terminated(self.run.result().run_id, status=status)
         finally:
-            self._patience.restore()
+            self._limits.restore()
 
     def _opened(self) -> tuple[MlflowClient, str]:
         if self._client is None:
@@ -121,17 +121,17 @@ class MlflowSink:
         from mlflow.tracking import MlflowClient
 
         client = MlflowClient(tracking_uri=self._uri)
-        found = self._run_to_continue(client, run_dir, meta) or self._new_run(client, run_dir, meta)
-        self._patience.set(_LATER)
-        atomic_write_json(run_dir / FILE_NAME, found._asdict())
+        run = self._existing_run(client, run_dir, meta) or self._new_run(client, run_dir, meta)
+        self._limits.set(_LATER)
+        atomic_write_json(run_dir / FILE_NAME, run._asdict())
         self._client, self._last = client, (meta.resumed_update or 0, meta.num_updates)
-        return found
+        return run
 
-    def _run_to_continue(self, client: MlflowClient, run_dir: Path, meta: RunMeta) -> MlflowRun | None:
-        noted = _noted(run_dir) if meta.resumed_update is not None else None
-        if noted is not None and noted.tracking_uri != without_secrets(self._uri):
-            noted = None
-        run_id = self._asked_run_id or (noted.run_id if noted else None)
+    def _existing_run(self, client: MlflowClient, run_dir: Path, meta: RunMeta) -> MlflowRun | None:
+        stored = _stored_run(run_dir) if meta.resumed_update is not None else None
+        if stored is not None and stored.tracking_uri != without_secrets(self._uri):
+            stored = None
+        run_id = self._given_run_id or (stored.run_id if stored else None)
         if run_id is None:
             return None
         from mlflow.exceptions import MlflowException
@@ -143,7 +143,7 @@ class MlflowSink:
                 raise
             info = None
         if info is None or info.lifecycle_stage == "deleted":
-            if self._asked_run_id is None:  # deleted over there: it gets a new one
+            if self._given_run_id is None:  # deleted in MLflow: a new one is created
                 return None
             what = "there is no run" if info is None else "somebody has deleted the run"
             raise ConfigError(
@@ -166,55 +166,55 @@ class MlflowSink:
         return MlflowRun(without_secrets(self._uri), experiment_id, run_id)
 
 
-class _Patience:
-    """How long the client waits, which it reads from the process's environment at every request."""
+class _RequestLimits:
+    """Retries and timeout of the client, which reads them from the environment at every request."""
 
-    _ours: ClassVar[set[str]] = set()  # of this process: what the user has set is left alone
+    _ours: ClassVar[set[str]] = set()  # variables set by this process; those of the user are left alone
 
     def set(self, values: Mapping[str, str]) -> None:
         self._ours.update(name for name in values if name not in os.environ)
         os.environ.update({name: value for name, value in values.items() if name in self._ours})
 
     def restore(self) -> None:
-        """Leaves the environment as it was, for the next run of this process."""
+        """Restores the environment for the next run of this process."""
         while self._ours:
             os.environ.pop(self._ours.pop(), None)
 
 
 def default_tracking_uri(save_dir: str, environ: Mapping[str, str]) -> str:
-    """MLFLOW_TRACKING_URI if it is set, otherwise a SQLite file beside the run folders."""
+    """MLFLOW_TRACKING_URI if it is set, otherwise a SQLite file next to the run folders."""
     return environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path(save_dir).resolve() / 'mlflow.db'}"
 
 
 def without_secrets(uri: str) -> str:
-    """The address without `user:password@`: it is written into files and messages."""
+    """The address without `user:password@`, for files and messages."""
     parts = urlsplit(uri)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if parts.netloc else uri
 
 
 def experiment_name() -> str:
-    """MLFLOW_EXPERIMENT_NAME, or ours."""
+    """MLFLOW_EXPERIMENT_NAME, or EXPERIMENT."""
     return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
 
 
 def _experiment(client: MlflowClient, run_dir: Path, uri: str) -> str:
-    """The id of the experiment, which two runs that begin together may both find missing."""
+    """The id of the experiment, which is created if missing. Two runs that start together may both create it."""
     from mlflow.exceptions import MlflowException
 
     name = experiment_name()
-    if (found := client.get_experiment_by_name(name)) is not None:
-        return str(found.experiment_id)
-    # a store without a server would put files that somebody uploads into the folder it is used from
+    if (experiment := client.get_experiment_by_name(name)) is not None:
+        return str(experiment.experiment_id)
+    # without a server, MLflow would store artifacts in the current folder
     location = (run_dir.resolve().parent / "mlartifacts").as_uri() if uri.startswith("sqlite:") else None
     try:
         return str(client.create_experiment(name, artifact_location=location))
     except MlflowException:
-        if (found := client.get_experiment_by_name(name)) is None:
+        if (experiment := client.get_experiment_by_name(name)) is None:
             raise
-        return str(found.experiment_id)
+        return str(experiment.experiment_id)
 
 
-def _noted(run_dir: Path) -> MlflowRun | None:
+def _stored_run(run_dir: Path) -> MlflowRun | None:
     try:
         return MlflowRun(**json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError):

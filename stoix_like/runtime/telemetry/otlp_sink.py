@@ -1,9 +1,8 @@
-"""Traces to a collector by OTLP/HTTP. The door to opentelemetry.
+"""Exports traces to a collector by OTLP/HTTP. The only module that imports opentelemetry.
 
-Each chunk of updates is a trace, sent when it is over. A server of MLflow (3.6 or newer) is such a collector, too, if
-it is told the experiment in a header: the server is recognised by its own API, and the experiment found or made there.
-Every other header comes from OTEL_EXPORTER_OTLP_HEADERS, as for every program that uses OpenTelemetry; a server that
-asks for a password gets it from there, too.
+Each chunk of updates is a trace, exported when it is complete. An MLflow server (3.6 or newer) is a collector if a
+header names the experiment. Such a server is recognised by its API, and the experiment is found or created there. All
+other headers, including credentials, come from OTEL_EXPORTER_OTLP_HEADERS, as for every program with OpenTelemetry.
 """
 
 from __future__ import annotations
@@ -30,21 +29,20 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Tracer
 
 _TRACES = "/v1/traces"
-_SECONDS = 3.0  # a request may take, retries included
+_SECONDS = 3.0  # timeout of a request, retries included
 _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
 
 class OtlpSink:
-    """Spans become OTLP spans; rows are none of its business.
+    """Exports spans as OTLP spans; ignores rows.
+
+    The constructor raises MissingExtraError if opentelemetry is not installed.
 
     Args:
-        endpoint: of a collector, such as `http://localhost:4318`; `/v1/traces` is added if it is not there.
+        endpoint: of a collector, such as `http://localhost:4318`; `/v1/traces` is added if it is missing.
         experiment: of MLflow.
-        find_run: gives the id of the MLflow run that the traces belong to, or None. Called once, on the sink's thread.
-            None = they belong to none.
-
-    Raises:
-        MissingExtraError: opentelemetry is not installed.
+        find_run: returns the id of the MLflow run of the traces, or None. Called once, on the sink's thread. None if
+            metrics are not logged to MLflow.
     """
 
     def __init__(self, endpoint: str, experiment: str, find_run: Callable[[], str | None] | None) -> None:
@@ -58,18 +56,14 @@ class OtlpSink:
         self._log = _LastMessage()
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Sends a first trace, `start`, with what the run is.
-
-        Raises:
-            ConnectionError: the collector does not take it.
-        """
+        """Exports a first trace, `start`, with the metadata of the run. Raises ConnectionError if that fails."""
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import SimpleSpanProcessor
         from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-        headers = _given_headers()
+        headers = _headers_from_environment()
         headers |= _mlflow_headers(self._base, self._experiment, headers)
         self._log.listen()
         self._exporter = OTLPSpanExporter(endpoint=self._base + _TRACES, headers=headers, timeout=_SECONDS)
@@ -84,14 +78,10 @@ class OtlpSink:
         self.trace([Span("start", time.time(), 0.0, {name: getattr(meta, name) for name in sizes})])
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Nothing: metrics have other sinks."""
+        """Does nothing: metrics have other sinks."""
 
     def trace(self, spans: Sequence[Span]) -> None:
-        """Sends the spans, each with what is inside it as a trace of its own.
-
-        Raises:
-            ConnectionError: the collector did not take them.
-        """
+        """Exports each span, with its children, as a trace. Raises ConnectionError if that fails."""
         if self._tracer is None or self._ended is None:
             raise ValueError("the sink is not open")
         from opentelemetry.sdk.trace.export import SpanExportResult
@@ -101,11 +91,11 @@ class OtlpSink:
             run_id = find_run()
             self._common |= {"mlflow.runId": run_id} if run_id else {}
         for span in spans:
-            self._end(self._tracer, span, None)
-        sent = self._ended.get_finished_spans()
+            self._record(self._tracer, span, None)
+        spans_to_export = self._ended.get_finished_spans()
         self._ended.clear()
-        if self._exporter.export(sent) is not SpanExportResult.SUCCESS:
-            raise ConnectionError(self._log.text or f"{self._base} did not take the spans")
+        if self._exporter.export(spans_to_export) is not SpanExportResult.SUCCESS:
+            raise ConnectionError(self._log.text or f"{self._base} did not accept the spans")
 
     def close(self) -> None:
         """Closes the connection. Safe to call twice."""
@@ -114,20 +104,20 @@ class OtlpSink:
             exporter.shutdown()
         self._log.stop()
 
-    def _end(self, tracer: Tracer, span: Span, parent: OpenSpan | None) -> None:
+    def _record(self, tracer: Tracer, span: Span, parent: OpenSpan | None) -> None:
         from opentelemetry import trace
 
         began = int(span.began * 1e9)
         attributes = {**self._common, **span.attributes} if parent is None else dict(span.attributes)
         context = None if parent is None else trace.set_span_in_context(parent)
-        ours = tracer.start_span(span.name, context=context, start_time=began, attributes=attributes)
+        recorded = tracer.start_span(span.name, context=context, start_time=began, attributes=attributes)
         for child in span.children:
-            self._end(tracer, child, ours)
-        ours.end(began + int(span.seconds * 1e9))
+            self._record(tracer, child, recorded)
+        recorded.end(began + int(span.seconds * 1e9))
 
 
 class _LastMessage(logging.Handler):
-    """Keeps the exporter's last complaint, which it only logs, for our one warning; nobody sees it twice."""
+    """Keeps the exporter's last log message for the sink's warning, so that it is printed once."""
 
     text = ""
 
@@ -145,10 +135,8 @@ class _LastMessage(logging.Handler):
         self.text = record.getMessage()
 
 
-def _given_headers() -> dict[str, str]:
-    """Those of the environment. The exporter would read them itself, but not beside one that it is given: up to 1.44 it
-    takes the one or the others.
-    """
+def _headers_from_environment() -> dict[str, str]:
+    """The headers of the environment. Up to version 1.44, the exporter ignores them if other headers are passed."""
     from opentelemetry.util.re import parse_env_headers
 
     general = os.environ.get("OTEL_EXPORTER_OTLP_HEADERS", "")
@@ -156,24 +144,24 @@ def _given_headers() -> dict[str, str]:
 
 
 def _mlflow_headers(base: str, experiment: str, given: Mapping[str, str]) -> dict[str, str]:
-    """The header that an MLflow server wants beside those given; none where the collector is no such server.
+    """The additional header for an MLflow server; empty for other collectors.
 
-    The experiment is made if it is missing; two runs that begin together may both try.
+    The experiment is created if it is missing. Two runs that start together may both try.
     """
     api = f"{base}/api/2.0/mlflow/experiments"
     query = f"{api}/get-by-name?{urllib.parse.urlencode({'experiment_name': experiment})}"
     for _ in range(2):
-        answer = _asked(query, given)
-        if found := answer.get("experiment"):
-            return {"x-mlflow-experiment-id": str(found["experiment_id"])}
+        answer = _request_json(query, given)
+        if experiment_entry := answer.get("experiment"):
+            return {"x-mlflow-experiment-id": str(experiment_entry["experiment_id"])}
         if answer.get("error_code") != "RESOURCE_DOES_NOT_EXIST":
             return {}
-        _asked(f"{api}/create", given, {"name": experiment})
+        _request_json(f"{api}/create", given, {"name": experiment})
     return {}
 
 
-def _asked(url: str, headers: Mapping[str, str], message: dict[str, str] | None = None) -> dict[str, Any]:
-    """What a server answers, if it is a JSON object; an empty one otherwise."""
+def _request_json(url: str, headers: Mapping[str, str], message: dict[str, str] | None = None) -> dict[str, Any]:
+    """The answer of a server if it is a JSON object, else {}."""
     data = None if message is None else json.dumps(message).encode()
     request = urllib.request.Request(url, data, {**headers, "Content-Type": "application/json"})
     try:
@@ -184,7 +172,7 @@ def _asked(url: str, headers: Mapping[str, str], message: dict[str, str] | None 
     except (OSError, ValueError):
         return {}
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

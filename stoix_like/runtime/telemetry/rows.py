@@ -1,7 +1,7 @@
-"""From reduced metrics to rows: pure functions between what the device returns and what every sink is told.
+"""From reduced metrics to rows: pure functions between the device's results and the sinks.
 
-The learner's names say how they were reduced (`types.metric_reduction`); here sums and counts become the means, rates
-and extremes of the schema. Reads no clock and no file.
+The learner's metric names end in their reduction (`types.metric_reduction`). Here sums and counts become the means,
+rates and extremes of the schema. Reads no clock and no file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ EVALUATION_PREFIXES: dict[EvaluationMode, str] = {
     "network": "evaluator_network",
 }
 _CATEGORIES: dict[str, Category] = {"trainer": "TRAINER", "actor": "ACTOR", "misc": "MISC"}
-#: What the actor's reduced episode metrics are called in a row; means are formed from sum and count.
+#: {name in a row: name of the actor's reduced metric}. Means are computed from sum and count.
 _EPISODE_EXTREMES = {
     "max_return": "episode_return_max",
     "min_return": "episode_return_min",
@@ -33,14 +33,14 @@ _EPISODE_EXTREMES = {
 
 
 class Progress(NamedTuple):
-    """Where a run stands when it reports. Steps are environment steps of one seed.
+    """The progress of a run at a report. Steps are environment steps of one seed.
 
     Attributes:
-        update: updates done.
-        timesteps: steps done since update 0.
+        update: number of updates.
+        timesteps: steps since update 0.
         elapsed_seconds: wall-clock seconds of the run.
-        steps: steps done since the last report.
-        seconds: wall-clock seconds those steps took, learning included, evaluation and compilation not.
+        steps: steps since the last report.
+        seconds: wall-clock seconds of those steps, including learning, without evaluation and compilation.
     """
 
     update: int
@@ -51,12 +51,9 @@ class Progress(NamedTuple):
 
 
 def reduce_metrics(accumulated: Mapping[str, ArrayLike], num_updates: int) -> dict[str, NDArray[Any]]:
-    """The metrics of a chunk from its carry: {name: [S]}, where means were accumulated as sums over `num_updates`.
+    """The metrics of a chunk, {name: [S]}: means, which were accumulated as sums, are divided by `num_updates`.
 
-    Sums, counts and extremes are already what they say and pass through.
-
-    Raises:
-        ValueError: num_updates below 1.
+    Sums, counts and extremes are unchanged. Raises ValueError if `num_updates` is below 1.
     """
     if num_updates < 1:
         raise ValueError(f"a chunk has at least one update, got {num_updates}")
@@ -68,12 +65,9 @@ def training_rows(metrics: Mapping[str, ArrayLike], progress: Progress, seeds: S
     """One TRAINER and one ACTOR row (and MISC, if there is a `misc/` metric) per seed.
 
     Args:
-        metrics: {name: [S]} as `reduce_metrics` gives it; a scalar is one seed. Prefixes: trainer/, actor/, misc/.
-        progress: where the run stands.
+        metrics: {name: [S]} from `reduce_metrics`; a scalar is one seed. Prefixes: trainer/, actor/, misc/.
+        progress: of the run.
         seeds: the S seeds, in the order of the arrays.
-
-    Raises:
-        ValueError: a name with another prefix, or an array that is not [S].
     """
     grouped: dict[str, dict[str, NDArray[Any]]] = {"trainer": {}, "actor": {}}
     for full_name, value in metrics.items():
@@ -82,19 +76,19 @@ def training_rows(metrics: Mapping[str, ArrayLike], progress: Progress, seeds: S
         if prefix not in _CATEGORIES or array.shape != (len(seeds),):
             raise ValueError(f"metric '{full_name}' has shape {array.shape}; expected trainer/, actor/ or misc/, [S]")
         grouped.setdefault(prefix, {})[name] = array
-    place = progress.update, progress.timesteps, progress.elapsed_seconds
+    at = progress.update, progress.timesteps, progress.elapsed_seconds
     rows = []
     for index, seed in enumerate(seeds):
         for prefix, arrays in grouped.items():
             values = {name: array[index] for name, array in arrays.items()}
             values = _actor_values(values, progress) if prefix == "actor" else values
-            named = {f"{prefix}/{name}": to_number(value) for name, value in values.items()}
-            rows.append(Row(_CATEGORIES[prefix], *place, seed, named))
+            prefixed = {f"{prefix}/{name}": to_number(value) for name, value in values.items()}
+            rows.append(Row(_CATEGORIES[prefix], *at, seed, prefixed))
     return rows
 
 
 def _actor_values(raw: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """The ACTOR values of one seed: means over finished episodes, NaN where none finished."""
+    """The ACTOR values of one seed: means over finished episodes, NaN if none finished."""
     left = dict(raw)
     values: dict[str, Any] = {"steps_per_second": progress.steps / progress.seconds if progress.seconds > 0 else np.nan}
     episodes = left.pop("episodes_count", 0)
@@ -102,7 +96,7 @@ def _actor_values(raw: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     if "episode_return_sum" in left:
         values["mean_return"] = left.pop("episode_return_sum") / divisor
     for name, source in _EPISODE_EXTREMES.items():
-        if source in left:  # with no episode it holds the start of the reduction, minus or plus infinity
+        if source in left:  # without episodes it holds the initial value of the reduction, an infinity
             value = left.pop(source)
             whole = int if name.startswith("episode_length") else float  # lengths are steps, carried in float32
             values[name] = whole(value) if episodes else np.nan
@@ -126,15 +120,12 @@ def _actor_values(raw: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
 def evaluation_values(
     results: Mapping[str, ArrayLike], mode: EvaluationMode, duration_seconds: float
 ) -> dict[str, float | int]:
-    """The values of an EVALUATOR row: the eight keys of the schema, and the environment's own metrics as means.
+    """The values of an EVALUATOR row: the eight keys of the schema, and the means of the environment's own metrics.
 
     Args:
         results: per-episode arrays [E]: `episode_return`, `episode_length` (steps) and any others.
         mode: decides the prefix: evaluator/, evaluator_sampled/ or evaluator_network/.
-        duration_seconds: wall-clock seconds of the evaluation; told in milliseconds.
-
-    Raises:
-        ValueError: no episodes, or arrays that are not [E].
+        duration_seconds: wall-clock seconds of the evaluation; reported in milliseconds.
     """
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in results.items()}
     returns, lengths = arrays.pop("episode_return"), arrays.pop("episode_length")
@@ -157,7 +148,7 @@ def evaluation_values(
 
 
 def start_row(meta: RunMeta, elapsed_seconds: float = 0.0) -> Row:
-    """The MISC row that opens a run, or its continuation: what it is, how large, and with which versions."""
+    """The first MISC row of a new or resumed run: algorithm, task, device, sizes and versions."""
     update = meta.resumed_update or 0
     sizes = ("algorithm", "task_id", "device", "seed", "num_seeds", "num_envs", "rollout_length", "num_updates")
     values: dict[str, Value] = {"misc/event": "start" if meta.resumed_update is None else "resume"}
@@ -167,13 +158,13 @@ def start_row(meta: RunMeta, elapsed_seconds: float = 0.0) -> Row:
 
 
 def to_number(value: Any) -> float | int:
-    """A scalar as a Python number: integers exactly, others as the shortest decimal of their float32.
+    """A scalar as a Python number: an exact integer, or the shortest decimal of its float32; NaN if not finite.
 
-    The device computes in float32; more digits would be noise that makes metrics.jsonl longer. Not finite becomes NaN.
+    The device computes in float32, so more digits would be noise.
     """
     array = np.asarray(value)
     if array.dtype.kind in "iub":
         return int(array)
-    with np.errstate(over="ignore"):  # beyond float32 the device would have had an infinity too
+    with np.errstate(over="ignore"):  # the device would overflow too
         single = np.float32(array)
     return float(str(single)) if np.isfinite(single) else float("nan")

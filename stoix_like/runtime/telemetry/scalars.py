@@ -1,6 +1,6 @@
-"""Rows as the flat numbers and texts that dashboards take: one value per key and step.
+"""Rows as flat numbers and texts for dashboards: one value per key and step.
 
-Of several seeds a key holds the value over all of them (`summary.over_seeds`), and `<key>/seed_<n>` that of each.
+With several seeds, a key holds the value over all seeds (`summary.over_seeds`), and `<key>/seed_<n>` that of one seed.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from typing import Any, NamedTuple
 from stoix_like.runtime.telemetry.sink import Row
 from stoix_like.runtime.telemetry.summary import over_seeds
 
-#: What a step is called, in rows of training and of pipelines around it; the first that is there counts.
+#: Names of the step, in rows of training and of pipelines around it. The first one with a value is used.
 STEP_FIELDS = ("timesteps", "policy_version", "step", "global_step", "update")
 
 
 class Report(NamedTuple):
-    """What is known of one step.
+    """The values of one step.
 
     Attributes:
-        step: environment steps of one seed, or what stands for them.
+        step: environment steps of one seed, or another of STEP_FIELDS.
         numbers: {key: finite value}.
         texts: {key: value}, such as the hash of a level set.
     """
@@ -33,17 +33,13 @@ class Report(NamedTuple):
 
 
 def reports(rows: Sequence[Row]) -> Iterator[Report]:
-    """The rows of one report by step, in their order; values that are not finite are left out."""
+    """The rows of one report grouped by step, in order. Values that are not finite are left out."""
     for step, group in itertools.groupby(rows, lambda row: step_of(row._asdict())):
         yield _report(step, list(group))
 
 
 def step_of(fields: Mapping[str, Any]) -> int:
-    """The first of STEP_FIELDS that has a value.
-
-    Raises:
-        ValueError: none has.
-    """
+    """The first of STEP_FIELDS that has a value. Raises ValueError if none has one."""
     for name in STEP_FIELDS:
         if fields.get(name) is not None:
             return int(fields[name])
@@ -52,16 +48,16 @@ def step_of(fields: Mapping[str, Any]) -> int:
 
 def _report(step: int, rows: Sequence[Row]) -> Report:
     texts: dict[str, str] = {}
-    found: dict[str, dict[int | None, float]] = {}
+    seed_values: dict[str, dict[int | None, float]] = {}
     for row in rows:
         for key, value in row.values.items():
             if isinstance(value, str):
                 texts[key] = value
             elif math.isfinite(value):
-                found.setdefault(key, {})[row.seed] = float(value)
+                seed_values.setdefault(key, {})[row.seed] = float(value)
     has_seeds = len({row.seed for row in rows} - {None}) > 1
     numbers: dict[str, float] = {}
-    for key, by_seed in found.items():
+    for key, by_seed in seed_values.items():
         numbers[key] = over_seeds(key.rpartition("/")[2], by_seed.values())
         if has_seeds and None not in by_seed:
             numbers |= {f"{key}/seed_{seed}": value for seed, value in by_seed.items()}
@@ -69,7 +65,7 @@ def _report(step: int, rows: Sequence[Row]) -> Report:
 
 
 def flat_config(config: Mapping[str, Any]) -> dict[str, str]:
-    """{leaf: value as text} of a configuration by sections; leaf names are unique. Lists and dictionaries as JSON."""
+    """{leaf: value as text} of {section: {leaf: value}}. Leaf names are unique; lists and dictionaries become JSON."""
     return {
         name: json.dumps(value) if isinstance(value, (dict, list, tuple)) else str(value)
         for leaves in config.values()

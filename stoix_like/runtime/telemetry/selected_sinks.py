@@ -1,4 +1,4 @@
-"""The sinks that `logging:` switches on, each on a thread of its own."""
+"""The sinks that `logging:` enables, each on its own thread."""
 
 from __future__ import annotations
 
@@ -13,35 +13,31 @@ from stoix_like.runtime.telemetry.queued_sink import QueuedSink
 from stoix_like.runtime.telemetry.tensorboard_sink import TensorboardSink
 from stoix_like.runtime.telemetry.wandb_sink import WandbSink
 
-_RUN_SECONDS = 30.0  # that the first trace waits for the MLflow run it belongs to
-_ANSWER_SECONDS = 30.0  # that a run waits to hear whether there is the MLflow run it is to write to
+_RUN_SECONDS = 30.0  # the first trace waits for its MLflow run
+_ANSWER_SECONDS = 30.0  # the run waits for MLflow to find the run named by mlflow_run_id
 
 
 def sinks_from_config(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
-    """What is switched on; nothing is opened yet.
-
-    Raises:
-        MissingExtraError: a library that one of them needs is not installed.
-    """
-    found = []
+    """The enabled sinks, not opened yet. Raises MissingExtraError if one needs a library that is not installed."""
+    sinks = []
     mlflow = None
     if uses_mlflow(config):
         uri = config.mlflow_tracking_uri or default_tracking_uri(save_dir, os.environ)
         mlflow = MlflowSink(uri, config.mlflow_run_id)
-        asked = config.mlflow_run_id is not None
-        found.append(QueuedSink(mlflow, "MLflow", answer_seconds=_ANSWER_SECONDS if asked else 0.0))
+        names_run = config.mlflow_run_id is not None
+        sinks.append(QueuedSink(mlflow, "MLflow", answer_seconds=_ANSWER_SECONDS if names_run else 0.0))
     if config.otlp_endpoint is not None:
         find_run = _run_id(mlflow) if mlflow is not None else None
-        found.append(QueuedSink(OtlpSink(config.otlp_endpoint, experiment_name(), find_run), "OTLP"))
+        sinks.append(QueuedSink(OtlpSink(config.otlp_endpoint, experiment_name(), find_run), "OTLP"))
     if config.tensorboard:
-        found.append(QueuedSink(TensorboardSink(), "TensorBoard"))
+        sinks.append(QueuedSink(TensorboardSink(), "TensorBoard"))
     if config.wandb:
-        found.append(QueuedSink(WandbSink(), "Weights & Biases"))
-    return found
+        sinks.append(QueuedSink(WandbSink(), "Weights & Biases"))
+    return sinks
 
 
 def uses_mlflow(config: LoggingConfig) -> bool:
-    """Whether MLflow is told: switched on, or somewhere to go is given."""
+    """Whether metrics are logged to MLflow: it is enabled, or a tracking URI or a run is given."""
     return config.mlflow or config.mlflow_tracking_uri is not None or config.mlflow_run_id is not None
 
 
@@ -49,7 +45,7 @@ def _run_id(sink: MlflowSink) -> Callable[[], str | None]:
     def find() -> str | None:
         try:
             return sink.run.result(_RUN_SECONDS).run_id
-        except (Exception, concurrent.futures.CancelledError):  # its own sink tells what is wrong
+        except (Exception, concurrent.futures.CancelledError):  # the MLflow sink reports the error
             return None
 
     return find

@@ -1,4 +1,4 @@
-"""The words of telemetry: what a row of metrics is, what a span of time is, and what a sink must do with them."""
+"""The types of telemetry: rows of metrics, spans of time, and the protocol of sinks."""
 
 from __future__ import annotations
 
@@ -12,29 +12,25 @@ Category = Literal["TRAINER", "ACTOR", "EVALUATOR", "MISC"]
 
 
 class Row(NamedTuple):
-    """One line of metrics.jsonl: what one category has to say of one seed (None = of all) after `update` updates.
-
-    `timesteps` are environment steps of one seed since update 0, `elapsed_seconds` wall-clock time of the run; `values`
-    have their prefix already (`trainer/policy_loss`), and a value that does not exist is NaN.
-    """
+    """One line of metrics.jsonl: the values of one category and one seed after `update` updates."""
 
     category: Category
     update: int
-    timesteps: int
-    elapsed_seconds: float
-    seed: int | None
-    values: Mapping[str, Value]
+    timesteps: int  # environment steps of one seed since update 0
+    elapsed_seconds: float  # wall-clock time of the run
+    seed: int | None  # None: the values are of all seeds
+    values: Mapping[str, Value]  # with prefix, such as `trainer/policy_loss`; NaN if there is no value
 
 
 class Span(NamedTuple):
-    """A stretch of wall-clock time of a run, with what it is made of; a span that is in no other is a trace.
+    """A named interval of a run's wall-clock time. A span without a parent is a trace.
 
     Attributes:
-        name: chunk, update, rollout, search, optimise, evaluate, checkpoint.
+        name: chunk, update, rollout, search, optimise, evaluate or checkpoint.
         began: seconds since the epoch.
-        seconds: how long it took.
-        attributes: what else is known of it.
-        children: spans inside it, in the order in which they began.
+        seconds: duration.
+        attributes: further values by name.
+        children: nested spans, in the order in which they began.
     """
 
     name: str
@@ -45,22 +41,22 @@ class Span(NamedTuple):
 
 
 class RunMeta(NamedTuple):
-    """What every sink may know of a run before its first row. Plain values, so that no sink needs the configuration.
+    """Metadata of a run that sinks receive before the first row. Plain values, so that no sink needs the configuration.
 
     Attributes:
         algorithm: "PPO" or "SPO".
-        task_id: as in the run's name: "Maze-v0".
-        device: where it runs: "cpu", "cuda:0 (NVIDIA H100)".
-        seed: the first of those trained.
+        task_id: such as "Maze-v0".
+        device: such as "cpu" or "NVIDIA H200".
+        seed: the first seed.
         num_seeds: the run trains seeds seed ... seed + num_seeds - 1.
         num_envs: environments of one seed.
-        rollout_length: steps of each environment and update.
-        num_updates: the whole run; see `timesteps`.
+        rollout_length: steps of each environment per update.
+        num_updates: updates of the whole run; see `timesteps`.
         eval_interval: updates between evaluations; 0 = only at the end.
         versions: {"stoix_like": "0.1.0", "jax": ...}.
-        config: every leaf by name, for sinks that store parameters.
-        resumed_update: the update of the checkpoint that is continued; None for a fresh run.
-        resumed_evaluated: whether that checkpoint knows of an evaluation at its update; another one's rows are cut.
+        config: {section: {leaf: value}}, for sinks that store parameters.
+        resumed_update: the update of the checkpoint that is resumed; None for a new run.
+        resumed_evaluated: whether that checkpoint was evaluated at its update; if not, rows of an evaluation are cut.
         best: (evaluation mean return, update) of the best checkpoint of a resumed run.
     """
 
@@ -86,7 +82,7 @@ class RunMeta(NamedTuple):
 
 
 class Sink(Protocol):
-    """Where rows go. Calls come in the order open, write ..., close; after a raise only close follows."""
+    """A destination of rows. Calls come in the order open, write ..., close; after an exception only close follows."""
 
     def open(self, run_dir: Path, meta: RunMeta) -> None: ...
 
@@ -97,6 +93,6 @@ class Sink(Protocol):
 
 @runtime_checkable
 class SpanSink(Sink, Protocol):
-    """A sink that takes spans, too."""
+    """A sink that also takes spans."""
 
     def trace(self, spans: Sequence[Span]) -> None: ...

@@ -1,4 +1,4 @@
-"""What a display remembers of a run, and how it writes numbers: no terminal library, so that any view can use it."""
+"""The state of a progress display, and its text. Uses no terminal library, so that any view can use it."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
-_TOTALS = ("steps_per_second", "episodes", "levels_reused", "undeclared_truncations")  # of many seeds: their sum
+_TOTALS = ("steps_per_second", "episodes", "levels_reused", "undeclared_truncations")  # summed over seeds
 
 
 class RunSummary:
-    """The last values of each category, over all seeds, with the best evaluation and the time that is left.
+    """The last values of each category over all seeds, the best evaluation, and the time that is left.
 
     Attributes:
-        update: updates done.
-        trainer, actor, evaluation: {name without prefix: value}; the mean over seeds, the extreme for extremes, the
-            sum for rates and counts. Only the deterministic evaluation is kept.
+        update: number of updates.
+        trainer, actor, evaluation: {name without prefix: value over seeds}, see `over_seeds`; the evaluation is the
+            deterministic one.
         best: (mean return, update) of the best evaluation, or None.
         steps_per_second: of all seeds together; NaN before the first report.
-        seconds_left: expected seconds to the last update, evaluations and saving included; None if unknown or done,
-            or while a replay is being filled.
+        seconds_left: expected seconds to the last update, including evaluations and checkpoints. None if unknown, if
+            the run is done, or while a replay is being filled.
     """
 
     def __init__(self, meta: RunMeta) -> None:
@@ -30,14 +30,14 @@ class RunSummary:
         self.trainer: dict[str, float] = {}
         self.actor: dict[str, float] = {}
         self.evaluation: dict[str, float] = {}
-        self.network_evaluation: dict[str, float] = {}  # of the network alone, where the policy searches
+        self.network_evaluation: dict[str, float] = {}  # of the network alone, if the policy searches
         self.best = meta.best
         self.steps_per_second = math.nan
         self.seconds_left: float | None = None
         self._first: tuple[int, float] | None = None  # (update, elapsed seconds) of the first report of this process
 
     def add(self, rows: Sequence[Row]) -> None:
-        """Takes in the rows of one report."""
+        """Adds the rows of one report."""
         if not rows:
             return
         last = rows[-1]
@@ -56,7 +56,7 @@ class RunSummary:
 
     @property
     def is_filling(self) -> bool:
-        """Whether nothing is learned yet, because a replay is being filled: what is fast now will not stay so."""
+        """Whether the replay is being filled and nothing is learned yet. Such updates are faster than later ones."""
         return self.trainer.get("gradient_steps_sum") == 0
 
     def _seconds_left(self, last: Row) -> float | None:
@@ -66,7 +66,7 @@ class RunSummary:
         if self._first is None:
             self._first = last.update, last.elapsed_seconds
         updates, seconds = last.update - self._first[0], last.elapsed_seconds - self._first[1]
-        if updates > 0 and seconds > 0:  # wall-clock between reports: what the user will wait, not only the training
+        if updates > 0 and seconds > 0:  # wall-clock time between reports, which includes evaluations
             return left * seconds / updates
         per_update = self.meta.num_envs * self.meta.rollout_length * self.meta.num_seeds
         rate = self.steps_per_second
@@ -74,17 +74,17 @@ class RunSummary:
 
 
 def _merged(rows: Sequence[Row], prefix: str) -> dict[str, float]:
-    """{name: value over seeds} of the numbers whose key starts with the prefix; NaN where no seed has a value."""
-    found: dict[str, list[float]] = {}
+    """{name: value over seeds} of the numbers whose key starts with the prefix; NaN if no seed has a value."""
+    seed_values: dict[str, list[float]] = {}
     for row in rows:
         for key, value in row.values.items():
             if key.startswith(prefix) and not isinstance(value, str):
-                found.setdefault(key.removeprefix(prefix), []).append(float(value))
-    return {name: over_seeds(name, values) for name, values in found.items()}
+                seed_values.setdefault(key.removeprefix(prefix), []).append(float(value))
+    return {name: over_seeds(name, values) for name, values in seed_values.items()}
 
 
 def over_seeds(name: str, values: Iterable[float]) -> float:
-    """One value of several seeds: the sum for rates and counts, the extreme for extremes, otherwise the mean."""
+    """One value over seeds: the sum of rates and counts, the extreme of extremes, otherwise the mean."""
     finite = [value for value in values if math.isfinite(value)]
     if not finite:
         return math.nan
@@ -98,7 +98,7 @@ def over_seeds(name: str, values: Iterable[float]) -> float:
 
 
 def parse_labels(text: str) -> tuple[dict[str, str], list[str]]:
-    """({metric name: label}, what was wrong) from `global_grad_norm=Grad Norm,steps_per_second=SPS`."""
+    """({metric name: label}, problems) from a text such as `global_grad_norm=Grad Norm,steps_per_second=SPS`."""
     labels: dict[str, str] = {}
     problems: list[str] = []
     for entry in filter(str.strip, text.split(",")):
@@ -111,5 +111,5 @@ def parse_labels(text: str) -> tuple[dict[str, str], list[str]]:
 
 
 def labelled(values: Mapping[str, float], names: Iterable[str], labels: Mapping[str, str]) -> list[str]:
-    """`label value` for each of the names that has a value, in their order."""
+    """`label value` for each of the names that has a value, in order."""
     return [f"{labels.get(name, name)} {number_text(values[name])}" for name in names if name in values]

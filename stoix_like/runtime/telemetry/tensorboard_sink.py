@@ -1,4 +1,7 @@
-"""Metrics as TensorBoard events in the run folder. The door to tensorboardX, which needs no TensorFlow."""
+"""Logs metrics as TensorBoard events in the run folder. The only module that imports tensorboardX.
+
+tensorboardX does not need TensorFlow.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,14 @@ if TYPE_CHECKING:
     from tensorboardX import SummaryWriter
 
 FOLDER = "tensorboard"
-_FLUSH_SECONDS = 2  # by the writer's own thread: TensorBoard shows a run while it goes on
+_FLUSH_SECONDS = 2  # by the writer's own thread, so that TensorBoard shows a running run
 
 
 class TensorboardSink:
-    """Numbers become scalars over environment steps, the configuration a table of text.
+    """Logs numbers as scalars over environment steps, and the configuration as a text table.
 
-    A resumed run hides what was written after its checkpoint (`purge_step`).
-
-    Raises:
-        MissingExtraError: tensorboardX is not installed.
+    On resume, TensorBoard hides values later than the checkpoint (`purge_step`). The constructor raises
+    MissingExtraError if tensorboardX is not installed.
     """
 
     def __init__(self) -> None:
@@ -31,24 +32,24 @@ class TensorboardSink:
         self._writer: SummaryWriter | None = None
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Makes the folder and an event file in it."""
+        """Creates the folder with an event file."""
         from tensorboardX import SummaryWriter
 
-        purged = None
+        purge_step = None
         if meta.resumed_update is not None:
-            purged = meta.resumed_update * meta.num_envs * meta.rollout_length + 1
+            purge_step = meta.resumed_update * meta.num_envs * meta.rollout_length + 1
         self._writer = SummaryWriter(
             str(run_dir / FOLDER),
-            purge_step=purged,
+            purge_step=purge_step,
             flush_secs=_FLUSH_SECONDS,
-            filename_suffix=f".{meta.resumed_update or 0}",  # a file of its own, however soon it is resumed
+            filename_suffix=f".{meta.resumed_update or 0}",  # unique, even if the run is resumed within a second
         )
-        if purged is None:
+        if purge_step is None:
             leaves = "\n".join(f"| {name} | {value} |" for name, value in flat_config(meta.config).items())
             self._writer.add_text("config", f"| leaf | value |\n| --- | --- |\n{leaves}", 0)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Adds the numbers of a report; they are in the file some seconds later."""
+        """Logs the numbers of a report. They are in the file some seconds later."""
         if self._writer is None:
             raise ValueError("the sink is not open")
         for report in reports(rows):

@@ -1,8 +1,8 @@
-"""What a person sees of a run: banner, compiling, progress, closing lines. The door to rich.
+"""The output of a run on the terminal: banner, compilation, progress, closing lines. The only module that imports rich.
 
-On a terminal a live view; on a pipe, in a log file or with `progress: false` one plain line per report, without escape
-codes. A reader that goes away ends the display and never the training (a lost connection also sends SIGHUP, on which
-the run is saved and ends: see `stopping`). Logs and errors are not printed here.
+A terminal shows a live view. A pipe, a log file or `progress: false` gets one plain line per report, without escape
+codes. If the reader goes away the display ends, and training continues (a lost connection also sends SIGHUP, which
+stops the run after a checkpoint: see `stopping`). Logs and errors are not printed here.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from stoix_like.runtime.telemetry.sink import Row, RunMeta
 from stoix_like.runtime.telemetry.summary import RunSummary, labelled, parse_labels
 
 LABELS_VARIABLE = "STOIX_LIKE_METRIC_LABELS"
-_PLAIN_TRAINER = ("policy_loss", "entropy")  # what a plain line shows of TRAINER; all of it is in metrics.jsonl
-FILLING = "filling the replay"  # in place of losses
+_PLAIN_TRAINER = ("policy_loss", "entropy")  # the TRAINER values of a plain line; metrics.jsonl holds all
+FILLING = "filling the replay"  # shown instead of losses
 _GAP = " · "
 
 
 class TerminalView:
-    """A sink for people, with the lines that are no metrics: `banner`, `compiling`, `compiled`, `warning`, `done`.
+    """A sink that prints metrics, with methods for the other lines: `banner`, `compiling`, `warning`, `done`, ….
 
     Args:
         progress: False = plain lines even on a terminal.
-        stream: where it is shown; None = standard output.
-        environ: where NO_COLOR and the labels are read; None = the process's own.
+        stream: None = standard output.
+        environ: holds NO_COLOR and the labels; None = the environment of the process.
     """
 
     def __init__(
         self, progress: bool = True, stream: TextIO | None = None, environ: Mapping[str, str] | None = None
     ) -> None:
         environ = os.environ if environ is None else environ
-        self._stream = _LastingStream(sys.stdout if stream is None else stream)
+        self._stream = _SafeStream(sys.stdout if stream is None else stream)
         is_terminal = self._stream.isatty()
         self.console = Console(
             file=self._stream,  # type: ignore[arg-type]  # rich calls write, flush, isatty, fileno and encoding only
@@ -65,7 +65,7 @@ class TerminalView:
             self.warning(f"{LABELS_VARIABLE}: {problem}")
 
     def banner(self, run_dir: Path, meta: RunMeta) -> None:
-        """Three lines: what runs where, in which folder, and exactly how many steps."""
+        """Prints three lines: the run and its device, its folder, and its number of steps."""
         seeds = f"seed {meta.seed}" if meta.num_seeds == 1 else f"seeds {meta.seed}–{meta.seed + meta.num_seeds - 1}"
         jax_version = meta.versions.get("jax")
         device = f"{meta.device} (jax {jax_version})" if jax_version else meta.device
@@ -76,47 +76,47 @@ class TerminalView:
         each = f" for each of {meta.num_seeds} seeds" if meta.num_seeds > 1 else ""
         often = 0 < meta.eval_interval < meta.num_updates
         when = f"every {meta.eval_interval:,} updates" if often else "at the end"
-        resumed = "" if meta.resumed_update is None else f"{_GAP}continued after update {meta.resumed_update:,}"
+        resumed = "" if meta.resumed_update is None else f"{_GAP}resumed after update {meta.resumed_update:,}"
         self._print(f"plan {plan} = {meta.timesteps:,} steps{each}{_GAP}evaluation {when}{resumed}")
 
     def note(self, text: str) -> None:
-        """One `note:` line: something the user should know, and need do nothing about."""
+        """Prints a `note:` line: information that needs no action."""
         self._print(text if text.startswith("note: ") else f"note: {text}")
 
     def lines(self, lines: Sequence[str]) -> None:
-        """A table or the like, as it is, below everything shown so far."""
+        """Prints lines below everything shown so far, and ends the live view."""
         self.close()
         for line in lines:
             self._print(line)
 
     def compiling(self) -> None:
-        """Says that the first, slow call has begun; `compiled` completes the line."""
+        """Prints that compilation has started; `compiled` completes the line."""
         self._print("compiling … ", end="")
         self._line_is_open = True
 
     def compiled(self, seconds: float) -> None:
-        """Completes the line of `compiling` with the time it took."""
+        """Completes the line of `compiling` with the duration."""
         prefix = "" if self._line_is_open else "compiled in "
         self._line_is_open = False
         self._print(f"{prefix}{seconds:.1f} s")
 
     def warning(self, text: str) -> None:
-        """One `warning:` line on standard error; above the live view where both share the terminal."""
+        """Prints a `warning:` line on standard error, above the live view if both share the terminal."""
         self._end_line()
         if self._live is not None and _is_terminal(sys.stderr):
             self._print(f"warning: {text}", style="yellow")
             return
-        stream = _LastingStream(sys.stderr)
+        stream = _SafeStream(sys.stderr)
         stream.write(f"warning: {text}\n")
         stream.flush()
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Prepares the view; it appears with the first metrics, so that banner and compiling come before it."""
+        """Prepares the view. It is shown with the first metrics, after banner and compilation."""
         self._run_dir = run_dir
         self._summary = RunSummary(meta)
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Shows a report: one plain line, or the live view brought up to date. MISC rows are not shown."""
+        """Prints one plain line, or updates the live view. MISC rows are not shown."""
         shown = [row for row in rows if row.category != "MISC"]
         if self._summary is None or not shown or self._stream.is_lost:
             return
@@ -126,25 +126,25 @@ class TerminalView:
             return
         if self._live is None:
             self._end_line()
-            # Python's own stderr is taken above the view only if it is this terminal and not a file.
+            # stderr is redirected above the live view only if it is a terminal.
             self._live = Live(console=self.console, refresh_per_second=4, redirect_stderr=_is_terminal(sys.stderr))
             self._live.start()
         self._live.update(self._live_view(self._summary), refresh=True)
 
     def close(self) -> None:
-        """Leaves the last state of the live view standing. Safe to call twice."""
+        """Ends the live view; its last state stays visible. Safe to call twice."""
         live, self._live = self._live, None
         if live is not None:
             live.stop()
         self._end_line()
 
     def done(self, timesteps: int, seconds: float, commands: Sequence[str] = (), stopped_at: int | None = None) -> None:
-        """The closing lines: steps, time, last evaluation and run folder, then the commands that come next.
+        """Prints the closing lines: steps, time, last evaluation and run folder, then the next commands.
 
         Args:
-            timesteps: environment steps done, of all seeds.
-            seconds: wall-clock time they took.
-            commands: one per line, as the user may type them.
+            timesteps: environment steps of all seeds.
+            seconds: wall-clock time of the run.
+            commands: one per line, ready to be typed.
             stopped_at: the update after which the run was interrupted, or None if it was not.
         """
         self.close()
@@ -164,8 +164,10 @@ class TerminalView:
         return labelled(values, names, self._labels)
 
     def _score_text(self, summary: RunSummary) -> str:
-        """`mean_return 0.83 (best 0.86 @ 110)`, or nothing before the first evaluation. A policy that searches adds
-        `network alone 0.81`."""
+        """`mean_return 0.83 (best 0.86 @ 110)`, plus `network alone 0.81` if the policy searches.
+
+        Empty before the first evaluation.
+        """
         best = [f"(best {number_text(summary.best[0])} @ {summary.best[1]:,})"] if summary.best else []
         score = self._named(summary.evaluation, ("mean_return",))
         alone = [f"network alone {number_text(value)}" for value in _mean_return(summary.network_evaluation)]
@@ -201,9 +203,9 @@ class TerminalView:
         table = Table.grid(padding=(0, 2))
         learned = [FILLING] if summary.is_filling else self._named(summary.trainer, summary.trainer)
         table.add_row(Text(" trainer", style="dim"), "  ".join(learned))
-        table.add_row(Text(" actor", style="dim"), "  ".join(self._named(summary.actor, _telling(summary.actor))))
+        table.add_row(Text(" actor", style="dim"), "  ".join(self._named(summary.actor, _shown_names(summary.actor))))
         if summary.evaluation:
-            names = [name for name in _telling(summary.evaluation) if name not in ("mean_return", "episodes")]
+            names = [name for name in _shown_names(summary.evaluation) if name not in ("mean_return", "episodes")]
             shown = [self._score_text(summary), *self._named(summary.evaluation, names)]
             table.add_row(Text(" evaluator", style="dim"), "  ".join(shown))
         return Group(bar, table)
@@ -223,18 +225,18 @@ def _mean_return(evaluation: Mapping[str, float]) -> list[float]:
     return [evaluation["mean_return"]] if "mean_return" in evaluation else []
 
 
-def _telling(names: Iterable[str]) -> list[str]:
-    """The names that fit beside each other: extremes, times and what stops a run are left to metrics.jsonl."""
+def _shown_names(names: Iterable[str]) -> list[str]:
+    """The names that fit into a line: extremes, times and what stops a run are left to metrics.jsonl."""
     hidden = ("steps_per_second", "duration_ms", "undeclared_truncations")
     return [
         n for n in names if n not in hidden and not n.startswith(("max_", "min_")) and not n.endswith(("_max", "_min"))
     ]
 
 
-class _LastingStream:
-    """A text stream whose writes never fail: once the reader is gone it says so in `is_lost` and swallows the rest.
+class _SafeStream:
+    """A text stream whose writes never fail. Once the reader is gone, `is_lost` is True and writes are ignored.
 
-    rich itself ends the process on a broken pipe; a training must outlive its terminal.
+    rich exits the process on a broken pipe, but a training must outlive its terminal.
     """
 
     def __init__(self, stream: TextIO) -> None:
@@ -271,7 +273,7 @@ class _LastingStream:
     def _lose(self, error: Exception) -> None:
         self.is_lost = True
         if isinstance(error, OSError) and self._stream in (sys.__stdout__, sys.__stderr__):
-            # What is still buffered would fail again when Python exits and turn exit code 0 into 120.
+            # Flushing the buffer at exit would fail again and turn exit code 0 into 120.
             null = os.open(os.devnull, os.O_WRONLY)
             os.dup2(null, self._stream.fileno())
             os.close(null)

@@ -1,4 +1,4 @@
-"""Metrics to Weights & Biases, offline unless WANDB_MODE says otherwise. The door to wandb."""
+"""Logs metrics to Weights & Biases, offline unless WANDB_MODE is set. The only module that imports wandb."""
 
 from __future__ import annotations
 
@@ -16,17 +16,15 @@ from stoix_like.runtime.telemetry.scalars import reports
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
 FILE_NAME = "wandb.json"
-PROJECT = "stoix_like"  # unless WANDB_PROJECT says otherwise
+PROJECT = "stoix_like"  # unless WANDB_PROJECT is set
 
 
 class WandbSink:
-    """Numbers become metrics over environment steps; what it writes lies in the run folder (`wandb/`).
+    """Logs numbers over environment steps into `wandb/` of the run folder.
 
-    `wandb sync RUN/wandb/offline-run-*` uploads it later. A resumed run goes on under the id in its `wandb.json`; a new
-    one has a new id, whatever its folder is called, since that name may have been used before or elsewhere.
-
-    Raises:
-        MissingExtraError: wandb is not installed.
+    `wandb sync RUN/wandb/offline-run-*` uploads them later. A resumed run continues under the id in its `wandb.json`.
+    A new run gets a new id, because the name of its folder may have been used before or elsewhere. The constructor
+    raises MissingExtraError if wandb is not installed.
     """
 
     def __init__(self) -> None:
@@ -34,12 +32,12 @@ class WandbSink:
         self._run: Any = None
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        """Starts wandb's own process."""
+        """Starts wandb's process."""
         import wandb
 
         run_id = os.environ.get("WANDB_RUN_ID")
         if run_id is None and meta.resumed_update is not None:
-            run_id = _noted(run_dir)
+            run_id = _stored_run_id(run_dir)
         run_id = run_id or f"{run_dir.name}-{secrets.token_hex(4)}"
         atomic_write_json(run_dir / FILE_NAME, {"run_id": run_id})
         self._run = wandb.init(
@@ -49,13 +47,13 @@ class WandbSink:
             group=f"{meta.algorithm} {meta.task_id}",
             dir=str(run_dir),
             config=dict(meta.config),
-            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]  # the user's own words
+            mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]  # any text the user has set
             resume="allow",
             settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
         )
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Logs the numbers of a report; texts go into the run's summary."""
+        """Logs the numbers of a report; texts are stored in the run's summary."""
         if self._run is None:
             raise ValueError("the sink is not open")
         for report in reports(rows):
@@ -69,9 +67,9 @@ class WandbSink:
             run.finish()
 
 
-def _noted(run_dir: Path) -> str | None:
+def _stored_run_id(run_dir: Path) -> str | None:
     try:
-        found = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))["run_id"]
+        run_id = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))["run_id"]
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return found if isinstance(found, str) else None
+    return run_id if isinstance(run_id, str) else None

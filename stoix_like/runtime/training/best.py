@@ -1,4 +1,4 @@
-"""The parameters that scored best, per seed: kept on the device and, whenever they change, in `checkpoints/best`."""
+"""The best-scoring parameters of each seed, on the device and in `checkpoints/best`."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from stoix_like.types import Params
 
 
 class BestCheckpoint:
-    """Stores the parameters that were scored, not those of an update before or after.
+    """Stores exactly the parameters that were scored.
 
     Args:
-        folder: where it is kept.
+        folder: of the checkpoint.
         num_seeds: S.
-        level_set_id: what scores are means over, as plain JSON values; scores of other levels are not compared.
+        level_set_id: identifies the levels that were played, as plain JSON values. Scores on different levels are not
+            compared.
 
     Attributes:
         scores: best mean return per seed, [S]; -inf before the first evaluation.
@@ -37,10 +38,10 @@ class BestCheckpoint:
         self.updates = np.full(num_seeds, -1)
 
     def restore(self, template: Params, last_update: int) -> bool:
-        """Takes up what an interrupted run had found up to `last_update`; what was found later is removed.
+        """Loads the best parameters as of `last_update` and removes later ones. False if other levels were scored.
 
-        It is found again, unless the run goes on with other values, and then it belongs to no run at all. False if
-        there is one that was scored on other levels: it stays on disk until the next evaluation replaces it.
+        A resumed run evaluates those later updates again; if it continues with other settings, they are obsolete.
+        Parameters scored on other levels stay on disk until the next evaluation replaces them.
         """
         for update in self._store.updates():
             if update > last_update:
@@ -56,7 +57,7 @@ class BestCheckpoint:
         return True
 
     def update(self, params: Params, scores: np.ndarray, meta: CheckpointMeta) -> bool:
-        """True if a seed's score is better than all before it; its parameters are then copied and saved.
+        """Whether the score of a seed is its best so far; its parameters are then copied and saved.
 
         Args:
             params: of all seeds, [S, ...] (or [...] for one seed), exactly as they were scored.
@@ -67,7 +68,7 @@ class BestCheckpoint:
         if not better.any():
             return False
         if self._params is None or self._num_seeds == 1:
-            self._params = jax.tree.map(jnp.copy, params)  # the loop donates its own
+            self._params = jax.tree.map(jnp.copy, params)  # the next chunk donates the originals
         else:
             self._params = trees.where(jnp.asarray(better), params, self._params)
         self.scores = np.where(better, scores, self.scores)
@@ -77,9 +78,9 @@ class BestCheckpoint:
         return True
 
     def prune(self, older_than: int) -> None:
-        """Removes what a run that falls back to the checkpoint of update `older_than`, or to a later one, never needs.
+        """Keeps the newest best parameters up to update `older_than`, and all later ones; removes the rest.
 
-        That is all older than the newest best as of then; what scored better afterwards stays beside it.
+        A run resumed from the checkpoint of `older_than`, or from a later one, needs no others.
         """
         for update in [update for update in self._store.updates() if update <= older_than][:-1]:
             self._store.remove(update)

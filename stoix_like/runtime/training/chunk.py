@@ -1,6 +1,6 @@
-"""The one jitted program of a run: a chunk of updates of any length, with its metrics summed on the device.
+"""The jitted program of a run: a chunk of any number of updates, with metrics accumulated on the device.
 
-Nothing leaves the device inside a chunk, and there is one compilation whatever the lengths.
+Nothing leaves the device during a chunk. One compilation serves every length.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ ChunkFunction = Callable[[Any, Any], tuple[Any, Metrics]]
 
 
 def chunk_function(learner: Learner, num_seeds: int) -> ChunkFunction:
-    """The pure chunk: `length` updates of one state, or of `num_seeds` stacked ones, and their metrics [S]."""
-    # Jitted, so that it is traced once for the shapes of its metrics and for the loop.
+    """A pure function: `length` updates of one state, or of `num_seeds` stacked states, and their metrics [S]."""
+    # Jitted so that it is traced once, for `eval_shape` and for the loop.
     update = jax.jit(learner.update if num_seeds == 1 else jax.vmap(learner.update))
 
     def chunk(state: Any, length: Any) -> tuple[Any, Metrics]:
@@ -38,14 +38,14 @@ def chunk_function(learner: Learner, num_seeds: int) -> ChunkFunction:
 
 
 def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Compiled:
-    """The program for this state's shapes and placement, compiled now (or read from the compile cache)."""
-    placed = jax.tree.map(lambda x: x.sharding, state)  # the state comes back where it was
+    """The compiled chunk for this state's shapes and placement."""
+    placed = jax.tree.map(lambda x: x.sharding, state)  # the state keeps its placement
     chunk = jax.jit(chunk_function(learner, num_seeds), donate_argnums=0, out_shardings=(placed, None))
     return chunk.lower(state, np.int32(0)).compile()
 
 
 class MetricAccumulator:
-    """Metrics of the chunks since the last report, combined on the host as they were on the device."""
+    """Metrics of the chunks since the last report, combined on the host by the same rules as on the device."""
 
     def __init__(self) -> None:
         self._totals: dict[str, np.ndarray] = {}
@@ -53,11 +53,7 @@ class MetricAccumulator:
         self.seconds = 0.0
 
     def add(self, metrics: Metrics, updates: int, seconds: float) -> None:
-        """Takes in one chunk's metrics; blocks until the device has them.
-
-        Raises:
-            UnsupportedEnvironmentError: see `refuse_undeclared`.
-        """
+        """Adds the metrics of one chunk; blocks until the device has computed them."""
         combine = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
         fetched = jax.device_get(metrics)
         refuse_undeclared(fetched)
@@ -69,7 +65,7 @@ class MetricAccumulator:
         self.seconds += seconds
 
     def take(self) -> tuple[dict[str, np.ndarray], int, float]:
-        """(accumulated metrics [S], updates, seconds) since the last call; starts anew."""
+        """(accumulated metrics [S], updates, seconds) since the last call; resets them."""
         taken = (self._totals, self.updates, self.seconds)
         self._totals, self.updates, self.seconds = {}, 0, 0.0
         return taken

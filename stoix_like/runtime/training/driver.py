@@ -1,4 +1,4 @@
-"""The host's side of a run: between chunks it reports, evaluates, saves, and looks whether it should stop."""
+"""The host's side of a run: between chunks it logs metrics, evaluates, saves checkpoints and checks for a stop."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ import numpy as np
 from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.evaluators.chunk_sizer import ChunkSizer
 from stoix_like.runtime.evaluators.episode_player import StepBudget, report_progress
-from stoix_like.runtime.evaluators.pace import ChunkSizer
 from stoix_like.runtime.evaluators.scores import Evaluator, Scores
 from stoix_like.runtime.evaluators.time_share import EvaluationTimeShare
 from stoix_like.runtime.hardware.devices import reraise_device_errors
@@ -34,40 +34,40 @@ from stoix_like.runtime.training.writer import RunWriter
 
 _LOG = logging.getLogger(__name__)
 LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
-#: Metrics whose NaN or infinity stops the run: what is learned from, not what only describes it.
+#: Metrics of the learning step: a NaN or infinity in them stops the run.
 MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
 
 
 def next_stop(update: int, last: int, *intervals: int) -> int:
-    """The next update after `update` at which something is due: a multiple of an interval (0 = never), or the last."""
+    """The next update at which something is due: a multiple of an interval (0 = never), or the last update."""
     due = [update - update % interval + interval for interval in intervals if interval > 0]
     return min([last, *due])
 
 
 class _StoppedEvaluation(Exception):
-    """The run shall stop before an evaluation is through."""
+    """The run stops before an evaluation is complete."""
 
 
 class RunOutputs(NamedTuple):
-    """What scores a run, and where its results go."""
+    """The evaluators of a run, and what its results are written to."""
 
     evaluator: Evaluator
-    recorder: RunWriter
-    note: Callable[[str], None]  # tells a person
+    writer: RunWriter
+    note: Callable[[str], None]  # shows a note on the terminal
     profile: Profile | None = None
-    beside: tuple[Evaluator, ...] = ()  # what else is scored, on the same levels
+    extra_evaluators: tuple[Evaluator, ...] = ()  # of other modes, on the same levels
 
 
 class Driver:
-    """One run from a state to its last update, or to where it is stopped.
+    """Runs a learner from a state to its last update, or until it is stopped.
 
     Args:
-        state: the learner's state, [S, ...] for several seeds; owned by the driver from now on.
+        state: the learner's state, [S, ...] for several seeds. The driver donates it.
         config: an algorithm's configuration.
-        meta: what checkpoints say of the run; `update` is the update the state is at.
-        outputs: what scores it, and where results go.
+        meta: metadata of the run's checkpoints; `update` is the update of the state.
+        outputs: evaluators, and what results are written to.
         is_continued: whether there is a checkpoint of this state.
-        group: the processes that run it. All take the same branches: what one alone knows is agreed upon.
+        group: the processes of the run. All take the same branches: decisions are broadcast by `sync`.
     """
 
     def __init__(
@@ -85,12 +85,12 @@ class Driver:
         self._config = config
         self._meta = meta
         self._outputs = outputs
-        self._recorder = outputs.recorder
+        self._writer = outputs.writer
         self._group = group
         self._pending = chunk.MetricAccumulator()
-        self._pace = ChunkSizer()
+        self._chunk_sizer = ChunkSizer()
         self._tracing = Tracing()
-        self._share = EvaluationTimeShare()
+        self._time_share = EvaluationTimeShare()
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
         self._last_saved = self.update if is_continued else -1
@@ -100,40 +100,40 @@ class Driver:
         self._steps_per_update = steps_per_update(config)
 
     def run(self, program: chunk.ChunkFunction, stop: StopRequest) -> int:
-        """0 when the last update is done, 130 when stopped; either way everything is saved.
+        """0 after the last update, 130 if stopped; a checkpoint is saved in both cases.
 
         Raises:
-            RunError: a loss is not finite, the disk cannot be written, or memory ran out, in any process.
+            RunError: a loss is not finite, a file cannot be written, or memory ran out, in any process.
         """
         last = self._config.training_core.num_updates
         evaluation, checkpointing = self._config.evaluation, self._config.checkpointing
         log_interval = self._config.logging.log_interval or 0
-        self._evaluate_if_due(last, stop)  # what an interruption left out
+        self._evaluate_if_due(last, stop)  # the evaluation that an interruption skipped
         while self.update < last and not self._shall_stop(stop):
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
             with self._tracing.span("chunk", from_update=self.update):
                 self._advance(program, self._group.sync(self._wanted_length(due)).number)
-                self._recorder.wait_until_written(wait=False)
+                self._writer.wait_until_written(wait=False)
                 self._evaluate_if_due(last, stop)
                 if _is_due(self.update, checkpointing.save_interval):
                     self.save()
-            self._recorder.trace(self._tracing.take())
+            self._writer.trace(self._tracing.take())
         self.save(at_once=True)
-        self._recorder.wait_until_written()
-        self._group.sync()  # that nothing failed
+        self._writer.wait_until_written()
+        self._group.sync()  # raises what failed
         return 0 if self.update == last == self._evaluated_at else INTERRUPTED
 
     def _shall_stop(self, stop: StopRequest) -> bool:
         return self._group.sync(0, stop.is_set).flag
 
     def _wanted_length(self, due: int) -> int:
-        """Updates of the next chunk, as far as this process can tell."""
-        length = self._pace.length(due - self.update)
+        """Number of updates of the next chunk, as estimated by this process."""
+        length = self._chunk_sizer.length(due - self.update)
         return min(length, MOST_UPDATES) if self._wants_profile() else length
 
     @property
     def elapsed_seconds(self) -> float:
-        """Wall-clock seconds of the run, those before an interruption included."""
+        """Wall-clock seconds of the run, including those before it was resumed."""
         return self._before_seconds + time.monotonic() - self._began
 
     @property
@@ -142,31 +142,29 @@ class Driver:
         return self.update * self._steps_per_update
 
     def save(self, *, at_once: bool = False) -> None:
-        """A checkpoint of the state as it is, unless there is one; what was played before it is reported first.
+        """Reports pending metrics, then saves a checkpoint of the state unless this update has one.
 
-        It is written while the run goes on, or `at_once`.
-
-        Raises:
-            RunError: it, or the one before, cannot be written.
+        It is written while training continues, or before returning if `at_once`. Raises RunError if this checkpoint or
+        the one before cannot be written.
         """
         self._report()
         host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
         if self._last_saved == self.update:
-            if self._noted_evaluation != self._evaluated_at:  # made after it, or made up for after a stop
-                self._recorder.rewrite_host(self.update, host)
+            if self._noted_evaluation != self._evaluated_at:  # evaluated after the checkpoint was saved
+                self._writer.rewrite_host(self.update, host)
                 self._noted_evaluation = self._evaluated_at
             return
         keeps_replay = self._config.checkpointing.save_replay
         stored = self.state if keeps_replay else without_replay(self.state)
         saved = functools.partial(self._saved_row, self.update, self.timesteps)
-        with self._tracing.span("checkpoint", update=self.update):  # what training waits for: the rest has a thread
-            self._recorder.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
+        with self._tracing.span("checkpoint", update=self.update):  # the time training waits; a thread writes the rest
+            self._writer.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
         self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
 
     def log_failure(self, what: str) -> None:
-        """The last row of a run that ends by an error: whoever looks at its metrics sees that it did, and why."""
+        """Logs the last row of a run that failed: the error message."""
         values: dict[str, Value] = {"misc/event": "failed", "misc/message": what}
-        self._recorder.write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, values)])
+        self._writer.write([Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, values)])
 
     def _saved_row(self, update: int, timesteps: int, path: Path) -> Row:
         values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
@@ -185,18 +183,18 @@ class Driver:
         self._tracing.add(update_span(began, seconds, length, self.update, profile.times))
         if profile.times is not None:
             row = Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())
-            self._recorder.write([row])
+            self._writer.write([row])
 
     def _play(self, program: chunk.ChunkFunction, length: int) -> float:
-        """The seconds that took."""
+        """Wall-clock seconds of a chunk of `length` updates."""
         began = time.monotonic()
         what = f"update {self.update + 1} cannot be computed"
         with reraise_device_errors(what, lambda: f"{LESS_MEMORY}{self._how_to_continue()}"):
             self.state, metrics = jax.block_until_ready(program(self.state, np.int32(length)))
         seconds = time.monotonic() - began
         _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
-        self._pace.update(length, seconds)
-        self._share.train(length, seconds)
+        self._chunk_sizer.update(length, seconds)
+        self._time_share.train(length, seconds)
         self.update += length
         self._pending.add(metrics, length, seconds)
         interval = self._config.logging.log_interval
@@ -205,9 +203,9 @@ class Driver:
         return seconds
 
     def _wants_profile(self) -> bool:
-        """From the second chunk of this process on: the first warms up."""
+        """True from the second chunk of this process on, until the profile is taken; the first chunk warms up."""
         profile = self._outputs.profile
-        return profile is not None and not profile.is_over and self._pace.is_known
+        return profile is not None and not profile.is_over and self._chunk_sizer.is_known
 
     def _report(self) -> None:
         if self._pending.updates == 0:
@@ -216,7 +214,7 @@ class Driver:
         metrics = report.reduce_metrics(totals, updates)
         steps = updates * self._steps_per_update
         progress = report.Progress(self.update, self.timesteps, self.elapsed_seconds, steps, seconds)
-        self._recorder.write(report.training_rows(metrics, progress, self._seeds))
+        self._writer.write(report.training_rows(metrics, progress, self._seeds))
         broken = [name for name in MUST_BE_FINITE if name in metrics and not np.isfinite(metrics[name]).all()]
         if broken:
             raise RunError(
@@ -225,63 +223,64 @@ class Driver:
             )
 
     def _evaluate_if_due(self, last: int, stop: StopRequest) -> None:
-        """A run that shall stop is saved instead; the continued one evaluates then."""
+        """Evaluates unless the run shall stop: then it is saved, and the resumed run evaluates."""
         is_due = self.update == last or _is_due(self.update, self._config.evaluation.eval_interval)
         if not is_due or self._evaluated_at == self.update or self._shall_stop(stop):
             return
-        if self.update == last:  # the last one may take as long as a policy that searches likes, and be cut off
+        if self.update == last:  # saved first: the evaluation of a policy that searches may take long and be killed
             self.save(at_once=True)
         self._report()
         scored, began = None, time.monotonic()
         try:
             evaluating = self._tracing.span("evaluate", update=self.update)
             with contextlib.suppress(_StoppedEvaluation), self._group.deferring_errors(), evaluating:
-                scored = self._scored(functools.partial(self._allow, stop))
-            self._group.sync()  # that nothing failed
-        except RunError as error:  # the state is as it was: nothing that was learned need be lost
+                scored = self._scores_and_rows(functools.partial(self._step_budget, stop))
+            self._group.sync()  # raises what failed
+        except RunError as error:  # the state is intact, so it is saved
             self.save(at_once=True)
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
-        if (note := self._share.evaluate(time.monotonic() - began, is_last=self.update >= last)) is not None:
+        if (note := self._time_share.evaluate(time.monotonic() - began, is_last=self.update >= last)) is not None:
             self._outputs.note(note)
         if scored is not None:
-            self._keep(*scored)
+            self._log_scores(*scored)
             self._evaluated_at = self.update
         if self._last_saved == self.update:
-            self.save(at_once=True)  # whoever continues from it shall not evaluate it again
+            self.save(at_once=True)  # stores in the checkpoint that this update has been evaluated
 
-    def _allow(self, stop: StopRequest, steps: int) -> int:
-        """How many steps an evaluation plays next, the lead's number in all processes, so that all end it together.
+    def _step_budget(self, stop: StopRequest, steps: int) -> int:
+        """How many steps an evaluation plays next: process 0's number, so that all processes end the round together.
 
-        When the run shall stop it is given up, unless the lead is through with the round.
+        If the run shall stop the evaluation is abandoned, unless the round is complete.
         """
-        agreed = self._group.sync(steps, stop.is_set)
-        if agreed.flag and agreed.number > 0:
+        decision = self._group.sync(steps, stop.is_set)
+        if decision.flag and decision.number > 0:
             raise _StoppedEvaluation
-        return agreed.number
+        return decision.number
 
-    def _scored(self, allow: StepBudget) -> tuple[Scores, list[Row]]:
-        """(the scores that decide what is best, rows of all). In several processes each plays the same episodes."""
-        evaluator, rows, at = self._outputs.evaluator, [], (self.update, self.timesteps, self.elapsed_seconds)
-        asked = addressable_copy(self.state.params), addressable_copy(self.state.key), self.update
-        watch = report_progress(lambda text: _LOG.info("evaluating: %s", text))
-        scores = evaluator(*asked, watch=watch, allow=allow)
-        rows += scores.rows(evaluator.mode, at, self._seeds)
-        for beside in self._outputs.beside:
-            rows += beside(*asked, watch=watch, allow=allow).rows(beside.mode, at, self._seeds)
-        return scores, rows
+    def _scores_and_rows(self, step_budget: StepBudget) -> tuple[Scores, list[Row]]:
+        """(scores of the main evaluator, rows of all evaluators). Every process plays the same episodes."""
+        rows: list[Row] = []
+        at = self.update, self.timesteps, self.elapsed_seconds
+        arguments = addressable_copy(self.state.params), addressable_copy(self.state.key), self.update
+        on_progress = report_progress(lambda text: _LOG.info("evaluating: %s", text))
+        evaluators = (self._outputs.evaluator, *self._outputs.extra_evaluators)
+        every = [evaluator(*arguments, on_progress=on_progress, step_budget=step_budget) for evaluator in evaluators]
+        for evaluator, scores in zip(evaluators, every, strict=True):
+            rows += scores.rows(evaluator.mode, at, self._seeds)
+        return every[0], rows
 
-    def _keep(self, scores: Scores, rows: list[Row]) -> None:
-        self._recorder.write(rows)
+    def _log_scores(self, scores: Scores, rows: list[Row]) -> None:
+        self._writer.write(rows)
         meta = self._meta._replace(update=self.update)
-        self._recorder.update(addressable_copy(self.state.params), scores.mean_return(), meta, self._how_to_continue)
+        self._writer.update(addressable_copy(self.state.params), scores.mean_return(), meta, self._how_to_continue)
 
     @property
     def saved_update(self) -> int | None:
-        """The update of the last whole checkpoint, which the run can be continued from; None if there is none."""
-        return self._recorder.complete()
+        """The update of the last complete checkpoint, or None."""
+        return self._writer.complete()
 
     def _checkpoint_path(self) -> Path | None:
-        update, folder = self.saved_update, self._recorder.folder
+        update, folder = self.saved_update, self._writer.folder
         return None if update is None or folder is None else folder / str(update)
 
     def _last_good(self) -> str:
@@ -289,9 +288,9 @@ class Driver:
         return "" if path is None else f"the last good checkpoint is {path}; "
 
     def _how_to_continue(self) -> str:
-        """The end of a hint: the checkpoint that the run can be continued from, if there is one."""
+        """The end of a hint: how to resume from the last checkpoint, if there is one."""
         path = self._checkpoint_path()
-        return "" if path is None else f"; --resume {path.parents[1]} goes on from checkpoint {path}"
+        return "" if path is None else f"; --resume {path.parents[1]} continues from checkpoint {path}"
 
 
 def _is_due(update: int, interval: int) -> bool:

@@ -1,19 +1,12 @@
-"""What is told of a run before its first update: on the terminal, and as the first rows of metrics.jsonl."""
+"""The header of a run: what the terminal shows and metrics.jsonl holds before the first update."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from stoix_like.config.checks import steps_per_update
-
-if TYPE_CHECKING:
-    from stoix_like.config.sections import SPOConfig
-    from stoix_like.search.model import SearchConfig
-
-
 import jax
 
-from stoix_like.config.checks import get_leaf
+from stoix_like.config.checks import get_leaf, steps_per_update
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
@@ -31,15 +24,18 @@ from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.runtime.training.start import RunStart
 from stoix_like.search.model import SearchConfig
 
+if TYPE_CHECKING:
+    from stoix_like.config.sections import SPOConfig
 
-def run_meta(plan: RunStart, found: list[jax.Device], best: BestCheckpoint) -> RunMeta:
-    """What sinks are told of the run."""
+
+def run_meta(plan: RunStart, run_devices: list[jax.Device], best: BestCheckpoint) -> RunMeta:
+    """The metadata that sinks receive."""
     config = plan.config
-    known = best.updates[0] >= 0 and config.training_core.num_seeds == 1  # of several seeds the view shows the mean
+    known = best.updates[0] >= 0 and config.training_core.num_seeds == 1  # with several seeds the view shows the mean
     return RunMeta(
         algorithm=plan.algorithm.upper(),
         task_id=config.environment.task_id,
-        device=devices.describe_devices(found),
+        device=devices.describe_devices(run_devices),
         seed=config.architecture.seed,
         num_seeds=config.training_core.num_seeds,
         num_envs=config.environment.num_envs,
@@ -63,13 +59,13 @@ def log_run_header(
     telemetry: TelemetryHub,
     meta: RunMeta,
 ) -> None:
-    """Tells what will run: how large it is, how it searches, what it goes on from, and what a user may not have meant.
+    """Logs the run's size, search, origin, and notes on settings that are probably a mistake.
 
     Args:
-        plan, loaded: what will run, and the command line that asked for it.
-        search: of an algorithm that searches.
-        template: the shapes of its state.
-        view, telemetry, meta: where that is told, and of which run.
+        plan, loaded: the run, and the options it was started with.
+        search: None if the algorithm does not search.
+        template: shapes of the state.
+        view, telemetry, meta: what is logged to, and the run's metadata.
     """
     from stoix_like.envs.registry import task_note
 
@@ -84,19 +80,19 @@ def log_run_header(
     for note in filter(None, notes):
         view.note(note)
     telemetry.write([start_row(meta, _elapsed_before(plan))])
-    _tell_origin(plan, view, telemetry)
+    _log_origin(plan, view, telemetry)
 
 
-def _tell_origin(plan: RunStart, view: TerminalView, telemetry: TelemetryHub) -> None:
-    """What the run goes on from, or whose parameters it starts with."""
+def _log_origin(plan: RunStart, view: TerminalView, telemetry: TelemetryHub) -> None:
+    """Logs which checkpoint the run is resumed from, with which changes, or which parameters it starts with."""
     before = _elapsed_before(plan)
     if plan.changes and plan.resumed:
         old = config_from_dict(type(plan.config), plan.resumed.config)
         changed = ", ".join(f"{name} = {value} (was {get_leaf(old, name)})" for name, value in plan.changes.items())
-        view.note(f"continued with {changed}")
+        view.note(f"resumed with {changed}")
         telemetry.write([event_row("changed", plan, before, changed=changed)])
     if plan.resumed and _replay_is_lost(plan):
-        view.note("the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one")
+        view.note("the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one")
     if plan.resumed:
         telemetry.write([event_row("checkpoint_loaded", plan, before, path=f"checkpoints/{plan.resumed.update}")])
     elif plan.load_from is not None:
@@ -111,21 +107,21 @@ def _replay_is_lost(plan: RunStart) -> bool:
 
 
 def other_levels_note(plan: RunStart) -> str:
-    """A note for a continued run whose levels are others."""
-    done = plan.resumed is not None and _evaluated_at(plan.resumed) == plan.config.training_core.num_updates
-    then = (
+    """A note for a resumed run that is now evaluated on other levels."""
+    is_done = plan.resumed is not None and _evaluated_at(plan.resumed) == plan.config.training_core.num_updates
+    what_next = (
         f"no evaluation follows; {command_name('evaluate')} --level-set scores it"
-        if done
+        if is_done
         else "the next evaluation replaces it"
     )
-    return f"the best so far was scored on other levels: {then}"
+    return f"the best so far was scored on other levels: {what_next}"
 
 
 def event_row(name: str, plan: RunStart, elapsed_seconds: float, **values: Value) -> Row:
-    """A MISC row of something that happened before the first update of this process."""
+    """A MISC row of an event before the first update of this process."""
     update = plan.resumed.update if plan.resumed else 0
-    named = {"misc/event": name, **{f"misc/{key}": value for key, value in values.items()}}
-    return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, named)
+    event = {"misc/event": name, **{f"misc/{key}": value for key, value in values.items()}}
+    return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, event)
 
 
 def _evaluated_at(resumed: CheckpointMeta) -> int:
@@ -137,7 +133,7 @@ def _elapsed_before(plan: RunStart) -> float:
 
 
 def plan_line(config: SearchConfig) -> str:
-    """What a decision costs: `search 16 particles × 4 steps = 64 model steps per decision`."""
+    """The cost of a decision: `search 16 particles × 4 steps = 64 model steps per decision`."""
     from stoix_like.search.model import depth_of
 
     particles, depth = config.num_particles, depth_of(config)
@@ -147,7 +143,7 @@ def plan_line(config: SearchConfig) -> str:
 
 
 def replay_line(num_bytes: int, config: SPOConfig) -> str:
-    """What is kept and how often it is learned from: `replay 65,536 steps (141 MB), each learned from 9.5 times`."""
+    """Size and reuse of the replay: `replay 65,536 steps (141 MB), each learned from 9.5 times on average`."""
     core, section = config.training_core, config.spo
     learned = core.epochs * core.num_minibatches * section.batch_size * section.sample_sequence_length
     times = learned / steps_per_update(config)

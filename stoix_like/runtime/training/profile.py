@@ -1,7 +1,7 @@
-"""Where an update's time goes: a trace of a few updates, summed by the phases named in `ops/phases.py`.
+"""The time of an update by phase: a trace of a few updates, summed by the phases named in `ops/phases.py`.
 
-The trace says how long each instruction of the compiled program ran; the program's text says from which scope each
-came. Instructions that XLA made itself, and what stands in no scope, are `other`.
+The trace has the duration of each instruction of the compiled program; the program's text has the scope of each.
+Instructions that XLA generated, and those outside any scope, are `other`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCOPE = re.compile(rf"{PREFIX}({'|'.join(PHASES)})\b")
 
 
 class ProfileEvent(NamedTuple):
-    """One run of one instruction, on one thread or stream."""
+    """One execution of one instruction, on one thread or stream."""
 
     instruction: str
     start_ns: float
@@ -39,7 +39,7 @@ class ProfileEvent(NamedTuple):
 
 
 class Scopes(NamedTuple):
-    """Where an instruction comes from: its innermost phase, and whether `optimise` or `search` is around it."""
+    """The scopes of an instruction: the innermost phase, and whether it is inside `optimise` or `search`."""
 
     phase: str
     optimises: bool
@@ -47,15 +47,15 @@ class Scopes(NamedTuple):
 
 
 class PhaseTimes(NamedTuple):
-    """What was measured of some updates.
+    """Measured shares of the phases.
 
     Attributes:
-        updates: how many.
-        seconds: wall-clock time of one update, tracing included.
-        shares: of the time that instructions ran, on all threads, by phase; they sum to 1.
-        optimising: the share inside any `optimise` scope, its gathers included.
-        playing: the share inside other scopes.
-        searching: what of it is inside any `search` scope.
+        updates: number of updates in the trace.
+        seconds: wall-clock time of one update, including the tracing.
+        shares: of the execution time of all threads, by phase; they sum to 1.
+        optimising: share inside any `optimise` scope, including its gathers.
+        playing: share inside other scopes.
+        searching: the part of `playing` inside any `search` scope.
     """
 
     updates: int
@@ -67,11 +67,11 @@ class PhaseTimes(NamedTuple):
 
 
 class Profile:
-    """The one profile of a run, written into `folder`. `times` is None until it is taken, `problem` if it can be.
+    """The profile of a run, taken once. `times` is None until then; `problem` is set if it fails.
 
     Args:
-        folder: of the trace, some ten megabytes.
-        is_kept: whether it stays there once the times are read.
+        folder: of the trace, about ten megabytes.
+        is_kept: whether the trace stays there after its times are read.
     """
 
     def __init__(self, folder: Path, *, is_kept: bool = True) -> None:
@@ -84,24 +84,24 @@ class Profile:
 
     @property
     def is_over(self) -> bool:
-        """Whether it was taken, or cannot be."""
+        """Whether the profile was taken or has failed."""
         return self.times is not None or self.problem is not None
 
-    def learn(self, program_text: str) -> None:
-        """Takes in what the instructions of the program stand for: `Compiled.as_text()`."""
+    def set_program(self, program_text: str) -> None:
+        """Sets the program whose instructions are traced, as `Compiled.as_text()`."""
         self._module = module_name(program_text)
         self._scopes = scopes_of(program_text)
 
     @contextlib.contextmanager
     def recording(self, updates: int) -> Iterator[None]:
-        """Traces what runs inside, which must wait for its results; afterwards there are `times`, or a `problem`.
+        """Traces the block and sets `times`, or `problem`. The block must wait for its results.
 
-        A training does not end because it cannot be profiled.
+        A failed profile does not stop the training.
         """
-        there = set(self.folder.rglob(_TRACES))
+        before = set(self.folder.rglob(_TRACES))
         try:
             jax.profiler.start_trace(str(self.folder))
-        except RuntimeError as error:  # one profiler at a time, and on GPUs the driver may forbid it
+        except RuntimeError as error:  # another profiler is active, or the GPU driver forbids it
             self.problem = str(error)
             yield
             return
@@ -111,7 +111,7 @@ class Profile:
         finally:
             seconds = time.monotonic() - began
             self.problem = self._stop()
-        new = sorted(set(self.folder.rglob(_TRACES)) - there)
+        new = sorted(set(self.folder.rglob(_TRACES)) - before)
         if self.problem is None:
             self._read(new, updates, seconds / updates)
         if not self._is_kept:
@@ -125,14 +125,14 @@ class Profile:
         return None
 
     def _read(self, traces: list[Path], updates: int, seconds: float) -> None:
-        found = self_times(_events(traces[-1], self._module)) if traces else {}
-        if found:
-            self.times = phase_times(found, self._scopes, updates, seconds)
+        nanoseconds = self_times(_events(traces[-1], self._module)) if traces else {}
+        if nanoseconds:
+            self.times = phase_times(nanoseconds, self._scopes, updates, seconds)
         else:
             self.problem = "the trace holds no instruction of the update"
 
     def _remove(self, traces: list[Path]) -> None:
-        """The traces, with what the profiler has put beside them; what another start has kept stays."""
+        """Removes the traces and the profiler's other files, but not those of earlier starts."""
         for trace in traces:
             shutil.rmtree(trace.parent, ignore_errors=True)
         for folder in [*sorted(self.folder.rglob("*"), reverse=True), self.folder]:
@@ -140,7 +140,7 @@ class Profile:
                 folder.rmdir()
 
     def values(self) -> dict[str, Value]:
-        """What a MISC row says of it, once it is taken: each share of one update's wall-clock time, in milliseconds."""
+        """Values of the MISC row: the share of each phase in one update's wall-clock time, in milliseconds."""
         times = self._taken()
         milliseconds = times.seconds * 1e3
         values: dict[str, Value] = {"misc/event": "profiled"}
@@ -154,11 +154,11 @@ class Profile:
 
     def _taken(self) -> PhaseTimes:
         if self.times is None:
-            raise RuntimeError("the profile is read before it is taken")
+            raise RuntimeError("the profile has not been taken yet")
         return self.times
 
     def table(self) -> list[str]:
-        """Lines for a person: the phases from the longest to the shortest."""
+        """Lines for the terminal: the phases, longest first."""
         times = self._taken()
         what = f"{times.updates} updates, {times.seconds * 1e3:,.1f} ms each" if times.updates > 1 else "one update"
         head = f"profile of {what} · {self.folder}"
@@ -170,7 +170,7 @@ class Profile:
 def scopes_of(program_text: str) -> dict[str, Scopes]:
     """The scopes of each instruction of an HLO module's text.
 
-    A fusion without a name of its own takes the commonest of what is fused.
+    A fusion without its own op_name gets the most common scopes of its instructions.
     """
     own: dict[str, Scopes] = {}
     inside: dict[str, list[Scopes]] = collections.defaultdict(list)
@@ -187,11 +187,11 @@ def scopes_of(program_text: str) -> dict[str, Scopes]:
             if calls := _CALLED.search(line):
                 called[name] = calls[1]
 
-    def settled(name: str, scopes: Scopes) -> Scopes:
+    def resolve(name: str, scopes: Scopes) -> Scopes:
         parts = [part for part in inside[called.get(name, "")] if part.phase != OTHER]
         return collections.Counter(parts).most_common(1)[0][0] if scopes.phase == OTHER and parts else scopes
 
-    return {name: settled(name, scopes) for name, scopes in own.items()}
+    return {name: resolve(name, scopes) for name, scopes in own.items()}
 
 
 def _read_scopes(op_name: str) -> Scopes:
@@ -206,10 +206,10 @@ def module_name(program_text: str) -> str:
 
 
 def self_times(lines: Iterable[list[ProfileEvent]]) -> dict[str, float]:
-    """Nanoseconds that each instruction ran itself, without those it ran inside: a loop's body is not the loop.
+    """Nanoseconds of each instruction, without those of instructions nested in it, such as the body of a loop.
 
     Args:
-        lines: the events of each thread or stream; on one line they nest or follow each other.
+        lines: the events of each thread or stream; events of one line are nested or follow each other.
     """
     total: dict[str, float] = collections.defaultdict(float)
     for events in lines:
@@ -224,12 +224,12 @@ def self_times(lines: Iterable[list[ProfileEvent]]) -> dict[str, float]:
     return dict(total)
 
 
-def phase_times(found: dict[str, float], scopes: dict[str, Scopes], updates: int, seconds: float) -> PhaseTimes:
-    """The shares of instructions' own times, by phase and part."""
-    whole = sum(found.values())
+def phase_times(times: dict[str, float], scopes: dict[str, Scopes], updates: int, seconds: float) -> PhaseTimes:
+    """The shares of the instructions' self times, by phase and part."""
+    whole = sum(times.values())
     shares = dict.fromkeys((*PHASES, OTHER), 0.0)
     optimising = playing = searching = 0.0
-    for name, nanoseconds in found.items():
+    for name, nanoseconds in times.items():
         phase, optimises, searches = scopes.get(name, Scopes(OTHER, False))
         shares[phase] += nanoseconds / whole
         optimising += nanoseconds / whole if optimises else 0.0
@@ -249,9 +249,9 @@ def _of_planes(planes: list[Any], module: str) -> list[list[ProfileEvent]]:
 
 
 def _of_line(line: Any, module: str) -> list[ProfileEvent]:
-    found = []
+    events = []
     for event in line.events:
         stats = dict(event.stats)
         if "hlo_op" in stats and str(stats.get("hlo_module", "")).startswith(module):
-            found.append(ProfileEvent(stats["hlo_op"], event.start_ns, event.duration_ns))
-    return found
+            events.append(ProfileEvent(stats["hlo_op"], event.start_ns, event.duration_ns))
+    return events

@@ -1,8 +1,8 @@
-"""How a run begins: as a new folder, or from the last checkpoint of one that is continued.
+"""How a run starts: in a new folder, or from the last checkpoint of a run that is resumed.
 
-A continued run is locked before its checkpoints are read, so that nobody removes what is being read. Its configuration
-is the one in the checkpoint; every difference to the configuration given (the run's config.yaml and the flags) is taken
-over and told. `hyper` is set from it as a whole, so an interrupted start leaves nothing half-changed.
+A resumed run is locked before its checkpoints are read, so that no other process removes them meanwhile. It uses the
+configuration that was given (the run's config.yaml and the flags), and logs every difference to the checkpoint's.
+`hyper` is replaced as a whole, so an interrupted start leaves nothing half-changed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from stoix_like.runtime.runs.trees import stored_template
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.types import Learner
 
-#: Leaves that give the state its shapes or its meaning: a continued run keeps them.
+#: Leaves that decide the shapes or the meaning of the state. They cannot change when a run is resumed.
 FIXED_ON_RESUME = frozenset(
     {"task_id", "num_envs", "max_items", "max_ems", "max_episode_steps", "kwargs", "reset_pool_size", "rollout_length"}
     | {"hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype", "observation_adapter"}
@@ -46,13 +46,13 @@ class RunStart(NamedTuple):
 
     Attributes:
         algorithm: key of `build.ALGORITHMS`.
-        config: as it will run.
+        config: the configuration that is used.
         path: the run folder.
-        resumed: what the checkpoint that is continued says, or None for a new run.
+        resumed: metadata of the checkpoint that is resumed, or None for a new run.
         changes: leaves that differ from that checkpoint, with their new values.
-        lock: the right to write a folder that exists; a new run gets its own with the folder. A new run without a name
-            may get another path then, too: see `folder.create_run`.
-        load_from: the run, checkpoint or file whose parameters a new run starts with.
+        lock: of an existing folder. A new run gets its lock with its folder, and then perhaps another path:
+            see `folder.create_run`.
+        load_from: the run, checkpoint or file from which a new run loads its parameters.
     """
 
     algorithm: str
@@ -65,17 +65,17 @@ class RunStart(NamedTuple):
 
 
 def prepare_start(algorithm: str, loaded: LoadedConfig) -> RunStart:
-    """What the command line asks for; nothing is written.
+    """How the run starts, from its configuration; nothing is written.
 
     Raises:
-        ConfigError: the name is taken, or a fixed leaf would change.
-        CheckpointError: no run to continue, one of another algorithm, or nothing to load parameters from.
-        RunError: another process is writing the run, or a file stands where its folder would be made.
+        ConfigError: the run name is taken, or a fixed leaf would change.
+        CheckpointError: the run to resume or the parameters to load are missing, or of another algorithm.
+        RunError: another process is writing the run, or its folder cannot be made.
     """
     if loaded.options.resume is not None:
         return _plan_resume(algorithm, loaded, find_run(loaded.options.resume))
     config = loaded.config
-    load_from = initial_params.find_initial_params(config)  # whatever is wrong with it is said before anything is built
+    load_from = initial_params.find_initial_params(config)  # raises before anything is built
     name = config.checkpointing.run_name
     if name is None:
         path = folder.new_path(config.checkpointing.save_dir, algorithm, config)
@@ -87,11 +87,9 @@ def prepare_start(algorithm: str, loaded: LoadedConfig) -> RunStart:
 
 
 def prepare_start_together(group: ProcessGroup, algorithm: str, loaded: LoadedConfig) -> RunStart:
-    """`prepare_start` in the lead, which alone looks at files and holds the lock; the others are told.
+    """`prepare_start` on process 0, broadcast to all processes. Only process 0 reads files and holds the lock.
 
-    Raises:
-        ConfigError: the processes were not given the same configuration.
-        StoixError: as `prepare_start`; in the others, that process 0 ended the run.
+    Raises ConfigError if the processes have different configurations.
     """
     if group.count == 1:
         return prepare_start(algorithm, loaded)
@@ -107,12 +105,12 @@ def prepare_start_together(group: ProcessGroup, algorithm: str, loaded: LoadedCo
         load_from = str(plan.load_from) if plan.load_from else None
         return {"path": str(plan.path), "resumed": resumed, "changes": plan.changes, "load_from": load_from}
 
-    told = group.broadcast_object(plain)
+    received = group.broadcast_object(plain)
     if group.is_primary:
         return plans[0]
-    resumed = CheckpointMeta(**told["resumed"]) if told["resumed"] else None
-    load_from = Path(told["load_from"]) if told["load_from"] else None
-    return RunStart(algorithm, loaded.config, Path(told["path"]), resumed, told["changes"], None, load_from)
+    resumed = CheckpointMeta(**received["resumed"]) if received["resumed"] else None
+    load_from = Path(received["load_from"]) if received["load_from"] else None
+    return RunStart(algorithm, loaded.config, Path(received["path"]), resumed, received["changes"], None, load_from)
 
 
 def _plan_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStart:
@@ -124,14 +122,14 @@ def _plan_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStart:
         fixed = sorted(changes.keys() & FIXED_ON_RESUME)
         if fixed:
             raise ConfigError(
-                [f"{name} cannot change when a run is continued" for name in fixed],
+                [f"{name} cannot change when a run is resumed" for name in fixed],
                 f"leave it out, or start a new run with --load-path {path}",
             )
         num_updates = loaded.config.training_core.num_updates
         if num_updates < meta.update:
             raise ConfigError(
-                f"--num-updates: {num_updates} is behind the run, which has done {meta.update}",
-                f"use a number from {meta.update}",
+                f"--num-updates: {num_updates} is below the {meta.update} updates the run has done",
+                f"use {meta.update} or more",
             )
     except BaseException:
         lock.close()
@@ -144,15 +142,15 @@ def _last_meta(path: Path) -> CheckpointMeta:
 
 
 def _changes(before: Any, loaded: LoadedConfig) -> dict[str, Any]:
-    """Leaves whose value differs from the checkpoint's. Where the folder stands may differ: runs can be moved."""
+    """Leaves whose value differs from the checkpoint's. The path of the folder may differ: runs can be moved."""
     after = loaded.config
     config_type: type = type(after)
     leaves = [n for n in leaf_sections(config_type) if n not in ("save_dir", "run_name") or n in loaded.overridden]
     return {n: get_leaf(after, n) for n in leaves if get_leaf(after, n) != get_leaf(before, n)}
 
 
-def initial_state(learner: Learner, config: Any, found: list[jax.Device]) -> Callable[[], Any]:
-    """A jitted function of no arguments that makes the first state, placed on the devices."""
+def initial_state(learner: Learner, config: Any, run_devices: list[jax.Device]) -> Callable[[], Any]:
+    """A jitted function without arguments that returns the first state, placed on the devices."""
     num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
 
     def initial(first_seed: Any) -> Any:  # an argument, so that the compile cache serves every seed
@@ -161,30 +159,27 @@ def initial_state(learner: Learner, config: Any, found: list[jax.Device]) -> Cal
         return jax.vmap(learner.init)(jax.vmap(jax.random.key)(first_seed + jnp.arange(num_seeds)))
 
     shapes = jax.eval_shape(initial, np.int32(seed))
-    return functools.partial(jax.jit(initial, out_shardings=_shardings(shapes, found, num_seeds)), np.int32(seed))
+    return functools.partial(jax.jit(initial, out_shardings=_shardings(shapes, run_devices, num_seeds)), np.int32(seed))
 
 
-def _shardings(shapes: Any, found: list[jax.Device], num_seeds: int) -> Any:
-    if len(found) == 1:
-        return jax.tree.map(lambda _: SingleDeviceSharding(found[0]), shapes)
-    return devices.state_shardings(shapes, devices.environment_mesh(found), num_seeds)
+def _shardings(shapes: Any, run_devices: list[jax.Device], num_seeds: int) -> Any:
+    if len(run_devices) == 1:
+        return jax.tree.map(lambda _: SingleDeviceSharding(run_devices[0]), shapes)
+    return devices.state_shardings(shapes, devices.environment_mesh(run_devices), num_seeds)
 
 
-def state_template(make_state: Callable[[], Any], found: list[jax.Device], num_seeds: int) -> Any:
-    """Shapes, types and placement of the state, whatever devices a checkpoint of it was written on."""
+def state_template(make_state: Callable[[], Any], run_devices: list[jax.Device], num_seeds: int) -> Any:
+    """Shapes, types and placement of the state on these devices; a checkpoint may come from others."""
     shapes = jax.eval_shape(make_state)
-    shardings = _shardings(shapes, found, num_seeds)
+    shardings = _shardings(shapes, run_devices, num_seeds)
     return jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, shardings)
 
 
 def first_state(group: ProcessGroup, plan: RunStart, make_state: Callable[[], Any], template: Any) -> Any:
-    """The state a run begins with: fresh, with loaded parameters, or that of the checkpoint that is continued.
+    """The first state of a run: new, new with loaded parameters, or that of the resumed checkpoint.
 
-    Files are read by the lead alone.
-
-    Raises:
-        CheckpointError: parameters or checkpoint are missing, damaged, or do not fit.
-        RunError: it does not fit into memory.
+    Only process 0 reads files. Raises CheckpointError if they are missing, damaged or do not fit, and RunError if the
+    state does not fit into memory.
     """
     if plan.resumed is not None:
         return _resumed_state(group, plan, make_state, template)
@@ -195,25 +190,25 @@ def first_state(group: ProcessGroup, plan: RunStart, make_state: Callable[[], An
     if plan.load_from is None:
         return state
     source, num_seeds, fresh = plan.load_from, plan.config.training_core.num_seeds, state.params
-    asked = on_local_device(template.params)
-    begin = functools.partial(
+    wanted = on_local_device(template.params)
+    load = functools.partial(
         initial_params.load_initial_params, plan.algorithm, plan.config.environment.task_id, source
     )
-    params = group.run_on_primary(lambda: begin(asked, process_group.addressable_copy(fresh), num_seeds))
+    params = group.run_on_primary(lambda: load(wanted, process_group.addressable_copy(fresh), num_seeds))
     return state._replace(params=group.place_from_primary(params, template.params))
 
 
 def replay_note(replay: Any) -> str | None:
-    """What to say where a replay cannot be spread over the devices; or None."""
+    """A note if the replay cannot be sharded over the devices, else None."""
     placed = jax.tree.leaves(replay.experience)[0].sharding
     count = len(placed.device_set)
     if count == 1 or not placed.is_fully_replicated:
         return None
-    return f"the replay lies whole on each of the {count} devices, which do not divide its shards; 2, 4 and 8 do"
+    return f"the replay is replicated on all {count} devices, because they do not divide its shards; 2, 4 and 8 do"
 
 
 def on_local_device(template: Any) -> Any:
-    """The template for what this process reads for itself: on the first of its own devices that are used."""
+    """The template placed on one device: the first of this process's devices that the run uses."""
     used = jax.tree.leaves(template)[0].sharding.addressable_devices
     place = SingleDeviceSharding(min(used, key=lambda device: device.id))
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), template)
@@ -225,7 +220,7 @@ def _resumed_state(group: ProcessGroup, plan: RunStart, make_state: Callable[[],
     stored = stored_template(template, plan.resumed)
     if group.count == 1:
         state = CheckpointStore(store).load(stored, update)
-    else:  # by way of the host: the state of a large run need not fit on one device
+    else:  # through host memory: the state of a large run need not fit on one device
         state = group.place_from_primary(
             group.run_on_primary(lambda: CheckpointStore(store).load(stored, update, on_host=True)), stored
         )
@@ -233,7 +228,7 @@ def _resumed_state(group: ProcessGroup, plan: RunStart, make_state: Callable[[],
         state = state._replace(replay=make_state().replay)
     if not plan.changes:
         return state
-    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs import build  # starts the backend, so it is imported after the device is selected
 
     given = build.ALGORITHMS[plan.algorithm].make_hyper(plan.config)
     placed = jax.tree.map(lambda x: x.sharding, state.hyper)

@@ -1,6 +1,7 @@
-"""Ctrl-C, SIGTERM and SIGHUP ask the run to end when the device is done next; a second one ends it at once.
+"""Ctrl-C, SIGTERM and SIGHUP stop the run after the current chunk; a second signal stops it at once.
 
-SIGHUP is what a lost connection sends, often twice. Where it is ignored, as under nohup, the run goes on.
+A lost connection sends SIGHUP, often twice, so a second SIGHUP has no effect. Where SIGHUP is ignored, as under nohup,
+the run continues.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from types import FrameType
 
 from stoix_like.errors import INTERRUPTED
 
-STOPPING = "stopping when what runs or compiles is done; a second Ctrl-C ends at once, at the last checkpoint"
+STOPPING = "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint"
 
 
 def interrupt(_number: int, frame: FrameType | None) -> None:
-    """Ctrl-C as usual, except where Python cannot pass it on: there the program ends at once.
+    """Raises KeyboardInterrupt, except where Python cannot pass it on: there the process exits at once.
 
-    A KeyboardInterrupt inside the import of an extension ends in a crash or another error, and one inside JAX's
-    garbage-collection callback is lost. What is written is written whole, so it can be left at any moment.
+    A KeyboardInterrupt during the import of an extension causes a crash or another error, and one inside JAX's
+    garbage-collection callback is lost. Files are written atomically, so the process may exit at any time.
     """
     while frame is not None:
         code = frame.f_code
@@ -33,7 +34,7 @@ def interrupt(_number: int, frame: FrameType | None) -> None:
 
 
 class StopRequest:
-    """Whether a signal has asked the run to end."""
+    """Whether the run shall stop: set by a signal or by a sink."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -43,22 +44,22 @@ class StopRequest:
             interrupt(number, frame)
         is_first, self.is_set = not self.is_set, True
         if number == signal.SIGINT and is_first:
-            with contextlib.suppress(OSError, RuntimeError, ValueError):  # closed, or in the middle of writing
-                begin = "\n" if sys.stderr.isatty() else ""  # below what is on the line: ^C, or `compiling …`
+            with contextlib.suppress(OSError, RuntimeError, ValueError):  # stderr is closed, or is being written
+                begin = "\n" if sys.stderr.isatty() else ""  # the current line shows ^C, or `compiling …`
                 print(f"{begin}{STOPPING}", file=sys.stderr, flush=True)
 
 
 @contextlib.contextmanager
-def stopping_on_signals(outer: StopRequest | None = None) -> Iterator[StopRequest]:
-    """A StopRequest that the three signals set while the block runs. Outside the main thread nothing is installed.
+def stopping_on_signals(parent: StopRequest | None = None) -> Iterator[StopRequest]:
+    """A StopRequest that the three signals set inside the block. Outside the main thread no handler is installed.
 
     Args:
-        outer: that of a block around this one. What has asked that one to end before asks this one, too.
+        parent: the request of an enclosing block. If it is set already, so is this one.
     """
     request = StopRequest()
-    request.is_set = outer is not None and outer.is_set
+    request.is_set = parent is not None and parent.is_set
     previous = {}
-    # signal.signal raises ValueError outside the main thread: signals then belong to whoever runs it
+    # signal.signal raises ValueError outside the main thread
     with contextlib.suppress(ValueError):
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:

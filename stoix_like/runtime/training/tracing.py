@@ -1,7 +1,7 @@
-"""Spans of what the host does between and around chunks: collected while they run, handed on when they are over.
+"""Spans of the host's work: chunks, evaluations, checkpoints. They are passed to the sinks once they are complete.
 
-What happens inside a chunk is one compiled program. A profile says how its time divides (`profile`), and so the parts
-of an update are told as shares of what it took: estimates, and marked so.
+A chunk is one compiled program, so its parts cannot be timed. They are estimated from the shares of a profile
+(`profile`) and marked as estimates.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from stoix_like.runtime.training.profile import PhaseTimes
 
 
 class Tracing:
-    """The spans of one thread, by what they are inside of."""
+    """Nested spans of one thread."""
 
     def __init__(self) -> None:
         self._inside: list[list[Span]] = [[]]
 
     @contextlib.contextmanager
     def span(self, name: str, **attributes: Value) -> Iterator[None]:
-        """Times what happens inside, also where it fails."""
+        """Times the block, also if it raises."""
         began, start = time.time(), time.monotonic()
         self._inside.append([])
         try:
@@ -33,22 +33,22 @@ class Tracing:
             self.add(Span(name, began, time.monotonic() - start, attributes, children))
 
     def add(self, span: Span) -> None:
-        """A span that was timed elsewhere, as part of the one that is open."""
+        """Adds a completed span to the open one."""
         self._inside[-1].append(span)
 
     def take(self) -> list[Span]:
-        """The spans that are in no other and over since the last call."""
+        """The outermost spans completed since the last call."""
         ended, self._inside[0] = self._inside[0], []
         return ended
 
 
 def update_span(began: float, seconds: float, updates: int, last_update: int, times: PhaseTimes | None) -> Span:
-    """A chunk of updates on the device, with its parts where a profile knows their shares.
+    """The span of a chunk of updates, with estimated parts if there is a profile.
 
     Args:
         began: seconds since the epoch.
-        seconds: all the updates took.
-        updates, last_update: how many, and the number of the last.
+        seconds: duration of the chunk.
+        updates, last_update: number of updates, and index of the last.
         times: of the profile, if there is one.
     """
     parts = () if times is None else _parts(began, seconds, times)
@@ -56,7 +56,7 @@ def update_span(began: float, seconds: float, updates: int, last_update: int, ti
 
 
 def _parts(began: float, seconds: float, times: PhaseTimes) -> tuple[Span, ...]:
-    """One after the other, as if the chunk were one update: rollout, search inside it, optimise."""
+    """Rollout (with search inside it), then optimise, as if the chunk were one update."""
     rollout, search, optimise = (share * seconds for share in (times.playing, times.searching, times.optimising))
     inside = (Span("search", began, search, _ESTIMATED),) if search > 0.0 else ()
     return (

@@ -1,4 +1,4 @@
-"""One training run, fresh or continued: from a loaded configuration to its last line on the terminal."""
+"""One training run, new or resumed: from a loaded configuration to its last line on the terminal."""
 
 from __future__ import annotations
 
@@ -41,86 +41,91 @@ if TYPE_CHECKING:
     from stoix_like.runtime.runs.build import RunComponents
 
 
-#: Makes a sink that may ask the run to end: it sets the request it is given.
-Watch = Callable[[StopRequest], Sink]
+#: Makes a sink for a run. The sink may end the run by setting the request.
+MakeSink = Callable[[StopRequest], Sink]
 
 
-class _Ready(NamedTuple):
-    """Everything that is known to be good before a run folder is touched."""
+class _RunParts(NamedTuple):
+    """What a run consists of. All of it is built and checked before the run folder is created or changed."""
 
     group: ProcessGroup
     plan: RunStart
-    found: list[jax.Device]
+    run_devices: list[jax.Device]
     learner: Learner
     evaluator: Evaluator
-    beside: tuple[Evaluator, ...]  # what else is scored: see `_evaluators`
+    extra_evaluators: tuple[Evaluator, ...]  # see `_evaluators`
     template: Any
     state: Any
     loaded: LoadedConfig
-    search: SearchConfig | None  # of an algorithm that searches
-    queued: list[QueuedSink]  # in the lead: where metrics go besides the run folder and the terminal
-    watchers: tuple[Sink, ...] = ()
-    hidden_note: str | None = None  # see `searching.hidden_note`; of an algorithm that searches
+    search: SearchConfig | None  # None if the algorithm does not search
+    async_sinks: list[QueuedSink]  # on process 0: the sinks besides the run folder and the terminal
+    extra_sinks: tuple[Sink, ...] = ()
+    hidden_note: str | None = None  # see `searching.hidden_note`; None if the algorithm does not search
 
 
-class _Started(NamedTuple):
-    """A run whose first update is next."""
+class _StartedRun(NamedTuple):
+    """A run that is compiled and logged its header; its first update is next."""
 
     plan: RunStart
     view: TerminalView
     driver: Driver
     program: chunk.ChunkFunction
-    profile: Profile | None  # if it was asked for
+    profile: Profile | None  # if `--profile` was given
 
 
-def train(algorithm: str, loaded: LoadedConfig, watch: Watch | None = None, outer: StopRequest | None = None) -> int:
-    """Trains as configured and returns the exit code: 0 done, 130 interrupted, by a signal or by what `watch` makes.
+def train(
+    algorithm: str,
+    loaded: LoadedConfig,
+    make_sink: MakeSink | None = None,
+    parent_stop: StopRequest | None = None,
+) -> int:
+    """The exit code of one training run: 0 if it finished, 130 if a signal or the extra sink stopped it.
 
     Args:
         algorithm: key of `build.ALGORITHMS`.
         loaded: the configuration.
-        watch: makes a sink that may end the run.
-        outer: a request that signals have set until now, of what this run is a part of.
+        make_sink: makes an extra sink, which may end the run.
+        parent_stop: the stop request of the program this run is part of, such as a sweep.
 
     Raises:
-        StoixError: see `errors`; nothing is written before configuration, device and environment are known to be good.
+        StoixError: see `errors`. Nothing is written until configuration, device and environment are checked.
     """
     with contextlib.ExitStack() as closing:
         launched = loaded.config
         group = process_group.initialize(launched.hardware, launched.logging, compile_cache=loaded.options.is_cached)
-        loaded = _of_the_run(loaded)
+        loaded = _without_process_leaves(loaded)
         plan = start.prepare_start_together(group, algorithm, loaded)
         if plan.lock:
             closing.callback(plan.lock.close)
         if not plan.changes and _is_finished(plan):
             assert plan.resumed is not None  # narrows the type
-            done = f"{plan.path} has done its {plan.resumed.update:,} updates"
-            _view(group, closing, False).note(f"{done}; --num-updates N goes on to more")
+            done = f"{plan.path} has finished its {plan.resumed.update:,} updates"
+            _view(group, closing, False).note(f"{done}; --num-updates N continues to more")
             return 0
-        ready = _prepare(group, plan, loaded)
-        stop = closing.enter_context(stopping_on_signals(outer))
-        if watch is not None:
-            ready = ready._replace(watchers=(watch(stop),))
-        started = _start(ready, closing) if plan.resumed else _start_new(ready, closing)
+        parts = _prepare(group, plan, loaded)
+        stop = closing.enter_context(stopping_on_signals(parent_stop))
+        if make_sink is not None:
+            parts = parts._replace(extra_sinks=(make_sink(stop),))
+        started = _start(parts, closing) if plan.resumed else _start_new(parts, closing)
         code = _run(started, stop)
         _conclude(started, code)
         return code
 
 
-def _of_the_run(loaded: LoadedConfig) -> LoadedConfig:
-    """Without what says how these processes were started: a run may be continued by others."""
-    alone = {"distributed": False, "coordinator_address": None, "num_processes": None, "process_id": None}
-    return loaded._replace(config=replace_leaves(loaded.config, alone))
+def _without_process_leaves(loaded: LoadedConfig) -> LoadedConfig:
+    """The configuration without the leaves of its processes: a run may be resumed by another number of them."""
+    one_process = {"distributed": False, "coordinator_address": None, "num_processes": None, "process_id": None}
+    return loaded._replace(config=replace_leaves(loaded.config, one_process))
 
 
 def _view(group: ProcessGroup, closing: contextlib.ExitStack, progress: bool) -> TerminalView:
-    """Standard output in the lead, nothing in the others."""
+    """A view on standard output on process 0, and on the null device on the others."""
     if group.is_primary:
         return TerminalView(progress)
     return TerminalView(False, stream=closing.enter_context(open(os.devnull, "w")))
 
 
-def _run(started: _Started, stop: StopRequest) -> int:
+def _run(started: _StartedRun, stop: StopRequest) -> int:
     try:
         return started.driver.run(started.program, stop)
     except KeyboardInterrupt:  # the second one
@@ -142,27 +147,39 @@ def _is_finished(plan: RunStart) -> bool:
     return bool(plan.resumed.update == last == plan.resumed.host.get("evaluated_at", last))
 
 
-def _prepare(group: ProcessGroup, plan: RunStart, loaded: LoadedConfig) -> _Ready:
+def _prepare(group: ProcessGroup, plan: RunStart, loaded: LoadedConfig) -> _RunParts:
     config = plan.config
-    found = devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
-    devices.check_divisible(config.environment.num_envs, found)
+    run_devices = devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
+    devices.check_divisible(config.environment.num_envs, run_devices)
     from stoix_like.algorithms import searching
-    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs import build  # starts the backend, so it is imported after the device is selected
 
     built = build.build(plan.algorithm, config)
     num_seeds = config.training_core.num_seeds
-    make_state = start.initial_state(built.learner, config, found)
-    template = start.state_template(make_state, found, num_seeds)
-    evaluator, *beside = _evaluators(built, config)
+    make_state = start.initial_state(built.learner, config, run_devices)
+    template = start.state_template(make_state, run_devices, num_seeds)
+    evaluator, *extra_evaluators = _evaluators(built, config)
     state = start.first_state(group, plan, make_state, template)
     search = build.search_config(plan.algorithm, built.env, config)
-    queued = group.run_on_primary(lambda: sinks_from_config(config.logging, config.checkpointing.save_dir)) or []
-    ready = _Ready(group, plan, found, built.learner, evaluator, tuple(beside), template, state, loaded, search, queued)
-    return ready if search is None else ready._replace(hidden_note=searching.hidden_note(built.env))
+    async_sinks = group.run_on_primary(lambda: sinks_from_config(config.logging, config.checkpointing.save_dir)) or []
+    parts = _RunParts(
+        group,
+        plan,
+        run_devices,
+        built.learner,
+        evaluator,
+        tuple(extra_evaluators),
+        template,
+        state,
+        loaded,
+        search,
+        async_sinks,
+    )
+    return parts if search is None else parts._replace(hidden_note=searching.hidden_note(built.env))
 
 
 def _evaluators(built: RunComponents, config: Any) -> Iterator[Evaluator]:
-    """What is scored: the policy, the network alone if the policy is more, and sampled actions if asked for."""
+    """Evaluators of the policy, of the network alone if the policy searches, and of sampled actions if configured."""
     learner, env, num_seeds = built.learner, built.env, config.training_core.num_seeds
     yield Evaluator(env, learner.policy, config.evaluation, num_seeds)
     if learner.network_policy is not learner.policy:
@@ -171,83 +188,83 @@ def _evaluators(built: RunComponents, config: Any) -> Iterator[Evaluator]:
         yield Evaluator(env, learner.policy, config.evaluation, num_seeds, mode="sampled")
 
 
-def _start_new(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
-    """`_start` in a new folder, which is taken away again if the run cannot begin: what cannot be compiled, say."""
-    plan, group = ready.plan, ready.group
-    facts = {"devices": devices.describe_devices(ready.found), "algorithm": plan.algorithm}
+def _start_new(parts: _RunParts, closing: contextlib.ExitStack) -> _StartedRun:
+    """`_start` in a new folder. The folder is removed if the run cannot start, for example if compilation fails."""
+    plan, group = parts.plan, parts.group
+    facts = {"devices": devices.describe_devices(parts.run_devices), "algorithm": plan.algorithm}
     is_numbered = plan.config.checkpointing.run_name is None
     new = group.run_on_primary(lambda: folder.create_run(plan.path, to_yaml(plan.config), facts, numbered=is_numbered))
     if new is None:
-        return _start(ready, closing)
+        return _start(parts, closing)
     closing.callback(new.lock.close)
     try:
-        return _start(ready._replace(plan=plan._replace(path=new.path)), closing)
-    except BaseException as error:  # whatever it is, it goes on
-        can_be_continued = any((new.path / "checkpoints").glob("0"))
-        if isinstance(error, Exception) or not can_be_continued:
+        return _start(parts._replace(plan=plan._replace(path=new.path)), closing)
+    except BaseException as error:  # always raised again
+        can_be_resumed = any((new.path / "checkpoints").glob("0"))
+        if isinstance(error, Exception) or not can_be_resumed:
             new.discard()
         raise
 
 
-def _start(ready: _Ready, closing: contextlib.ExitStack) -> _Started:
-    group, plan, config = ready.group, ready.plan, ready.plan.config
+def _start(parts: _RunParts, closing: contextlib.ExitStack) -> _StartedRun:
+    group, plan, config = parts.group, parts.plan, parts.plan.config
     view = _view(group, closing, config.logging.progress)
-    recorder = RunWriter(group, group.run_on_primary(lambda: _open_files(ready, view, closing)))
-    closing.callback(recorder.close)  # after the lock's and the telemetry's, so before them
-    told = plan.resumed or CheckpointMeta(plan.algorithm, config.environment.task_id, 0, {}, {})
-    is_kept = ready.loaded.options.profile
-    wants_profile = is_kept or config.logging.otlp_endpoint is not None  # traces tell the phases
+    writer = RunWriter(group, group.run_on_primary(lambda: _open_files(parts, view, closing)))
+    closing.callback(writer.close)  # registered last, so it runs before lock and telemetry are closed
+    meta = plan.resumed or CheckpointMeta(plan.algorithm, config.environment.task_id, 0, {}, {})
+    meta = meta._replace(config=config_to_dict(config))
+    is_kept = parts.loaded.options.profile
+    wants_profile = is_kept or config.logging.otlp_endpoint is not None  # spans report the phases
     profile = Profile(plan.path / "profile", is_kept=is_kept) if wants_profile and group.is_primary else None
-    outputs = RunOutputs(ready.evaluator, recorder, view.note, profile, ready.beside)
-    meta = told._replace(config=config_to_dict(config))
-    driver = Driver(ready.state, config, meta, outputs, is_continued=plan.resumed is not None, group=group)
+    outputs = RunOutputs(parts.evaluator, writer, view.note, profile, parts.extra_evaluators)
+    driver = Driver(parts.state, config, meta, outputs, is_continued=plan.resumed is not None, group=group)
     if not plan.resumed:
-        driver.save(at_once=True)  # from here on an interrupted run can be continued
-        group.sync()  # that it was written
+        driver.save(at_once=True)  # from here on an interrupted run can be resumed
+        group.sync()  # raises if the checkpoint was not written
     view.compiling()
     began = time.monotonic()
-    program = _compile(ready)
+    program = _compile(parts)
     seconds = time.monotonic() - began
     view.compiled(seconds)
-    recorder.write([header.event_row("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
+    writer.write([header.event_row("compiled", plan, driver.elapsed_seconds, compile_seconds=round(seconds, 3))])
     if plan.changes:
         group.run_on_primary(lambda: atomic_write_text(plan.path / "config.yaml", to_yaml(config)))
     if profile is not None:
-        profile.learn(program.as_text() or "")
-    return _Started(plan, view, driver, program, profile if is_kept else None)
+        profile.set_program(program.as_text() or "")
+    return _StartedRun(plan, view, driver, program, profile if is_kept else None)
 
 
-def _open_files(ready: _Ready, view: TerminalView, closing: contextlib.ExitStack) -> RunFiles:
-    """What the run writes to, and the lines before its first update."""
-    plan, config = ready.plan, ready.plan.config
+def _open_files(parts: _RunParts, view: TerminalView, closing: contextlib.ExitStack) -> RunFiles:
+    """The files the run writes to. Logs the header of the run."""
+    plan, config = parts.plan, parts.plan.config
     best = BestCheckpoint(
-        plan.path / "checkpoints" / "best", config.training_core.num_seeds, ready.evaluator.level_set_id
+        plan.path / "checkpoints" / "best", config.training_core.num_seeds, parts.evaluator.level_set_id
     )
     store = CheckpointStore(plan.path / "checkpoints", config.checkpointing.keep_last_n, create=True)
-    scored_by = start.on_local_device(ready.template.params)
-    compared = best.restore(scored_by, plan.resumed.update) if plan.resumed else True
-    meta = header.run_meta(plan, ready.found, best)
-    telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink(), *ready.watchers], ready.queued)
+    params = start.on_local_device(parts.template.params)
+    is_comparable = best.restore(params, plan.resumed.update) if plan.resumed else True
+    meta = header.run_meta(plan, parts.run_devices, best)
+    telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink(), *parts.extra_sinks], parts.async_sinks)
     closing.callback(telemetry.close)
-    header.log_run_header(plan, ready.loaded, ready.search, ready.template, view, telemetry, meta)
-    if ready.hidden_note is not None:
-        view.note(ready.hidden_note)
-    if not compared:
+    header.log_run_header(plan, parts.loaded, parts.search, parts.template, view, telemetry, meta)
+    if parts.hidden_note is not None:
+        view.note(parts.hidden_note)
+    if not is_comparable:
         view.note(header.other_levels_note(plan))
     return RunFiles(store, best, telemetry)
 
 
-def _compile(ready: _Ready) -> Compiled:
+def _compile(parts: _RunParts) -> Compiled:
     with devices.reraise_device_errors("the update cannot be compiled", LESS_MEMORY):
-        program = chunk.compile_chunk(ready.learner, ready.plan.config.training_core.num_seeds, ready.state)
-    for evaluator in (ready.evaluator, *ready.beside):
+        program = chunk.compile_chunk(parts.learner, parts.plan.config.training_core.num_seeds, parts.state)
+    for evaluator in (parts.evaluator, *parts.extra_evaluators):
         evaluator.compile(
-            process_group.addressable_copy(ready.state.params), process_group.addressable_copy(ready.state.key)
+            process_group.addressable_copy(parts.state.params), process_group.addressable_copy(parts.state.key)
         )
     return program
 
 
-def _conclude(started: _Started, code: int) -> None:
+def _conclude(started: _StartedRun, code: int) -> None:
     plan, driver = started.plan, started.driver
     if code == INTERRUPTED:
         commands = [_resume_command(plan)]
@@ -257,8 +274,8 @@ def _conclude(started: _Started, code: int) -> None:
     if (profile := started.profile) is not None and profile.times is not None:
         started.view.lines(profile.table())
     elif profile is not None:
-        why = profile.problem or "it begins with the second chunk of updates"
-        started.view.warning(f"no profile was taken: {why}")
+        reason = profile.problem or "it begins with the second chunk of updates"
+        started.view.warning(f"no profile was taken: {reason}")
     timesteps = driver.timesteps * plan.config.training_core.num_seeds
     started.view.done(timesteps, driver.elapsed_seconds, commands, stopped_at)
 

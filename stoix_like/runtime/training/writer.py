@@ -1,8 +1,8 @@
-"""Everything that a run writes: rows, checkpoints, the best parameters. Process 0 writes; the others help to gather.
+"""Everything that a run writes: rows, checkpoints, the best parameters. Only process 0 writes.
 
-A thread writes checkpoints from a copy of the state while training goes on, one at a time: a second one waits for the
-first. `wait_until_written` blocks until every pending checkpoint is on disk. With several processes, an error while
-writing is raised in all of them by the next `ProcessGroup.sync`.
+All processes take part in gathering a sharded state. A thread writes one checkpoint at a time, from a copy of the
+state, while training continues. `wait_until_written` blocks until every pending checkpoint is on disk. With several
+processes, an error while writing is raised in all of them by the next `ProcessGroup.sync`.
 """
 
 from __future__ import annotations
@@ -26,60 +26,56 @@ from stoix_like.types import Params
 
 
 class RunFiles(NamedTuple):
-    """What the lead writes to."""
+    """What process 0 writes to."""
 
     store: CheckpointStore
     best: BestCheckpoint
     telemetry: TelemetryHub
 
 
-#: Makes the row that says a checkpoint was written, from its folder, when it was.
-Finished = Callable[[Path], Row]
+#: Makes the row that reports a checkpoint, from its folder, once it is written.
+SavedRow = Callable[[Path], Row]
 
 
-class _Writing(NamedTuple):
+class _PendingCheckpoint(NamedTuple):
     path: Future[Path]
-    finished: Finished
+    saved_row: SavedRow
 
 
 class RunWriter:
-    """Where the results of a run go.
+    """Writes the results of a run.
 
     Args:
-        group: of the run's processes.
-        files: in the lead; None in the others, where nothing is written.
+        group: the processes of the run.
+        files: on process 0; None on the others, which write nothing.
     """
 
     def __init__(self, group: ProcessGroup, files: RunFiles | None) -> None:
         self._group, self._files = group, files
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
-        self._writing: _Writing | None = None
+        self._pending: _PendingCheckpoint | None = None
 
     def write(self, rows: Sequence[Row]) -> None:
-        """Rows of one report.
-
-        Raises:
-            RunError: they cannot be written.
-        """
+        """Writes the rows of one report."""
         if self._files is not None:
             with self._group.deferring_errors():
                 self._files.telemetry.write(rows)
 
     def trace(self, spans: Sequence[Span]) -> None:
-        """Spans of what has ended."""
+        """Passes completed spans to the sinks."""
         if self._files is not None and spans:
             self._files.telemetry.trace(spans)
 
-    def save(self, state: Any, meta: CheckpointMeta, finished: Finished, *, at_once: bool = False) -> None:
-        """Begins to write a checkpoint; its row follows when it is complete. The state may be donated afterwards.
+    def save(self, state: Any, meta: CheckpointMeta, saved_row: SavedRow, *, at_once: bool = False) -> None:
+        """Starts to write a checkpoint; its row is logged once it is complete. The state may be donated afterwards.
 
         Args:
-            state, meta: what it holds.
-            finished: makes its row.
-            at_once: write it here and now, and not in the thread.
+            state, meta: contents of the checkpoint.
+            saved_row: makes its row.
+            at_once: write it before returning, not in the thread.
 
         Raises:
-            RunError: the one before, or the copy of the state, failed; at once, also what `wait_until_written` raises.
+            RunError: the checkpoint before could not be written, or this state not be copied.
         """
         self.wait_until_written()
         with reraise_device_errors(
@@ -90,36 +86,35 @@ class RunWriter:
             return
         if at_once:
             with self._group.deferring_errors():
-                self._note(self._files, self._files.store.save(copied, meta), finished)
+                self._finish(self._files, self._files.store.save(copied, meta), saved_row)
         else:
-            self._writing = _Writing(self._thread.submit(self._files.store.save, copied, meta), finished)
+            self._pending = _PendingCheckpoint(self._thread.submit(self._files.store.save, copied, meta), saved_row)
 
     def wait_until_written(self, *, wait: bool = True) -> None:
-        """Takes note of what was written; with `wait` also of what still is.
+        """Blocks until the pending checkpoint is on disk, and logs its row. Raises RunError if it was not written.
 
-        Raises:
-            RunError: it could not be written.
+        Without `wait` it returns at once if the checkpoint is still being written.
         """
-        if self._files is None or self._writing is None or not (wait or self._writing.path.done()):
+        if self._files is None or self._pending is None or not (wait or self._pending.path.done()):
             return
-        concurrent.futures.wait([self._writing.path])  # an interruption comes through here, and leaves it pending
-        writing, self._writing = self._writing, None
+        concurrent.futures.wait([self._pending.path])  # an interruption is raised here and leaves it pending
+        pending, self._pending = self._pending, None
         with self._group.deferring_errors():
-            self._note(self._files, writing.path.result(), writing.finished)
+            self._finish(self._files, pending.path.result(), pending.saved_row)
 
-    def _note(self, files: RunFiles, path: Path, finished: Finished) -> None:
+    def _finish(self, files: RunFiles, path: Path, saved_row: SavedRow) -> None:
         self._prune(files)
-        self.write([finished(path)])
+        self.write([saved_row(path)])
 
     def _prune(self, files: RunFiles) -> None:
-        """A person may move damaged checkpoints away: the best belongs to the oldest that is left, too."""
-        if there := files.store.updates():
-            files.best.prune(there[0])
+        """Removes best parameters that no checkpoint needs, counted from the oldest: newer ones may be moved away."""
+        if updates := files.store.updates():
+            files.best.prune(updates[0])
 
     def close(self) -> None:
-        """Waits for what is being written, however the run ends; that it failed is told beside what ended the run.
+        """Waits for the pending checkpoint, however the run ended, and prints its error as a warning.
 
-        Before the run's lock is given back, and before the interpreter ends: nothing can be written afterwards.
+        Called before the run's lock is released and before the interpreter exits: nothing is written afterwards.
         """
         failures: list[Exception] = []
         try:
@@ -128,18 +123,12 @@ class RunWriter:
             failures.append(error)
         finally:
             self._thread.shutdown()
-        for failure in [
-            *failures,
-            *self._group.take_deferred_errors(),
-        ]:  # of several processes, what no `sync` will raise any more
+        failures += self._group.take_deferred_errors()  # no `sync` follows that could raise them
+        for failure in failures:
             messages.print_to_stderr(f"warning: {failure.what if isinstance(failure, StoixError) else failure}")
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
-        """Replaces what the host notes beside the arrays of a checkpoint.
-
-        Raises:
-            RunError: it, or the checkpoint, cannot be written.
-        """
+        """Replaces the host values of a checkpoint; its arrays stay."""
         self.wait_until_written()
         if self._files is not None:
             with self._group.deferring_errors():
@@ -149,14 +138,17 @@ class RunWriter:
     def update(
         self, params: Params, scores: np.ndarray, meta: CheckpointMeta, how_to_continue: Callable[[], str]
     ) -> None:
-        """Keeps the parameters if they scored best: of this process's own device, [S, ...] for several seeds.
+        """Saves the parameters as the best if they scored best.
 
-        Raises:
-            RunError: they cannot be kept.
+        Args:
+            params: on this process's own device, [S, ...] for several seeds.
+            scores: mean returns [S].
+            meta: of this update.
+            how_to_continue: the end of the hint if saving fails.
         """
         if self._files is None:
             return
-        what = "the best parameters cannot be kept"
+        what = "the best parameters cannot be saved"
         with (
             self._group.deferring_errors(),
             reraise_device_errors(what, lambda: f"free some memory{how_to_continue()}"),
@@ -165,16 +157,13 @@ class RunWriter:
 
     @property
     def folder(self) -> Path | None:
-        """Of the checkpoints, in the lead."""
+        """The folder of the checkpoints on process 0, else None."""
         return None if self._files is None else self._files.store.folder
 
     def complete(self) -> int | None:
-        """The update of the last checkpoint that a run can be continued from; None if there is none.
-
-        What is being written is waited for, and whether it failed does not matter here.
-        """
+        """The update of the last complete checkpoint, or None. Waits for a pending one and ignores its error."""
         if self._files is None:
             return None
-        if self._writing is not None:
-            self._writing.path.exception()
+        if self._pending is not None:
+            self._pending.path.exception()
         return max(self._files.store.updates(), default=None)

@@ -12,7 +12,7 @@ import numpy as np
 
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.ops import trees
-from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.weights import policy_folder, policy_program
 from stoix_like.types import Array, EnvState, Key, Observation, Params
 
@@ -94,7 +94,7 @@ def load_policy(folder: str | Path) -> ExportedPolicy:
             raise _other_jax(path, written) from error
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
         message = f"the export {path} cannot be used by this jax: {reason}"
-        raise CheckpointError(message, f"export again: {command_line('export', 'RUN')}") from error
+        raise CheckpointError(message, f"export again: {usage('export')} RUN") from error
 
 
 def _release(version: str) -> tuple[int, ...]:
@@ -106,12 +106,12 @@ def _other_jax(path: Path, written: str) -> CheckpointError:
     newer = f'pip install "jax>={written}", or ' if _release(written) >= _release(jax.__version__) else ""
     return CheckpointError(
         f"the export {path} was written with jax {written}, and this is jax {jax.__version__}",
-        f"{newer}export again with this jax: {command_line('export', 'RUN')}",
+        f"{newer}export again with this jax: {usage('export')} RUN",
     )
 
 
 def _key_words(key: Any) -> Any:
-    words = trees.key_words(_array(key))
+    words = trees.key_data(_array(key))
     if words.shape != (policy_program.KEY_WORDS,) or words.dtype != np.uint32:
         message = f"the policy takes one key of two uint32 words, got {words.dtype} of shape {words.shape}"
         raise ConfigError(message, f'make it with jax.random.key(0, impl="{policy_program.KEY_IMPLEMENTATION}")')

@@ -21,7 +21,7 @@ from stoix_like.config.values import LARGEST_WHOLE
 from stoix_like.errors import CheckpointError
 from stoix_like.ops import trees
 from stoix_like.ops.trees import shape_mismatches
-from stoix_like.runtime.console.spelling import command_line, command_name
+from stoix_like.runtime.console.spelling import command_name, usage
 
 SUFFIX, PARAMETERS = ".safetensors", "params.safetensors"
 FORMAT, FORMAT_VERSION = "stoix_like.params", 1
@@ -32,7 +32,7 @@ _TYPES = {"F32": "float32"}  # {safetensors' name: ours} of the types that param
 
 
 def _export_hint() -> str:
-    return f"export them from a run: {command_line('export', 'RUN')}"
+    return f"export them from a run: {usage('export')} RUN"
 
 
 class ParametersMetadata(NamedTuple):

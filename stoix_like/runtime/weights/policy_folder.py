@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.storage.atomic import write_files
 from stoix_like.runtime.weights.parameters import PARAMETERS
 
@@ -80,7 +80,7 @@ def _read_description(folder: Path) -> dict[str, Any]:
     except (FileNotFoundError, NotADirectoryError) as error:
         raise CheckpointError(
             f"no exported policy in {folder}",
-            f"make one: {command_line('export', 'RUN')}; it writes RUN/export",
+            f"make one: {usage('export')} RUN; it writes RUN/export",
         ) from error
     except (OSError, ValueError) as error:
         raise unusable_export(folder, f"its {DESCRIPTION} cannot be read") from error
@@ -102,5 +102,5 @@ def unusable_export(folder: Path, reason: str) -> CheckpointError:
     """The error of an export that is damaged, not ours, or being replaced."""
     return CheckpointError(
         f"the export {folder} cannot be used: {reason}",
-        f"try again if it is being written; else export again: {command_line('export', 'RUN')}",
+        f"try again if it is being written; else export again: {usage('export')} RUN",
     )

@@ -1,4 +1,4 @@
-"""Episodes in pieces are the episodes at once, and between the pieces they can be watched and stopped."""
+"""Episodes played in pieces equal episodes played at once; progress is reported between the pieces."""
 
 import functools
 
@@ -10,8 +10,8 @@ import pytest
 import stoix_like as sl
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.console import messages
-from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, fresh_levels, frozen_levels
-from stoix_like.runtime.evaluators.pace import ChunkSizer
+from stoix_like.runtime.evaluators.chunk_sizer import ChunkSizer
+from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, fresh_levels, frozen_levels, report_progress
 from stoix_like.types import MemoryPolicy
 
 KEYS = jax.random.split(jax.random.key(3), 3)  # of three seeds
@@ -66,11 +66,11 @@ def test_frozen_levels_of_several_seeds():
     levels = jax.random.split(jax.random.key(5), 20)
     preferred = jnp.arange(3)
     player = _player(frozen_levels(levels, 8), 20, num_seeds=3, deterministic=False)
-    told = []
-    results, decisions = player(preferred, KEYS, watch=lambda *seen: told.append(seen))
+    reports = []
+    results, decisions = player(preferred, KEYS, on_progress=lambda *seen: reports.append(seen))
     assert results.episode_return.shape == decisions.shape == (3, 20)
-    assert {total for _, total, _ in told} == {60}
-    assert max(finished for finished, *_ in told) == told[-1][0] == 60
+    assert {total for _, total, _ in reports} == {60}
+    assert max(finished for finished, *_ in reports) == reports[-1][0] == 60
     play = functools.partial(episodes.evaluate_levels, _maze(), _uniform, num_envs=8, deterministic=False)
     for seed in range(3):
         expected = jax.jit(play)(preferred[seed], jnp.concatenate([levels, levels[:4]]), KEYS[seed])
@@ -78,19 +78,27 @@ def test_frozen_levels_of_several_seeds():
     assert (results.episode_length[0] != results.episode_length[1]).any()
 
 
-def test_who_watches_is_told_after_every_piece_and_can_end_it(monkeypatch):
+def test_fresh_levels_are_padded_to_whole_rounds():
+    """12 episodes in rounds of 8 are those of one round of 12: without sampling, a level alone decides its episode."""
+    play = functools.partial(episodes.evaluate, _maze(), _uniform, num_episodes=12)
+    expected = jax.jit(play)(jnp.int32(1), KEYS[0])
+    results, _ = _player(fresh_levels(12, 8), 12)(jnp.int32(1), KEYS[0])
+    jax.tree.map(np.testing.assert_array_equal, results, expected)
+
+
+def test_progress_is_reported_after_every_piece_and_the_callback_may_raise(monkeypatch):
     monkeypatch.setattr(ChunkSizer, "length", lambda self, most: 1)
-    told = []
+    reports = []
     player = _player(fresh_levels(16, 8), 16)
-    results, _ = player(jnp.int32(0), KEYS[0], watch=lambda *seen: told.append(seen))
+    results, _ = player(jnp.int32(0), KEYS[0], on_progress=lambda *seen: reports.append(seen))
     rounds = results.episode_length.reshape(2, 8)
-    assert len(told) == rounds.max(axis=1).sum()
+    assert len(reports) == rounds.max(axis=1).sum()
     by_hand = [
         (8 * r + (lengths <= step).sum(), 16, step)
         for r, lengths in enumerate(rounds)
         for step in range(1, lengths.max() + 1)
     ]
-    assert told == by_hand
+    assert reports == by_hand
 
     seen = []
 
@@ -99,42 +107,42 @@ def test_who_watches_is_told_after_every_piece_and_can_end_it(monkeypatch):
         raise InterruptedError
 
     with pytest.raises(InterruptedError):
-        player(jnp.int32(0), KEYS[0], watch=leave)
-    assert seen == told[:1]
+        player(jnp.int32(0), KEYS[0], on_progress=leave)
+    assert seen == reports[:1]
 
 
 def test_a_chunk_is_at_most_twice_the_last_one():
-    """Updates that only fill a replay are fast: what they promise for those that learn is not believed at once."""
-    pace = ChunkSizer()
+    """Updates that only fill a replay are fast, and those that learn later are slower."""
+    sizer = ChunkSizer()
     lengths = []
     for _ in range(6):
-        lengths.append(pace.length(1000))
-        pace.update(lengths[-1], 1e-3 * lengths[-1])
+        lengths.append(sizer.length(1000))
+        sizer.update(lengths[-1], 1e-3 * lengths[-1])
     assert lengths == [1, 2, 4, 8, 16, 32]
-    pace.update(32, 64.0)
-    assert pace.length(1000) == 1
-    pace.update(100, 10.0)
-    assert [pace.length(1000) for _ in range(6)] == [2, 4, 8, 16, 20, 20]
-    assert pace.length(7) == 7
-    pace.update(7, 0.7)
-    assert pace.length(1000) == 20  # that one was cut short by what was due does not count
+    sizer.update(32, 64.0)
+    assert sizer.length(1000) == 1
+    sizer.update(100, 10.0)
+    assert [sizer.length(1000) for _ in range(6)] == [2, 4, 8, 16, 20, 20]
+    assert sizer.length(7) == 7
+    sizer.update(7, 0.7)
+    assert sizer.length(1000) == 20  # a chunk that was cut does not count
 
 
-def test_a_sign_of_life_comes_now_and_then(monkeypatch):
-    told, now = [], [0.0]
+def test_progress_is_printed_every_ten_seconds(monkeypatch):
+    reports, now = [], [0.0]
     monkeypatch.setattr(messages.time, "monotonic", lambda: now[0])
-    sign = messages.Heartbeat(told.append)
+    on_progress = report_progress(reports.append)
     for now[0], finished in ((5.0, 1), (10.5, 2), (15.0, 3), (21.0, 3), (40.0, 1000)):
-        sign(finished, 1000, int(now[0]))
-    assert told == [
+        on_progress(finished, 1000, int(now[0]))
+    assert reports == [
         "2 of 1,000 episodes have finished; step 10 of those being played",
         "3 of 1,000 episodes have finished; step 21 of those being played",
     ]
 
 
 @pytest.mark.usefixtures("steps_per_piece")
-def test_who_allows_the_pieces_ends_the_round():
-    """As the first of several processes does: steps beyond the last episode change nothing, and 0 ends it early."""
+def test_the_step_budget_ends_the_round():
+    """Steps after the last episode change nothing, and a budget of 0 ends the round early."""
     player = _player(fresh_levels(8, 8), 8)
     expected, _ = player(jnp.int32(1), KEYS[0])
     asked = []
@@ -143,8 +151,8 @@ def test_who_allows_the_pieces_ends_the_round():
         asked.append(wanted)
         return wanted or (4 if asked.count(0) <= 3 else 0)
 
-    results, _ = player(jnp.int32(1), KEYS[0], allow=three_more)
+    results, _ = player(jnp.int32(1), KEYS[0], step_budget=three_more)
     jax.tree.map(np.testing.assert_array_equal, results, expected)
     assert asked[-4:] == [0] * 4
-    cut_short, _ = player(jnp.int32(1), KEYS[0], allow=lambda wanted: 0)
+    cut_short, _ = player(jnp.int32(1), KEYS[0], step_budget=lambda wanted: 0)
     assert cut_short.episode_length.tolist() == [0] * 8

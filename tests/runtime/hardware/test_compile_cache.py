@@ -1,4 +1,4 @@
-"""Where compiled programs are kept, which, and what is told of an entry that cannot be read."""
+"""The compile cache: where it is, what it holds, and notes on entries that cannot be read."""
 
 import threading
 import types
@@ -42,7 +42,7 @@ def test_cached_is_what_takes_a_fifth_of_a_second_unless_jax_is_told_another_tim
     assert name not in asked
 
 
-def _tell_of_entry(path, monkeypatch, *, why="zlib.error: Error -5 while decompressing data: incomplete stream"):
+def _warn_of_entry(path, monkeypatch, *, why="zlib.error: Error -5 while decompressing data: incomplete stream"):
     """Lets JAX's warning of this entry of `jit_chunk` go through what the compile cache installs."""
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
     config = types.SimpleNamespace(update=lambda *_: None, jax_compilation_cache_dir=str(path.parent))
@@ -59,24 +59,24 @@ def test_an_entry_that_another_process_is_writing_is_left_to_it(tmp_path, monkey
     path.write_bytes(whole[:-8])
     writer = threading.Timer(0.2, path.write_bytes, [whole])
     writer.start()
-    _tell_of_entry(path, monkeypatch)
+    _warn_of_entry(path, monkeypatch)
     writer.join()
     assert path.read_bytes() == whole
     assert capsys.readouterr().err == ""
 
 
-def test_an_entry_that_stays_torn_is_removed_and_told(tmp_path, monkeypatch, capsys):
+def test_a_truncated_entry_is_removed_and_noted(tmp_path, monkeypatch, capsys):
     path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
     path.write_bytes(zlib.compress(b"program" * 1000)[:-8])
-    _tell_of_entry(path, monkeypatch)
+    _warn_of_entry(path, monkeypatch)
     assert not path.exists()
-    assert capsys.readouterr().err == ("note: jit_chunk is compiled anew; the compile cache held it half-written\n")
+    assert capsys.readouterr().err == ("note: jit_chunk is compiled again: its cache entry was truncated\n")
 
 
-def test_a_whole_entry_that_cannot_be_used_is_told(tmp_path, monkeypatch, capsys):
+def test_a_complete_entry_that_cannot_be_used_is_noted(tmp_path, monkeypatch, capsys):
     path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
     path.write_bytes(zlib.compress(b"program" * 1000))
-    _tell_of_entry(path, monkeypatch, why="XlaRuntimeError: made for another machine")
+    _warn_of_entry(path, monkeypatch, why="XlaRuntimeError: made for another machine")
     assert path.exists()
     assert capsys.readouterr().err == (
         f"note: the compile cache {tmp_path} cannot be used (XlaRuntimeError: made for another machine); "

@@ -79,8 +79,8 @@ def test_a_lost_partner_is_told_from_other_failures_of_a_collective():
         ),
         (jax.errors.JaxRuntimeError("INTERNAL: NCCL failed: out of memory"), "an update: INTERNAL: NCCL failed"),
     ]
-    for error, told in cases:
-        with pytest.raises(RunError, match=told), devices.reraise_device_errors("an update", "less memory"):
+    for error, message in cases:
+        with pytest.raises(RunError, match=message), devices.reraise_device_errors("an update", "less memory"):
             raise error
     with pytest.raises(ValueError, match="a bug of ours"), devices.reraise_device_errors("an update", "less memory"):
         raise ValueError("a bug of ours")
@@ -90,6 +90,6 @@ def test_fewer_devices_than_processes_leave_one_to_each(monkeypatch):
     """JAX refuses to start with none; what is asked for is compared with all there are, later."""
     asked = {}
     monkeypatch.setattr(jax.config, "update", asked.__setitem__)
-    monkeypatch.setattr(devices.messages, "configure", lambda _: None)
+    monkeypatch.setattr(devices.messages, "configure_logging", lambda _: None)
     devices.configure(HardwareConfig(device_type="cpu", num_devices=2, num_processes=4), compile_cache=False)
     assert asked["jax_num_cpu_devices"] == 1

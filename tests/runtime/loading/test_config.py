@@ -325,10 +325,9 @@ def test_an_address_has_a_host_and_a_port(address):
 
 def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
     path = file("environment:\n  num_envs: 25\ntraining_core:\n  rollout_length: 40\n  num_minibatches: 16\n")
-    assert problems("--config", path, "--num-eval-episodes", "33", "--num-devices", "2", "--process-id", "0") == [
+    assert problems("--config", path, "--num-devices", "2", "--process-id", "0") == [
         "run.yaml:5: training_core.num_minibatches: num_envs * rollout_length = 25 * 40 = 1000 is not divisible by 16;"
         " use 10 or 20",
-        "--num-eval-episodes: 33 is not a multiple of num_eval_envs = 32; use 32 or 64, or other num_eval_envs",
         "--num-devices: num_envs = 25 is not divisible by 2; use 1 or 5",
         "hardware: coordinator_address, num_processes and process_id go together; give all or none",
     ]
@@ -506,7 +505,6 @@ def configs(draw):
         "seed": draw(st.integers(0, 2**31 - 1 - 20)),
         "hidden_dim": draw(st.integers(1, 10_000)),
         "max_ems": draw(st.none() | st.integers(1, 1000)),
-        "num_eval_episodes": leaves["num_eval_envs"] * draw(st.integers(1, 5)),
         "task_id": "BinPack-" + leaves["task_id"],
         "num_updates": draw(st.integers(1, 10**9)),
         "total_timesteps": None,

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from support.exports import MAZE, SEARCH, SMALL, make_saved
+from support.marks import full
 
 from stoix_like.commands.entry import exit_code
 from stoix_like.commands.table import COMMANDS
@@ -46,7 +47,7 @@ def same(ours, theirs):
     jax.tree.map(np.testing.assert_array_equal, ours, theirs)
 
 
-@pytest.mark.parametrize("where", ["the same algorithm", "the other one"])
+@pytest.mark.parametrize("where", [full("the same algorithm"), "the other one"])
 def test_it_begins_with_the_published_network(published, where, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     algorithm, saved, folder = published
@@ -56,6 +57,7 @@ def test_it_begins_with_the_published_network(published, where, tmp_path, monkey
     assert f"starts with the network ({algorithm.upper()}) of {folder / 'params.safetensors'}" in told
 
 
+@pytest.mark.parametrize("published", ["ppo", full("spo")], indirect=True)
 def test_every_seed_begins_with_it(published, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     algorithm, saved, folder = published

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy import stats
+from support.marks import full
 
 import stoix_like as sl
 from stoix_like.algorithms import searching
@@ -136,7 +137,7 @@ def _env_and_network(task, **kwargs):
     return env, network, jax.jit(network.init)(KEY, timestep.observation), keys
 
 
-@pytest.mark.parametrize("depth", [1, 4, "full"])
+@pytest.mark.parametrize("depth", [full(1), full(4), "full"])
 def test_model_steps_are_those_of_unfinished_particles_at_every_decision(depth):
     """Episodes of 1 to 8 steps, whatever is done: what is left of them is all that a particle can walk."""
     env, network, params, keys = _env_and_network("probe/tagged_levels")
@@ -151,7 +152,7 @@ def test_model_steps_are_those_of_unfinished_particles_at_every_decision(depth):
         assert row.model_steps_per_decision == 3.0
 
 
-@pytest.mark.parametrize("follows_plan", [False, True], ids=["search", "plan"])
+@pytest.mark.parametrize("follows_plan", [full(False), True], ids=["search", "plan"])
 def test_counting_changes_no_decision(follows_plan):
     """The policies that `evaluate.py` plays make the same decisions, from the same keys."""
     env, network, params, keys = _env_and_network("Maze-v0", num_rows=4, num_cols=4)
@@ -351,6 +352,7 @@ def test_the_key_of_a_comparison_is_that_of_evaluations():
     assert result["runs"][0]["rows"][1]["mean"] == np.asarray(results.episode_return, np.float64).mean()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("_inside")
 def test_seeds_of_one_setting_are_averaged_and_others_are_not():
     runs = [_untrained(Path(f"s{seed}"), **PROBE, seed=seed) for seed in (0, 1)]

@@ -386,6 +386,7 @@ def test_more_trials_go_on_and_the_figure_is_drawn(again, capfd):
     assert (again / "importances.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.full
 def test_the_command_it_names_repeats_the_best_trial(again, capfd):
     exit_code(main, ["tiny.yaml"])
     (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("next: ")]
@@ -397,6 +398,7 @@ def test_the_command_it_names_repeats_the_best_trial(again, capfd):
     assert evaluations(run) == evaluations(best)
 
 
+@pytest.mark.full
 def test_a_trial_killed_before_its_first_checkpoint_begins_anew(again):
     """A trial killed after its last update, but before its result was stored, is only recorded."""
     study = Study(again, read_plan(Path("tiny.yaml")))

@@ -282,7 +282,7 @@ def test_banner_of_a_resumed_run_with_many_seeds():
     TerminalView(stream=stream, environ={}).banner("runs/x", meta)
     first, _, plan = stream.getvalue().splitlines()
     assert first.endswith("· seeds 3–10")
-    assert plan.endswith("= 204,800 steps for each of 8 seeds · evaluation at the end · continued after update 100")
+    assert plan.endswith("= 204,800 steps for each of 8 seeds · evaluation at the end · resumed after update 100")
 
 
 # --- a real terminal

@@ -155,7 +155,7 @@ def test_a_server_that_is_not_there_costs_at_most_three_seconds_each_time(tmp_pa
     for name in ("first", "second"):  # the second run of a process is no more patient
         (tmp_path / name).mkdir()
         began = time.monotonic()
-        telemetry = open_telemetry(tmp_path / name, META, queued=[QueuedSink(MlflowSink(url), "MLflow")])
+        telemetry = open_telemetry(tmp_path / name, META, async_sinks=[QueuedSink(MlflowSink(url), "MLflow")])
         assert time.monotonic() - began < 3.5
         time.sleep(3.0)  # so that a client that is still being imported has failed, too
         telemetry.write([_row(1, loss=1.0)])

@@ -152,7 +152,7 @@ def test_a_second_sink_hears_the_exporters_complaints_as_the_first_did(tmp_path)
 
 def test_a_collector_that_refuses_is_dropped_with_its_reason(tmp_path, capsys):
     with collector() as server:
-        telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(OtlpSink(server.url, "e", None), "OTLP")])
+        telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(OtlpSink(server.url, "e", None), "OTLP")])
         server.status = 422
         for _ in range(3):
             telemetry.trace([CHUNK])
@@ -168,7 +168,7 @@ def test_a_collector_that_is_not_there_costs_little_and_is_told(tmp_path, capsys
     with collector() as server:
         url = server.url  # a port that nobody listens on any more
     began = time.monotonic()
-    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(OtlpSink(url, "e", None), "OTLP")])
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(OtlpSink(url, "e", None), "OTLP")])
     assert time.monotonic() - began < 3.5
     time.sleep(max(0.0, 4.0 - (time.monotonic() - began)))
     telemetry.trace([CHUNK])

@@ -60,7 +60,7 @@ def _dropped(name, reason, folder):
 
 def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
     sink = _Tracing()
-    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(sink, "S")])
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S")])
     telemetry.write([_row(1)])
     telemetry.trace([SPAN])
     telemetry.write([_row(2), _row(3)])
@@ -74,7 +74,7 @@ def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
 def test_spans_go_only_to_those_who_take_them(tmp_path):
     plain, tracing = _Sink(), _Tracing()
     assert (isinstance(plain, SpanSink), isinstance(tracing, SpanSink)) == (False, True)
-    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(plain, "P"), QueuedSink(tracing, "T")])
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(plain, "P"), QueuedSink(tracing, "T")])
     telemetry.trace([SPAN])
     telemetry.close()
     assert (plain.calls, tracing.calls[1]) == ([("open",), ("close",)], ("trace", ["chunk"]))
@@ -83,7 +83,7 @@ def test_spans_go_only_to_those_who_take_them(tmp_path):
 @pytest.mark.parametrize("fails_in", ["open", "write", "trace", "close"])
 def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
     bad, good = _Tracing(fails_in), _Tracing()
-    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(bad, "MLflow"), QueuedSink(good, "G")])
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(bad, "MLflow"), QueuedSink(good, "G")])
     for update in (1, 2, 3):
         telemetry.write([_row(update)])
         telemetry.trace([SPAN])
@@ -100,7 +100,7 @@ def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
 def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
     good, bad = _Sink(), _Sink("open", ConfigError("there is no run 'x'", "copy it"))
     with pytest.raises(ConfigError, match="no run 'x'"):
-        open_telemetry(tmp_path, META, queued=[QueuedSink(good, "G"), QueuedSink(bad, "B")])
+        open_telemetry(tmp_path, META, async_sinks=[QueuedSink(good, "G"), QueuedSink(bad, "B")])
     assert good.calls == [("open",), ("close",)]
 
 
@@ -118,7 +118,7 @@ def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
     queued = [QueuedSink(hanging, "G"), QueuedSink(refusing, "B", answer_seconds=20.0)]
     began = time.monotonic()
     with pytest.raises(ConfigError, match="no run 'x'"):
-        open_telemetry(tmp_path, META, queued=queued)
+        open_telemetry(tmp_path, META, async_sinks=queued)
     assert time.monotonic() - began < 10.0  # the one that hangs would hold for 20
     assert capsys.readouterr().err == ""  # there is no run whose metrics could continue
     hanging.go_on.set()
@@ -128,7 +128,7 @@ def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys
     monkeypatch.setattr(hub, "OPEN_SECONDS", 2.0)  # so that a loaded machine is not taken for a second wait
     slow = [_Sink(waits_in="open"), _Sink(waits_in="open")]
     began = time.monotonic()
-    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(sink, "S") for sink in slow])
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S") for sink in slow])
     assert 2.0 <= time.monotonic() - began < 4.0  # once, not twice
     telemetry.write([_row(1)])
     for sink in slow:
@@ -141,7 +141,7 @@ def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys
 @pytest.mark.usefixtures("in_a_hurry")
 def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
     hung = _Sink(waits_in="write")
-    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(hung, "H", most_waiting=100)])
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(hung, "H", max_pending=100)])
     began = time.monotonic()
     for update in range(50):
         telemetry.write([_row(update)])
@@ -154,7 +154,7 @@ def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
 
 def test_one_that_is_too_far_behind_is_dropped_and_its_thread_ends(tmp_path, capsys):
     slow = _Sink(waits_in="write")
-    telemetry = open_telemetry(tmp_path, META, queued=[QueuedSink(slow, "Slow", most_waiting=5)])
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(slow, "Slow", max_pending=5)])
     telemetry.write([_row(0)])
     assert slow.waits.wait(5.0)  # else its thread may end before it begins to write
     for update in range(1, 20):

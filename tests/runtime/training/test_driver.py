@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 from support.paths import load_script
 
 from stoix_like.commands.entry import exit_code
@@ -69,6 +70,7 @@ def finished(tmp_path_factory):
     return folder / "a"
 
 
+@pytest.mark.full
 def test_sampled_actions_are_scored_beside_the_deterministic_ones_if_asked_for():
     """As an evaluator of its own would score the same parameters; `best` goes by the deterministic score."""
     leaves = SMALL | {"num_updates": 2, "num_eval_envs": 64, "num_eval_episodes": 64}
@@ -208,7 +210,7 @@ def test_a_finished_run_continued_changes_nothing(finished, capsys):
     assert {path: path.read_bytes() for path in Path("copy/checkpoints").rglob("*") if path.is_file()} == before
     for category in ("TRAINER", "ACTOR", "EVALUATOR"):
         assert _rows(finished, category) == _rows(Path("copy"), category)
-    assert capsys.readouterr().out == "note: copy has done its 8 updates; --num-updates N goes on to more\n"
+    assert capsys.readouterr().out == "note: copy has finished its 8 updates; --num-updates N continues to more\n"
 
 
 def test_a_save_between_two_reports_loses_no_episodes():
@@ -220,7 +222,7 @@ def test_a_save_between_two_reports_loses_no_episodes():
     assert told == {Path("whole"): 8 * 8 * 4, killed: 8 * 8 * 4}  # every step of the task ends an episode
 
 
-@pytest.mark.parametrize("intervals", [(1, 1), (4, 1)], ids=["log 1 save 1", "log 4 save 1"])
+@pytest.mark.parametrize("intervals", [full((1, 1)), (4, 1)], ids=["log 1 save 1", "log 4 save 1"])
 def test_a_loss_that_is_not_finite_stops_the_run_and_names_a_good_checkpoint(intervals, capsys):
     log_interval, save_interval = intervals
     leaves = SMALL | {"log_interval": log_interval, "save_interval": save_interval, "eval_interval": 0}
@@ -246,7 +248,7 @@ def _out_of_memory(*_args):
     raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.\nmore")
 
 
-@pytest.mark.parametrize("fails", ["update", "evaluation", "best"])
+@pytest.mark.parametrize("fails", ["update", "evaluation", full("best")])
 def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, capsys):
     """What an evaluation cannot show was learned all the same: it is saved."""
     if fails == "update":
@@ -254,23 +256,23 @@ def test_out_of_memory_names_the_checkpoint_to_go_on_from(fails, monkeypatch, ca
     elif fails == "evaluation":
         monkeypatch.setattr(EpisodePlayer, "_round", _out_of_memory)
     else:
-        monkeypatch.setattr(BestCheckpoint, "offer", _out_of_memory)
+        monkeypatch.setattr(BestCheckpoint, "update", _out_of_memory)
     leaves = SMALL | {"save_interval": 0 if fails == "evaluation" else 1}
     assert _train(*_flags(**leaves, save_dir=".", run_name="full")) == 1
     error, hint = capsys.readouterr().err.splitlines()
     what = {
         "update": "update 1 cannot be computed",
         "evaluation": "the evaluation cannot be played",
-        "best": "the best parameters cannot be kept",
+        "best": "the best parameters cannot be saved",
     }[fails]
     assert error == f"error: {what}: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte."
     last = {"update": 0, "evaluation": 2, "best": 1}[fails]
     run = Path("full").absolute()
-    assert hint.endswith(f"; --resume {run} goes on from checkpoint {run}/checkpoints/{last}")
+    assert hint.endswith(f"; --resume {run} continues from checkpoint {run}/checkpoints/{last}")
     assert CheckpointStore(run / "checkpoints").updates()[-1] == last
 
 
-@pytest.mark.parametrize("last", [False, True], ids=["in between", "at the end"])
+@pytest.mark.parametrize("last", [full(False), True], ids=["in between", "at the end"])
 def test_an_evaluation_that_failed_is_made_up_for(last, finished, monkeypatch):
     """Continued, the run evaluates first where it had only been saved, and ends as one that never failed."""
     leaves = SMALL | {"eval_interval": 0} if last else SMALL
@@ -306,7 +308,7 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(finished, monkeyp
     assert _rows(Path("stopped"), "EVALUATOR") == _rows(finished, "EVALUATOR")
 
 
-@pytest.mark.parametrize("killed_in", ["_advance", "save"], ids=["after it is noted", "before it is noted"])
+@pytest.mark.parametrize("killed_in", [full("_advance"), "save"], ids=["after it is noted", "before it is noted"])
 def test_an_evaluation_that_was_made_up_for_is_told_once(killed_in, finished, monkeypatch):
     """However soon after it the run is killed, and continued."""
     leaves = SMALL | {"save_interval": 0, "save_dir": ".", "run_name": "noted"}
@@ -342,7 +344,7 @@ def test_a_second_interrupt_names_the_checkpoint_that_is_left(finished, monkeypa
     assert err.splitlines()[-1] == "interrupted"
 
 
-@pytest.mark.parametrize("signal_number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("signal_number", [full(signal.SIGINT), signal.SIGTERM])
 def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, monkeypatch, capsys):
     """Everything learned is saved, and the continued run evaluates; a policy that searches may take minutes for it."""
     played = EpisodePlayer._round
@@ -366,7 +368,7 @@ def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, mo
     assert _rows(Path("cut"), "EVALUATOR") == _rows(Path("whole"), "EVALUATOR")
     capsys.readouterr()
     assert _train("--resume", "cut") == 0
-    assert "has done its 8 updates" in capsys.readouterr().out
+    assert "has finished its 8 updates" in capsys.readouterr().out
     assert len(_rows(Path("cut"), "EVALUATOR")) == 1
     assert saved_run.load_run("cut", "latest").params is not None  # the checkpoint is whole
 
@@ -384,7 +386,7 @@ def test_a_broken_run_continues_with_lower_rates(capsys):
     assert _train(*_flags(**leaves, save_dir=".", run_name="broken", actor_lr="1e30", critic_lr="1e30")) == 1
     assert _train("--resume", "broken", "--actor-lr", "1e-3", "--critic-lr", "1e-3") == 0
     changed = "actor_lr = 0.001 (was 1e+30), critic_lr = 0.001 (was 1e+30)"
-    assert f"note: continued with {changed}\n" in capsys.readouterr().out
+    assert f"note: resumed with {changed}\n" in capsys.readouterr().out
     assert [row["misc/changed"] for row in _rows(Path("broken"), "MISC") if "misc/changed" in row] == [changed]
     rows = _rows(Path("broken"), "TRAINER")
     assert [row["update"] for row in rows] == list(range(1, 9))

@@ -147,7 +147,7 @@ def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
     import jax
 
     taken = profile.Profile(tmp_path / "profile")
-    taken.learn(PROGRAM)
+    taken.set_program(PROGRAM)
     ran = []
     jax.profiler.start_trace(str(tmp_path / "other"))
     try:
@@ -175,7 +175,7 @@ def test_a_trace_that_is_not_wanted_leaves_nothing_and_takes_nothing_else(tmp_pa
 
 def test_a_trace_without_the_program_is_a_problem(tmp_path):
     taken = profile.Profile(tmp_path / "profile")
-    taken.learn(PROGRAM)
+    taken.set_program(PROGRAM)
     with taken.recording(1):
         pass
     assert taken.problem == "the trace holds no instruction of the update"

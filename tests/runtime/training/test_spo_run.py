@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 from support.paths import load_script
 
 from stoix_like.algorithms import searching, spo
@@ -185,7 +186,10 @@ def test_a_run_whose_replay_was_not_saved_goes_on_from_an_empty_one(finished, ca
     capsys.readouterr()
     assert run("train_spo", "--resume", "light", "--num-updates", "6") == 0
     told = capsys.readouterr().out
-    assert "note: the checkpoint holds no replay: it fills anew, and the run differs from an unbroken one\n" in told
+    assert (
+        "note: the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one\n"
+        in told
+    )
     rows = rows_of("light", "TRAINER")
     assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0, 2.0, 2.0, 2.0, 0.0, 2.0]
     assert int(saved_run.load_run("light", "latest").state.replay.current_index) == 0
@@ -198,7 +202,7 @@ def test_saving_the_replay_can_be_switched_when_a_run_is_continued(finished, cap
     cut_back(finished, 2)
     assert run("train_spo", "--resume", "cut", "--no-save-replay", "--num-updates", "4") == 0
     out = capsys.readouterr().out
-    assert "note: continued with num_updates = 4 (was 6), save_replay = False (was True)\n" in out
+    assert "note: resumed with num_updates = 4 (was 6), save_replay = False (was True)\n" in out
     assert "holds no replay" not in out
     assert all(row["trainer/gradient_steps_sum"] == 2.0 for row in rows_of("cut", "TRAINER")[2:4])
     assert run("train_spo", "--resume", "cut", "--save-replay", "--num-updates", "5") == 0
@@ -215,7 +219,7 @@ def test_saving_the_replay_can_be_switched_when_a_run_is_continued(finished, cap
 def test_changed_numbers_take_over_and_what_is_null_follows_the_learner(finished, capsys):
     cut_back(finished, 3)
     assert run("train_spo", "--resume", "cut", "--gamma", "0.5", "--epsilon", "0.25", "--num-updates", "3") == 0
-    assert "note: continued with num_updates = 3 (was 6), gamma = 0.5 (was 0.9), epsilon = 0.25 (was 0.5)" in (
+    assert "note: resumed with num_updates = 3 (was 6), gamma = 0.5 (was 0.9), epsilon = 0.25 (was 0.5)" in (
         capsys.readouterr().out
     )
     assert run("train_spo", "--resume", "cut", "--num-updates", "4") == 0
@@ -250,7 +254,7 @@ def test_what_gives_the_state_its_form_cannot_change(finished, leaf, capsys):
     flag = f"--{leaf.replace('_', '-')}"
     assert run("train_spo", "--resume", finished, flag, FIXED[leaf]) == 2
     assert capsys.readouterr().err.splitlines() == [
-        f"error: {leaf} cannot change when a run is continued",
+        f"error: {leaf} cannot change when a run is resumed",
         f"hint: leave it out, or start a new run with --load-path {finished}",
     ]
 
@@ -277,7 +281,7 @@ OTHER_VALUES = {
 }
 
 
-@pytest.mark.parametrize("task", ["probe/action_observation_reward", "probe/truncated_constant"])
+@pytest.mark.parametrize("task", [full("probe/action_observation_reward"), "probe/truncated_constant"])
 def test_every_leaf_of_the_section_that_changes_the_form_is_fixed(task):
     """Numbers, which all have a place of their own in the state, are left at their defaults."""
     leaves = {name: SPO[name] for name in SPO if name in ("num_envs", "rollout_length", "hidden_dim", "num_layers")}
@@ -319,7 +323,7 @@ def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_writt
 # --- presets
 
 
-@pytest.mark.parametrize(("name", "kind"), [("spo/maze", "period"), ("spo/maze_mlp", "ess")])
+@pytest.mark.parametrize(("name", "kind"), [full("spo/maze", "period"), ("spo/maze_mlp", "ess")])
 def test_two_presets_resample_within_their_search(name, kind):
     """Period 4 of depth 4, the paper's, never does: by period and by sample size one preset each has to show it."""
     config = load_config(SPOConfig, "spo", ["--config", name, "--hidden-dim", "8", "--num-layers", "1"], "").config
@@ -521,7 +525,7 @@ def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scor
     assert "learned temperature, which sees the sign" in capsys.readouterr().out.splitlines()[0]
 
 
-@pytest.mark.parametrize(("script", "leaves"), [("train_ppo", PPO), ("train_spo", SPO)])
+@pytest.mark.parametrize(("script", "leaves"), [("train_ppo", PPO), full("train_spo", SPO)])
 def test_a_truncation_that_was_not_declared_stops_a_run_after_its_first_chunk(
     script, leaves, tmp_path, monkeypatch, capsys
 ):

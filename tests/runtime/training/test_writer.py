@@ -1,4 +1,4 @@
-"""Checkpoints written beside the training: of a copy, in order, whole, and with their errors told."""
+"""Checkpoints written while training continues: of a copy, in order, complete, and with their errors raised."""
 
 import threading
 from pathlib import Path
@@ -16,7 +16,7 @@ from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry, read_rows
 from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.runtime.training.writer import RunFiles, RunWriter
 
-ABOUT = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 10, 2, {}, {})
+RUN_META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 10, 2, {}, {})
 
 
 def meta(update):
@@ -47,7 +47,7 @@ class Gated(CheckpointStore):
 @pytest.fixture
 def files(tmp_path):
     best = BestCheckpoint(tmp_path / "checkpoints" / "best", 1)
-    telemetry = open_telemetry(tmp_path, ABOUT)
+    telemetry = open_telemetry(tmp_path, RUN_META)
     yield RunFiles(Gated(tmp_path / "checkpoints"), best, telemetry)
     telemetry.close()
 
@@ -57,15 +57,15 @@ def saved_paths(tmp_path):
 
 
 def test_a_checkpoint_is_of_the_state_as_it_was_though_it_is_donated_at_once(files, tmp_path):
-    recorder = RunWriter(ProcessGroup(), files)
+    writer = RunWriter(ProcessGroup(), files)
     given = state(1)
-    recorder.save(given, meta(1), row(1))
+    writer.save(given, meta(1), row(1))
     jax.jit(lambda s: s["x"] * 7.0, donate_argnums=0)(given)
     assert given["x"].is_deleted()
-    recorder.wait_until_written(wait=False)
+    writer.wait_until_written(wait=False)
     assert saved_paths(tmp_path) == []  # not yet
     files.store.gate.set()
-    recorder.wait_until_written()
+    writer.wait_until_written()
     assert saved_paths(tmp_path) == ["checkpoints/1"]
     template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding), state(0))
     found = files.store.load(template)
@@ -75,34 +75,34 @@ def test_a_checkpoint_is_of_the_state_as_it_was_though_it_is_donated_at_once(fil
 
 
 def test_a_second_checkpoint_waits_for_the_first(files, tmp_path):
-    recorder = RunWriter(ProcessGroup(), files)
-    recorder.save(state(1), meta(1), row(1))
+    writer = RunWriter(ProcessGroup(), files)
+    writer.save(state(1), meta(1), row(1))
     threading.Timer(0.2, files.store.gate.set).start()
-    recorder.save(state(2), meta(2), row(2))
+    writer.save(state(2), meta(2), row(2))
     assert files.store.updates()[0] == 1
-    recorder.wait_until_written()
+    writer.wait_until_written()
     assert saved_paths(tmp_path) == ["checkpoints/1", "checkpoints/2"]
-    assert recorder.complete() == 2
+    assert writer.complete() == 2
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(files, tmp_path):
-    recorder = RunWriter(ProcessGroup(), files)
+    writer = RunWriter(ProcessGroup(), files)
     files.store.gate.set()
-    recorder.save(state(2), meta(2), row(2))
-    recorder.save(state(1), meta(1), row(1))  # of an earlier update than there is
-    assert recorder.complete() == 2
+    writer.save(state(2), meta(2), row(2))
+    writer.save(state(1), meta(1), row(1))  # of an earlier update than there is
+    assert writer.complete() == 2
     with pytest.raises(RunError, match="checkpoint 1 was not written"):
-        recorder.wait_until_written()
-    recorder.wait_until_written()  # told once
+        writer.wait_until_written()
+    writer.wait_until_written()  # raised once
     assert saved_paths(tmp_path) == ["checkpoints/2"]
 
 
 @pytest.mark.parametrize("group", [ProcessGroup(), ProcessGroup(0, 2)], ids=["alone", "of_two"])
 def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_failed(group, files, tmp_path, capsys):
-    recorder = RunWriter(group, files)
-    recorder.save(state(2), meta(2), row(2))
+    writer = RunWriter(group, files)
+    writer.save(state(2), meta(2), row(2))
     threading.Timer(0.2, files.store.gate.set).start()
-    recorder.close()
+    writer.close()
     assert (saved_paths(tmp_path), capsys.readouterr().err) == (["checkpoints/2"], "")
     failing = RunWriter(group, files)
     failing.save(state(1), meta(1), row(1))
@@ -117,32 +117,32 @@ def test_a_checkpoint_at_once_is_there_when_it_returns(files, tmp_path):
 
 
 def test_what_the_host_notes_waits_for_the_checkpoint_it_stands_beside(files):
-    recorder = RunWriter(ProcessGroup(), files)
-    recorder.save(state(1), meta(1), row(1))
+    writer = RunWriter(ProcessGroup(), files)
+    writer.save(state(1), meta(1), row(1))
     threading.Timer(0.2, files.store.gate.set).start()
-    recorder.rewrite_host(1, {"evaluated_at": 1})
+    writer.rewrite_host(1, {"evaluated_at": 1})
     assert files.store.load_meta().host == {"evaluated_at": 1}
 
 
 def test_the_best_that_a_checkpoint_falls_back_to_stays_until_a_later_one_is_whole(files, tmp_path):
-    recorder, folder = RunWriter(ProcessGroup(), files), tmp_path / "checkpoints" / "best"
+    writer, folder = RunWriter(ProcessGroup(), files), tmp_path / "checkpoints" / "best"
     kept = lambda: sorted(int(path.name) for path in folder.iterdir())
 
     def update(update, score):
-        recorder.update({"w": jnp.ones(2)}, np.array([score]), meta(update), str)
+        writer.update({"w": jnp.ones(2)}, np.array([score]), meta(update), str)
 
     update(1, 0.1)
     update(2, 0.5)
-    recorder.save(state(3), meta(3), row(3))
+    writer.save(state(3), meta(3), row(3))
     update(4, 0.9)  # while it is being written
     files.store.gate.set()
-    recorder.wait_until_written()
+    writer.wait_until_written()
     assert kept() == [2, 4]  # a run killed now goes on from 3, and its best so far is 2
-    recorder.save(state(5), meta(5), row(5))
-    recorder.wait_until_written()
+    writer.save(state(5), meta(5), row(5))
+    writer.wait_until_written()
     assert kept() == [2, 4]  # a person who finds 5 damaged moves it away, and goes on from 3
-    recorder.save(state(6), meta(6), row(6))
-    recorder.wait_until_written()
+    writer.save(state(6), meta(6), row(6))
+    writer.wait_until_written()
     assert kept() == [4]
 
 
@@ -161,13 +161,13 @@ def test_a_better_score_of_the_same_update_takes_its_place(tmp_path):
 
 
 def test_the_others_of_a_team_write_nothing(tmp_path):
-    recorder = RunWriter(ProcessGroup(), None)
-    recorder.write([row(1)(tmp_path)])
-    recorder.save(state(1), meta(1), row(1))
-    recorder.update({}, np.ones(1), meta(1), str)
-    recorder.rewrite_host(1, {})
-    recorder.wait_until_written()
-    assert recorder.complete() is None
+    writer = RunWriter(ProcessGroup(), None)
+    writer.write([row(1)(tmp_path)])
+    writer.save(state(1), meta(1), row(1))
+    writer.update({}, np.ones(1), meta(1), str)
+    writer.rewrite_host(1, {})
+    writer.wait_until_written()
+    assert writer.complete() is None
     assert list(Path(tmp_path).iterdir()) == []
 
 
@@ -193,7 +193,7 @@ def test_what_fails_in_one_process_of_several_is_raised_where_all_meet(monkeypat
         raise OSError("and this")
     with pytest.raises(RunError, match="the disk is full"):
         group.sync()
-    assert group.sync(3, False) == (3, False)  # told once
+    assert group.sync(3, False) == (3, False)  # raised once
     other[1] = True
     assert group.sync(3, False) == (3, True)
     other[2] = True

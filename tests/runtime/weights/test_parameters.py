@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 from support.exports import SEARCH, SMALL, contents
+from support.marks import full
 
 import stoix_like as sl
 from stoix_like.commands.entry import exit_code, run_command
@@ -36,7 +37,7 @@ def command(name, *argv, **leaves):
     return exit_code(COMMANDS[name].run, [*map(str, argv), *flags])
 
 
-@pytest.fixture(scope="module", params=list(RUNS))
+@pytest.fixture(scope="module", params=[full("ppo"), "spo"])
 def run(request, tmp_path_factory):
     """A run, and the export of one of its seeds: the second of PPO's two."""
     folder = tmp_path_factory.mktemp(request.param)
@@ -74,11 +75,11 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", ["as trained", "sampled", *map(full, ("frozen levels", "searching", "network"))])
 def test_scores_are_those_of_the_run(run, export, way):
     if way == "frozen levels":
         expected = evaluate_run(str(run), "latest", EvaluationSettings(level_set="maze-24"))
-        found = evaluate_run(str(export), manner=EvaluationSettings(level_set="maze-24"))
+        found = evaluate_run(str(export), settings=EvaluationSettings(level_set="maze-24"))
         seed = next(iter(found["seeds"]))
         assert found["seeds"] == {seed: expected["seeds"][seed]}
         assert found["level_hash"] == expected["level_hash"] is not None
@@ -126,6 +127,7 @@ def _last_bias(arrays):
     return name
 
 
+@pytest.mark.full
 def test_the_commands_take_them(run, export, tmp_path, capfd, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for argv in (["--num-episodes", "8"], ["--search", "--search-depth", "2", "--level-set", "maze-8"]):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from support.exports import CASES, MAZE, PAGE, blocks, contents, exported, make_saved
+from support.marks import quick
 
 import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
@@ -28,7 +29,7 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("exports")
 
 
-@pytest.fixture(params=list(CASES))
+@pytest.fixture(params=quick(CASES, ("spo_maze", "ppo_binpack", "ppo_factored")))
 def case(request, folder):
     return exported(request.param, folder)
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tabular import GARBAGE_REWARD, GARBAGE_VALUE, softmax, split_config
+from support.tabular import GARBAGE_REWARD, GARBAGE_VALUE, softmax, split_config
 
 from stoix_like.ops import distributions
 from stoix_like.search import smc

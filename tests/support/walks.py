@@ -117,6 +117,32 @@ def played(limit=None, **leaves):
     return Played(env, config, network, learner, settings, buffer, *programs)
 
 
+#: Noise, a prior ratio, resampling by sample size, rates that fall: every number of the state is read.
+EVERYTHING = {
+    "resampling": "ess",
+    "resampling_ess_threshold": 0.6,
+    "root_exploration_dirichlet_fraction": 0.25,
+    "root_noise_correction": True,
+    "decay_learning_rates": True,
+    "search_gamma": 0.95,
+    "search_gae_lambda": 0.9,
+    "ent_coef": 0.01,
+    "epsilon": 0.3,
+    "init_temperature": 0.3,
+}
+
+
+@functools.cache
+def walked():
+    """A walk of three steps at most, which ends or is truncated, and a search with everything: (parts, first state)."""
+    walk = played(limit=3, **EVERYTHING)
+    return walk, walk.init(jax.random.key(0))
+
+
+def with_numbers(state, **numbers):
+    return state._replace(hyper=state.hyper._replace(**{n: jnp.float32(v) for n, v in numbers.items()}))
+
+
 def table_network():
     """A network that looks up `agent_view["place"]` in its parameters: every logit and value is one of them."""
 

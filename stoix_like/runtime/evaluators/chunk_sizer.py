@@ -1,4 +1,4 @@
-"""How long one call of the device should take: about two seconds, so that the host can react in between."""
+"""The length of one call of the device: about two seconds, so that the host can react in between."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ SECONDS_PER_CHUNK = 2.0
 
 
 class ChunkSizer:
-    """How many updates make a chunk of about two seconds, learned from the last chunk.
+    """Sizes chunks of about two seconds from the time of the last chunk.
 
-    It grows at most twofold from one chunk to the next: what follows may be slower, as once a replay is full.
+    A chunk is at most twice as long as the last one: later updates may be slower, for example once a replay is full.
     """
 
     def __init__(self) -> None:
         self._seconds_per_update: float | None = None
-        self._wanted = 1  # of the last chunk, which may have been cut short by what was due
+        self._wanted = 1  # length wanted for the last chunk; the caller may have cut it
 
     @property
     def is_known(self) -> bool:
@@ -23,12 +23,12 @@ class ChunkSizer:
         return self._seconds_per_update is not None
 
     def length(self, most: int) -> int:
-        """Updates of the next chunk, between 1 and `most`."""
+        """Number of updates of the next chunk, between 1 and `most`."""
         if self._seconds_per_update is None:
             return 1
         self._wanted = int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, 2 * self._wanted))
         return min(most, self._wanted)
 
     def update(self, updates: int, seconds: float) -> None:
-        """Takes in how long a chunk took."""
+        """Records the duration of a chunk."""
         self._seconds_per_update = max(seconds, 1e-6) / updates

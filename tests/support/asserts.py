@@ -1,0 +1,29 @@
+"""What several rooms assert of pytrees, whose leaves may be typed keys."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+def key_data(tree):
+    """The tree in NumPy, with the data of typed keys in their place, so that it can be compared."""
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
+
+
+def assert_same_bits(one, other):
+    jax.tree.map(np.testing.assert_array_equal, key_data(one), key_data(other))
+
+
+def assert_fits_a_scan(start, after):
+    """That `after` can follow `start` in a scan's carry: the same structure, shapes and strong types."""
+    assert jax.tree.structure(start) == jax.tree.structure(after)
+    assert jax.tree.leaves(start) == jax.tree.leaves(after)
+    assert not any(leaf.weak_type for leaf in jax.tree.leaves(start))
+
+
+def assert_legal(actions, mask):
+    """That all actions [..., K] or [...] are legal where the mask is [..., A]; indices may be of any integer type."""
+    mask, actions = np.asarray(mask), np.asarray(actions, int)
+    assert actions.shape[: mask.ndim - 1] == mask.shape[:-1]
+    assert np.take_along_axis(mask, actions.reshape(*mask.shape[:-1], -1), axis=-1).all()
