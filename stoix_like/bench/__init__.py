@@ -1,1 +1,1 @@
-"""Measurements: what `bench.py` claims and how it is measured. Imports runtime and the floors below it."""
+"""Benchmarks: the suites of `bench.py`. Imports runtime and the floors below it."""

@@ -1,4 +1,4 @@
-"""BinPack's step against Jumanji's: that both give the same bits, and how fast each is."""
+"""BinPack's step compared with Jumanji's: whether both give the same bits, and how fast they are."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from stoix_like.bench.measure import Measurement, compared, interleaved, ratio_note
+from stoix_like.bench.measure import Measurement, comparison_row, significant_ratio, time_interleaved
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines, parity
 from stoix_like.ops import trees
 from stoix_like.types import Array, Environment, EnvState, Policy
 
 EPISODES_AT_ONCE = 500
-#: The sizes on which both must agree: items, spaces kept and shown, generator.
+#: {size: (task, its arguments)} on which both must agree: items, spaces stored and observed, generator.
 SIZES: Mapping[str, tuple[str, dict[str, int]]] = {
     "10_items_20_ems": ("BinPack-v2", {"max_num_items": 10, "max_num_ems": 20, "obs_num_ems": 20}),
     "20_items_20_ems": ("BinPack-v2", {"max_num_ems": 20, "obs_num_ems": 20}),
@@ -25,7 +25,7 @@ SIZES: Mapping[str, tuple[str, dict[str, int]]] = {
     "30_items_40_ems": ("BinPack-v2", {"max_num_items": 30}),
     "BinPack-v0": ("BinPack-v0", {}),
 }
-#: Episodes of each size by policy.
+#: {name: (policy, number of episodes of each size)}.
 EPISODES: Mapping[str, tuple[Policy, int]] = {
     "random_legal": (baselines.random_legal, 2000),
     "greedy": (baselines.largest_item_first, 500),
@@ -33,7 +33,7 @@ EPISODES: Mapping[str, tuple[Policy, int]] = {
 
 
 def parity_suite() -> list[Measurement]:
-    """Steps after which any bit of state or time step differs from Jumanji's, over whole episodes; it must be 0."""
+    """The number of leaves of states and time steps that differ from Jumanji's in any bit; it must be 0."""
     rows = []
     for size, (task_id, kwargs) in SIZES.items():
         fast, exact = (registry.make(task_id, kwargs=kwargs, exact_reference=choice) for choice in (False, True))
@@ -43,7 +43,7 @@ def parity_suite() -> list[Measurement]:
 
 
 def _level_parity_row(task_id: str, num_batches: int = 100, batch_size: int = 1000) -> Measurement:
-    """Levels of 100,000 keys that differ from Jumanji's in any bit; it must be 0."""
+    """The number of levels of 100,000 keys that differ from Jumanji's in any bit; it must be 0."""
     fast, exact = (registry.make(task_id, exact_reference=choice) for choice in (False, True))
 
     @jax.jit
@@ -82,26 +82,26 @@ def step_rows(num_steps: int = 12) -> list[Measurement]:
     rows = []
     for num_envs in (64, 1024):
         fast, exact = (registry.make("BinPack-v2", exact_reference=choice) for choice in (False, True))
-        states, actions = _played(fast, num_envs, num_steps)
-        contestants = {"ours": _replay(fast, states, actions), "theirs": _replay(exact, states, actions)}
-        timings = interleaved(contestants, repetitions=9)
+        states, actions = _random_episodes(fast, num_envs, num_steps)
+        functions = {"ours": _replay(fast, states, actions), "theirs": _replay(exact, states, actions)}
+        timings = time_interleaved(functions, repetitions=9)
         note = "reference: Jumanji's own step, same states and actions"
-        rows.append(compared(f"binpack_step/{num_envs}", timings, num_envs * num_steps, "steps/s", note))
+        rows.append(comparison_row(f"binpack_step/{num_envs}", timings, num_envs * num_steps, "steps/s", note))
     return rows
 
 
 def compile_row(num_envs: int = 64) -> Measurement:
-    """Seconds to trace and compile the batched step, anew each time."""
-    contestants = {}
+    """Seconds to trace and compile the batched step, without a cache."""
+    functions = {}
     for who, exact in (("ours", False), ("theirs", True)):
         env = registry.make("BinPack-v2", exact_reference=exact)
         states, _ = jax.eval_shape(
             jax.vmap(env.reset), jax.eval_shape(lambda: jax.random.split(jax.random.key(0), num_envs))
         )
-        contestants[who] = functools.partial(_compile, env, states, jax.ShapeDtypeStruct((num_envs,), jnp.int32))
-    timings = interleaved(contestants, repetitions=3)
+        functions[who] = functools.partial(_compile, env, states, jax.ShapeDtypeStruct((num_envs,), jnp.int32))
+    timings = time_interleaved(functions, repetitions=3)
     note = "reference: Jumanji's own step"
-    ratio = ratio_note(timings["ours"], timings["theirs"])
+    ratio = significant_ratio(timings["ours"], timings["theirs"])
     ours, theirs = timings["ours"], timings["theirs"]
     return Measurement("binpack_step_compile", ours.seconds, "s", ours.spread, theirs.seconds, ratio, note=note)
 
@@ -111,8 +111,8 @@ def _compile(env: Environment, states: EnvState, actions: Any) -> None:
     jax.jit(jax.vmap(env.step)).lower(states, actions).compile()
 
 
-def _played(env: Environment, num_envs: int, num_steps: int) -> tuple[EnvState, Array]:
-    """(fresh states [N], random legal actions [T, N] of the episodes that follow)."""
+def _random_episodes(env: Environment, num_envs: int, num_steps: int) -> tuple[EnvState, Array]:
+    """(initial states [N], random legal actions [T, N] of their episodes)."""
 
     def step(carry: Any, key: Any) -> Any:
         state, timestep = carry
@@ -125,8 +125,8 @@ def _played(env: Environment, num_envs: int, num_steps: int) -> tuple[EnvState, 
         first = jax.vmap(env.reset)(jax.random.split(level_key, num_envs))
         return first[0], jax.lax.scan(step, first, jax.random.split(play_key, num_steps))[1]
 
-    played: tuple[EnvState, Array] = play(jax.random.key(0))
-    return played
+    episodes: tuple[EnvState, Array] = play(jax.random.key(0))
+    return episodes
 
 
 def _replay(env: Environment, states: EnvState, actions: Array) -> Callable[[], Any]:

@@ -1,8 +1,8 @@
-"""Environments under random legal actions: against Jumanji's own, by episode length, and by number.
+"""Environments under random legal actions: compared with Jumanji's, by episode length, and by number.
 
-Ours and Jumanji's take turns in one process. Where an episode's length is set, it is by Maze's own time limit, so that
-no policy has to be computed beside what is measured. All environments begin together, and many end together at the time
-limit: a Maze rollout is a multiple of it, so that every one sees as many ends.
+Ours and Jumanji's run alternately in one process. Episode lengths are set by the time limit of Maze, so that no policy
+has to be computed during the measurement. All environments start together, and many end together at the time limit. The
+length of a Maze rollout is a multiple of the limit, so that every rollout has the same number of ends.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.bench import binpack
-from stoix_like.bench.measure import Measurement, compared, interleaved, peak_bytes
+from stoix_like.bench.measure import Measurement, comparison_row, peak_bytes, time_interleaved
 from stoix_like.envs import reference, registry
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.ops import distributions
 from stoix_like.types import Array, Environment, Key
 
 NUM_ENVS = (64, 1024)
-ROLLOUTS = 5  # in one timed call: levels are made in batches, and a single rollout may see one more or less
+ROLLOUTS = 5  # per timed call: levels are made in batches, and single rollouts may differ by one batch
 SCALES = (64, 256, 1024, 4096, 16384)
 WRAPPER = "reference: jumanji VmapAutoResetWrapper"
 
 
 def env_suite() -> list[Measurement]:
-    """Steps, new levels, and both together, against Jumanji's own; what fresh levels cost by episode length."""
+    """Steps, new levels, and both together, compared with Jumanji's; the cost of fresh levels by episode length."""
     tasks = (("maze", "Maze-v0", 100), ("binpack", "BinPack-v2", 20))
     return [
         *binpack.step_rows(),
@@ -46,26 +46,28 @@ def env_suite() -> list[Measurement]:
 
 
 def scale_suite() -> Iterator[Measurement]:
-    """Steps per second of ours from 64 to 16,384 environments, and the memory that the compiled rollout needs."""
+    """Steps per second from 64 to 16,384 environments, and the memory of the compiled rollout."""
     for name, task_id, length in (("maze", "Maze-v0", 100), ("binpack", "BinPack-v2", 20)):
         for num_envs in SCALES:
             rollout = _our_rollout(registry.make(task_id), num_envs, length)
-            timing = interleaved({"ours": rollout}, repetitions=5)["ours"]
+            timing = time_interleaved({"ours": rollout}, repetitions=5)["ours"]
             note = f"peak memory {rollout.peak_bytes() / 2**20:,.0f} MiB"
             rate = num_envs * length * ROLLOUTS / timing.seconds
             yield Measurement(f"{name}_autoreset_scale/{num_envs}", rate, "steps/s", timing.spread, note=note)
 
 
 def _level_row(name: str, task_id: str, num_envs: int) -> Measurement:
-    contestants = {}
+    functions = {}
     for who, exact in (("ours", False), ("theirs", True)):
-        contestants[who] = _levels(registry.make(task_id, exact_reference=exact), num_envs)
-    timings = interleaved(contestants, repetitions=15)
-    return compared(f"{name}/{num_envs}", timings, num_envs, "levels/s", "reference: Jumanji's own reset, same levels")
+        functions[who] = _levels(registry.make(task_id, exact_reference=exact), num_envs)
+    timings = time_interleaved(functions, repetitions=15)
+    return comparison_row(
+        f"{name}/{num_envs}", timings, num_envs, "levels/s", "reference: Jumanji's own reset, same levels"
+    )
 
 
 def _levels(env: Environment, num_envs: int) -> Callable[[], Any]:
-    """New levels with each call."""
+    """A function that makes new levels at each call."""
     reset = jax.jit(lambda key: jax.vmap(env.reset)(jax.random.split(key, num_envs)))
     calls = itertools.count()
     return lambda: reset(jax.random.key(next(calls)))
@@ -76,17 +78,17 @@ def _auto_reset_row(
 ) -> Measurement:
     ours = _our_rollout(registry.make(task_id, kwargs=kwargs), num_envs, length)
     theirs = _jumanji_rollout(task_id, num_envs, length, kwargs or {})
-    timings = interleaved({"ours": ours, "theirs": theirs}, repetitions=5)
+    timings = time_interleaved({"ours": ours, "theirs": theirs}, repetitions=5)
     reused = int(np.sum(ours()[1]))
     note = WRAPPER if reused == 0 else f"{WRAPPER}; {reused} levels were handed out twice"
-    return compared(f"{name}/{num_envs}", timings, num_envs * length * ROLLOUTS, "steps/s", note)
+    return comparison_row(f"{name}/{num_envs}", timings, num_envs * length * ROLLOUTS, "steps/s", note)
 
 
 def _cost_row(episode_length: int, num_envs: int = 1024, length: int = 80) -> Measurement:
-    """Microseconds of a step that go into fresh levels: with auto-reset, less the same steps without any."""
+    """Microseconds per step for fresh levels: the time with auto-reset minus the time without."""
     env = registry.make("Maze-v0", kwargs={"time_limit": episode_length})
-    contestants = {"all": _our_rollout(env, num_envs, length), "bare": _bare_rollout(env, num_envs, length)}
-    timings = interleaved(contestants, repetitions=9)
+    functions = {"all": _our_rollout(env, num_envs, length), "bare": _bare_rollout(env, num_envs, length)}
+    timings = time_interleaved(functions, repetitions=9)
     steps = num_envs * length * ROLLOUTS
     cost, bare = timings["all"].seconds - timings["bare"].seconds, timings["bare"].seconds
     spread = (timings["all"].spread * timings["all"].seconds + timings["bare"].spread * bare) / max(cost, 1e-12)
@@ -95,7 +97,7 @@ def _cost_row(episode_length: int, num_envs: int = 1024, length: int = 80) -> Me
 
 
 class _Rollout:
-    """Some rollouts that go on from where the last call stopped, with a new key each time."""
+    """Rollouts that continue where the last call stopped, with a new key at each call."""
 
     def __init__(self, rollout: Callable[[Any, Key], Any], carry: Any) -> None:
         def several(carry: Any, key: Key) -> Any:
@@ -111,7 +113,7 @@ class _Rollout:
         return result
 
     def peak_bytes(self) -> int:
-        """What the program holds at once."""
+        """The peak memory of the program."""
         return peak_bytes(self._program)
 
 
@@ -141,7 +143,7 @@ def _our_rollout(env: Environment, num_envs: int, length: int) -> _Rollout:
 
 
 def _bare_rollout(env: Environment, num_envs: int, length: int) -> _Rollout:
-    """The same without restarts: episodes that have ended are stepped on."""
+    """A rollout without auto-reset: episodes that have ended are stepped further."""
 
     def step(carry: Any, key: Key) -> Any:
         states, observation = carry

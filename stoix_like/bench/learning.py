@@ -1,4 +1,4 @@
-"""What is learned: three trainings of each setting, scored on frozen levels. Hours, unless their folders are there."""
+"""Scores of trained policies on frozen levels, three seeds per setting. Takes hours if the runs do not exist yet."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEEDS = (0, 1, 2)
 
 
 class Training(NamedTuple):
-    """A preset with flags beside it; `name` is that of its run folders, `runs/bench/<name>-s<seed>`."""
+    """A preset with further flags. Its run folders are `runs/bench/<name>-s<seed>`."""
 
     name: str
     preset: str
@@ -34,9 +34,11 @@ class Training(NamedTuple):
 
 
 class Claim(NamedTuple):
-    """A training, the frozen levels it is scored on, the metric that is told, and who plays.
+    """A training, its frozen levels, the metric to report, and the policy that plays.
 
-    `search` replaces the run's own or gives it one; `network` leaves a search out.
+    Attributes:
+        search: replaces the search of the run, or adds one.
+        network: plays without search.
     """
 
     training: Training
@@ -47,16 +49,16 @@ class Claim(NamedTuple):
     network: bool = False
 
 
-def _preset(name: str, *flags: str, called: str | None = None) -> Training:
-    return Training(called or name.replace("/", "-"), name, flags)
+def _preset(preset: str, *flags: str, name: str | None = None) -> Training:
+    return Training(name or preset.replace("/", "-"), preset, flags)
 
 
-#: Distinct first actions, each followed greedily to the end: 80 model steps per decision on BinPack at most.
+#: Distinct first actions, each followed greedily to the end: at most 80 model steps per decision on BinPack.
 DISTINCT = SearchChoice(
     particles=4, depth="full", root="topk", continuation="greedy", temperature=0.001, resampling="none"
 )
-#: A few steps ahead, valued by the critic: as SPO trains on Maze, but for what is drawn at the root. Its temperature is
-#: the best of five tried on the first 256 of these levels; at a tenth of it PPO's network does worse (docs/log.md).
+#: A few steps deep, valued by the critic: the search that SPO trains with on Maze, except for the root. Its temperature
+#: is the best of five on the first 256 of these levels. At a tenth of it PPO's network is worse (docs/log.md).
 SHORT = SearchChoice(
     particles=4, depth=8, root="topk", continuation="sampled", temperature=0.1, resampling="period", period=2
 )
@@ -64,21 +66,21 @@ SHARP = SHORT._replace(temperature=0.01)
 PACKED = ("binpack-2048", "utilisation")
 SOLVED = ("maze-2048", "solve_rate")
 SEARCHED = ("maze-512", "solve_rate")  # a search of 2,048 takes a quarter of an hour on a core
-#: The same networks and environment steps for both algorithms. PPO's rollouts and passes are the best of those tried at
-#: these numbers of steps (docs/log.md), on BinPack SPO's own.
+#: The same networks and environment steps for both algorithms. PPO's rollout lengths and epochs are the best of those
+#: tried at these numbers of steps (docs/log.md); on BinPack they are SPO's.
 EQUAL_PACKING = (
     _preset(
         "ppo/quick",
         *("--hidden-dim", "64", "--num-envs", "64", "--rollout-length", "20", "--num-updates", "40"),
-        called="ppo-quick-51k",
+        name="ppo-quick-51k",
     ),
-    _preset("spo/quick", "--search-depth", "4", called="spo-quick-4x4"),
+    _preset("spo/quick", "--search-depth", "4", name="spo-quick-4x4"),
 )
-EQUAL_MAZE = (_preset("ppo/maze", "--num-updates", "100", called="ppo-maze-102k"), _preset("spo/maze"))
-#: At rates that stay: both learn faster so.
+EQUAL_MAZE = (_preset("ppo/maze", "--num-updates", "100", name="ppo-maze-102k"), _preset("spo/maze"))
+#: With constant learning rates, at which both learn faster.
 EARLY_MAZE = (
-    _preset("ppo/maze", "--num-updates", "50", "--no-decay-learning-rates", called="ppo-maze-51k"),
-    _preset("spo/maze", "--num-updates", "25", "--no-decay-learning-rates", called="spo-maze-51k"),
+    _preset("ppo/maze", "--num-updates", "50", "--no-decay-learning-rates", name="ppo-maze-51k"),
+    _preset("spo/maze", "--num-updates", "25", "--no-decay-learning-rates", name="spo-maze-51k"),
 )
 PACKING_CLAIMS = (
     Claim(_preset("ppo/quick"), *PACKED),
@@ -113,7 +115,7 @@ MAZE_PAIRS = (
 
 
 def _ablated(mode: str, resampling: str, root: str) -> Training:
-    """`spo/maze` for some four minutes on a core, its rates constant: a schedule cut short would settle too early."""
+    """`spo/maze`, about four minutes on a core. Constant learning rates: a shortened schedule would end too early."""
     flags = ["--temperature-mode", mode, "--resampling", resampling, "--root", root]
     flags += ["--fixed-temperature", "0.03", "--dual-lr", "0.02", "--num-updates", "25", "--epochs", "64"]
     flags += ["--no-decay-learning-rates", "--no-save-replay"]
@@ -130,22 +132,22 @@ ABLATION = tuple(
 
 
 def learning_suite() -> Iterator[Measurement]:
-    """BinPack: the policy after the last update, deterministic: means of seeds, a 95 % interval over them as spread."""
+    """BinPack: means over seeds of the last, deterministic policies; the spread is half a 95 % interval over seeds."""
     yield from _rows(PACKING_CLAIMS, PACKING_PAIRS)
 
 
 def learning_maze_suite() -> Iterator[Measurement]:
-    """The same on Maze."""
+    """Maze: like `learning_suite`."""
     yield from _rows(MAZE_CLAIMS, MAZE_PAIRS)
 
 
 def ablation_suite() -> Iterator[Measurement]:
-    """SPO's network on Maze by temperature mode, resampling and root; one seed; its spread is over levels."""
+    """SPO's network on Maze by temperature mode, resampling and root. One seed; the spread is over levels."""
     yield from map(_ablation_row, ABLATION)
 
 
 def _ablation_row(training: Training) -> Measurement:
-    run = trained(training, 0)
+    run = finished_run(training, 0)
     network = _score(run, Claim(training, *SOLVED, network=True))
     search = _score(run, Claim(training, "maze-256", "solve_rate"))
     spread = (network["high"] - network["low"]) / 2 / max(network["mean"], 1e-9)
@@ -155,31 +157,31 @@ def _ablation_row(training: Training) -> Measurement:
 
 
 def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iterator[Measurement]:
-    """A row for each claim, and one for each pair of them."""
+    """A row for each claim, and one for each pair of claims."""
     means = {}
     for claim in claims:
-        scored = [_score(trained(claim.training, seed), claim) for seed in SEEDS]
-        means[claim.row] = [found["mean"] for found in scored]
-        yield _row(claim, scored)
+        scores = [_score(finished_run(claim.training, seed), claim) for seed in SEEDS]
+        means[claim.row] = [score["mean"] for score in scores]
+        yield _row(claim, scores)
     metric = claims[0].metric
     for ours, theirs in pairs:
         yield difference_row(ours, theirs, means[ours], means[theirs], metric)
 
 
 def difference_row(ours: str, theirs: str, first: Sequence[float], second: Sequence[float], metric: str) -> Measurement:
-    """How far the mean over seeds of one claim lies above another's."""
-    found = difference_interval(first, second)
-    told = f"95 % [{found.low:+.4f}, {found.high:+.4f}] over seeds (Welch); above {theirs}"
-    return Measurement(f"learning/difference/{ours}", found.point, metric, note=told)
+    """The difference of the means over seeds of two claims."""
+    interval = difference_interval(first, second)
+    note = f"95 % [{interval.low:+.4f}, {interval.high:+.4f}] over seeds (Welch); above {theirs}"
+    return Measurement(f"learning/difference/{ours}", interval.point, metric, note=note)
 
 
-def _row(claim: Claim, scored: list[dict[str, Any]]) -> Measurement:
-    interval = mean_interval(np.array([found["mean"] for found in scored]))
-    of_seeds = "; ".join(f"{found['mean']:.4f} [{found['low']:.4f}, {found['high']:.4f}]" for found in scored)
-    steps, seconds = scored[0]["timesteps"], [found["seconds"] for found in scored]
+def _row(claim: Claim, scores: list[dict[str, Any]]) -> Measurement:
+    interval = mean_interval(np.array([score["mean"] for score in scores]))
+    of_seeds = "; ".join(f"{score['mean']:.4f} [{score['low']:.4f}, {score['high']:.4f}]" for score in scores)
+    steps, seconds = scores[0]["timesteps"], [score["seconds"] for score in scores]
     note = (
         f"{claim.level_set}, {steps:,} steps, {min(seconds) / 60:.0f} to {max(seconds) / 60:.0f} min;"
-        f" {scored[0]['policy']}; seeds {of_seeds}"
+        f" {scores[0]['policy']}; seeds {of_seeds}"
     )
     spread = (interval.high - interval.low) / 2 / interval.point
     return Measurement(
@@ -187,8 +189,8 @@ def _row(claim: Claim, scored: list[dict[str, Any]]) -> Measurement:
     )
 
 
-def trained(training: Training, seed: int) -> Path:
-    """The finished run of that training and seed, trained or continued if need be."""
+def finished_run(training: Training, seed: int) -> Path:
+    """The finished run of a training and seed. It is started, or resumed if it is not finished."""
     path = RUNS / f"{training.name}-s{seed}"
     if (path / "config.yaml").is_file():
         _check_settings(training, path)
@@ -202,21 +204,17 @@ def trained(training: Training, seed: int) -> Path:
 
 
 def _check_settings(training: Training, path: Path) -> None:
-    """Refuses a run that was trained with other settings than are told: presets change.
-
-    Raises:
-        ConfigError: a leaf that matters differs.
-    """
-    kind, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
-    meant = load_config(kind, algorithm, ["--config", training.preset, *training.flags], "").config
+    """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
+    config_type, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
+    expected = load_config(config_type, algorithm, ["--config", training.preset, *training.flags], "").config
     with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.yaml").write_text(to_yaml(meant), encoding="utf-8")
-        wanted, found = read_experiment_leaves(Path(folder)), read_experiment_leaves(path)
-    differing = [name for name in wanted if wanted[name] != found.get(name, wanted[name])]
-    if differing:
+        (Path(folder) / "config.yaml").write_text(to_yaml(expected), encoding="utf-8")
+        now, before = read_experiment_leaves(Path(folder)), read_experiment_leaves(path)
+    changed = [name for name in now if now[name] != before.get(name, now[name])]
+    if changed:
         raise ConfigError(
-            f"{path} was trained with another {', '.join(differing)} than {training.name} is now",
-            "move it away, and it is trained anew",
+            f"{path} was trained with another {', '.join(changed)} than {training.name} has now",
+            "move the folder away: the training then starts again",
         )
 
 
@@ -224,8 +222,8 @@ def _score(run: Path, claim: Claim) -> dict[str, Any]:
     from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
     from stoix_like.runtime.telemetry import read_rows
 
-    manner = EvaluationSettings(level_set=claim.level_set, search=claim.search, network=claim.network)
-    result = evaluate_run(str(run), "latest", manner)
+    settings = EvaluationSettings(level_set=claim.level_set, search=claim.search, network=claim.network)
+    result = evaluate_run(str(run), "latest", settings)
     (of_seed,) = result["seeds"].values()
     last = read_rows(run / "metrics.jsonl")[-1]
     return of_seed[claim.metric] | {

@@ -1,6 +1,6 @@
-"""Timing on a machine that is never quiet: contestants take turns in one process, and medians are compared.
+"""Timing on a machine with other load: functions run alternately in one process, and their medians are compared.
 
-A ratio is only told if it is larger than its own spread could explain.
+A ratio is reported only if the spreads of both timings cannot explain it.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from stoix_like.runtime.console.text import number_text
 
 
 class Measurement(NamedTuple):
-    """One measured number. Fields that do not apply are None.
+    """One measured number, a row of the results. Fields that do not apply are None.
 
     Attributes:
-        name, value, unit: what was measured; the median.
-        spread: half the distance between the quartiles over the median.
-        reference: the same measure of what it is compared with, taken in turns in the same process.
-        ratio: how many times better than the reference; None if the spreads do not carry it.
-        ceiling: the most this machine could do, measured in the same process.
+        name, value, unit: the measurement; the median.
+        spread: half the interquartile range over the median.
+        reference: the value of what it is compared with, measured alternately in the same process.
+        ratio: how many times better than the reference; None if the spreads are larger.
+        ceiling: the largest value possible on this machine, measured in the same process.
         share: value / ceiling.
-        note: what the reference or the ceiling is.
+        note: a description of the reference or the ceiling.
     """
 
     name: str
@@ -45,41 +45,41 @@ class Measurement(NamedTuple):
 
 
 class Timing(NamedTuple):
-    """Seconds of one contestant: the median, and half its interquartile range over the median."""
+    """The seconds of one function: the median, and half the interquartile range over the median."""
 
     seconds: float
     spread: float
 
 
-def interleaved(contestants: Mapping[str, Callable[[], Any]], repetitions: int = 7) -> dict[str, Timing]:
-    """Timings of the contestants, run A B A B ... in this process after one unmeasured round each."""
-    for run in contestants.values():
+def time_interleaved(functions: Mapping[str, Callable[[], Any]], repetitions: int = 7) -> dict[str, Timing]:
+    """{name: timing} of the functions, called A B A B ... in this process after one call each that is not timed."""
+    for run in functions.values():
         jax.block_until_ready(run())
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(repetitions):
-        for name, run in contestants.items():
-            began = time.perf_counter()
+        for name, run in functions.items():
+            start = time.perf_counter()
             jax.block_until_ready(run())
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(time.perf_counter() - start)
     return {name: timing(values) for name, values in seconds.items()}
 
 
 def timing(seconds: list[float]) -> Timing:
-    """Median and relative spread of at least two measurements."""
+    """The median and the relative spread of at least two measurements."""
     median = statistics.median(seconds)
     lower, _, upper = statistics.quantiles(seconds, n=4, method="inclusive")
     return Timing(median, (upper - lower) / 2 / median)
 
 
-def compared(name: str, timings: Mapping[str, Timing], amount: float, unit: str, note: str) -> Measurement:
-    """The row of `ours` against `theirs`, each of which did `amount` of something."""
+def comparison_row(name: str, timings: Mapping[str, Timing], amount: float, unit: str, note: str) -> Measurement:
+    """The rates of `ours` and `theirs`. `amount` is the number of units that one timed call processes."""
     ours, theirs = timings["ours"], timings["theirs"]
-    ratio = ratio_note(ours, theirs)
+    ratio = significant_ratio(ours, theirs)
     return Measurement(name, amount / ours.seconds, unit, ours.spread, amount / theirs.seconds, ratio, note=note)
 
 
-def ratio_note(ours: Timing, theirs: Timing) -> float | None:
-    """theirs / ours, or None if the two spreads together are larger than the difference that is claimed."""
+def significant_ratio(ours: Timing, theirs: Timing) -> float | None:
+    """theirs / ours, or None if the sum of the spreads is larger than its distance from 1."""
     ratio = theirs.seconds / ours.seconds
     if ours.spread + theirs.spread >= abs(ratio - 1.0):
         return None
@@ -87,14 +87,14 @@ def ratio_note(ours: Timing, theirs: Timing) -> float | None:
 
 
 def peak_bytes(program: Compiled) -> int:
-    """What a program holds at once: arguments, results and temporaries, shared ones once."""
+    """The peak memory of a program: arguments, results and temporaries, aliased buffers counted once."""
     memory: Any = program.memory_analysis()
-    held = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
-    return int(held + memory.temp_size_in_bytes)
+    buffers = memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes
+    return int(buffers + memory.temp_size_in_bytes)
 
 
 def matrix_product_peak(rows: int, width: int) -> Callable[[], Any]:
-    """A function that multiplies [rows, width] by [width, width] 200 times inside one scan; `peak_flops` of it."""
+    """A function that multiplies [rows, width] by [width, width] 200 times in one scan; see `peak_flops`."""
     import jax.numpy as jnp
 
     left = jax.random.normal(jax.random.key(0), (rows, width))
@@ -113,17 +113,17 @@ def peak_flops(rows: int, width: int) -> float:
 
 
 def machine_row(device: str) -> Measurement:
-    """What it was measured on, and with what: the first row of every file."""
+    """The machine and the versions of packages: the first row of every file."""
     installed = versions()
-    told = ", ".join(f"{name} {installed[name]}" for name in ("stoix_like", "python", "jax", "jaxlib", "jumanji"))
-    note = f"{device}; {platform.machine()}, {told}; {datetime.date.today().isoformat()}"
+    packages = ", ".join(f"{name} {installed[name]}" for name in ("stoix_like", "python", "jax", "jaxlib", "jumanji"))
+    note = f"{device}; {platform.machine()}, {packages}; {datetime.date.today().isoformat()}"
     if (known := git_commit()) is not None:
         note += f"; commit {known}"
     return Measurement("machine", os.cpu_count() or 1, "cores", note=note)
 
 
-def line(row: Measurement) -> str:
-    """The row as one line of text."""
+def row_text(row: Measurement) -> str:
+    """The row as a line. Widths are fixed, because each row is printed before the next is measured."""
     parts = [f"{row.name:<26}{number_text(row.value):>12} {row.unit}"]
     if row.spread is not None:
         parts.append(f"± {row.spread:.0%}")

@@ -1,4 +1,4 @@
-"""`python -m stoix_like.bench.memory` prints this process's resident bytes after 20 chunks and after 220."""
+"""`python -m stoix_like.bench.memory` prints the resident bytes of its process after 20 chunks and after 220."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHUNKS = (20, 220)
 
 
 def main() -> None:
-    """Trains the MLP on Maze in 16 environments, one update a chunk."""
+    """Trains the MLP on Maze with 16 environments and one update per chunk."""
     config = load_config(PPOConfig, "ppo", ["--config", "ppo/maze_mlp", "--num-envs", "16"], "ppo/quick").config
     run = Updates(config)
     sizes = []

@@ -1,4 +1,4 @@
-"""What a training spends beside its updates: checkpoints and evaluations, as its preset asks for them."""
+"""The time that a training spends on checkpoints and evaluations, with the intervals of its preset."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.bench.measure import Measurement, interleaved
+from stoix_like.bench.measure import Measurement, time_interleaved
 from stoix_like.bench.updates import preset_config
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime.evaluators.scores import Evaluator
 from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.telemetry import Row as Told
-from stoix_like.runtime.telemetry import RunMeta, open_telemetry
+from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry
 from stoix_like.runtime.training import chunk
 from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.runtime.training.writer import RunFiles, RunWriter
 
-#: Without spo/binpack, whose update alone takes a minute on a core.
+#: Without spo/binpack, whose update takes a minute on a core.
 PRESETS = ("ppo/quick", "ppo/binpack", "ppo/maze", "spo/maze", "spo/quick")
-#: Presets of which evaluations alone are measured, and after how many updates: a new snake dies at once.
+#: {preset: updates before} of presets whose evaluations alone are measured. An untrained snake dies at once.
 EVALUATED = {"ppo/snake": 100, "ppo/maze_mlp": 0, "spo/maze_mlp": 0}
-SECONDS = 4.0  # of training around each checkpoint
+SECONDS = 4.0  # of training per checkpoint
 
 
 def overhead_suite() -> Iterator[Measurement]:
-    """The shares of a preset's time that go into its checkpoints, and into its evaluations."""
+    """The shares of a preset's time that checkpoints and evaluations take."""
     for preset in PRESETS:
         training = _Training(preset)
-        yield training.evaluation_share()  # first: how long episodes are depends on what was learned
+        yield training.evaluation_share()  # measured first: training changes the length of episodes
         yield training.checkpoint_share()
     for preset, updates in EVALUATED.items():
         training = _Training(preset)
@@ -48,7 +47,7 @@ def overhead_suite() -> Iterator[Measurement]:
 
 
 class _Training:
-    """A training that goes on by some updates with each call, as the driver makes it go on."""
+    """A training in this process that is advanced by some updates at a time, as the driver does."""
 
     def __init__(self, preset: str) -> None:
         self.preset, self.config = preset, preset_config(preset)
@@ -61,31 +60,31 @@ class _Training:
 
     @functools.cached_property
     def seconds(self) -> float:
-        """Of an update; some are made to find out."""
-        return interleaved({"update": lambda: self.advance(1)}, repetitions=3)["update"].seconds
+        """The time of an update, measured on a few."""
+        return time_interleaved({"update": lambda: self.advance(1)}, repetitions=3)["update"].seconds
 
     def advance(self, updates: int) -> Any:
-        """Trains by so many updates; gives their metrics."""
+        """Trains for that number of updates; returns their metrics."""
         self.state, metrics = self.program(self.state, np.int32(updates))
         return jax.block_until_ready(metrics)
 
     def checkpoint_share(self) -> Measurement:
-        """Some updates with and without a checkpoint that is written beside them, in turns."""
+        """The cost of a checkpoint: updates with and without a checkpoint written at the same time, alternately."""
         updates = max(1, round(SECONDS / self.seconds))
         numbers = itertools.count(1)
-        with tempfile.TemporaryDirectory() as folder, _recorder(Path(folder), self) as recorder:
+        with tempfile.TemporaryDirectory() as folder, _run_writer(Path(folder), self) as writer:
 
-            def saved() -> Any:
+            def advance_and_save() -> Any:
                 number = next(numbers)
-                written = Told("MISC", number, 0, 0.0, None, {"misc/event": "checkpoint_saved"})
-                recorder.save(self.state, self.meta._replace(update=number), lambda _: written)
+                row = Row("MISC", number, 0, 0.0, None, {"misc/event": "checkpoint_saved"})
+                writer.save(self.state, self.meta._replace(update=number), lambda _: row)
                 metrics = self.advance(updates)
-                recorder.wait_until_written()
+                writer.wait_until_written()
                 return metrics
 
-            contestants = {"without": lambda: self.advance(updates), "with": saved}
-            timings = interleaved(contestants, repetitions=7 if self.seconds < SECONDS else 3)
-            size = newest_megabytes(Path(folder) / "checkpoints")
+            functions = {"without": lambda: self.advance(updates), "with": advance_and_save}
+            timings = time_interleaved(functions, repetitions=7 if self.seconds < SECONDS else 3)
+            size = last_checkpoint_megabytes(Path(folder) / "checkpoints")
         alone, both = timings["without"], timings["with"]
         interval = self.config.checkpointing.save_interval
         cost, update = both.seconds - alone.seconds, alone.seconds / updates
@@ -98,8 +97,8 @@ class _Training:
         )
 
     def evaluation_share(self) -> Measurement:
-        """An evaluation as the preset makes it, of the network beside the search where there is one, and the keeping of
-        the parameters as the best so far: of a run that gets better each time.
+        """The cost of an evaluation with the preset's settings: with search and of the network alone if the run
+        searches, and with the best parameters saved each time, as if every score were the best so far.
         """
         evaluation, updates = self.config.evaluation, int(self.state.step)
         policies = dict.fromkeys((self.learner.policy, self.learner.network_policy))
@@ -117,29 +116,29 @@ class _Training:
                 best.update(params, np.full(1, float(number)), self.meta._replace(update=number))
                 return scores
 
-            taken = interleaved({"evaluation": evaluate}, repetitions=3)["evaluation"]
+            taken = time_interleaved({"evaluation": evaluate}, repetitions=3)["evaluation"]
         interval = evaluation.eval_interval
-        between = interval * self.seconds
-        learned = f"a network of {updates} updates" if updates else "a new network"
+        training = interval * self.seconds
+        network = f"a network of {updates} updates" if updates else "a new network"
         note = (
-            f"{taken.seconds:.1f} s of every {between + taken.seconds:.0f} s ({interval} updates), of {learned}"
+            f"{taken.seconds:.1f} s of every {training + taken.seconds:.0f} s ({interval} updates), of {network}"
             " that is kept as the best"
         )
-        share = 100.0 * taken.seconds / (taken.seconds + between)
+        share = 100.0 * taken.seconds / (taken.seconds + training)
         return Measurement(f"evaluations/{self.preset}", share, "% of the time", taken.spread, note=note)
 
 
-def newest_megabytes(folder: Path) -> float:
-    """Of the files of the last checkpoint there, which orbax packs: a nearly empty replay takes nearly nothing."""
+def last_checkpoint_megabytes(folder: Path) -> float:
+    """The size of the last checkpoint's files. orbax compresses them: a nearly empty replay takes almost no space."""
     newest = folder / str(max(CheckpointStore(folder).updates()))
     return sum(file.stat().st_size for file in newest.rglob("*") if file.is_file()) / 1e6
 
 
 @contextlib.contextmanager
-def _recorder(folder: Path, training: _Training) -> Iterator[RunWriter]:
+def _run_writer(folder: Path, training: _Training) -> Iterator[RunWriter]:
     config = training.config
     core = config.training_core
-    about = RunMeta(
+    meta = RunMeta(
         algorithm=training.meta.algorithm,
         task_id=training.meta.task_id,
         device="",
@@ -155,7 +154,7 @@ def _recorder(folder: Path, training: _Training) -> Iterator[RunWriter]:
     best = BestCheckpoint(folder / "checkpoints" / "best", 1)
     store = CheckpointStore(folder / "checkpoints", config.checkpointing.keep_last_n, create=True)
     with (
-        contextlib.closing(open_telemetry(folder, about)) as telemetry,
-        contextlib.closing(RunWriter(ProcessGroup(), RunFiles(store, best, telemetry))) as recorder,
+        contextlib.closing(open_telemetry(folder, meta)) as telemetry,
+        contextlib.closing(RunWriter(ProcessGroup(), RunFiles(store, best, telemetry))) as writer,
     ):
-        yield recorder
+        yield writer

@@ -1,4 +1,4 @@
-"""How whole updates scale: with environments, particles and devices."""
+"""How the speed of whole updates scales with environments, particles and devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import jax
 
 from stoix_like.bench import spo
 from stoix_like.bench.flops import ppo_flops_per_step
-from stoix_like.bench.measure import Measurement, interleaved, matrix_product_peak, peak_flops
+from stoix_like.bench.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
 from stoix_like.bench.updates import Updates, preset_config
 from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
 from stoix_like.config.sections import PPOConfig, SPOConfig
@@ -21,8 +21,8 @@ from stoix_like.runtime.console.installation import ROOT
 NUM_ENVS = (64, 256, 1024, 4096, 16384)
 NUM_PARTICLES = (4, 16, 64)
 NUM_DEVICES = (1, 2, 4)
-MOST_SECONDS = 12.0  # that an update may take here; what would take longer is left out
-#: Row, preset, and whether it is all dense layers, so that there is a ceiling.
+MAX_SECONDS = 12.0  # of an update; larger numbers of environments are left out
+#: (row, preset, whether all layers are dense, so that there is a ceiling).
 BY_ENVS = (
     ("ppo_maze_mlp", "ppo/maze_mlp", True),
     ("ppo_maze", "ppo/maze", False),
@@ -46,13 +46,13 @@ def updates_suite() -> Iterator[Measurement]:
 
 
 def _by_envs(name: str, preset: str, is_dense: bool) -> Iterator[Measurement]:
-    """Only the number of environments changes, and with it the replay, which must hold their rollouts."""
+    """Updates with more and more environments. The replay grows too, because it must contain their rollouts."""
     for num_envs in NUM_ENVS:
         config = _with_envs(preset_config(preset), num_envs)
         updates = Updates(config)
         row = _timed(f"scale/{name}/envs/{num_envs}", config, updates, is_dense)
         yield row
-        if 4.0 * steps_per_update(config) / row.value > MOST_SECONDS:
+        if 4.0 * steps_per_update(config) / row.value > MAX_SECONDS:
             return
 
 
@@ -65,8 +65,8 @@ def _with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
 
 def _timed(name: str, config: Any, updates: Updates, is_dense: bool) -> Measurement:
     width, rows = config.architecture.hidden_dim, _rows_at_once(config)
-    contestants = {"update": updates} | ({"peak": matrix_product_peak(rows, width)} if is_dense else {})
-    timings = interleaved(contestants, repetitions=5)
+    functions = {"update": updates} | ({"peak": matrix_product_peak(rows, width)} if is_dense else {})
+    timings = time_interleaved(functions, repetitions=5)
     taken, steps = timings["update"], steps_per_update(config)
     rate = steps / taken.seconds
     found = Measurement(name, rate, "steps/s", taken.spread, note=f"{_model_steps(config, rate)}{updates.memory_note}")
@@ -78,7 +78,7 @@ def _timed(name: str, config: Any, updates: Updates, is_dense: bool) -> Measurem
 
 
 def _rows_at_once(config: Any) -> int:
-    """Of the products that take most of the time: a minibatch of PPO, all particles of SPO."""
+    """The rows of the matrix products that take most of the time: a minibatch of PPO, all particles of SPO."""
     if isinstance(config, SPOConfig):
         return config.environment.num_envs * config.spo.num_particles
     return steps_per_update(config) // int(config.training_core.num_minibatches)
@@ -91,17 +91,17 @@ def _model_steps(config: Any, rate: float) -> str:
 
 
 def _by_devices(preset: str) -> Iterator[Measurement]:
-    """In processes of their own: how many CPU devices there are is settled when JAX starts."""
+    """Updates shared by several devices, each in a new process: JAX sets the number of CPU devices when it starts."""
     platform = jax.default_backend()
-    there = NUM_DEVICES if platform == "cpu" else [n for n in NUM_DEVICES if n <= jax.device_count()]
+    counts = NUM_DEVICES if platform == "cpu" else [n for n in NUM_DEVICES if n <= jax.device_count()]
     first = None
-    for count in there:
+    for count in counts:
         program = [sys.executable, "-m", "stoix_like.bench.sharing", preset, str(count), platform]
         done = subprocess.run(program, check=True, stdout=subprocess.PIPE, text=True, cwd=ROOT)
         found = json.loads(done.stdout.splitlines()[-1])
         first = first or found["rate"]
-        pretended = "pretended on the same cores; " if platform == "cpu" and count > 1 else ""
-        note = f"{pretended}{found['rate'] / first:.2f} times one device"
+        simulated = "simulated on the same cores; " if platform == "cpu" and count > 1 else ""
+        note = f"{simulated}{found['rate'] / first:.2f} times one device"
         yield Measurement(
             f"scale/{preset.replace('/', '_')}/devices/{count}", found["rate"], "steps/s", found["spread"], note=note
         )

@@ -1,4 +1,4 @@
-"""What searches add to trained policies at equal model steps: rows of `compare_search` on the runs of the bench."""
+"""Gains of searches over trained policies at equal model steps: rows of `compare_search` on the runs of the bench."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stoix_like.runtime.searches.settings import ComparisonSettings
 
 
 class Comparison(NamedTuple):
-    """Trainings, the seeds of each that are compared, and how."""
+    """Trainings, their seeds to compare, the levels and the settings."""
 
     trainings: tuple[Training, ...]
     seeds: tuple[int, ...]
@@ -24,7 +24,7 @@ class Comparison(NamedTuple):
 QUICK = tuple(
     claim.training for claim in learning.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
 )
-#: By suite.
+#: {suite: its comparison}.
 COMPARISONS = {
     "search": Comparison(QUICK, (0,), "binpack-2048", ComparisonSettings(budgets=(16, 64))),
     "search_large": Comparison(QUICK, (0,), "binpack-256", ComparisonSettings(budgets=(256, 1024))),
@@ -36,28 +36,25 @@ COMPARISONS = {
 
 
 def search_suite(name: str) -> Iterator[Measurement]:
-    """Every method at every budget; of several seeds the mean over them. The spread is half a 95 % interval."""
+    """Every method at every budget, as the mean if there are several seeds. The spread is half a 95 % interval."""
     comparison = COMPARISONS[name]
     for training in comparison.trainings:
         yield from _rows(training, comparison)
 
 
 def _rows(training: Training, comparison: Comparison) -> list[Measurement]:
-    runs = [learning.trained(training, seed) for seed in comparison.seeds]
+    runs = [learning.finished_run(training, seed) for seed in comparison.seeds]
     found = compare(runs, "latest", comparison.level_set, comparison.settings)
-    (block,) = found["over_runs"] if len(runs) > 1 else found["runs"]
-    return [_row(training, comparison, block, row) for row in block["rows"]]
+    (result,) = found["over_runs"] if len(runs) > 1 else found["runs"]
+    return [_row(training, comparison, result, row) for row in result["rows"]]
 
 
-def _row(training: Training, comparison: Comparison, block: SeedResult, row: dict[str, Any]) -> Measurement:
-    name = "/".join(["search", training.name, comparison.level_set, row["method"], *_budget(row)])
-    of = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
+def _row(training: Training, comparison: Comparison, result: SeedResult, row: dict[str, Any]) -> Measurement:
+    budget = [str(row["budget"])] if row["budget"] else []
+    name = "/".join(["search", training.name, comparison.level_set, row["method"], *budget])
+    seeds = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
     gain = row["gain"]
-    told = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
-    thought = f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
+    note = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
+    note += f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
     spread = (row["high"] - row["low"]) / 2 / row["mean"]
-    return Measurement(name, row["mean"], "return", spread, note=f"{told}{thought}{of}, levels {block['level_hash']}")
-
-
-def _budget(row: dict[str, Any]) -> list[str]:
-    return [str(row["budget"])] if row["budget"] else []
+    return Measurement(name, row["mean"], "return", spread, note=f"{note}{seeds}, levels {result['level_hash']}")

@@ -1,4 +1,4 @@
-"""`python -m stoix_like.bench.sharing PRESET N PLATFORM` prints the rate of updates shared by N devices."""
+"""`python -m stoix_like.bench.sharing PRESET N PLATFORM` prints the rate of updates on N devices."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 import jax
 import numpy as np
 
-from stoix_like.bench.measure import interleaved
+from stoix_like.bench.measure import time_interleaved
 from stoix_like.bench.updates import preset_config
 from stoix_like.config.checks import steps_per_update
 from stoix_like.config.sections import HardwareConfig
@@ -17,10 +17,10 @@ from stoix_like.runtime.training import chunk, start
 
 
 def main(preset: str, count: str, platform: str) -> None:
-    """Steps per second of whole updates, and their spread, as one line of JSON."""
+    """Prints the steps per second of whole updates and their spread as one line of JSON."""
     hardware = HardwareConfig(num_devices=int(count), device_type=platform)  # type: ignore[arg-type]
     found = devices.select(hardware, compile_cache=False)
-    from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs import build  # starts the backend, so it is imported after the device is selected
 
     config = preset_config(preset)
     learner = build.build(preset.partition("/")[0], config).learner
@@ -32,7 +32,7 @@ def main(preset: str, count: str, platform: str) -> None:
         state, metrics = program(state, np.int32(1))
         return jax.tree.leaves(metrics)[0]
 
-    taken = interleaved({"update": update}, repetitions=9)["update"]
+    taken = time_interleaved({"update": update}, repetitions=9)["update"]
     print(json.dumps({"rate": steps_per_update(config) / taken.seconds, "spread": taken.spread}))
 
 

@@ -1,4 +1,4 @@
-"""SPO's speed: whole updates against the matrix-product peak, and the search alone by its size."""
+"""The speed of SPO: whole updates compared with the matrix-product peak, and the search alone by its size."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import jax
 from stoix_like import replay
 from stoix_like.algorithms import searching, spo
 from stoix_like.bench.flops import network_flops
-from stoix_like.bench.measure import Measurement, interleaved, matrix_product_peak, peak_flops
+from stoix_like.bench.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
 from stoix_like.bench.updates import Updates, preset_config
 from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
 from stoix_like.config.sections import SPOConfig
@@ -34,10 +34,10 @@ def spo_suite() -> list[Measurement]:
 
 
 def flops_per_step(config: SPOConfig) -> float:
-    """Dense operations of one environment step of SPO: its search, and its share of the gradient steps.
+    """Dense operations per environment step of SPO: its search, and its share of the gradient steps.
 
-    A search asks policy and values at the root, values after every model step, and the policy after all but the last.
-    A gradient step learns from B * L rows and asks the target networks about them and B values beyond.
+    A search computes policy and value at the root, the value after every model step, and the policy after all but the
+    last. A gradient step learns from B * L rows, computes the target networks on them, and B bootstrap values.
     """
     flops, section, core = network_flops(config), config.spo, config.training_core
     depth = int(section.search_depth)
@@ -48,11 +48,11 @@ def flops_per_step(config: SPOConfig) -> float:
 
 
 def _against_peak(name: str, config: SPOConfig) -> Measurement:
-    """A whole update and the matrix-product peak of the search's shapes, in turns."""
+    """A whole update and the matrix-product peak at the shapes of the search, measured alternately."""
     width = config.architecture.hidden_dim
     rows = config.environment.num_envs * config.spo.num_particles
     updates, steps = Updates(config), steps_per_update(config)
-    timings = interleaved({"update": updates, "peak": matrix_product_peak(rows, width)}, repetitions=9)
+    timings = time_interleaved({"update": updates, "peak": matrix_product_peak(rows, width)}, repetitions=9)
     rate, spread = steps / timings["update"].seconds, timings["update"].spread
     model_steps = rate * config.spo.num_particles * int(config.spo.search_depth)
     note = f"{model_steps:,.0f} model steps/s; {_shares(updates)}; {updates.memory_note}"
@@ -60,14 +60,14 @@ def _against_peak(name: str, config: SPOConfig) -> Measurement:
         return Measurement(name, rate, "steps/s", spread, note=note)
     peak = peak_flops(rows, width) / timings["peak"].seconds
     needed = flops_per_step(config)
-    told = f"ceiling: {peak / 1e9:.0f} GFLOP/s at {rows}x{width}x{width} / {needed / 1e6:.1f} MFLOP; {note}"
-    return Measurement(name, rate, "steps/s", spread, ceiling=peak / needed, share=rate * needed / peak, note=told)
+    note = f"ceiling: {peak / 1e9:.0f} GFLOP/s at {rows}x{width}x{width} / {needed / 1e6:.1f} MFLOP; {note}"
+    return Measurement(name, rate, "steps/s", spread, ceiling=peak / needed, share=rate * needed / peak, note=note)
 
 
 def _whole(name: str, preset: str) -> Measurement:
     config = preset_config(preset)
     updates = Updates(config)
-    taken = interleaved({"update": updates}, repetitions=5)["update"]
+    taken = time_interleaved({"update": updates}, repetitions=5)["update"]
     rate = steps_per_update(config) / taken.seconds
     note = f"preset {preset}; {_shares(updates)}; {updates.memory_note}"
     return Measurement(name, rate, "steps/s", taken.spread, note=note)
@@ -86,8 +86,8 @@ def _searches(preset: str) -> list[Measurement]:
     """Model steps per second of the search alone, from the first states of 64 environments."""
     config = preset_config(preset)
     sizes = [(particles, depth) for particles in PARTICLES for depth in DEPTHS]
-    contestants = {f"{p}x{d}": _one_search(config, p, d) for p, d in sizes}
-    timings = interleaved(contestants, repetitions=5)
+    functions = {f"{p}x{d}": _one_search(config, p, d) for p, d in sizes}
+    timings = time_interleaved(functions, repetitions=5)
     rows = []
     for particles, depth in sizes:
         taken = timings[f"{particles}x{depth}"]
@@ -112,7 +112,7 @@ def _one_search(config: SPOConfig, num_particles: int, depth: int) -> Callable[[
 
 
 def _replay_bytes(preset: str, steps: int) -> Measurement:
-    """Megabytes of a replay of so many steps, from the shapes and types of one."""
+    """Megabytes of a replay of `steps` steps, from the shapes and types of one step."""
     config = preset_config(preset)
     env = build.make_env(config.environment)
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))

@@ -1,4 +1,4 @@
-"""What is measured, by suite. Import after the device was chosen."""
+"""The suites by name. Import this module after the device is selected."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from stoix_like.bench import binpack, environments, learning, overhead, scaling,
 from stoix_like.bench.flops import ppo_flops_per_step
 from stoix_like.bench.measure import (
     Measurement,
-    interleaved,
     matrix_product_peak,
     peak_flops,
+    time_interleaved,
 )
 from stoix_like.bench.updates import Updates, preset_config
 from stoix_like.config.sections import EvaluationConfig
@@ -31,31 +31,31 @@ from stoix_like.runtime.evaluators.scores import Evaluator
 
 
 def ppo_suite() -> list[Measurement]:
-    """Whole updates. The MLP on Maze is held against the matrix-product peak at the shapes of its minibatches."""
+    """Whole updates. The MLP on Maze is compared with the matrix-product peak at the shapes of its minibatches."""
     maze = preset_config("ppo/maze_mlp")
     rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
     minibatch = rows // maze.training_core.num_minibatches
     updates = Updates(maze)
-    timings = interleaved({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
+    timings = time_interleaved({"update": updates, "peak": matrix_product_peak(minibatch, width)}, repetitions=9)
     peak = peak_flops(minibatch, width) / timings["peak"].seconds
     ceiling = peak / ppo_flops_per_step(maze)
     rate = rows / timings["update"].seconds
-    allowed = f"{peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {ppo_flops_per_step(maze) / 1e6:.2f} MFLOP"
-    note = f"ceiling: {allowed}; {updates.memory_note}"
+    limit = f"{peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {ppo_flops_per_step(maze) / 1e6:.2f} MFLOP"
+    note = f"ceiling: {limit}; {updates.memory_note}"
     spread = timings["update"].spread
     found = [Measurement("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
     for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
         config = preset_config(preset)
         steps = config.environment.num_envs * config.training_core.rollout_length
         updates = Updates(config)
-        taken = interleaved({"update": updates}, repetitions=5)["update"]
+        taken = time_interleaved({"update": updates}, repetitions=5)["update"]
         note = f"preset {preset}; {updates.memory_note}"
         found.append(Measurement(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
     return found
 
 
 def compile_suite() -> list[Measurement]:
-    """Seconds until the first update of the quick preset has run, in a new process: cold, then from the cache."""
+    """Seconds until the first update of the quick preset is done, in a new process: without a cache, then with it."""
     rows = [
         Measurement("help", _seconds(["--help"], {}), "s", note="python scripts/train_ppo.py --help, whole process")
     ]
@@ -81,14 +81,14 @@ def _start(folder: str, name: str) -> tuple[float, float]:
 
 def _seconds(flags: list[str], environment: dict[str, str]) -> float:
     command = [sys.executable, str(ROOT / "scripts" / "train_ppo.py"), *flags]
-    began = time.perf_counter()
+    start = time.perf_counter()
     inherited = {name: value for name, value in os.environ.items() if name != "JAX_COMPILATION_CACHE_DIR"}
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=inherited | environment)
-    return time.perf_counter() - began
+    return time.perf_counter() - start
 
 
 def memory_suite() -> list[Measurement]:
-    """Growth over 200 chunks after the first 20, in a process of its own: freed memory of others would hide it."""
+    """Growth over 200 chunks after the first 20, in a new process: memory that other suites freed would hide it."""
     program = [sys.executable, "-m", "stoix_like.bench.memory"]
     done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
     before, after = (int(word) / 2**20 for word in done.stdout.split()[-2:])
@@ -97,14 +97,14 @@ def memory_suite() -> list[Measurement]:
 
 
 def baselines_suite() -> list[Measurement]:
-    """Policies that learn nothing, on frozen level sets. Their spread is half a 95 % interval over levels."""
-    asked = [
+    """Policies that do not learn, on frozen level sets. The spread is half a 95 % interval over levels."""
+    cases = [
         ("binpack-2048", "BinPack-v2", "utilisation", "random_legal", baselines.random_legal),
         ("binpack-2048", "BinPack-v2", "utilisation", "largest_item_first", baselines.largest_item_first),
         ("maze-2048", "Maze-v0", "solve_rate", "random_legal", baselines.random_legal),
     ]
     rows = []
-    for level_set, task_id, metric, name, policy in asked:
+    for level_set, task_id, metric, name, policy in cases:
         config = EvaluationConfig(level_set=level_set, num_eval_envs=256, num_eval_episodes=256)
         scores = Evaluator(registry.make(task_id), policy, config, num_seeds=1)({}, jax.random.key(0), 0)
         interval = mean_interval(scores.results[metric][0])
@@ -116,7 +116,7 @@ def baselines_suite() -> list[Measurement]:
 
 
 def scale_suite() -> Iterable[Measurement]:
-    """Environments alone by their number, then whole updates by environments, particles and devices."""
+    """Environments alone by number, then whole updates by environments, particles and devices."""
     yield from environments.scale_suite()
     yield from scaling.updates_suite()
 
@@ -136,5 +136,5 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "ablation": learning.ablation_suite,
     **{name: functools.partial(searches.search_suite, name) for name in searches.COMPARISONS},
 }
-#: Trainings of hours, unless their run folders are there: only by name.
+#: They train for hours if their runs do not exist, so they run only by name.
 NOT_IN_ALL = ("learning", "learning_maze", "ablation", *searches.COMPARISONS)

@@ -1,4 +1,4 @@
-"""A training, one update at a time."""
+"""Trains one update at a time, for timing."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def preset_config(preset: str) -> Any:
 
 
 class Updates:
-    """A training that goes on by one update with each call."""
+    """A training that is advanced by one update with each call."""
 
     def __init__(self, config: PPOConfig | SPOConfig) -> None:
         algorithm = "spo" if isinstance(config, SPOConfig) else "ppo"
@@ -38,7 +38,7 @@ class Updates:
         return metrics
 
     def profiled(self, updates: int) -> Profile:
-        """Where the time of some updates goes, tracing included."""
+        """The profile of some updates, with tracing."""
         with tempfile.TemporaryDirectory() as folder:
             profile = Profile(Path(folder))
             profile.set_program(self._program.as_text() or "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 
-from stoix_like.bench.measure import line, machine_row
+from stoix_like.bench.measure import machine_row, row_text
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag, add_json_flag
 from stoix_like.runtime.console.spelling import prog
@@ -20,11 +20,11 @@ def main(argv: list[str]) -> int:
     from stoix_like.bench.suites import NOT_IN_ALL, SUITES
 
     rows = [machine_row(devices.describe_devices(found))]
-    print(line(rows[0]), flush=True)
+    print(row_text(rows[0]), flush=True)
     every = [name for name in SUITES if name not in NOT_IN_ALL]
     for name in every if arguments.suite == "all" else [arguments.suite]:
         for row in SUITES[name]():
-            print(line(row), flush=True)
+            print(row_text(row), flush=True)
             rows.append(row)
             if arguments.json:  # written after every row, because a suite takes hours and may be interrupted
                 atomic_write_json(arguments.json, [row._asdict() for row in rows])

@@ -23,14 +23,14 @@ def test_timing_is_the_median_and_half_the_quartile_range_over_it():
 
 
 def test_a_ratio_is_refused_where_the_spreads_could_explain_it():
-    assert measure.ratio_note(Timing(1.0, 0.02), Timing(2.0, 0.03)) == 2.0
-    assert measure.ratio_note(Timing(1.0, 0.1), Timing(1.15, 0.1)) is None
-    assert measure.ratio_note(Timing(1.0, 0.6), Timing(2.0, 0.5)) is None
+    assert measure.significant_ratio(Timing(1.0, 0.02), Timing(2.0, 0.03)) == 2.0
+    assert measure.significant_ratio(Timing(1.0, 0.1), Timing(1.15, 0.1)) is None
+    assert measure.significant_ratio(Timing(1.0, 0.6), Timing(2.0, 0.5)) is None
 
 
 def test_contestants_take_turns_after_one_unmeasured_round():
     calls = []
-    found = measure.interleaved({name: lambda n=name: calls.append(n) or 0 for name in "ab"}, repetitions=3)
+    found = measure.time_interleaved({name: lambda n=name: calls.append(n) or 0 for name in "ab"}, repetitions=3)
     assert calls == list("ab" * 4)
     assert set(found) == {"a", "b"}
 
@@ -89,9 +89,9 @@ def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
 
 
 def test_a_comparison_is_of_rates_and_may_be_refused():
-    told = measure.compared("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(6.0, 0.1)}, 12.0, "steps/s", "n")
-    assert told == Measurement("a", 6.0, "steps/s", 0.1, 2.0, 3.0, note="n")
-    close = measure.compared("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(2.3, 0.1)}, 12.0, "steps/s", "n")
+    row = measure.comparison_row("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(6.0, 0.1)}, 12.0, "steps/s", "n")
+    assert row == Measurement("a", 6.0, "steps/s", 0.1, 2.0, 3.0, note="n")
+    close = measure.comparison_row("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(2.3, 0.1)}, 12.0, "steps/s", "n")
     assert close.ratio is None
 
 
@@ -110,11 +110,11 @@ def test_the_names_that_are_asked_for_are_measured(monkeypatch):
     """Without timing, and without making what would be timed."""
     taken = {"ours": Timing(1.0, 0.0), "theirs": Timing(2.0, 0.0), "all": Timing(2.0, 0.0), "bare": Timing(1.0, 0.0)}
     for module in (environments, binpack):
-        monkeypatch.setattr(module, "in_turns", lambda contestants, repetitions: {n: taken[n] for n in contestants})
+        monkeypatch.setattr(module, "time_interleaved", lambda functions, repetitions: {n: taken[n] for n in functions})
     for name in ("_our_rollout", "_bare_rollout", "_jumanji_rollout", "_levels"):
         monkeypatch.setattr(environments, name, lambda *_: lambda: (0.0, [3]))
     monkeypatch.setattr(binpack, "_compile", lambda *_: None)
-    monkeypatch.setattr(binpack, "_played", lambda *_: (None, None))
+    monkeypatch.setattr(binpack, "_random_episodes", lambda *_: (None, None))
     monkeypatch.setattr(binpack, "_replay", lambda *_: None)
     rows = {row.name: row for row in environments.env_suite()}
     assert {"binpack_step/64", "binpack_step/1024", "maze_autoreset/1024", "maze_levels/64"} < set(rows)
@@ -170,13 +170,13 @@ class _Untimed:
 def test_a_series_ends_where_an_update_would_take_too_long(monkeypatch):
     """At 2,000 steps a second, whatever is done at once."""
 
-    def in_turns(contestants, repetitions):
-        config = contestants["update"].config
+    def time_interleaved(functions, repetitions):
+        config = functions["update"].config
         seconds = config.environment.num_envs * config.training_core.rollout_length / 2000.0
-        return {name: Timing(seconds, 0.1) for name in contestants}
+        return {name: Timing(seconds, 0.1) for name in functions}
 
     monkeypatch.setattr(scaling, "Updates", _Untimed)
-    monkeypatch.setattr(scaling, "in_turns", in_turns)
+    monkeypatch.setattr(scaling, "time_interleaved", time_interleaved)
     monkeypatch.setattr(scaling, "NUM_DEVICES", ())
     rows = {row.name: row for row in scaling.updates_suite()}
     of_maze = [name for name in rows if name.startswith("scale/ppo_maze/")]
@@ -214,7 +214,7 @@ def test_the_size_of_a_checkpoint_is_that_of_the_newest_alone(tmp_path):
         (tmp_path / str(update) / "state").mkdir(parents=True)
         (tmp_path / str(update) / "state" / "array").write_bytes(bytes(size))
     (tmp_path / "10" / "meta.json").write_bytes(bytes(1000))
-    assert overhead.newest_megabytes(tmp_path) == pytest.approx(0.501)
+    assert overhead.last_checkpoint_megabytes(tmp_path) == pytest.approx(0.501)
 
 
 @pytest.mark.full

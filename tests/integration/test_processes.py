@@ -29,9 +29,9 @@ def started(scripts, script, *argv, count=2, own=(), each=()):
     address = _free_address()
     processes = []
     for index in range(count):
-        told = flags(coordinator_address=address, num_processes=count, process_id=index, device_type="cpu")
+        process_flags = flags(coordinator_address=address, num_processes=count, process_id=index, device_type="cpu")
         starting = each[index] if each else scripts
-        processes.append(starting.start(script, *argv, *told, *(own[index] if own else ())))
+        processes.append(starting.start(script, *argv, *process_flags, *(own[index] if own else ())))
     try:
         yield processes
     finally:
@@ -71,7 +71,7 @@ def test_two_processes_train_what_one_trains(scripts, reference):
     assert evaluated == [row["evaluator/mean_return"] for row in rows_of(reference, "EVALUATOR")]
     assert json.loads(Path("two/versions.json").read_text())["devices"] == "2 x cpu"
     assert "2 x cpu" in out
-    assert "update" not in other_out + other_error  # only the lead tells
+    assert "update" not in other_out + other_error  # only process 0 reports
 
 
 def test_two_processes_search_and_replay_as_one(scripts):
@@ -197,8 +197,8 @@ def test_a_process_that_is_killed_is_missed(scripts, killed):
 
 @pytest.mark.full
 def test_waiting_for_the_others_can_be_interrupted(scripts):
-    told = flags(coordinator_address=_free_address(), num_processes=2, process_id=0, device_type="cpu")
-    with scripts.start("train_ppo", *flags(**BASE, run_name="never"), *told) as process:
+    process_flags = flags(coordinator_address=_free_address(), num_processes=2, process_id=0, device_type="cpu")
+    with scripts.start("train_ppo", *flags(**BASE, run_name="never"), *process_flags) as process:
         assert process.stderr.readline() == "waiting for the other processes of this run\n"
         process.send_signal(signal.SIGINT)
         _, error = finish(process)
@@ -209,8 +209,8 @@ def test_waiting_for_the_others_can_be_interrupted(scripts):
 @pytest.mark.full
 def test_a_platform_that_is_not_there_is_told(scripts):
     address = _free_address()
-    told = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
-    _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *told, code=2)
+    process_flags = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
+    _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *process_flags, code=2)
     assert "hardware.device_type: 'tpu' is not available" in error
 
 

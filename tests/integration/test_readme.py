@@ -46,8 +46,8 @@ def test_the_two_commands_come_first():
 
 
 def test_the_first_command_trains_draws_and_animates(clone):
-    told = "".join(clone.run(shortened(line, CUTS)) for line in clone.lines_of("make train"))
-    assert all(words in told for words in ("done 10,240 steps", "curves.png", "episode.gif"))
+    output = "".join(clone.run(shortened(line, CUTS)) for line in clone.lines_of("make train"))
+    assert all(words in output for words in ("done 10,240 steps", "curves.png", "episode.gif"))
 
 
 def test_nothing_but_gpus_and_measuring_is_left_out():

@@ -171,7 +171,7 @@ class _SweepRun:
         self._view.lines(["", *table.rows_text(self._plan, trials).splitlines(), ""])
         if best is None:
             return
-        self._view.lines([f"best: trial {best.number}, {self._plan.settings.metric} {best.value:.4g}"])
+        self._view.lines([f"best: trial {best.number}, {self._plan.settings.metric} {table.value_text(best)}"])
         self._plot_importances()
         path = self._folder / f"trial-{best.number:04d}"
         new_run = ("--save-dir", str(self._folder.parent), "--run-name", f"{self._folder.name}-best")

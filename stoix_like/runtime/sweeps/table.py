@@ -15,22 +15,27 @@ from stoix_like.runtime.sweeps.study import Trial
 
 def parameters_text(parameters: Mapping[str, Any]) -> str:
     """`actor_lr 0.000312, epochs 4`."""
-    return ", ".join(f"{name} {_value_text(value)}" for name, value in parameters.items())
+    return ", ".join(f"{name} {_leaf_text(value)}" for name, value in parameters.items())
+
+
+def value_text(trial: Trial) -> str:
+    """The value of a trial; a dash if it has none."""
+    return DASH if trial.value is None else number_text(trial.value, 4)
 
 
 def trial_text(trial: Trial, best: Trial | None) -> str:
     """One line: the state, the value and the parameters of a trial."""
-    value = "" if trial.value is None else f" {number_text(trial.value, 4)}"
+    value = "" if trial.value is None else f" {value_text(trial)}"
     parts = [f"trial {trial.number} {trial.state}{value}", parameters_text(trial.parameters)]
     if "seconds" in trial.notes:
         parts.insert(1, f"{trial.notes['updates']:,} updates in {trial.notes['seconds']:.1f} s")
     parts += [trial.notes["message"]] if "message" in trial.notes else []
-    if best is not None and best.value is not None:
-        parts.append(f"best {number_text(best.value, 4)} of trial {best.number}")
+    if best is not None:
+        parts.append(f"best {value_text(best)} of trial {best.number}")
     return " · ".join(parts)
 
 
-def _value_text(value: Any) -> str:
+def _leaf_text(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return json.dumps(value)
     return value if isinstance(value, str) else number_text(value)
@@ -48,15 +53,14 @@ def rows_text(plan: SweepPlan, trials: Sequence[Trial]) -> str:
 
 
 def _line(plan: SweepPlan, trial: Trial) -> tuple[str, ...]:
-    value = DASH if trial.value is None else number_text(trial.value, 4)
     updates, seconds = trial.notes.get("updates"), trial.notes.get("seconds")
     return (
         str(trial.number),
-        value,
+        value_text(trial),
         trial.state,
         DASH if updates is None else f"{updates:,}",
         DASH if seconds is None else f"{seconds:.1f}",
-        *(_value_text(trial.parameters[name]) for name in plan.space),
+        *(_leaf_text(trial.parameters[name]) for name in plan.space),
     )
 
 
