@@ -9,7 +9,7 @@ import pytest
 from support.marks import full
 
 from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing
-from stoix_like.bench.measure import Measurement, Timing, line
+from stoix_like.bench.measure import Measurement, Timing, row_text
 from stoix_like.bench.updates import preset_config
 from stoix_like.commands.bench import main
 from stoix_like.config.checks import replace_leaves, resolve
@@ -41,7 +41,7 @@ def test_the_peak_counts_two_operations_per_multiplication():
 
 def test_a_row_says_when_there_is_no_ratio():
     row = Measurement("x/64", 1234.0, "steps/s", spread=0.2, reference=1000.0)
-    assert line(row).split() == [
+    assert row_text(row).split() == [
         *("x/64", "1,234", "steps/s", "±", "20%", "reference", "1,000:"),
         *("no", "ratio:", "the", "spread", "is", "larger", "than", "the", "claim"),
     ]

@@ -45,7 +45,7 @@ def require_extra(feature: str, extra: str, *modules: str) -> None:
     """Raises MissingExtraError if one of the modules is not installed.
 
     Args:
-        feature: what the user asked for, as the error names it.
+        feature: the requested feature, as the error names it.
         extra: the extra of pyproject.toml that installs the modules.
         modules: full names.
     """

@@ -67,7 +67,7 @@ def pip_command(requirement: str) -> str:
 
 
 def _is_console() -> bool:
-    """Whether commands are those of the installed program: it was started, or there is no clone with scripts."""
+    """Whether hints name the installed program: it was started, or there are no scripts, as outside a clone."""
     return _SPELLING.own is None and (Path(sys.argv[0]).name == PROGRAM or not SCRIPTS.is_dir())
 
 

@@ -128,9 +128,7 @@ class Study:
             self._storage.set_trial_intermediate_value(self._trial_id(number), update, value)
 
     def should_prune(self, number: int, eval_interval: int) -> bool:
-        """Whether to prune a running trial: its best value so far is worse than the median of the complete trials at
-        the same update.
-        """
+        """Whether the best value of a running trial is worse than the median of the complete trials at its update."""
         settings = self._plan.settings
         if settings.pruner == "none":
             return False
