@@ -17,6 +17,7 @@ import stoix_like as sl
 from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
+from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs import saved as saved_run
@@ -38,8 +39,8 @@ SMALL = {
     "num_eval_episodes": 8,
 }
 DAMAGED_HINT = (
-    "hint: it is damaged or foreign: move its folder away to --resume from the one before, or to evaluate another, give"
-    " evaluate.py --checkpoint N"
+    "hint: it is damaged or foreign: move its folder away to --resume from the one before; to evaluate another:"
+    f" {command_line('evaluate', 'RUN', '--checkpoint', 'N')}"
 )
 
 
@@ -335,7 +336,7 @@ def test_resume_of_a_folder_that_is_no_run(refused, run):
     Path("runs/junk").mkdir()
     assert refused(4, "train_ppo", "--resume", "runs/junk") == [
         "error: no run at runs/junk",
-        "hint: runs there are: runs/a",
+        "hint: existing runs: runs/a",
     ]
 
 
@@ -482,7 +483,7 @@ def test_load_path_without_checkpoint(refused):
 def test_load_path_takes_the_name_of_a_run(refused, run):
     error, hint = refused(4, "train_ppo", *_train_flags(load_path="aa"))
     assert error == "error: no run at aa; did you mean 'a'?"
-    assert hint == "hint: runs there are: runs/a"
+    assert hint == "hint: existing runs: runs/a"
     assert exit_code(_main("train_ppo"), _train_flags(load_path="a", num_layers=2)) == 0
 
 

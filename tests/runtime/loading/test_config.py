@@ -458,7 +458,7 @@ def test_resume_says_where_a_damaged_configuration_stands_too(file, tmp_path):
     (run / "checkpoints" / "3" / "meta.json").write_text("{}")
     with pytest.raises(ConfigError, match="not valid YAML") as caught:
         loaded("--resume", "a")
-    assert "what stands under 'config' in runs/a/checkpoints/3/meta.json" in caught.value.hint
+    assert "the value of 'config' in runs/a/checkpoints/3/meta.json" in caught.value.hint
 
 
 PLAIN = st.recursive(
