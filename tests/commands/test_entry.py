@@ -1,4 +1,4 @@
-"""`stoix-like NAME` does what `python scripts/NAME.py` does; doctor and envs tell what is there."""
+"""`stoix-like NAME` does what `python scripts/NAME.py` does; doctor and envs list what is available."""
 
 import importlib
 import json

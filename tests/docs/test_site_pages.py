@@ -1,4 +1,4 @@
-"""What the site is made of, told without building it: navigation, the Python reference's pages, indentation.
+"""What the site is made of, checked without building it: navigation, the Python reference's pages, indentation.
 
 tests/integration/test_site.py builds it.
 """

@@ -76,11 +76,11 @@ def test_the_best_of_several_seeds_are_of_their_own_updates(scripts):
     """Told seed by seed: the highest score of each in metrics.jsonl, the first of equals."""
     scripts.run("train_ppo", *flags(**BASE | {"num_seeds": 3, "run_name": "seeds", "num_updates": 8}))
     scripts.run("evaluate", "seeds", "--num-episodes", "8", "--json", "result.json")
-    told = json.loads(Path("result.json").read_text())["updates"]
+    updates = json.loads(Path("result.json").read_text())["updates"]
     rows = rows_of("seeds", "EVALUATOR")
     for seed in (0, 1, 2):
         scores = {row["update"]: row["evaluator/mean_return"] for row in rows if row["seed"] == seed}
-        assert told[str(seed)] == max(scores, key=scores.get)
+        assert updates[str(seed)] == max(scores, key=scores.get)
 
 
 def test_evaluate_an_update_on_a_level_set(evaluate):
@@ -161,7 +161,7 @@ def _resident_bytes(process):
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads /proc")
 def test_memory_stays_flat_over_200_chunks(scripts):
-    """Every update is a chunk, told and written; every tenth is evaluated and every fiftieth saved.
+    """Every update is a chunk, reported and written; every tenth is evaluated and every fiftieth saved.
 
     The state is about 1.6 MB (two networks of width 256 with their moments), so one that is kept per chunk would cost
     more than 300 MB over 200 chunks. Allocators and orbax's threads may take some: 32 MB is a tenth of that.

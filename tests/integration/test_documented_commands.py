@@ -137,8 +137,8 @@ def clone(tmp_path, trained, compile_cache):
 
 @pytest.mark.parametrize("page", RUN)
 def test_what_a_page_tells_to_type_runs(page, clone):
-    told = clone.play(page, played(page))
-    assert told.count(f"--- {page}:") == len(played(page))
+    output = clone.play(page, played(page))
+    assert output.count(f"--- {page}:") == len(played(page))
 
 
 def test_a_wrong_flag_and_a_wrong_line_of_python_are_seen(clone):

@@ -20,7 +20,7 @@ def _checkpoints(run):
 
 
 def _stop(scripts, run, number, after, *argv):
-    """Starts `train_ppo`, sends the signal once `after` updates are told; gives (code, output, errors)."""
+    """Starts `train_ppo`, sends the signal once `after` updates are reported; gives (code, output, errors)."""
     with scripts.start("train_ppo", *argv) as process:
         wait_until(lambda: last_update(run) >= after, process)
         process.send_signal(number)
@@ -32,12 +32,12 @@ def _stop(scripts, run, number, after, *argv):
 def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number, not_under_nohup):
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
-    told = (
+    message = (
         "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n"
         if number == signal.SIGINT
         else ""
     )
-    assert (code, err) == (130, told)
+    assert (code, err) == (130, message)
     assert "interrupted after update" in out
     assert re.fullmatch(r"next: \S*python\S* scripts/train_ppo.py --resume stopped", out.splitlines()[-1])
     reached = last_update(run)

@@ -30,8 +30,8 @@ def test_a_notebook_runs_in_a_kernel(notebook, tmp_path):
     target = tmp_path / f"{notebook.stem}.ipynb"
     run("jupytext", "--to", "ipynb", "--output", target, notebook, folder=tmp_path)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")  # so that this project's own settings do not apply
-    told = run("pytest", "-q", "-p", "no:cacheprovider", "--nbmake", "--nbmake-timeout=600", target, folder=tmp_path)
-    assert "1 passed" in told
+    output = run("pytest", "-q", "-p", "no:cacheprovider", "--nbmake", "--nbmake-timeout=600", target, folder=tmp_path)
+    assert "1 passed" in output
     assert {path.name for path in tmp_path.iterdir()} == {target.name, "pytest.ini"}  # it leaves nothing behind
 
 

@@ -28,9 +28,9 @@ def started(scripts, script, *argv, count=2, own=(), each=()):
     address = _free_address()
     processes = []
     for index in range(count):
-        told = flags(coordinator_address=address, num_processes=count, process_id=index, device_type="cpu")
+        own_flags = flags(coordinator_address=address, num_processes=count, process_id=index, device_type="cpu")
         starting = each[index] if each else scripts
-        processes.append(starting.start(script, *argv, *told, *(own[index] if own else ())))
+        processes.append(starting.start(script, *argv, *own_flags, *(own[index] if own else ())))
     try:
         yield processes
     finally:
@@ -70,7 +70,7 @@ def test_two_processes_train_what_one_trains(scripts, reference):
     assert evaluated == [row["evaluator/mean_return"] for row in rows_of(reference, "EVALUATOR")]
     assert json.loads(Path("two/versions.json").read_text())["devices"] == "2 x cpu"
     assert "2 x cpu" in out
-    assert "update" not in other_out + other_error  # only the lead tells
+    assert "update" not in other_out + other_error  # only process 0 prints
 
 
 def test_two_processes_search_and_replay_as_one(scripts):
@@ -133,13 +133,13 @@ def test_options_of_the_command_must_be_the_same_too(scripts):
 
 
 def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_path):
-    shutil.copytree(reference, tmp_path / "lead" / "moved")
+    shutil.copytree(reference, tmp_path / "primary" / "moved")
     (tmp_path / "other").mkdir()
     argv = ["--resume", "moved", "--num-updates", "26"]
-    each = [scripts._replace(cwd=tmp_path / name) for name in ("lead", "other")]
+    each = [scripts._replace(cwd=tmp_path / name) for name in ("primary", "other")]
     (out, _), _ = together(scripts, "train_ppo", *argv, each=each)
     assert "resumed after update 24" in out
-    assert last_update(tmp_path / "lead" / "moved") == 26
+    assert last_update(tmp_path / "primary" / "moved") == 26
     assert list((tmp_path / "other").iterdir()) == []
     (_, error), (_, other) = together(scripts, "train_ppo", "--resume", "nowhere", codes=(4, 1))
     assert "nowhere" in error
@@ -185,13 +185,13 @@ def test_a_process_that_is_killed_is_missed(scripts, killed):
         seconds, outputs = seconds_to_end(processes)
     assert seconds < 60.0, outputs
     assert processes[1 - killed].returncode != 0
-    if killed == 1:  # a lead takes the meeting point of all with it: JAX ends the others with words of its own
+    if killed == 1:  # without process 0, which hosts the coordinator, JAX ends the others with its own message
         assert "error: another process of this run is gone" in outputs[0][1]
 
 
 def test_waiting_for_the_others_can_be_interrupted(scripts):
-    told = flags(coordinator_address=_free_address(), num_processes=2, process_id=0, device_type="cpu")
-    with scripts.start("train_ppo", *flags(**BASE, run_name="never"), *told) as process:
+    own_flags = flags(coordinator_address=_free_address(), num_processes=2, process_id=0, device_type="cpu")
+    with scripts.start("train_ppo", *flags(**BASE, run_name="never"), *own_flags) as process:
         assert process.stderr.readline() == "waiting for the other processes of this run\n"
         process.send_signal(signal.SIGINT)
         _, error = finish(process)
@@ -201,8 +201,8 @@ def test_waiting_for_the_others_can_be_interrupted(scripts):
 
 def test_a_platform_that_is_not_there_is_told(scripts):
     address = _free_address()
-    told = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
-    _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *told, code=2)
+    own_flags = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
+    _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *own_flags, code=2)
     assert "hardware.device_type: 'tpu' is not available" in error
 
 

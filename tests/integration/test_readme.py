@@ -51,18 +51,18 @@ def test_nothing_but_gpus_and_measuring_is_left_out():
 
 def test_every_command_runs_in_the_order_of_the_readme(clone):
     """In one test, because the later ones read the run that the first one left."""
-    told = {}
+    outputs = {}
     for command in commands():
         if not NOT_RUN.search(command):
-            told[command] = "".join(clone.run(shortened(line, CUTS)) for line in clone.lines_of(command))
-    assert "done 10,240 steps" in told["make train"]
-    assert "curves.png" in told["make train"]
-    assert "episode.gif" in told["make train"]
-    assert "tests/test_docs.py" in told["make test"]
-    assert "done 640 steps" in told["python scripts/train_spo.py --config spo/binpack"]
-    (searched,) = [text for command, text in told.items() if "--search " in command]
+            outputs[command] = "".join(clone.run(shortened(line, CUTS)) for line in clone.lines_of(command))
+    assert "done 10,240 steps" in outputs["make train"]
+    assert "curves.png" in outputs["make train"]
+    assert "episode.gif" in outputs["make train"]
+    assert "tests/test_docs.py" in outputs["make test"]
+    assert "done 640 steps" in outputs["python scripts/train_spo.py --config spo/binpack"]
+    (searched,) = [text for command, text in outputs.items() if "--search " in command]
     assert "SPO on BinPack-v2, checkpoint best, search 4 x full" in searched
-    (compared,) = [text for command, text in told.items() if "compare_search.py" in command]
+    (compared,) = [text for command, text in outputs.items() if "compare_search.py" in command]
     assert "distinct" in compared
     first = sorted((clone.path / "runs").glob("ppo-BinPack-v2-*"))[0]
     for name in ("config.yaml", "versions.json", "metrics.jsonl", "curves.png", "episode.gif", "checkpoints/best"):

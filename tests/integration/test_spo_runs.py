@@ -1,4 +1,4 @@
-"""SPO in new processes: continuing with its replay is exact, without it is told, and devices change no number."""
+"""SPO in new processes: resuming with its replay is exact, without it gets a note, and devices change no number."""
 
 import json
 import shutil

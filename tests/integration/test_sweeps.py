@@ -30,7 +30,7 @@ space:
 
 
 def without_signs(err):
-    """Standard error without what a slow machine is told of a long trial."""
+    """Standard error without the progress of a long trial on a slow machine."""
     return "".join(line for line in err.splitlines(keepends=True) if not line.startswith("trial "))
 
 
@@ -54,10 +54,10 @@ def sweep(scripts):
 
 
 def trials_of(folder):
-    """What the table tells of the trials, without what depends on the clock."""
-    told = json.loads((folder / "trials.json").read_text())
+    """The table of the trials, without what depends on the clock."""
+    table = json.loads((folder / "trials.json").read_text())
     timed = ("seconds", "compile_seconds")
-    return told["best"], [{name: value for name, value in t.items() if name not in timed} for t in told["trials"]]
+    return table["best"], [{name: value for name, value in t.items() if name not in timed} for t in table["trials"]]
 
 
 def assert_same_sweep(one, other):
@@ -77,9 +77,9 @@ def _stop(scripts, run, number):
 
 
 def test_one_program_serves_all_trials(unbroken):
-    told = json.loads((unbroken / "trials.json").read_text())["trials"]
-    assert [trial["state"] in ("complete", "pruned") for trial in told] == [True] * 3
-    assert len({trial["parameters"]["actor_lr"] for trial in told}) == 3
+    table = json.loads((unbroken / "trials.json").read_text())["trials"]
+    assert [trial["state"] in ("complete", "pruned") for trial in table] == [True] * 3
+    assert len({trial["parameters"]["actor_lr"] for trial in table}) == 3
     chunks = [path.name for path in (unbroken.parents[1] / "cache").rglob("*-cache") if "chunk" in path.name]
     assert len(chunks) == 1
 

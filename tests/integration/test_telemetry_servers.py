@@ -1,4 +1,4 @@
-"""A real MLflow server, in an environment of its own, that a training tells its metrics and traces, and loses."""
+"""A real MLflow server, in its own environment, to which a training logs metrics and traces, and which it loses."""
 
 import contextlib
 import json
@@ -95,14 +95,14 @@ def _endpoints(server):
 
 
 def test_metrics_and_traces_are_read_back_from_the_server(scripts, server):
-    scripts.run("train_ppo", *flags(**SMALL, **_endpoints(server), run_name="told"))
+    scripts.run("train_ppo", *flags(**SMALL, **_endpoints(server), run_name="logged"))
     client = _client(server)
-    noted = json.loads((scripts.cwd / "told" / "mlflow.json").read_text())
+    noted = json.loads((scripts.cwd / "logged" / "mlflow.json").read_text())
     run = client.get_run(noted["run_id"])
-    assert (run.info.status, run.info.run_name, run.data.params["num_envs"]) == ("FINISHED", "told", "8")
+    assert (run.info.status, run.info.run_name, run.data.params["num_envs"]) == ("FINISHED", "logged", "8")
     for key, category in (("trainer/policy_loss", "TRAINER"), ("evaluator/mean_return", "EVALUATOR")):
         history = client.get_metric_history(noted["run_id"], key)
-        rows = [(row["timesteps"], row[key]) for row in rows_of("told", category)]
+        rows = [(row["timesteps"], row[key]) for row in rows_of("logged", category)]
         assert [(metric.step, metric.value) for metric in history] == rows
     chunks = _chunks(client, noted["experiment_id"], updates=12)
     assert sum(_spans(trace)["update"].attributes["updates"] for trace in chunks) == 12
@@ -121,8 +121,8 @@ def _chunks(client, experiment_id, updates):
     while True:
         traces = client.search_traces(locations=[experiment_id], max_results=500)
         chunks = [trace for trace in traces if trace.data.spans[0].name == "chunk"]
-        told = sum(_spans(trace)["update"].attributes["updates"] for trace in chunks)
-        if told >= updates or time.monotonic() > deadline:
+        num_updates = sum(_spans(trace)["update"].attributes["updates"] for trace in chunks)
+        if num_updates >= updates or time.monotonic() > deadline:
             return chunks
         time.sleep(0.5)
 

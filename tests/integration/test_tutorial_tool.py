@@ -48,7 +48,7 @@ def test_a_notebook_becomes_a_page(tool, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("import warnings; warnings.warn('mind')", "stderr"),
         ("import os; print(os.getcwd())", "path of this machine"),
@@ -57,9 +57,9 @@ def test_a_notebook_becomes_a_page(tool, tmp_path):
         ("plt.plot([0, 1]);", "picture without words"),
     ],
 )
-def test_noise_is_refused(tool, line, told, tmp_path):
+def test_noise_is_refused(tool, line, message, tmp_path):
     (tmp_path / "noisy.py").write_text(f"# %%\nimport matplotlib.pyplot as plt\n\n# %%\n{line}\n")
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         tool["make"](tmp_path / "noisy.py", tmp_path / "pages")
     assert not (tmp_path / "pages").exists()
 

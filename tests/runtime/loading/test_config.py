@@ -525,7 +525,7 @@ def test_yaml_feeds_back_to_the_identical_configuration(config, tmp_path_factory
     path.write_text(to_yaml(config), encoding="utf-8")
     again = loaded("--config", str(path)).config
     assert again == config
-    assert repr(again) == repr(config)  # also tells 1 from 1.0 and True
+    assert repr(again) == repr(config)  # also distinguishes 1 from 1.0 and True
     assert config_from_dict(PPOConfig, config_to_dict(config)) == config
 
 
