@@ -1,16 +1,16 @@
-"""The errors a user can cause, each with one line that says what and one that says what to do.
+"""The errors that users can cause, each with a one-line message and a one-line hint.
 
-They stand on the ground floor because every room raises them; only `commands/entry.py` prints them. Anything else that
-escapes is a bug of ours and keeps its traceback.
+Every room raises them, so this module imports nothing. Only `commands/entry.py` prints them. Any other exception is a
+bug and keeps its traceback.
 """
 
 from __future__ import annotations
 
-INTERRUPTED = 130  # the exit code after Ctrl-C or SIGTERM; no error of ours
+INTERRUPTED = 130  # exit code after Ctrl-C or SIGTERM
 
 
 class StoixError(Exception):
-    """A failure with a plain reason. `exit_code` is what the scripts return (docs/troubleshooting.md lists them)."""
+    """A failure with a message `what` and a `hint`. The commands return `exit_code` (docs/troubleshooting.md)."""
 
     exit_code = 1
 
@@ -21,11 +21,11 @@ class StoixError(Exception):
 
 
 class RunError(StoixError):
-    """The run itself cannot go on: unwritable folder, full disk, another writer, non-finite loss. Exit code 1."""
+    """The run cannot continue: unwritable folder, full disk, another writer, non-finite loss. Exit code 1."""
 
 
 class ConfigError(StoixError):
-    """Configuration, usage, or a requested device that is absent. Exit code 2. `problems` holds every line found."""
+    """Invalid configuration or usage, or an absent device. Exit code 2. `problems` holds one line for each."""
 
     exit_code = 2
 
@@ -35,7 +35,7 @@ class ConfigError(StoixError):
 
 
 class UnsupportedEnvironmentError(StoixError):
-    """Unknown id, levels that need a download, an action or reward form that is not supported. Exit code 3."""
+    """Unknown task id, levels that need a download, or an unsupported form of action or reward. Exit code 3."""
 
     exit_code = 3
 

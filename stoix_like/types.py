@@ -1,6 +1,6 @@
-"""The shared words: time steps, environments, networks, learners, metrics and the table of random-key roles.
+"""The shared types: time steps, environments, networks, learners, metrics, and the roles of random keys.
 
-Everything here is a NamedTuple of arrays (data) or of pure functions (behaviour). Nothing here computes.
+Data is a NamedTuple of arrays, behaviour a NamedTuple of pure functions.
 
 Axis letters used in every shape comment of this project: T time, N environments, B batch, A actions, F factors of an
 action, P particles, L tokens, E episodes.
@@ -22,8 +22,8 @@ Metrics = dict[str, jax.Array]  # flat, device scalars, reduced over updates by 
 FIRST, MID, LAST = 0, 1, 2  # values of TimeStep.step_type, as in dm_env and jumanji
 
 #: One number per use of randomness: key = fold_in(fold_in(root, role), step). The root never changes, so evaluating
-#: more or logging less cannot change training. 10_000, 999 and 0xA11CE are rust_rl's own offsets; bit parity with the
-#: Rust program is not a goal.
+#: more or logging less cannot change training. 10_000, 999 and 0xA11CE are the offsets of rust_rl; equal bits are not a
+#: goal.
 KEY_ROLES = {
     "params": 1,
     "rollout": 2,
@@ -42,17 +42,17 @@ def role_key(root: Key, role: str, step: int | Array = 0) -> Key:
 
 
 class Observation(NamedTuple):
-    """What every policy sees. The view is whatever pytree the environment shows; the mask is True where legal."""
+    """The input of every policy."""
 
-    agent_view: Any  # pytree of arrays
-    action_mask: Array  # [A] bool, or [F, A] for factored actions
+    agent_view: Any  # pytree of arrays, in the environment's own form
+    action_mask: Array  # [A] bool, or [F, A] for factored actions; True where legal
 
 
 class TimeStep(NamedTuple):
-    """jumanji's five fields. `discount` is the single source of truth: 0 ends the return, LAST with 1 is a truncation.
+    """jumanji's five fields. `discount` alone decides the return: 0 ends it, and LAST with 1 is a truncation.
 
-    After an auto-reset a LAST step carries the terminal reward, but the observation of the *next* episode; the true
-    final observation is `extras["next_obs"]`, present only when the environment can truncate.
+    After an auto-reset a LAST step has the terminal reward, but the observation of the *next* episode. The final
+    observation is then in `extras["next_obs"]`, present only if the environment can truncate.
     """
 
     step_type: Array  # [] int8: FIRST, MID or LAST
@@ -88,7 +88,7 @@ def _no_metrics(_state: EnvState, _timestep: TimeStep) -> dict[str, Array]:
 
 
 class Environment(NamedTuple):
-    """An environment is two pure functions and what must be known of them. Two functions and a spec are enough.
+    """An environment: two pure functions and a description of them. Two functions and an action spec are enough.
 
     Attributes:
         reset: key -> (state, first TimeStep). Unbatched; callers vmap.
@@ -96,17 +96,17 @@ class Environment(NamedTuple):
         action_spec: the form of the action and of the mask.
         task_id: the name in logs and checkpoints.
         can_truncate: True if a LAST step may have discount > 0 (a time limit that is not the task's own).
-        deterministic: True if `step` uses no randomness, so that search need not rekey its particles.
+        deterministic: True if `step` uses no randomness, so that a search need not rekey its particles.
         episode_metrics: (state, timestep) of the *final* step -> named scalars, such as a solve rate.
-        rekey: (state, key) -> state with its own randomness replaced; None if there is no such function. Without it
-            only a deterministic environment can be searched, and levels of any other are never handed out twice.
-        observation_adapter: the network that fits: "dense", "binpack" or "grid".
-        time_limit: steps after which an episode surely ends, or None.
+        rekey: (state, key) -> state with its randomness replaced, or None. Without it, a stochastic environment cannot
+            be searched, and its levels are never used twice.
+        observation_adapter: the network family for it: "dense", "binpack" or "grid".
+        time_limit: an upper bound of the steps of an episode, or None.
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
-        joint_shape: where the task's own action is a product of several: the shape that our joint action is a row-major
-            index into, such as (spaces, items) of BinPack.
-        hidden_state: what the state holds that no observation tells, such as "where the mines are"; None if nothing.
-            A search steps the state, and so sees it.
+        joint_shape: if the task's action is a product of several, the shape of which our action is a row-major index,
+            such as (spaces, items) of BinPack.
+        hidden_state: the part of the state that no observation shows, such as "where the mines are"; None if there is
+            none. A search steps the state, so it sees this part.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -125,7 +125,7 @@ class Environment(NamedTuple):
 
 
 class NetworkParams(NamedTuple):
-    """Parameters of a policy and a value function. `torso` is None unless shared; then heads take its output."""
+    """Parameters of a policy and a value function. `torso` is None unless it is shared by both."""
 
     torso: Params
     actor: Params
@@ -133,7 +133,7 @@ class NetworkParams(NamedTuple):
 
 
 class Network(NamedTuple):
-    """Pure functions over batched observations; they return arrays, never distribution objects.
+    """Pure functions of batched observations. They return arrays, not distribution objects.
 
     Attributes:
         init: (key, observation [B, ...]) -> NetworkParams.
@@ -157,10 +157,10 @@ class Policy(Protocol):
 
 
 class MemoryPolicy(NamedTuple):
-    """A policy that remembers within an episode, such as a plan that is followed. Evaluation takes it like any other.
+    """A policy with memory within an episode, such as a plan that it follows. Evaluations accept it like a Policy.
 
     Attributes:
-        init: number of environments -> memory at the beginning of their episodes, [N, ...].
+        init: number of environments -> memory at the start of their episodes, [N, ...].
         act: (params, memory, env_state, observation, key, deterministic) -> (action [N] or [N, F], memory).
     """
 
@@ -169,15 +169,15 @@ class MemoryPolicy(NamedTuple):
 
 
 class Learner(NamedTuple):
-    """Anything that learns.
+    """A learning algorithm, bound to an environment, a network and a configuration.
 
     Attributes:
         init: key -> State. Use it under jit: an eager vmapped reset aliases buffers, and donation then fails. Every
             State is a NamedTuple with `params`, `hyper` (a NamedTuple of float32 scalars), `key` (the root, which never
-            changes) and `step` ([] int32, updates done).
-        update: State -> (State, Metrics). Pure; scan it, vmap it, jit it with its argument donated.
-        policy: what acts, with search if the algorithm searches.
-        network_policy: the search-free policy; the same function for PPO.
+            changes) and `step` ([] int32, number of updates).
+        update: State -> (State, Metrics). Pure: scan it, vmap it, or jit it with its argument donated.
+        policy: the acting policy, with search if the algorithm searches.
+        network_policy: the policy without search; the same function for PPO.
     """
 
     init: Callable[[Key], Any]
@@ -187,6 +187,6 @@ class Learner(NamedTuple):
 
 
 def metric_reduction(name: str) -> str:
-    """How a metric is reduced over updates: "sum" (also for _count), "max", "min" by suffix, else "mean"."""
+    """The reduction of a metric over updates, by its suffix: "sum" (also for _count), "max", "min", else "mean"."""
     suffix = name.rsplit("_", 1)[-1]
     return {"sum": "sum", "count": "sum", "max": "max", "min": "min"}.get(suffix, "mean")

@@ -1,3 +1,3 @@
-"""What can be configured: sections of leaves, their checks, their values. Imports the standard library alone, so that
-`--help` answers before JAX is loaded.
+"""The configuration: sections of leaves, their values and checks. Imports only the standard library, so that `--help`
+does not load JAX.
 """

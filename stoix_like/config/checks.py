@@ -1,6 +1,6 @@
-"""Checks and small tools for configurations: every problem is found before anything starts, and all are told at once.
+"""Checks and access functions for configurations. All problems are reported at once, before anything starts.
 
-Works on any frozen dataclass made of section dataclasses (see `config/sections.py`); imports only the standard library.
+Works on any frozen dataclass of section dataclasses (see `config/sections.py`). Imports only the standard library.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def leaf_types(section_type: type) -> dict[str, Any]:
 
 @functools.cache
 def leaf_sections(config_type: type) -> dict[str, str]:
-    """Which section each leaf stands in, as {leaf: section}. Leaf names are unique over all sections."""
+    """The section of each leaf, as {leaf: section}. Leaf names are unique over all sections."""
     return {leaf: name for name, kind in section_types(config_type).items() for leaf in leaf_types(kind)}
 
 
@@ -48,11 +48,7 @@ def get_leaf(config: Any, name: str) -> Any:
 
 
 def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
-    """The configuration with leaves replaced by name; values are not checked here.
-
-    Raises:
-        ConfigError: a name that no section has.
-    """
+    """The configuration with leaves replaced by name, without checking values. Raises ConfigError for unknown names."""
     homes = leaf_sections(config.__class__)
     unknown = [f"unknown leaf '{name}'{nearest(name, homes)}" for name in leaves if name not in homes]
     if unknown:
@@ -65,20 +61,20 @@ def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
 
 
 def resolve(config: Any, explicit: Collection[str] = (), where: Mapping[str, str] | None = None) -> Any:
-    """The configuration with every value coerced, the number of updates settled, and everything checked.
+    """The checked configuration, with values converted and the number of updates computed.
 
     Args:
-        config: a configuration whose leaves may still have loose types, such as 1e7 for an int.
-        explicit: leaves that the user set; `num_updates` and `total_timesteps` may not both be.
-        where: {leaf: "file:line" or flag}, put in front of problems.
+        config: its leaves may have other types that can be converted, such as 1e7 for an int.
+        explicit: leaves that the user set; `num_updates` and `total_timesteps` may not both be among them.
+        where: {leaf: "file:line" or flag}, added to the front of problems.
 
     Raises:
-        ConfigError: with every problem found.
+        ConfigError: with all problems.
     """
     config, problems = _checked_leaves(config)
     hint = "docs/configuration.md lists every leaf with its type and range"
     if not problems:
-        config, problems = _settle_num_updates(config, explicit)
+        config, problems = _with_num_updates(config, explicit)
         problems += combination_problems(config)
         hint = "change the values named; docs/configuration.md explains each leaf"
     if problems:
@@ -87,7 +83,7 @@ def resolve(config: Any, explicit: Collection[str] = (), where: Mapping[str, str
 
 
 def placed(problem: str, where: Mapping[str, str]) -> str:
-    """A problem `section.leaf: ...` with the place of its leaf in front: `file:line: section.leaf:` or `--flag:`."""
+    """A problem `section.leaf: ...` with the place of its leaf: `file:line: section.leaf: ...` or `--flag: ...`."""
     path, _, rest = problem.partition(": ")
     place = where.get(path.rpartition(".")[2])
     if place is None:
@@ -129,7 +125,7 @@ def steps_per_update(config: Any) -> int:
     return int(config.environment.num_envs * config.training_core.rollout_length)
 
 
-def _settle_num_updates(config: Any, explicit: Collection[str]) -> tuple[Any, list[str]]:
+def _with_num_updates(config: Any, explicit: Collection[str]) -> tuple[Any, list[str]]:
     total = config.training_core.total_timesteps
     if total is None:
         return config, []
@@ -148,13 +144,13 @@ def _settle_num_updates(config: Any, explicit: Collection[str]) -> tuple[Any, li
 
 
 def combination_problems(config: Any) -> list[str]:
-    """One line for each combination of legal values that cannot run."""
+    """One line for each invalid combination of valid values."""
     environment, core = config.environment, config.training_core
     problems = []
     if core.num_updates is None and core.total_timesteps is None:
         problems.append("training_core: num_updates and total_timesteps are both null; give one")
     batch = steps_per_update(config)
-    replays = "spo" in section_types(config.__class__)  # then gradient steps take sequences, not shares of the rollout
+    replays = "spo" in section_types(config.__class__)  # then gradient steps use sequences, not parts of the rollout
     if batch % core.num_minibatches and not replays:
         near = _nearest_divisors(batch, core.num_minibatches)
         problems.append(
@@ -183,7 +179,7 @@ def _replay_problems(config: Any) -> list[str]:
         batch_size=section.batch_size,
         sample_period=section.sample_period,
         num_shards=num_logical_shards(num_envs, section.batch_size),
-        bootstrap_steps=1,  # what followed the last step; stored with it where episodes are truncated
+        bootstrap_steps=1,  # the observation after the last step; stored with it if episodes are truncated
     )
     if size % num_envs and not any(problem.startswith(name) for problem in problems):
         near = f"{size // num_envs * num_envs:,} or {(size // num_envs + 1) * num_envs:,}"
@@ -204,7 +200,7 @@ def _learning_problems(config: Any) -> list[str]:
 
 
 def _size_problems(config: Any) -> list[str]:
-    """Products that are no longer counted in int32; what is smaller and does not fit into memory is found there."""
+    """Products that overflow int32. Smaller ones that do not fit into memory fail when memory is allocated."""
     core, evaluation = config.training_core, config.evaluation
     environment, hidden_dim = config.environment, config.architecture.hidden_dim
     products = {
@@ -244,7 +240,7 @@ def _logging_problems(logging: Any) -> list[str]:
 
 
 def _has_secret(address: str) -> bool:
-    """Whether there is a password in it, or a token in the place of a user of the web."""
+    """Whether the address has a password, or a user name in a web address, which may be a token."""
     scheme, user = address.partition(":")[0], urlsplit(address).netloc.rpartition("@")[0]
     return ":" in user or bool(user and scheme in ("http", "https"))
 
@@ -277,12 +273,12 @@ def _hardware_problems(config: Any) -> list[str]:
 
 
 def is_run_name(name: str) -> bool:
-    """Whether a run folder may have that name: one plain folder name that leads nowhere else (`RUN_NAME_RULE`)."""
+    """Whether the name is valid for a run folder: see `RUN_NAME_RULE`."""
     return _RUN_NAME.fullmatch(name) is not None and name != "latest"
 
 
 def _nearest_divisors(number: int, wanted: int, reach: int = 100_000) -> str:
-    """The divisors on either side of `wanted`. `reach` bounds the search, so that absurd sizes fail fast too."""
+    """The nearest divisors below and above `wanted`. `reach` bounds the search, so that huge sizes fail fast too."""
     start = min(wanted, number)
     below = next((n for n in range(start, max(start - reach, 0), -1) if number % n == 0), 1)
     above = next((n for n in range(wanted, min(number, wanted + reach) + 1) if number % n == 0), None)

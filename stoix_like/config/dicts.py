@@ -1,4 +1,4 @@
-"""A configuration as plain dictionaries, the form in which checkpoints and metrics hold it, and back."""
+"""Conversion of a configuration to plain dictionaries, as checkpoints and sinks store it, and back."""
 
 from __future__ import annotations
 
@@ -6,25 +6,19 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.checks import (
-    leaf_types,
-    replace_leaves,
-    resolve,
-    section_types,
-)
+from stoix_like.config.checks import leaf_types, replace_leaves, resolve, section_types
 from stoix_like.errors import ConfigError
 
 
 def config_to_dict(config: Any) -> dict[str, dict[str, Any]]:
-    """{section: {leaf: value}} of plain values, as the JSON beside a checkpoint holds it."""
+    """{section: {leaf: value}} of plain values, as in the meta.json of a checkpoint."""
     return dataclasses.asdict(config)
 
 
 def config_from_dict(config_type: type, mapping: Mapping[str, Mapping[str, Any]]) -> Any:
-    """The configuration in a dictionary of `config_to_dict`; a leaf that is not there keeps its default.
+    """The configuration of a dictionary from `config_to_dict`. A missing leaf keeps its default.
 
-    Raises:
-        ConfigError: a section or leaf that this version does not know, or a value that does not fit.
+    Raises ConfigError if a section or leaf is unknown, or if a value does not fit.
     """
     kinds = section_types(config_type)
     problems: list[str] = []

@@ -1,6 +1,6 @@
-"""Whether the sizes of a replay fit each other: found with every other problem of a configuration, before JAX starts.
+"""Checks of the sizes of a replay, made with the other checks of a configuration before JAX starts.
 
-Imports only the standard library; the replay itself is `replay.py`.
+Imports only the standard library. The replay itself is in `replay.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MOST_SHARDS = 8
 
 
 def num_logical_shards(num_envs: int, batch_size: int) -> int:
-    """The largest of 8, 4, 2, 1 that divides both the environments and the sampled sequences."""
+    """The largest of 8, 4, 2, 1 that divides both the number of environments and the batch size."""
     return next(s for s in (MOST_SHARDS, 4, 2, 1) if num_envs % s == 0 and batch_size % s == 0)
 
 
@@ -28,9 +28,9 @@ def size_problems(
     num_shards: int,
     bootstrap_steps: int = 0,
 ) -> list[str]:
-    """One line `section.leaf: ...` for everything that keeps a buffer of these sizes from working.
+    """One line `section.leaf: ...` for each reason why a buffer of these sizes cannot work.
 
-    `bootstrap_steps` are sampled beyond the `sequence_length` that is learned from.
+    `bootstrap_steps` are sampled in addition to the `sequence_length` steps that are learned from.
     """
     sizes = {
         "environment.num_envs": num_envs,
@@ -47,7 +47,7 @@ def size_problems(
     for name, verb in (("training_core.rollout_length", "added"), ("spo.sample_sequence_length", "sampled")):
         more = bootstrap_steps if verb == "sampled" else 0
         problems += _capacity_problems(capacity_steps, num_envs, name, sizes[name], verb, more)
-    if 2 * (capacity_steps // num_envs) > LARGEST_WHOLE:  # flashbax adds up two places in time
+    if 2 * (capacity_steps // num_envs) > LARGEST_WHOLE:  # flashbax adds two time indices
         most = (LARGEST_WHOLE // 2 + 1) * num_envs - 1
         problems.append(f"spo.replay_buffer_size: {capacity_steps:,} cannot be counted; use at most {most:,}")
     if sample_period > sequence_length:

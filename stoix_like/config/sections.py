@@ -1,8 +1,8 @@
-"""The configuration: frozen dataclasses, one per section; one object is one whole run.
+"""The configuration of a run: one frozen dataclass per section, and one per algorithm that holds the sections.
 
-Only the standard library is imported, so `--help` is instant and a configuration can be read before JAX starts.
-Every leaf has one name in the whole program: the YAML key, the flag (kebab-case) and the keyword of `ppo_config`.
-Checks are in `config/checks.py`; reading YAML and flags is `runtime/loading/config.py`.
+Imports only the standard library, so that `--help` is fast and a configuration can be read before JAX starts. Every
+leaf has one name: the YAML key, the flag (in kebab-case) and the keyword of `ppo_config`. Checks are in
+`config/checks.py`; `runtime/loading/config.py` reads YAML and flags.
 """
 
 from __future__ import annotations
@@ -32,26 +32,26 @@ def leaf(
 
 @dataclass(frozen=True)
 class EnvironmentConfig:
-    """What is played, and how many copies of it."""
+    """The task and its environments."""
 
     task_id: str = leaf("BinPack-v2", "registered Jumanji name, or BinPack-v0 (rust_rl's generator)")
     num_envs: int = leaf(64, "environments stepped in parallel", low=1)
     max_items: int | None = leaf(None, "BinPack only: most items per instance; null = the task's own", low=1)
-    max_ems: int | None = leaf(None, "BinPack only: empty maximal spaces kept and shown; null = the task's own", low=1)
+    max_ems: int | None = leaf(None, "BinPack only: empty maximal spaces observed; null = the task's own", low=1)
     max_episode_steps: int | None = leaf(None, "steps before a truncation (bootstrapped); null = the task's own", low=1)
     kwargs: Mapping[str, Any] = leaf({}, "keyword arguments of the environment's constructor or generator")
-    reset_pool_size: int | Literal["auto"] = leaf("auto", "fresh levels kept in stock for auto-reset", low=1)
+    reset_pool_size: int | Literal["auto"] = leaf("auto", "size of the pool of fresh levels for auto-reset", low=1)
     exact_reference: bool = leaf(False, "use Jumanji's own code for BinPack and Maze: the same bits, slower")
 
 
 @dataclass(frozen=True)
 class TrainingCoreConfig:
-    """How much is played and how often it is learned from."""
+    """The amount of training data and of gradient steps."""
 
     rollout_length: int = leaf(128, "environment steps per environment and update", low=1)
     num_updates: int | None = leaf(2000, "updates; each plays num_envs * rollout_length steps", low=1)
     total_timesteps: int | None = leaf(
-        None, "environment steps per seed, instead of num_updates; must divide", low=1, high=2**53
+        None, "environment steps per seed, instead of num_updates; a multiple of an update's", low=1, high=2**53
     )
     epochs: int = leaf(4, "PPO: passes over each rollout; SPO: times num_minibatches gradient steps", low=1)
     num_minibatches: int = leaf(32, "gradient steps per pass", low=1)
@@ -96,56 +96,56 @@ class ArchitectureConfig:
 
 @dataclass(frozen=True)
 class EvaluationConfig:
-    """When and on what the policy is scored."""
+    """When the policy is evaluated, and on which levels."""
 
     eval_interval: int = leaf(20, "updates between evaluations; 0 = only at the end", low=0)
     num_eval_envs: int = leaf(32, "environments evaluated in parallel", low=1)
     num_eval_episodes: int = leaf(32, "episodes per evaluation; of a level_set, all levels are played", low=1)
     level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels")
-    evaluate_sampled: bool = leaf(False, "score sampled actions as well, on the same levels")
+    evaluate_sampled: bool = leaf(False, "evaluate sampled actions as well, on the same levels")
 
 
 @dataclass(frozen=True)
 class HardwareConfig:
-    """Where it runs."""
+    """Devices and processes."""
 
     device_type: Literal["auto", "cpu", "cuda", "gpu", "tpu"] = leaf("auto", "cuda and gpu mean the same")
     cuda_device: int = leaf(0, "index of the GPU", low=0)
     num_devices: int = leaf(1, "devices that share the environments; several processes use all they have", low=1)
     distributed: bool = leaf(False, "join the processes that Slurm, Open MPI, Kubernetes or a TPU pod has started")
-    coordinator_address: str | None = leaf(None, "host:port of process 0, where no cluster tells it")
-    num_processes: int | None = leaf(None, "processes in all, beside coordinator_address", low=1)
-    process_id: int | None = leaf(None, "index of this process, beside coordinator_address", low=0)
+    coordinator_address: str | None = leaf(None, "host:port of process 0, if no cluster provides it")
+    num_processes: int | None = leaf(None, "number of processes, with coordinator_address", low=1)
+    process_id: int | None = leaf(None, "index of this process, with coordinator_address", low=0)
 
 
 @dataclass(frozen=True)
 class LoggingConfig:
-    """What is shown and where it is sent."""
+    """Terminal output, and the sinks of metrics and traces."""
 
     log_level: Literal["debug", "info", "warning", "error"] = leaf("info", "least severe message shown")
     backend_logs_visible: bool = leaf(False, "show the messages of XLA and Abseil")
-    otlp_endpoint: str | None = leaf(None, "OTLP/HTTP collector that gets traces; null = off")
-    mlflow: bool = leaf(False, "metrics to MLflow")
-    mlflow_run_id: str | None = leaf(None, "existing MLflow run to write to; null = a new one")
+    otlp_endpoint: str | None = leaf(None, "OTLP/HTTP collector of traces; null = off")
+    mlflow: bool = leaf(False, "log metrics to MLflow")
+    mlflow_run_id: str | None = leaf(None, "existing MLflow run to log to; null = a new one")
     mlflow_tracking_uri: str | None = leaf(None, "MLflow server or store; null = SQLite in save_dir")
-    tensorboard: bool = leaf(False, "TensorBoard events in the run folder")
-    wandb: bool = leaf(False, "metrics to Weights & Biases, offline")
+    tensorboard: bool = leaf(False, "write TensorBoard events into the run folder")
+    wandb: bool = leaf(False, "log metrics to Weights & Biases, offline")
     progress: bool = leaf(True, "live view on a terminal; false = plain lines")
     log_interval: int | None = leaf(None, "updates per report; null = about every 2 seconds", low=1)
 
 
 @dataclass(frozen=True)
 class CheckpointingConfig:
-    """What is kept of a run."""
+    """The run folder and its checkpoints."""
 
-    save_dir: str = leaf("runs", "folder in which run folders are made")
+    save_dir: str = leaf("runs", "folder in which run folders are created")
     run_name: str | None = leaf(None, "name of the run folder; null = <algorithm>-<task>-<time>-s<seed>")
     save_interval: int = leaf(100, "updates between checkpoints; 0 = only at the end", low=0)
     keep_last_n: int | None = leaf(None, "checkpoints kept besides the best one; null = all", low=1)
     load_path: str | None = leaf(
-        None, "run (path or name), checkpoint or params.safetensors that it starts with; null = fresh"
+        None, "run (path or name), checkpoint or params.safetensors to load parameters from; null = none"
     )
-    save_replay: bool = leaf(True, "SPO: keep the replay buffer in the checkpoint")
+    save_replay: bool = leaf(True, "SPO: store the replay buffer in checkpoints")
 
 
 @dataclass(frozen=True)
@@ -191,7 +191,7 @@ class SPOSectionConfig:
 
 @dataclass(frozen=True)
 class PPOConfig:
-    """One whole PPO run."""
+    """The configuration of a PPO run."""
 
     environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
     training_core: TrainingCoreConfig = dataclasses.field(default_factory=TrainingCoreConfig)
@@ -205,7 +205,7 @@ class PPOConfig:
 
 @dataclass(frozen=True)
 class SPOConfig:
-    """One whole SPO run."""
+    """The configuration of an SPO run."""
 
     environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
     training_core: TrainingCoreConfig = dataclasses.field(default_factory=TrainingCoreConfig)
@@ -236,15 +236,11 @@ def ppo_config(**leaves: Any) -> PPOConfig:
     """A checked PPO configuration from leaves by name: `ppo_config(num_envs=64, rollout_length=16)`.
 
     Raises:
-        ConfigError: unknown leaf, wrong type, value out of range or an impossible combination; all problems at once.
+        ConfigError: with all unknown leaves, wrong types, values out of range and invalid combinations.
     """
     return checks.resolve(checks.replace_leaves(PPOConfig(), leaves), explicit=set(leaves))
 
 
 def spo_config(**leaves: Any) -> SPOConfig:
-    """A checked SPO configuration from leaves by name: `spo_config(num_envs=64, num_particles=16)`.
-
-    Raises:
-        ConfigError: as `ppo_config`.
-    """
+    """A checked SPO configuration from leaves by name, as `ppo_config`: `spo_config(num_envs=64, num_particles=16)`."""
     return checks.resolve(checks.replace_leaves(SPOConfig(), leaves), explicit=set(leaves))

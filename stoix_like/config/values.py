@@ -1,6 +1,6 @@
-"""What one leaf may hold: its type and range in words, and the conversion of loose values such as 1e7 to an int.
+"""The values of one leaf: text of its type and range, and conversion of values such as 1e7 to an int.
 
-Knows nothing of sections or files (see `config/checks.py`); imports only the standard library.
+Knows nothing of sections or files (see `config/checks.py`). Imports only the standard library.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 LARGEST_WHOLE = 2**31 - 1  # sizes and counters are int32 on the device
-LARGEST_NUMBER = (2 - 2**-23) * 2.0**127  # of float32: what is above is infinite on the device
+LARGEST_NUMBER = (2 - 2**-23) * 2.0**127  # the largest float32; larger values are infinite on the device
 
 
 def nearest(word: str, known: Collection[str]) -> str:
@@ -23,7 +23,7 @@ def nearest(word: str, known: Collection[str]) -> str:
 
 
 def type_name(annotation: Any) -> str:
-    """How a leaf's type is called in messages and in the documentation: `int or null`, `auto, cpu or gpu`."""
+    """The name of a leaf's type in messages and in the documentation: `int or null`, `auto, cpu or gpu`."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return " or ".join(type_name(a) for a in arguments)
@@ -45,7 +45,7 @@ def allows(annotation: Any, kind: Any) -> bool:
 
 
 def choices(annotation: Any) -> list[str]:
-    """The words a leaf's type names, as in `Literal["auto", "cpu"]`; empty when it names none."""
+    """The texts of a Literal type, such as `Literal["auto", "cpu"]`, or of a union with one; else empty."""
     if typing.get_origin(annotation) is typing.Literal:
         return [a for a in typing.get_args(annotation) if isinstance(a, str)]
     return [word for a in typing.get_args(annotation) for word in choices(a)]
@@ -66,10 +66,9 @@ def _plain(number: float) -> str:
 
 
 def coerce(value: Any, annotation: Any) -> Any:
-    """The value as the annotated type: 1e7 becomes an int, 3 becomes a float; a bool is never a number.
+    """The value as the annotated type: 1e7 becomes an int, 3 a float; a bool is never a number.
 
-    Raises:
-        TypeError: the value does not fit.
+    Raises TypeError if the value does not fit.
     """
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
@@ -104,7 +103,7 @@ def _fits_float(value: float) -> bool:
 
 
 def _plain_data(value: Any) -> Any:
-    """A copy made of what YAML and JSON can hold, so that a configuration survives being written and read."""
+    """A copy with only the types of YAML and JSON, so that a configuration can be written and read back."""
     if isinstance(value, Mapping):
         if not all(isinstance(key, str) for key in value):
             raise TypeError("expected a mapping whose keys are text")
@@ -126,9 +125,9 @@ def _coerce_union(value: Any, arguments: tuple[Any, ...]) -> Any:
 
 
 def range_problem(value: Any, metadata: Mapping[str, Any]) -> str | None:
-    """Why a number lies outside the range in its field's metadata, or None.
+    """The reason why a number is outside the range in its field's metadata, or None.
 
-    Without an upper end of its own, a leaf ends where int32 or float32 does.
+    A leaf without an upper bound is bounded by int32 or float32.
     """
     if isinstance(value, (bool, str)) or not isinstance(value, (int, float)):
         return None
@@ -145,7 +144,7 @@ def range_problem(value: Any, metadata: Mapping[str, Any]) -> str | None:
 
 
 def _device_problem(value: float) -> str | None:
-    """Why the device cannot hold the number, or None."""
+    """The reason why the device cannot represent the number, or None."""
     if isinstance(value, int):
         return f"must be at most {LARGEST_WHOLE}" if value > LARGEST_WHOLE else None
     return f"must be at most {LARGEST_NUMBER:.8g}, the largest float32" if value > LARGEST_NUMBER else None

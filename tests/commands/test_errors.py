@@ -336,7 +336,7 @@ def test_resume_of_a_folder_that_is_no_run(refused, run):
     Path("runs/junk").mkdir()
     assert refused(4, "train_ppo", "--resume", "runs/junk") == [
         "error: no run at runs/junk",
-        "hint: runs there are: runs/a",
+        "hint: existing runs: runs/a",
     ]
 
 
@@ -483,7 +483,7 @@ def test_load_path_without_checkpoint(refused):
 def test_load_path_takes_the_name_of_a_run(refused, run):
     error, hint = refused(4, "train_ppo", *_train_flags(load_path="aa"))
     assert error == "error: no run at aa; did you mean 'a'?"
-    assert hint == "hint: runs there are: runs/a"
+    assert hint == "hint: existing runs: runs/a"
     assert exit_code(_main("train_ppo"), _train_flags(load_path="a", num_layers=2)) == 0
 
 

@@ -34,7 +34,7 @@ def test_a_run_whose_checkpoints_grow_too_large_can_go_on(scripts):
     leaves = SPO_BASE | {"run_name": "full", "replay_buffer_size": 8 * 512, "num_updates": 100, "eval_interval": 0}
     leaves |= {"log_interval": 50, "save_interval": 8}  # metrics.jsonl stays below the limit
     hint = train_until_full(scripts, "train_spo", 60_000, leaves)
-    match = re.fullmatch(r"hint: free some space; checkpoint (\d+) is intact, and --resume (\S+) goes on", hint)
+    match = re.fullmatch(r"hint: free some space; checkpoint (\d+) is intact; --resume (\S+) continues", hint)
     update, folder = match.groups()
     assert int(update) > 0
     _, err = scripts.run("train_spo", "--resume", folder, "--num-updates", int(update) + 2)

@@ -139,13 +139,13 @@ def test_options_of_the_command_must_be_the_same_too(scripts):
 
 @pytest.mark.full
 def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_path):
-    shutil.copytree(reference, tmp_path / "lead" / "moved")
+    shutil.copytree(reference, tmp_path / "primary" / "moved")
     (tmp_path / "other").mkdir()
     argv = ["--resume", "moved", "--num-updates", "26"]
-    each = [scripts._replace(cwd=tmp_path / name) for name in ("lead", "other")]
+    each = [scripts._replace(cwd=tmp_path / name) for name in ("primary", "other")]
     (out, _), _ = together(scripts, "train_ppo", *argv, each=each)
     assert "resumed after update 24" in out
-    assert last_update(tmp_path / "lead" / "moved") == 26
+    assert last_update(tmp_path / "primary" / "moved") == 26
     assert list((tmp_path / "other").iterdir()) == []
     (_, error), (_, other) = together(scripts, "train_ppo", "--resume", "nowhere", codes=(4, 1))
     assert "nowhere" in error
@@ -191,7 +191,7 @@ def test_a_process_that_is_killed_is_missed(scripts, killed):
         seconds, outputs = seconds_to_end(processes)
     assert seconds < 60.0, outputs
     assert processes[1 - killed].returncode != 0
-    if killed == 1:  # a lead takes the meeting point of all with it: JAX ends the others with words of its own
+    if killed == 1:  # without process 0, which hosts the coordinator, JAX ends the others with its own message
         assert "error: another process of this run is gone" in outputs[0][1]
 
 

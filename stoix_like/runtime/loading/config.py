@@ -1,7 +1,7 @@
 """From files and flags to one checked configuration: code defaults < YAML < flags.
 
-Every problem of a file and a command line is reported at once. How YAML is read and written is `documents.py`, how the
-command line is sorted is `flags.py`, what the leaves mean is `config/sections.py`.
+All problems of a file and a command line are reported at once. `documents.py` reads and writes YAML, `flags.py` parses
+the command line, and `config/sections.py` defines the leaves.
 """
 
 from __future__ import annotations
@@ -30,14 +30,13 @@ HINT = "--help lists every flag, and docs/configuration.md every leaf, with its 
 
 
 class LoadedConfig(NamedTuple):
-    """What a command line asked for.
+    """The configuration and options of a command line.
 
     Attributes:
         config: the checked configuration.
-        overridden: leaves that flags set, so that a resumed run knows what to overwrite; total_timesteps counts as
-            num_updates, into which it was turned.
+        overridden: leaves that flags set; total_timesteps counts as num_updates, to which it is converted.
         options: flags of the command; `options.config` names the file or preset that was read.
-        preset_task_id: the task of the file that was read. A flag may name another task, which its values do not fit.
+        preset_task_id: the task in the file. A flag may name another task, which the file's values do not fit.
     """
 
     config: Any
@@ -52,7 +51,7 @@ class Source(NamedTuple):
     Attributes:
         path: of the file.
         text: its content, if it has been read already.
-        remedy: a hint for the case that it cannot be used.
+        remedy: a hint if it cannot be used.
     """
 
     path: Path
@@ -60,7 +59,7 @@ class Source(NamedTuple):
     remedy: str | None = None
 
 
-#: Finds the configuration of the run that `--resume` names: (options, leaves that flags set) -> its source.
+#: (options, leaves that flags set) -> the configuration of the run that `--resume` names.
 ResumedSource = Callable[[CommandOptions, Layer], Source]
 
 
@@ -69,15 +68,13 @@ def read_command_line(
 ) -> LoadedConfig:
     """The configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
 
-    With `--resume RUN` the YAML is what `resumed_source` finds. `--help` and `--version` print and raise SystemExit.
-
-    Raises:
-        ConfigError: everything wrong with the file and the flags, at once.
-        CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
+    With `--resume RUN`, `resumed_source` returns the YAML. `--help` and `--version` print and raise SystemExit. Raises
+    ConfigError with all problems of the file and the flags.
     """
     scan = flags.parse_flags(argv, config_type)
     if scan.shows is not None:
-        text = _version() if scan.shows == "version" else flags.help_text(config_type, algorithm, default_config)
+        version = f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
+        text = version if scan.shows == "version" else flags.help_text(config_type, algorithm, default_config)
         print(text, flush=True)
         raise SystemExit(0)
     source: Source | None = None
@@ -107,27 +104,23 @@ def read_command_line(
 
 
 def preset_note(loaded: LoadedConfig) -> str | None:
-    """What to say when the file was written for another task than a flag names, or for another algorithm; or None."""
+    """A note if the file was written for another task than a flag names, or for another algorithm; else None."""
     task, named = loaded.config.environment.task_id, loaded.options.config
     algorithm = "spo" if "spo" in section_types(loaded.config.__class__) else "ppo"
     theirs = algorithm_of_preset(str(named)) or algorithm
     if loaded.options.resume is not None or (loaded.preset_task_id in (None, task) and theirs == algorithm):
         return None
     ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
-    made = [name for name, path in ours.items() if task_of_preset(path) == task]
-    other = f"--config {made[0]} is for {task}" if made else f"no preset is for {task}"
+    fitting = [name for name, path in ours.items() if task_of_preset(path) == task]
+    other = f"--config {fitting[0]} is for {task}" if fitting else f"no preset is for {task}"
     chosen_for = loaded.preset_task_id if theirs == algorithm else f"{theirs.upper()} on {loaded.preset_task_id}"
     if theirs != algorithm:
         other += f" and {algorithm.upper()}, and {spelling.command_name(f'train-{theirs}')} trains {theirs.upper()}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"
 
 
-def _version() -> str:
-    return f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
-
-
 def merge_layers(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """({leaf: value}, {leaf: place}, problems), the later layer winning."""
+    """({leaf: value}, {leaf: place}, problems). Later layers overwrite earlier ones."""
     values: dict[str, Any] = {}
     where: dict[str, str] = {}
     problems: list[str] = []
@@ -135,7 +128,7 @@ def merge_layers(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str], l
         budgets = [leaf for leaf in ("num_updates", "total_timesteps") if layer.get(leaf, (None,))[0] is not None]
         if len(budgets) == 2:
             problems.append(f"{layer[budgets[1]][1]}: give num_updates or total_timesteps, not both")
-        if budgets:  # either one replaces both of the layer below
+        if budgets:  # either one replaces both of the earlier layers
             values |= {"num_updates": None, "total_timesteps": None}
         for leaf, (value, place) in layer.items():
             values[leaf], where[leaf] = value, place

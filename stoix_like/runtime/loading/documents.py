@@ -1,7 +1,6 @@
-"""Configurations as YAML, in and out: files become {leaf: (value, "file:line")}; a configuration becomes YAML.
+"""Reads configurations from YAML, as {leaf: (value, "file:line")}, and writes them as YAML.
 
-How YAML is read is `strict_yaml.py`; what the leaves mean, and how values are checked, `config/sections.py` and
-`config/checks.py`.
+`strict_yaml.py` parses YAML, `config/sections.py` defines the leaves, and `config/checks.py` checks their values.
 """
 
 from __future__ import annotations
@@ -33,7 +32,10 @@ Layer = dict[str, tuple[Any, str]]  # {leaf: (value, "file:line" or flag)}
 
 
 def _value(node: Any, annotation: Any) -> Any:
-    """A node as a leaf's value. An unquoted scalar is taken as written by a text leaf; `none` is null where null is."""
+    """The value of a leaf from a node.
+
+    A text leaf takes an unquoted scalar as written. `none` means null if the leaf allows null.
+    """
     if isinstance(node, yaml.ScalarNode) and node.style is None:
         if node.value.lower() == "none" and allows(annotation, type(None)):
             return None
@@ -51,7 +53,7 @@ class _ConfigFile(YamlFile):
 
 
 def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[Layer, list[str]]:
-    """({leaf: (checked value, "file:line")}, problems) of a configuration file, or of what it is known to hold."""
+    """({leaf: (checked value, "file:line")}, problems) of a configuration file; `text` is its content if known."""
     file = _ConfigFile(shown_path(path), config_type=config_type)
     node = root_node(file, path, text)
     if isinstance(node, yaml.MappingNode):
@@ -64,14 +66,14 @@ def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[L
 def _read_sections(file: _ConfigFile, node: Any) -> None:
     kinds = section_types(file.config_type) | CHECKED_ONLY_SECTIONS.get(file.config_type, {})
     homes = _all_homes(file.config_type)
-    opened: dict[str, tuple[str, int]] = {}
+    seen: dict[str, tuple[str, int]] = {}
     for name, value, line in entries(file, node, ""):
         section = SECTION_ALIASES.get(name, name)
-        if section in opened:
-            other, first = opened[section]
-            file.problem(line, f"'{name}' and '{other}' (line {first}) are one section; keep one of them")
+        if section in seen:
+            other, first = seen[section]
+            file.problem(line, f"'{name}' and '{other}' (line {first}) are the same section; keep one of them")
         elif section in kinds:
-            opened[section] = (name, line)
+            seen[section] = (name, line)
             _read_section(file, section, kinds[section], value)
         elif name in homes:
             file.problem(line, f"unknown section '{name}'; it is a key of section '{homes[name]}'")
@@ -87,29 +89,29 @@ def _all_homes(config_type: type) -> dict[str, str]:
 
 def _read_section(file: _ConfigFile, section: str, kind: type, node: Any) -> None:
     if isinstance(node, yaml.ScalarNode) and node.tag == TAG + "null":
-        return  # a section whose keys are all commented out
+        return  # all keys of the section are commented out
     if not isinstance(node, yaml.MappingNode):
         file.problem(
             node.start_mark.line + 1, f"section '{section}' must hold keys, such as '{next(iter(leaf_types(kind)))}:'"
         )
         return
-    read = section in section_types(file.config_type)
-    opened: dict[str, tuple[str, int]] = {}
+    is_used = section in section_types(file.config_type)
+    seen: dict[str, tuple[str, int]] = {}
     for name, value, line in entries(file, node, f"{section}."):
-        leaf = _leaf_meant(kind, name)
+        leaf = _leaf_of_key(kind, name)
         if leaf is None:
             _unknown_key(file, section, kind, name, line)
-        elif leaf in opened:
-            other, first = opened[leaf]
-            file.problem(line, f"'{section}.{name}' and '{other}' (line {first}) are one key; keep one of them")
+        elif leaf in seen:
+            other, first = seen[leaf]
+            file.problem(line, f"'{section}.{name}' and '{other}' (line {first}) are the same key; keep one of them")
         else:
-            opened[leaf] = (name, line)
-            if read:
+            seen[leaf] = (name, line)
+            if is_used:
                 _read_leaf(file, section, name, leaf, value, line)
 
 
-def _leaf_meant(kind: type, name: str) -> str | None:
-    """The leaf of a section that a key of a file sets, by our name or by rust_rl's; None if there is none."""
+def _leaf_of_key(kind: type, name: str) -> str | None:
+    """The leaf of a section that a key sets, under its own name or that of rust_rl; None if there is none."""
     leaf, _ = ACCEPTED_LEAVES.get(name, (name, {}))
     return leaf if leaf in leaf_types(kind) else None
 
@@ -122,14 +124,14 @@ def _read_leaf(file: _ConfigFile, section: str, name: str, leaf: str, node: Any,
     except yaml.YAMLError as error:
         file.problem(*problem_in(error))
         return
-    value, problem = check_leaf(kind, leaf, value) if is_ours else _as_ours(name, value)
+    value, problem = check_leaf(kind, leaf, value) if is_ours else _translated(name, value)
     file.layer[leaf] = (value, f"{file.shown}:{line}")
     if problem:
         file.problem(line, f"{section}.{name}: {problem}")
 
 
-def _as_ours(name: str, value: Any) -> tuple[Any, str | None]:
-    """(our value for a value of rust_rl's leaf, or a problem)."""
+def _translated(name: str, value: Any) -> tuple[Any, str | None]:
+    """(value of our leaf, or a problem) for a value of rust_rl's leaf."""
     _, meanings = ACCEPTED_LEAVES[name]
     if isinstance(value, bool):
         return meanings[value], None
@@ -148,12 +150,8 @@ def _unknown_key(file: _ConfigFile, section: str, kind: type, name: str, line: i
 
 
 def parse_text(text: str, annotation: Any) -> Any:
-    """The text of a flag as a leaf's value, by the scalar rules of files; a text leaf takes it as written.
-
-    Raises:
-        ConfigError: not valid YAML.
-    """
-    if allows(annotation, str):  # not through YAML: a path may hold '#' or ': '
+    """The value of a leaf from the text of a flag, by the rules of files. Raises ConfigError for invalid YAML."""
+    if allows(annotation, str):  # as written, because a path may hold '#' or ': '
         is_null = text.lower() in ("null", "none", "~") and allows(annotation, type(None))
         return None if is_null else text
     try:
@@ -163,7 +161,7 @@ def parse_text(text: str, annotation: Any) -> Any:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Quotes what `Loader`, or the rule for `none`, would otherwise read as something else."""
+    """Quotes text that `Loader`, or the rule for `none`, would read as another value."""
 
     yaml_implicit_resolvers = {None: list(Loader.yaml_implicit_resolvers[None])}  # noqa: RUF012 - PyYAML's own class attribute
 
@@ -180,11 +178,11 @@ def _leaf_text(value: Any, annotation: Any) -> str:
     if isinstance(value, str) and value in choices(annotation):
         return value
     text = yaml.dump([value], Dumper=_Dumper, default_flow_style=True, width=float("inf"), sort_keys=False)
-    return text[1:-2]  # without the list's brackets and the line end: a scalar alone would get a document marker
+    return text[1:-2]  # without brackets and line end; dumping a scalar alone would add a document marker
 
 
 def to_yaml(config: Any) -> str:
-    """A whole run as YAML, each key with its description; reading it back gives the identical configuration."""
+    """The configuration as YAML with a comment for each key. Reading it gives the identical configuration."""
     lines: list[str] = []
     for name, kind in section_types(config.__class__).items():
         lines += [""] * bool(lines) + [f"# {(kind.__doc__ or '').splitlines()[0]}", f"{name}:"]

@@ -1,8 +1,8 @@
-"""The command line, made from the configuration dataclasses: one kebab-case flag per leaf.
+"""The command line of the configuration dataclasses: one kebab-case flag per leaf.
 
-Words are only sorted here: a flag's text becomes a value in `config.py` of this room, by the rules that hold for files,
-so that both are checked and reported alike. Why neither argparse nor tyro does it: docs/decisions/0002.
-Imports neither YAML nor JAX, so that `--help` answers at once.
+This module assigns texts to flags. `config.py` converts them to values by the rules of files, so that both are checked
+and reported in the same way. docs/decisions/0002 explains why neither argparse nor tyro is used. Imports neither YAML
+nor JAX, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from stoix_like.runtime.console.spelling import usage
 
 
 class CommandOptions(NamedTuple):
-    """The flags of the command itself; none of them is a leaf, none is stored in a run.
+    """The flags of the command itself. They are not leaves and are not stored in a run.
 
     Attributes:
-        config: the file or preset read, or None while the command line has not named one.
-        print_config: print the configuration as YAML and stop.
-        resume: folder or name of a run to continue, or `latest`.
+        config: the file or preset; None if the command line names none.
+        print_config: print the configuration as YAML and exit.
+        resume: folder or name of a run to resume, or `latest`.
         debug: show tracebacks.
-        no_compile_cache: compile afresh instead of reading the cache on disk.
-        profile: trace a few updates and tell where their time went.
+        no_compile_cache: compile again instead of reading the compilation cache on disk.
+        profile: trace a few updates and print their time by phase.
     """
 
     config: str | None = None
@@ -41,36 +41,36 @@ class CommandOptions(NamedTuple):
 
     @property
     def is_cached(self) -> bool:
-        """Whether compiled programs are kept. They are compiled without regard to names, and a profile goes by them."""
+        """Whether the compilation cache is used. Not with a profile: cached programs may lack its scope names."""
         return not (self.no_compile_cache or self.profile)
 
 
 OPTION_HELP = {
     "config": ("FILE|PRESET", "a YAML file, or a shipped preset such as ppo/maze"),
-    "print_config": ("", "print the whole configuration as YAML that can be fed back, and stop"),
-    "resume": ("RUN", "continue this run (folder, name or latest); flags beside it overwrite its configuration"),
+    "print_config": ("", "print the whole configuration as YAML for --config, and exit"),
+    "resume": ("RUN", "resume this run (folder, name or latest); other flags overwrite its configuration"),
     "debug": ("", "show the traceback of errors"),
-    "no_compile_cache": ("", "compile afresh instead of reading the compilation cache on disk"),
-    "profile": ("", "trace a few updates into RUN/profile and print their time by phase; compiles afresh"),
-    "help": ("", "show this text and stop (also -h)"),
-    "version": ("", "show the version and stop"),
+    "no_compile_cache": ("", "compile again instead of reading the compilation cache on disk"),
+    "profile": ("", "trace a few updates into RUN/profile and print their time by phase; compiles again"),
+    "help": ("", "show this text and exit (also -h)"),
+    "version": ("", "show the version and exit"),
 }
 #: rust_rl's spellings of two flags.
 FLAG_ALIASES = {"--checkpoint-save-dir": "save_dir", "--checkpoint-load-path": "load_path"}
 
 UNBROKEN = "\N{NO-BREAK SPACE}"  # keeps a leaf's default and range on one line
-#: value: takes one; bool: may take one; off: the `--no-` form of a bool; switch: takes none.
+#: value: requires a value; bool: an optional value; off: the `--no-` form of a bool; switch: no value.
 Kind = Literal["value", "bool", "off", "switch"]
 
 
 class ParsedFlags(NamedTuple):
-    """What stood on a command line, sorted but not yet understood.
+    """A parsed command line; the texts are not converted to values yet.
 
     Attributes:
         leaves: {leaf: (text, flag)} in the order given.
         options: flags of the command.
-        shows: "help" or "version" if that was asked for.
-        problems: one line for each word that makes no sense.
+        shows: "help" or "version" if that flag was given, else None.
+        problems: one line for each invalid argument.
     """
 
     leaves: dict[str, tuple[str, str]]
@@ -103,7 +103,7 @@ def flag_table(config_type: type) -> dict[str, tuple[str, Kind]]:
 
 
 def parse_flags(argv: Sequence[str], config_type: type) -> ParsedFlags:
-    """The words of a command line, sorted into leaves and options; problems are collected, never raised."""
+    """A command line as leaves and options. Problems are collected, not raised."""
     table, words = flag_table(config_type), list(argv)
     given: dict[str, tuple[str, str]] = {}
     problems: list[str] = []
@@ -128,12 +128,12 @@ def parse_flags(argv: Sequence[str], config_type: type) -> ParsedFlags:
 
 
 def _is_value(words: list[str]) -> bool:
-    """Whether the next word is a value: `-1e-3` is one, `--seed` and `-h` are not."""
+    """Whether the next argument is a value: `-1e-3` is one, `--seed` and `-h` are not."""
     return bool(words) and not words[0].startswith("--") and words[0] != "-h"
 
 
 def _text_after(flag: str, kind: Kind, attached: str | None, words: list[str]) -> tuple[str, str | None]:
-    """(the flag's text, or a problem); takes the next word off `words` where the flag owns it."""
+    """(text of the flag, problem or None). Removes the next argument from `words` if it is the flag's value."""
     if kind in ("off", "switch"):
         problem = None if attached is None else f"{flag}: takes no value, got '{attached}'"
         return "false" if kind == "off" else "true", problem
@@ -142,7 +142,7 @@ def _text_after(flag: str, kind: Kind, attached: str | None, words: list[str]) -
     elif attached is None and kind == "bool":
         attached = "true"
     if attached == "" and flag == "--task-id":
-        return attached, None  # an unknown task like any other, which has an exit code of its own
+        return attached, None  # reported as an unknown task, which has its own exit code
     return attached or "", None if attached else f"{flag}: needs a value"
 
 
@@ -178,16 +178,16 @@ def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> ParsedFla
 
 
 def help_text(config_type: type, algorithm: str, default_config: str) -> str:
-    """Usage, every flag by section with its type, meaning, default and range; as wide as the terminal allows."""
+    """Usage, and every flag by section with type, description, default and range, as wide as the terminal."""
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
     intro = (
         f"usage: {usage(f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]\n\n"
-        f"Without --config the preset {default_config} runs. Code defaults < YAML < flags; the defaults below hold\n"
-        "for what the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is a whole number;\n"
-        "null and none both mean null. --print-config shows the whole run."
+        f"Without --config the preset {default_config} is used. Code defaults < YAML < flags; the defaults below\n"
+        "apply to leaves that the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is an\n"
+        "integer; null and none both mean null. --print-config shows the whole configuration."
     )
     rows = [(flag_name(name) + f" {metavar}".rstrip(), text) for name, (metavar, text) in OPTION_HELP.items()]
-    parts = [intro, _help_section("command", "What is done.", rows, width)]
+    parts = [intro, _help_section("command", "What the command does.", rows, width)]
     for name, section in section_types(config_type).items():
         rows = [_help_row(section, field) for field in dataclasses.fields(section)]
         parts.append(_help_section(name, (section.__doc__ or "").splitlines()[0], rows, width))
@@ -204,7 +204,7 @@ def _help_row(section: type, field: Any) -> tuple[str, str]:
 
 
 def default_text(field: Any) -> str:
-    """A leaf's default as YAML shows it: `null`, `true`, `0.0003`, `{}`."""
+    """The default of a leaf in YAML: `null`, `true`, `0.0003`, `{}`."""
     if field.default is dataclasses.MISSING:
         return "{}"
     if field.default is None:

@@ -1,4 +1,4 @@
-"""The shipped presets of runs and sweeps, and the file that `--config` names."""
+"""The shipped presets of runs and sweeps, and the lookup of `--config`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stoix_like.runtime.loading.strict_yaml import read_sections
 
 
 def algorithm_of_preset(named: str) -> str | None:
-    """That a preset is for, by its name or its path; None of any other file."""
+    """The algorithm of a preset, by the preset's name or path; None for other files."""
     for name, path in preset_paths().items():
         if name == named.removesuffix(".yaml") or path.resolve() == Path(named).resolve():
             return name.partition("/")[0]
@@ -19,6 +19,7 @@ def algorithm_of_preset(named: str) -> str | None:
 
 
 def task_of_preset(path: Path) -> str | None:
+    """The task id in a configuration file, or None."""
     environment = (read_sections(path) or {}).get("environment")
     return environment.get("task_id") if isinstance(environment, dict) else None
 
@@ -34,7 +35,7 @@ def sweep_paths() -> dict[str, Path]:
 
 
 def _shipped() -> dict[str, Path]:
-    """What configs/ holds: in the package once installed, at the top of a clone otherwise."""
+    """{name: path} of the files in configs/, which is in the installed package or at the top of a clone."""
     package = Path(str(stoix_like.__file__)).parent
     folder = next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), None)
     paths = sorted(folder.rglob("*.yaml")) if folder else []
@@ -42,14 +43,9 @@ def _shipped() -> dict[str, Path]:
 
 
 def find_config(name: str, algorithm: str = "ppo") -> Path:
-    """The file of that name, or the shipped preset: `runs/mine.yaml`, `ppo/maze`, `ppo/maze.yaml`.
+    """The path of a file or shipped preset: `runs/mine.yaml`, `ppo/maze`, `ppo/maze.yaml`.
 
-    Args:
-        name: of either.
-        algorithm: whose preset to propose where half a name is given.
-
-    Raises:
-        ConfigError: there is neither.
+    If there is neither it raises ConfigError, which proposes a preset of the algorithm.
     """
     presets = preset_paths()
     if Path(name).is_file():

@@ -1,7 +1,7 @@
-"""YAML files as nodes and as plain data, read strictly: a door to PyYAML, with `documents.py`.
+"""Strict YAML, as nodes and as plain data. Only this module and `documents.py` import PyYAML.
 
-The scalars are those of YAML 1.2 (1e-3 is a number; yes, 010 and 12:30 are text); no duplicate keys, no aliases, no
-foreign tags. What a configuration's keys mean is not known here.
+Scalars are those of YAML 1.2: 1e-3 is a number; yes, 010 and 12:30 are text. Duplicate keys, aliases and foreign tags
+are errors. This module knows nothing of configurations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from stoix_like.runtime.console.text import shown_path
 
 
 class Loader(yaml.SafeLoader):
-    """Nodes only, with the scalars of YAML 1.2 instead of PyYAML's 1.1, and without aliases."""
+    """A loader with the scalars of YAML 1.2 instead of PyYAML's 1.1, and without aliases."""
 
     yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012 - replaces the inherited table; add_implicit_resolver fills it
 
@@ -50,13 +50,13 @@ def compose(text: str) -> Any:
 
 
 def problem_in(error: yaml.YAMLError) -> tuple[int | None, str]:
-    """(line or None, what is wrong) of PyYAML's errors."""
+    """(line or None, message) of an error of PyYAML."""
     mark = getattr(error, "problem_mark", None) or getattr(error, "context_mark", None)
     what = getattr(error, "problem", None) or getattr(error, "reason", None) or str(error)
     return mark.line + 1 if mark else None, f"not valid YAML: {what}"
 
 
-def _refuse(node: Any, what: str) -> yaml.YAMLError:
+def _error(node: Any, what: str) -> yaml.YAMLError:
     return yaml.constructor.ConstructorError(None, None, what, node.start_mark)
 
 
@@ -69,11 +69,11 @@ def construct(node: Any) -> Any:
         data: dict[str, Any] = {}
         for key, value in node.value:
             if not isinstance(key, yaml.ScalarNode) or key.value in data:
-                raise _refuse(key, "keys must be text" if key.id != "scalar" else f"duplicate key '{key.value}'")
+                raise _error(key, "keys must be text" if key.id != "scalar" else f"duplicate key '{key.value}'")
             data[key.value] = construct(value)
         return data
     if not isinstance(node, yaml.ScalarNode):
-        raise _refuse(node, f"tag {node.tag} is not read here")
+        raise _error(node, f"tag {node.tag} is not read here")
     return _scalar(node, kind)
 
 
@@ -92,13 +92,13 @@ def _scalar(node: Any, kind: str) -> Any:
             case "float":
                 return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
     except (ValueError, KeyError):
-        raise _refuse(node, f"'{node.value[:40]}' is no {kind}") from None
-    raise _refuse(node, f"tag {node.tag} is not read here")
+        raise _error(node, f"'{node.value[:40]}' is no {kind}") from None
+    raise _error(node, f"tag {node.tag} is not read here")
 
 
 @dataclasses.dataclass
 class YamlFile:
-    """A file being read: what was found, and what is wrong with it."""
+    """A file that is read, with its problems."""
 
     shown: str
     problems: list[str] = dataclasses.field(default_factory=list)
@@ -108,7 +108,7 @@ class YamlFile:
 
 
 def read_tree(path: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """(plain data, {dotted key: "file:line"}, problems) of a file that is no configuration: keys within keys."""
+    """(plain data, {dotted key: "file:line"}, problems) of a file with nested keys that is not a configuration."""
     file = YamlFile(shown_path(path))
     node = root_node(file, path, None)
     places: dict[str, str] = {}
@@ -133,7 +133,7 @@ def _branch(file: YamlFile, node: Any, prefix: str, places: dict[str, str]) -> d
 
 
 def root_node(file: YamlFile, path: Path, text: str | None) -> Any:
-    """The node of the whole file; None if it is empty, or cannot be read, which becomes a problem."""
+    """The root node of the file; None if it is empty, or if it cannot be read, which is added to its problems."""
     try:
         return compose(path.read_text(encoding="utf-8-sig") if text is None else text)
     except UnicodeDecodeError:
@@ -146,7 +146,7 @@ def root_node(file: YamlFile, path: Path, text: str | None) -> Any:
 
 
 def read_sections(path: Path) -> dict[str, Any] | None:
-    """The file as plain data, unchecked: {section: {leaf: value}}. None if it is no YAML mapping."""
+    """The file as unchecked plain data, {section: {leaf: value}}. None if it is not a YAML mapping."""
     try:
         node = compose(path.read_text(encoding="utf-8-sig"))
         data = {} if node is None else construct(node)
@@ -156,7 +156,7 @@ def read_sections(path: Path) -> dict[str, Any] | None:
 
 
 def entries(file: YamlFile, node: Any, prefix: str) -> Iterator[tuple[str, Any, int]]:
-    """(key, value node, line) for each entry of a mapping; duplicates and odd keys become problems."""
+    """(key, value node, line) for each entry of a mapping. Duplicate keys and keys that are not text are problems."""
     seen: dict[str, int] = {}
     for key, value in node.value:
         line = key.start_mark.line + 1

@@ -1,4 +1,4 @@
-"""From a configuration to the things that train: environment, network, learner. Import it after `devices.select`."""
+"""Builds environment, network and learner from a configuration. Import it after `devices.select`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Algorithm(NamedTuple):
     config_type: type
     make: Callable[[Environment, Network, Any], Learner]
     make_hyper: Callable[[Any], Any]  # configuration -> the `hyper` of a state, float32 on the host
-    network_params: Callable[[Params], NetworkParams]  # the network's own among the learner's parameters
-    with_network: Callable[[Params, NetworkParams], Params]  # the learner's parameters with another network in them
+    network_params: Callable[[Params], NetworkParams]  # the network's part of the learner's parameters
+    with_network: Callable[[Params, NetworkParams], Params]  # the learner's parameters with another network
     template: Callable[[NetworkParams, int], Params]  # (shapes of the network, number of seeds) -> of the parameters
-    published: Callable[[Params], Any]  # all that the policies read, the network's fields at the top; also of shapes
-    from_published: Callable[[Any], Params]  # parameters that act as those that were published
+    published: Callable[[Params], Any]  # what the policies read, the network's fields at the top; also of shapes
+    from_published: Callable[[Any], Params]  # parameters that act like the published ones
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -52,11 +52,11 @@ ALGORITHMS: dict[str, Algorithm] = {
         from_published=spo_params.from_published,
     ),
 }
-"""Every algorithm by its key. A program of your own adds to it."""
+"""All algorithms by key. Your own program may add to it."""
 
 
 class RunComponents(NamedTuple):
-    """What a configuration stands for."""
+    """Environment, network and learner of a configuration."""
 
     env: Environment
     network: Network
@@ -64,11 +64,7 @@ class RunComponents(NamedTuple):
 
 
 def make_env(config: EnvironmentConfig) -> Environment:
-    """The environment of a configuration section, with its time limit if one is set.
-
-    Raises:
-        UnsupportedEnvironmentError, ConfigError: see `envs.registry.make`.
-    """
+    """The environment of a configuration section, with its time limit if one is set. Raises as `registry.make`."""
     return registry.make(
         config.task_id,
         max_episode_steps=config.max_episode_steps,
@@ -87,8 +83,7 @@ class HasArchitecture(Protocol):
 
 
 def make_network(env: Environment, config: HasArchitecture) -> Network:
-    """The network of `config.architecture` for the environment: the one that fits it, unless `observation_adapter`
-    asks for another.
+    """The network of `config.architecture` for the environment, or of `observation_adapter` if that is set.
 
     Raises:
         ConfigError: the adapter does not fit the observation.
@@ -102,22 +97,21 @@ def make_network(env: Environment, config: HasArchitecture) -> Network:
 
 
 def build(algorithm: str, config: Any) -> RunComponents:
-    """Environment, network and learner of one run. Nothing is computed yet."""
+    """Environment, network and learner of a run. Nothing is computed yet."""
     env = make_env(config.environment)
     network = make_network(env, config)
     return RunComponents(env, network, ALGORITHMS[algorithm].make(env, network, config))
 
 
 def search_config(algorithm: str, env: Environment, config: Any) -> SearchConfig | None:
-    """How the learner searches, or None if it does not."""
+    """The search of the learner, or None if it does not search."""
     return spo.settings_of(env, config).search if algorithm == "spo" else None
 
 
 def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:
-    """That of a run, or of published parameters; `version` says which one wrote them.
+    """The algorithm of a run or of published parameters, written by stoix_like `version`.
 
-    Raises:
-        CheckpointError: this version has none of that name.
+    Raises CheckpointError if this version has no such algorithm.
     """
     if algorithm not in ALGORITHMS:
         raise CheckpointError(

@@ -1,10 +1,10 @@
-"""Whole states on disk: the one door to orbax.
+"""Checkpoints of a learner's state; the only module that imports orbax.
 
-A checkpoint is a folder `checkpoints/<update>`: `state/` holds the arrays as orbax writes them, `meta.json` the rest
-(schema, algorithm, task, configuration, host state) and the SHA-256 of every file, which is compared before orbax reads
-one: orbax itself loads flipped bits without a word. All is written into a temporary folder that is renamed at the end,
-so a folder with a number is complete. `checkpoints/best/<update>` holds only the parameters that scored best. Nothing
-is ever unpickled.
+A checkpoint is a folder `checkpoints/<update>`. Orbax writes the arrays into `state/`. `meta.json` holds the rest
+(schema, algorithm, task, configuration, host values) and the SHA-256 of every file. The digests are compared before
+orbax reads, because orbax loads flipped bits without an error. A checkpoint is written into a temporary folder that is
+renamed at the end, so a folder with a number is complete. `checkpoints/best/<update>` holds only the best-scoring
+parameters. Nothing is unpickled.
 """
 
 from __future__ import annotations
@@ -32,21 +32,24 @@ from stoix_like.runtime.storage.atomic import atomic_write_text
 
 SCHEMA = 1
 _LOG = logging.getLogger(__name__)
-_UNFINISHED = ".orbax-checkpoint-tmp"  # orbax's own word, so that its leftovers are found as well
+_UNFINISHED = ".orbax-checkpoint-tmp"  # orbax uses it too, so its leftovers are removed as well
 
 
 class CheckpointMeta(NamedTuple):
-    """What is read before the arrays, to rebuild what they belong to."""
+    """Metadata of a checkpoint, read before its arrays."""
 
     algorithm: str
     task_id: str
     update: int
     config: dict[str, Any]
-    host: dict[str, Any]  # best scores and the like; plain JSON values
+    host: dict[str, Any]  # values of the host, such as the best scores; plain JSON values
 
 
 class CheckpointStore:
-    """The checkpoints of one folder. Saving is synchronous: when it returns, the checkpoint survives a kill."""
+    """The checkpoints of one folder. Saving is synchronous: a checkpoint is complete when `save` returns.
+
+    The constructor raises CheckpointError if the folder is missing, unless `create`.
+    """
 
     def __init__(self, folder: Path, keep_last_n: int | None = None, *, create: bool = False) -> None:
         self.folder = folder.absolute()
@@ -56,14 +59,10 @@ class CheckpointStore:
             for leftover in self.folder.glob(f"*{_UNFINISHED}*"):
                 shutil.rmtree(leftover, ignore_errors=True)
         elif not self.folder.is_dir():
-            raise _nothing_in(self.folder)
+            raise _no_checkpoint(self.folder)
 
     def updates(self) -> list[int]:
-        """Updates at which there is a complete checkpoint, in order.
-
-        Raises:
-            RunError: the folder has gone.
-        """
+        """The updates of the complete checkpoints, in order. Raises RunError if the folder has been removed."""
         try:
             return self._listed()
         except OSError as error:
@@ -73,18 +72,22 @@ class CheckpointStore:
         return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
     def save(self, arrays: Any, meta: CheckpointMeta, *, replace: bool = False) -> Path:
-        """The folder of the new checkpoint, which must be of a later update than all there are, or with `replace` take
-        the place of the last. It is on the disk, not only in the system's memory, before an older one is removed.
+        """The folder of the new checkpoint. It is synced to disk before an older one is removed.
+
+        Args:
+            arrays: a pytree of the state.
+            meta: of an update later than all in the folder; with `replace`, it may equal the last.
+            replace: replace the checkpoint of this update if there is one.
 
         Raises:
             RunError: the folder cannot be written, or the disk is full.
         """
         path, began = self.folder / str(meta.update), time.monotonic()
         try:
-            there = self._listed()
-            if there and there[-1] >= meta.update + replace:
+            updates = self._listed()
+            if updates and updates[-1] >= meta.update + replace:
                 raise RunError(
-                    f"checkpoint {meta.update} was not written: {self.folder} holds {there}",
+                    f"checkpoint {meta.update} was not written: {self.folder} holds {updates}",
                     "remove checkpoints of a later update, or start a run under another --run-name",
                 )
             unfinished = self._unfinished(str(meta.update))
@@ -102,33 +105,30 @@ class CheckpointStore:
                 self.remove(old)
             trim_memory()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
-            what = (
-                f"cannot write the checkpoint in {self.folder}: {self._unreadable() or digests.write_error_text(error)}"
-            )
-            raise RunError(what, self._after_failure()) from error
+            reason = self._folder_error() or digests.write_error_text(error)
+            what = f"cannot write the checkpoint in {self.folder}: {reason}"
+            raise RunError(what, self._failure_hint()) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
 
-    def _unreadable(self) -> str | None:
-        """What is wrong with the folder itself. Where it is gone, orbax and tensorstore tell of whatever they met."""
+    def _folder_error(self) -> str | None:
+        """The error of listing the folder, or None. If the folder is gone, orbax and tensorstore report others."""
         try:
             self._listed()
         except OSError as error:
             return error.strerror
         return None
 
-    def _after_failure(self) -> str:
+    def _failure_hint(self) -> str:
         with contextlib.suppress(OSError):
-            if there := self._listed():
-                return f"free some space; checkpoint {there[-1]} is intact, and --resume {self.folder.parent} goes on"
+            if updates := self._listed():
+                return f"free some space; checkpoint {updates[-1]} is intact; --resume {self.folder.parent} continues"
         return "free some space or choose another --save-dir"
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
-        """Replaces what the host notes beside the arrays of one checkpoint, which stay.
+        """Replaces the host values of one checkpoint; its arrays stay.
 
-        Raises:
-            RunError: it cannot be written.
-            CheckpointError: missing or damaged.
+        Raises RunError if meta.json cannot be written, and CheckpointError if the checkpoint is missing or damaged.
         """
         path = self.folder / str(self._existing(update))
         body = digests.read_meta(path) | {"host": host}
@@ -138,9 +138,9 @@ class CheckpointStore:
             raise RunError(f"cannot write {path}: {error.strerror or error}", "free some space") from error
 
     def remove(self, update: int) -> None:
-        """Removes one checkpoint; a kill half-way leaves nothing that looks like one.
+        """Removes one checkpoint. It is renamed first, so that a kill leaves no incomplete checkpoint.
 
-        What somebody still reads over a network may stay until the next start: no reason to end a training.
+        Errors are ignored: a file that is still read over a network may stay until the next start.
         """
         removed = self._unfinished(f"{update}.removed")
         with contextlib.suppress(OSError):
@@ -153,20 +153,19 @@ class CheckpointStore:
         return path
 
     def load_meta(self, update: int | None = None) -> CheckpointMeta:
-        """What is written beside the arrays of one checkpoint (default: the last).
+        """The metadata of one checkpoint (default: the last).
 
-        Raises:
-            CheckpointError: no such checkpoint, a damaged one, or one of another schema.
+        Raises CheckpointError if it is missing, damaged, or of another schema.
         """
         path = self.folder / str(self._existing(update))
-        with _still_there(path):
-            found = digests.read_meta(path)
-        if found["schema"] != SCHEMA:
+        with _reporting_removal(path):
+            body = digests.read_meta(path)
+        if body["schema"] != SCHEMA:
             raise CheckpointError(
                 f"checkpoint {path} has another schema than this version reads",
                 f"this version reads schema {SCHEMA}; use the version of stoix_like in versions.json",
             )
-        return CheckpointMeta(**{name: found[name] for name in CheckpointMeta._fields})
+        return CheckpointMeta(**{name: body[name] for name in CheckpointMeta._fields})
 
     def load(self, template: Any, update: int | None = None, *, on_host: bool = False) -> Any:
         """The arrays of one checkpoint, in the template's structure, types and shardings.
@@ -174,14 +173,14 @@ class CheckpointStore:
         Args:
             template: a pytree of jax.ShapeDtypeStruct.
             update: of the checkpoint (default: the last).
-            on_host: as NumPy arrays, typed keys as their data, whatever the template's shardings.
+            on_host: return NumPy arrays, typed keys as their key data, and ignore the template's shardings.
 
         Raises:
-            CheckpointError: missing, damaged, or of other shapes; the first leaf that differs is named.
+            CheckpointError: it is missing, damaged, or of other shapes.
             RunError: it does not fit into memory.
         """
         path = self.folder / str(self._existing(update))
-        with _still_there(path):
+        with _reporting_removal(path):
             digests.verify_files(path)
             if problems := shape_mismatches(_stored_shapes(path), template):
                 raise CheckpointError(
@@ -190,20 +189,16 @@ class CheckpointStore:
                 )
             if on_host:
                 return _read_on_host(path, template)
-            with _intact(path), _standard() as reader:
-                found = reader.restore(
+            with _orbax_errors(path), _standard() as reader:
+                stored = reader.restore(
                     path / "state", args=ocp.args.StandardRestore(jax.tree.map(stored_shape, template))
                 )
-                return jax.block_until_ready(jax.tree.map(trees.from_stored, found, template))
+                return jax.block_until_ready(jax.tree.map(trees.from_stored, stored, template))
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
-        """One top-level field of the stored state, such as `params`, in the template's structure.
-
-        Raises:
-            CheckpointError, RunError: as `load`.
-        """
+        """One top-level field of the stored state, such as `params`, in the template's structure. Raises as `load`."""
         path = self.folder / str(self._existing(update))
-        with _still_there(path):
+        with _reporting_removal(path):
             digests.verify_files(path)
             stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
             if problems := shape_mismatches(stored, template):
@@ -211,23 +206,23 @@ class CheckpointStore:
                     f"checkpoint {path} does not fit: {name}/{problems[0]}",
                     "it was trained with another network; use the run's own config.yaml",
                 )
-            with _intact(path), _by_tree() as reader:
+            with _orbax_errors(path), _pytree() as reader:
                 shardings = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, {name: template})
-                found = reader.restore(
+                part = reader.restore(
                     path / "state",
                     args=ocp.args.PyTreeRestore({name: template}, restore_args=shardings, partial_restore=True),
                 )[name]
-                return jax.block_until_ready(jax.tree.map(jnp.asarray, found))
+                return jax.block_until_ready(jax.tree.map(jnp.asarray, part))
 
     def _existing(self, update: int | None) -> int:
-        there = self.updates()
-        if not there:
-            raise _nothing_in(self.folder)
+        updates = self.updates()
+        if not updates:
+            raise _no_checkpoint(self.folder)
         if update is None:
-            return there[-1]
-        if update not in there:
+            return updates[-1]
+        if update not in updates:
             raise CheckpointError(
-                f"no checkpoint of update {update} in {self.folder}", f"there are: {', '.join(map(str, there))}"
+                f"no checkpoint of update {update} in {self.folder}", f"there are: {', '.join(map(str, updates))}"
             )
         return update
 
@@ -236,12 +231,12 @@ def _standard() -> ocp.Checkpointer:
     return _checkpointer(ocp.StandardCheckpointHandler)
 
 
-def _by_tree() -> ocp.Checkpointer:
+def _pytree() -> ocp.Checkpointer:
     return _checkpointer(ocp.PyTreeCheckpointHandler)
 
 
 def _checkpointer(handler: Any) -> ocp.Checkpointer:
-    """Of this process alone: orbax would wait for all processes of a run, and only process 0 reads and writes."""
+    """A checkpointer of this process alone. Orbax would wait for all processes, but only process 0 reads and writes."""
     options = ocp.options.MultiprocessingOptions()
     if jax.process_count() > 1:
         own = jax.process_index()
@@ -250,8 +245,8 @@ def _checkpointer(handler: Any) -> ocp.Checkpointer:
 
 
 @contextlib.contextmanager
-def _still_there(path: Path) -> Iterator[None]:
-    """Whatever fails inside because a running training removed the checkpoint meanwhile says so, and only that."""
+def _reporting_removal(path: Path) -> Iterator[None]:
+    """Raises CheckpointError if the block fails because a running training has removed the checkpoint."""
     try:
         yield
     except (OSError, CheckpointError) as error:
@@ -263,8 +258,8 @@ def _still_there(path: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _intact(path: Path) -> Iterator[None]:
-    """Orbax's failures on files that are as they were written: whatever they mean, damage it is not."""
+def _orbax_errors(path: Path) -> Iterator[None]:
+    """Raises errors of orbax as CheckpointError. The digests have been verified, so the files are not damaged."""
     try:
         with reraise_device_errors(
             f"checkpoint {path} does not fit into memory", "free some memory, or use a larger device"
@@ -281,17 +276,17 @@ def _intact(path: Path) -> Iterator[None]:
 def _read_on_host(path: Path, template: Any) -> Any:
     stored = jax.tree.map(stored_shape, template)
     as_arrays = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
-    with _intact(path), _by_tree() as reader:
+    with _orbax_errors(path), _pytree() as reader:
         return reader.restore(path / "state", args=ocp.args.PyTreeRestore(stored, restore_args=as_arrays))
 
 
 def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    with _intact(path), _by_tree() as reader:
+    with _orbax_errors(path), _pytree() as reader:
         tree = reader.metadata(path / "state").item_metadata.tree
     return {name: tuple(leaf.shape) for name, leaf in trees.named_leaves(tree).items()}
 
 
-def _nothing_in(folder: Path) -> CheckpointError:
+def _no_checkpoint(folder: Path) -> CheckpointError:
     return CheckpointError(
         f"no checkpoint in {folder}", "give the folder of a run that has saved one: ls runs/*/checkpoints"
     )

@@ -1,4 +1,4 @@
-"""Which run, or which file of parameters, a person means by a path or a name."""
+"""Finds runs and files of parameters by a path or a name."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     Raises:
         CheckpointError: there is no such run; the hint names the runs there are.
     """
-    if (found := find_run_or_none(text, save_dir)) is not None:
-        return found
+    if (run := find_run_or_none(text, save_dir)) is not None:
+        return run
     for path in (Path(text), Path(save_dir) / text):
         if (path / STUDY_FILE).is_file():
             raise CheckpointError(f"{path} is a sweep, not a run", f"its runs are {path}/trial-0000 and so on")
@@ -40,12 +40,11 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
 
 
 def find_runs(texts: Sequence[str]) -> list[Path]:
-    """`find_run` of each, once. What lies beside runs and is none, as `runs/*` names it, is left out with a note.
+    """`find_run` of each text, without duplicates. Paths that are not runs, as in `runs/*`, are skipped with a note.
 
-    Raises:
-        CheckpointError: one is not there at all, or none of them is a run.
+    Raises CheckpointError if a path does not exist, or if none is a run.
     """
-    found: dict[Path, Path] = {}
+    runs: dict[Path, Path] = {}
     failure: CheckpointError | None = None
     for text in texts:
         try:
@@ -54,29 +53,29 @@ def find_runs(texts: Sequence[str]) -> list[Path]:
             if len(texts) == 1 or not Path(text).exists():
                 raise
             failure = error
-            messages.print_to_stderr(f"note: {text} is left out: it is no run")
+            messages.print_to_stderr(f"note: {text} is skipped: it is not a run")
         else:
-            found.setdefault(path.resolve(), path)
-    if not found and failure is not None:
+            runs.setdefault(path.resolve(), path)
+    if not runs and failure is not None:
         raise failure
-    return list(found.values())
+    return list(runs.values())
 
 
 def missing_config_hint(run: Path) -> str | None:
-    """Where else the configuration of a run stands whose config.yaml is lost; None if nowhere."""
-    held = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)
-    return f"write it anew from what stands under 'config' in {held[-1]}; JSON is YAML" if held else None
+    """A hint to restore a lost config.yaml from the newest checkpoint; None if there is no checkpoint."""
+    metas = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)
+    return f"write it again from the value of 'config' in {metas[-1]}; JSON is YAML" if metas else None
 
 
 def runs_hint(runs: Sequence[Path], most: int = 5) -> str:
-    """`runs there are: ...`, those first that were written last, or an empty string."""
+    """`existing runs: ...`, newest first, or an empty string."""
     newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
     more = f" and {len(newest) - most} more" if len(newest) > most else ""
-    return f"runs there are: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
+    return f"existing runs: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
 
 
 def find_parameters(text: str) -> Path | None:
-    """The file that a person means by its path or by its folder's; None if it is a run that is meant, or nothing."""
+    """The file of parameters at this path, or in this folder; None if there is none, or if the text names a run."""
     if find_run_or_none(text) is not None:
         return None
     path = Path(text)

@@ -1,4 +1,4 @@
-"""One folder per run: its names, its lock, and files that are written whole or not at all."""
+"""The folder of a run: its name, its creation with a lock, and the algorithm it records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.storage.atomic import atomic_write_json, atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 
-STUDY_FILE = "study.db"  # of a sweep, among runs
+STUDY_FILE = "study.db"  # marks the folder of a sweep
 
 
 def new_name(algorithm: str, task_id: str, seed: int) -> str:
@@ -27,16 +27,12 @@ def new_name(algorithm: str, task_id: str, seed: int) -> str:
 
 
 def new_path(save_dir: str, algorithm: str, config: Any) -> Path:
-    """The folder of a new run without a name of its own; `create` adds a number if it is taken by then."""
+    """The folder of a new run without a run name; `create_run` appends a number if it exists."""
     return Path(save_dir) / new_name(algorithm, config.environment.task_id, config.architecture.seed)
 
 
 def run_path(save_dir: str, name: str) -> Path:
-    """The folder of a new run. Nothing is made yet.
-
-    Raises:
-        ConfigError: a name that is not one plain folder name, or that exists.
-    """
+    """The folder of a new run; nothing is created. Raises ConfigError if it exists or the name is not valid."""
     if not is_run_name(name):
         raise ConfigError(f"checkpointing.run_name: {name!r} cannot name a run", RUN_NAME_RULE)
     path = Path(save_dir) / name
@@ -49,26 +45,22 @@ def run_path(save_dir: str, name: str) -> Path:
 
 
 def display_name(run: Path) -> str:
-    """What a dashboard calls the run: its folder's name, after the sweep's if it is a trial of one."""
+    """The name of a run in dashboards: `<folder>`, or `<sweep>/<folder>` for a trial of a sweep."""
     run = run.absolute()
     return f"{run.parent.name}/{run.name}" if (run.parent / STUDY_FILE).is_file() else run.name
 
 
 def check_algorithm(path: Path, theirs: str, ours: str) -> None:
-    """Refuses to continue a run of one algorithm with the script of another.
-
-    Raises:
-        CheckpointError: they differ.
-    """
+    """Raises CheckpointError if the algorithm of a run differs from that of the command that resumes it."""
     if theirs != ours:
         raise CheckpointError(
             f"{path} is a run of {theirs.upper()}, not of {ours.upper()}",
-            f"continue it with {command_name(f'train-{theirs}')}",
+            f"resume it with {command_name(f'train-{theirs}')}",
         )
 
 
 def recorded_algorithm(path: Path, otherwise: str) -> str:
-    """The algorithm in the run's versions.json; `otherwise` where that cannot be read."""
+    """The algorithm in the run's versions.json, or `otherwise` if the file cannot be read."""
     try:
         return str(json.loads((path / "versions.json").read_text(encoding="utf-8"))["algorithm"])
     except (OSError, ValueError, KeyError, TypeError):
@@ -76,15 +68,15 @@ def recorded_algorithm(path: Path, otherwise: str) -> str:
 
 
 class NewRun(NamedTuple):
-    """A run folder that was just made, and what to put back if the run cannot begin after all."""
+    """A new run folder, with what is needed to remove it if the run cannot start."""
 
     path: Path
     lock: RunLock
-    latest_before: str | None  # where `latest` pointed
-    folders_made: list[Path]  # above the run folder, innermost first
+    latest_before: str | None  # previous target of the link `latest`
+    created_parents: list[Path]  # innermost first
 
     def discard(self) -> None:
-        """Removes the folder with all that is in it, and what `create` made or changed around it."""
+        """Removes the folder and its contents, and reverts what `create_run` changed around it."""
         shutil.rmtree(self.path, ignore_errors=True)
         self.lock.close()
         link = self.path.parent / "latest"
@@ -93,23 +85,24 @@ class NewRun(NamedTuple):
                 link.unlink()
                 if self.latest_before is not None and (link.parent / self.latest_before).exists():
                     _point_latest(link, self.latest_before)
-        with contextlib.suppress(OSError):  # another run is in there by now
-            for folder in self.folders_made:
+        with contextlib.suppress(OSError):  # the folder holds another run
+            for folder in self.created_parents:
                 folder.rmdir()
 
 
 def create_run(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered: bool = False) -> NewRun:
-    """The new run folder with config.yaml and versions.json, locked; `latest` beside it points to it.
+    """The new run folder with config.yaml and versions.json, locked. The link `latest` next to it points to it.
 
     Args:
-        path: where it shall be.
-        config_yaml, facts: what the two files say; facts are added to `versions`.
-        numbered: take `<path>-2`, `-3`, ... if the path is taken; otherwise that is refused.
+        path: of the folder.
+        config_yaml: content of config.yaml.
+        facts: added to `versions()` in versions.json.
+        numbered: use `<path>-2`, `-3`, ... if the path exists; otherwise that is an error.
 
     Raises:
         RunError: the folder cannot be written.
     """
-    folders_made = [folder for folder in path.parents if not folder.exists()]
+    created_parents = [folder for folder in path.parents if not folder.exists()]
     path = _make_folder(path, numbered)
     link = path.parent / "latest"
     try:
@@ -117,28 +110,28 @@ def create_run(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered:
     except RunError:
         shutil.rmtree(path, ignore_errors=True)
         raise
-    new = NewRun(path, lock, os.readlink(link) if link.is_symlink() else None, folders_made)
+    new = NewRun(path, lock, os.readlink(link) if link.is_symlink() else None, created_parents)
     try:
         atomic_write_json(path / "versions.json", versions() | facts)
         atomic_write_text(path / "config.yaml", config_yaml)
     except OSError as error:
-        new.discard()  # ours, and empty of anything of worth
+        new.discard()
         raise RunError(f"cannot write {path}: {error.strerror}", "choose another folder with --save-dir") from error
     _point_latest(link, path.name)
     return new
 
 
 def _make_folder(path: Path, numbered: bool) -> Path:
-    """The folder that was made; making it is what decides between two runs that begin in the same second."""
+    """The created folder. `mkdir` decides between two runs that start in the same second."""
     for count in itertools.count(1):
         candidate = path if count == 1 else path.with_name(f"{path.name}-{count}")
         try:
             candidate.mkdir(parents=True)
             return candidate
         except FileExistsError as error:
-            if numbered and os.path.lexists(candidate):  # not so if a dangling link above it is in the way
+            if numbered and os.path.lexists(candidate):  # False if a dangling link above it is the cause
                 continue
-            what = f"cannot make {path}: something of that name is there"
+            what = f"cannot make {path}: something of that name exists"
             raise RunError(what, "choose another --run-name") from error
         except OSError as error:
             what = f"cannot make {path}: {error.strerror}"
@@ -151,5 +144,5 @@ def _point_latest(link: Path, name: str) -> None:
     try:
         temporary.symlink_to(name)
         temporary.replace(link)
-    except OSError:  # a file system without links, or a folder named latest: only the convenience is lost
+    except OSError:  # a file system without links, or a folder named latest: there is no link then
         temporary.unlink(missing_ok=True)

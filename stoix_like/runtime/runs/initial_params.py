@@ -1,4 +1,4 @@
-"""What a new run may begin with instead of fresh parameters: `--load-path` names a run, one checkpoint or a file."""
+"""Parameters from which a new run starts: `--load-path` names a run, a checkpoint or a file."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from stoix_like.types import NetworkParams, Params
 
 
 def find_initial_params(config: Any) -> Path | None:
-    """What `load_path` means: a run or checkpoint by its path, a run by its name, or published parameters by their path
-    or their folder's; None if there is no such leaf.
+    """The run, checkpoint or file that `load_path` names; None if it is not set.
 
-    Raises:
-        CheckpointError: there is none, it holds no checkpoint, or the file is damaged; a hint names the runs there are.
+    A run is named by its path or name, a checkpoint by its path, published parameters by their path or folder. Raises
+    CheckpointError if it is missing, damaged, or has no checkpoint.
     """
     text = config.checkpointing.load_path
     if text is None:
@@ -31,16 +30,16 @@ def find_initial_params(config: Any) -> Path | None:
         parameters.read_metadata(file)
         policy_folder.check_parameters(file)
         return file
-    found = find_run_or_none(text, config.checkpointing.save_dir)
-    if found is None and not Path(text).is_dir():
-        return find_run(text, config.checkpointing.save_dir)  # says what there is
-    found = found or Path(text)
-    checkpoint_at(found)
-    return found
+    path = find_run_or_none(text, config.checkpointing.save_dir)
+    if path is None and not Path(text).is_dir():
+        return find_run(text, config.checkpointing.save_dir)  # raises; its hint names the existing runs
+    path = path or Path(text)
+    checkpoint_at(path)
+    return path
 
 
 def describe_initial_params(algorithm: str, path: Path) -> str:
-    """What a new run of that algorithm starts with: `the parameters of runs/a/checkpoints/best/40`."""
+    """The origin of a new run's parameters, such as `the parameters of runs/a/checkpoints/best/40`."""
     if _is_published(path):
         return f"the network ({parameters.read_metadata(path).algorithm.upper()}) of {path}"
     folder, update = checkpoint_at(path)
@@ -52,15 +51,14 @@ def describe_initial_params(algorithm: str, path: Path) -> str:
 def load_initial_params(
     algorithm: str, task_id: str, path: Path, template: Params, fresh: Params, num_seeds: int
 ) -> Params:
-    """Parameters from what `named` gave; of a run its best ones, if it has any.
+    """Parameters from the result of `find_initial_params`; the best ones of a run, if it has any.
 
-    Those of another algorithm give their network, so that SPO can go on from what PPO has learned, and PPO from SPO;
-    everything else stays as in `fresh`. Published ones give their network, too, and the same to every seed.
+    From a run of another algorithm only the network is loaded, so that SPO can start from PPO's network, and PPO from
+    SPO's; everything else is as in `fresh`. From published parameters, every seed gets the same network.
 
-    Raises:
-        CheckpointError: there are none there, or they do not fit.
+    Raises CheckpointError if there are no parameters, or if they do not fit.
     """
-    from stoix_like.runtime.runs.build import ALGORITHMS  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.runs.build import ALGORITHMS  # starts the backend, so it is imported late
 
     ours = ALGORITHMS[algorithm]
     if _is_published(path):
@@ -73,13 +71,13 @@ def load_initial_params(
         if meta.algorithm == algorithm or meta.algorithm not in ALGORITHMS:
             return store.load_part("params", template, update)
         theirs = ALGORITHMS[meta.algorithm]
-        found = store.load_part("params", theirs.template(ours.network_params(template), num_seeds), update)
-        return ours.with_network(fresh, theirs.network_params(found))
+        params = store.load_part("params", theirs.template(ours.network_params(template), num_seeds), update)
+        return ours.with_network(fresh, theirs.network_params(params))
 
 
 @contextlib.contextmanager
 def _of_another_task(path: Path, theirs: str, ours: str) -> Iterator[None]:
-    """Says of parameters that do not fit that they are of another task, if they are: that is why."""
+    """Adds to a CheckpointError of the block that the parameters are of another task, if they are."""
     try:
         yield
     except CheckpointError as error:
@@ -92,7 +90,7 @@ def _of_another_task(path: Path, theirs: str, ours: str) -> Iterator[None]:
 
 
 def checkpoint_at(path: Path) -> tuple[Path, int | None]:
-    """(folder of checkpoints, update or None for the last) that a run or checkpoint path means."""
+    """(folder of checkpoints, update or None for the last) of the path of a run or a checkpoint."""
     if path.name.isdecimal() and (path / "state").is_dir():
         return path.parent, int(path.name)
     for folder in (path / "checkpoints" / "best", path / "checkpoints", path):

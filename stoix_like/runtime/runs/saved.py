@@ -1,6 +1,4 @@
-"""A finished or unfinished run, read back: its configuration, environment, learner and parameters. Of parameters that
-were published, the same without the run.
-"""
+"""A run loaded from its folder, or from published parameters: configuration, environment, learner, parameters."""
 
 from __future__ import annotations
 
@@ -23,17 +21,15 @@ from stoix_like.types import Environment, Learner, Network, NetworkParams, Param
 
 
 class SavedRun(NamedTuple):
-    """What `read_run` gives.
+    """The result of `load_run`.
 
     Attributes:
         path: the run folder, or the file of published parameters.
-        config: as it ran.
-        env: built from the configuration.
-        network: likewise.
-        learner: likewise.
-        params: of the chosen checkpoint; leaves [S, ...] if the run trained several seeds.
-        meta: what the checkpoint says of itself; `meta.update` is when it was written.
-        checkpoint: which one it is: best, latest, or the number of an update.
+        config: of the run.
+        env, network, learner: built from the configuration.
+        params: of the checkpoint; leaves [S, ...] if the run trained several seeds.
+        meta: metadata of the checkpoint.
+        checkpoint: best, latest, or the number of an update.
     """
 
     path: Path
@@ -47,12 +43,12 @@ class SavedRun(NamedTuple):
 
     @property
     def is_published(self) -> bool:
-        """Whether there are parameters alone, and no run."""
+        """Whether it was loaded from published parameters, without a run."""
         return self.path.is_file()
 
     @property
     def folder(self) -> Path:
-        """Where things go that are made of it: the run folder, or the one of the file."""
+        """The folder for figures and other output: the run folder, or that of the file."""
         return self.path.parent if self.is_published else self.path
 
     @property
@@ -67,23 +63,24 @@ class SavedRun(NamedTuple):
 
     @property
     def updates(self) -> list[int]:
-        """The update that each seed's parameters are of: in `best` each has its own."""
+        """The update of each seed's parameters. In `best`, they differ."""
         return list(self.meta.host.get("updates", [self.meta.update] * self.num_seeds))
 
     def network_params(self, params: Params) -> NetworkParams:
-        """The network's own among the learner's parameters."""
+        """The network's part of the learner's parameters."""
         return ALGORITHMS[self.meta.algorithm].network_params(params)
 
     @property
     def state(self) -> Any:
-        """The whole state of the run's last checkpoint, read when asked for; `learner.update` goes on from it. A replay
-        that was not kept is empty.
+        """The whole state of the run's last checkpoint, for `learner.update`. Loaded at each access.
+
+        A replay that was not saved is empty.
 
         Raises:
-            CheckpointError: it is damaged, or only parameters were published.
+            CheckpointError: the checkpoint is damaged, or only parameters were published.
         """
         if self.is_published:
-            what = f"{self.path} holds parameters alone: there is no state to go on from"
+            what = f"{self.path} holds only parameters: there is no state to continue from"
             raise CheckpointError(what, "load the run that they were exported from")
         store = CheckpointStore(self.path / "checkpoints")
         template = state_template(self.learner, self.num_seeds)
@@ -95,19 +92,21 @@ class SavedRun(NamedTuple):
         return state._replace(replay=replay)
 
     def seed_params(self, index: int) -> Params:
-        """The parameters of one seed, by its position."""
+        """The parameters of one seed, by its index."""
         return self.params if self.num_seeds == 1 else jax.tree.map(lambda x: x[index], self.params)
 
 
 def load_run(run: str, checkpoint: str = "best") -> SavedRun:
-    """A run with the parameters of one checkpoint: `best`, `latest`, or the number of an update.
+    """A run with the parameters of one checkpoint.
 
-    Also parameters that `export_policy.py` published: the path of `params.safetensors`, or of its folder. They are of
-    one seed and one checkpoint, which is not asked for then.
+    Args:
+        run: folder, name, or `latest`. Or parameters that `export_policy.py` published: the path of
+            `params.safetensors`, or of its folder; they are of one seed and one checkpoint.
+        checkpoint: `best`, `latest`, or the number of an update; not for published parameters.
 
     Raises:
-        CheckpointError: no such run or checkpoint, no such file, or a damaged or foreign one.
-        ConfigError: a checkpoint is asked of published parameters.
+        CheckpointError: the run, checkpoint or file is missing, damaged or foreign.
+        ConfigError: a checkpoint is given for published parameters.
     """
     if (file := find_parameters(run)) is not None:
         return _load_published(file, checkpoint)
@@ -119,7 +118,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     config = config_from_dict(algorithm.config_type, meta.config)
     built = build(meta.algorithm, config)
     template = state_template(built.learner, config.training_core.num_seeds).params
-    params = store.load_part("params", template, meta.update)  # a running run may have written a newer one meanwhile
+    params = store.load_part("params", template, meta.update)  # a running run may have written a newer one
     return SavedRun(path, config, built.env, built.network, built.learner, params, meta, checkpoint)
 
 
@@ -134,7 +133,7 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
     except ConfigError as error:
         what = f"the configuration in {path} cannot be used: {error.problems[0]}"
         raise CheckpointError(what, f"use the version of stoix_like that wrote it: {notes.stoix_like}") from error
-    config = replace_leaves(config, {"seed": notes.seed, "num_seeds": 1})  # whatever else it may say
+    config = replace_leaves(config, {"seed": notes.seed, "num_seeds": 1})  # the file has one seed
     built = build(notes.algorithm, config)
     template = algorithm.published(state_template(built.learner, 1).params)
     params = algorithm.from_published(parameters.read_arrays(path, template))
@@ -146,8 +145,7 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
 def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:
     """The store that holds the named checkpoint.
 
-    Raises:
-        CheckpointError: the name is none of best, latest and a number, or there is no checkpoint.
+    Raises CheckpointError if the name is not best, latest or a number, or if there is no checkpoint.
     """
     if checkpoint not in ("best", "latest") and not checkpoint.isdecimal():
         raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
@@ -161,11 +159,11 @@ def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:
 
 
 def state_template(learner: Learner, num_seeds: int) -> Any:
-    """Shapes, types and one device for a learner's state, [S, ...] for several seeds. Nothing is computed."""
+    """Shapes and types of a learner's state on one device, [S, ...] for several seeds. Nothing is computed."""
     if num_seeds == 1:
         shapes = jax.eval_shape(learner.init, jax.random.key(0))
     else:
         keys = jax.eval_shape(lambda: jax.vmap(jax.random.key)(jnp.arange(num_seeds)))
         shapes = jax.eval_shape(jax.vmap(learner.init), keys)
-    here = SingleDeviceSharding(jax.devices()[0])  # else orbax asks for the devices of the process that wrote it
+    here = SingleDeviceSharding(jax.devices()[0])  # without it, orbax requires the devices that wrote the checkpoint
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)

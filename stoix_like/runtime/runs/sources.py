@@ -1,4 +1,4 @@
-"""The configuration of a training command, whose `--resume` names a run: where that run's configuration is read."""
+"""The configuration of a training command, from a preset, a file, or the run that `--resume` names."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_
         config_type: of the algorithm, such as `PPOConfig`.
         algorithm: key of `ALGORITHMS`, such as "ppo".
         argv: the command line without the program's name.
-        default_config: the preset that is read where `--config` is not given, such as "ppo/quick".
+        default_config: the preset if `--config` is not given, such as "ppo/quick".
 
     Raises:
-        ConfigError: everything wrong with the file and the flags, at once.
+        ConfigError: with all problems of the file and the flags.
         CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
     """
     source = functools.partial(resumed_source, config_type, algorithm)
@@ -34,30 +34,30 @@ def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_
 
 
 def resumed_source(config_type: type, algorithm: str, options: CommandOptions, flag_layer: Layer) -> Source:
-    """The configuration of the run that is resumed. Of several processes only process 0 looks for it."""
-    from stoix_like.runtime.runs import find, folder  # only here: --help needs none of their imports
+    """The configuration of the run that is resumed. With several processes, only process 0 reads it."""
+    from stoix_like.runtime.runs import find, folder  # imported here so that --help stays fast
 
-    def found() -> str:
+    def config_path() -> str:
         run = find.find_run(str(options.resume))
-        # Checked before its values are checked as those of this algorithm, which they need not be.
+        # before its values are checked as those of this algorithm
         folder.check_algorithm(run, folder.recorded_algorithm(run, algorithm), algorithm)
         return str(run / "config.yaml")
 
     started = {leaf: value for leaf, (value, _) in flag_layer.items() if leaf in leaf_types(HardwareConfig)}
     hardware = replace_leaves(config_type(), started).hardware
     index, count = hardware.process_id, hardware.num_processes
-    together = None not in (hardware.coordinator_address, count, index) and index < count
-    if not (together or hardware.distributed):  # flags that do not fit together are refused soon
-        path, text = found(), None
+    is_complete = None not in (hardware.coordinator_address, count, index) and index < count
+    if not (is_complete or hardware.distributed):  # incomplete flags raise an error later
+        path, text = config_path(), None
     else:
         from stoix_like.runtime.hardware import process_group
 
         group = process_group.initialize(hardware, LoggingConfig(), compile_cache=options.is_cached)
-        path, text = group.broadcast_object(lambda: (path := found(), _text(Path(path))))
+        path, text = group.broadcast_object(lambda: (path := config_path(), _text(Path(path))))
     return Source(Path(path), text, find.missing_config_hint(Path(path).parent))
 
 
 def _text(path: Path) -> str | None:
-    with contextlib.suppress(OSError, UnicodeDecodeError):  # read_yaml reports what is wrong
+    with contextlib.suppress(OSError, UnicodeDecodeError):  # read_yaml reports the error
         return path.read_text(encoding="utf-8-sig")
     return None

@@ -193,7 +193,7 @@ def test_steps_and_updates_replace_each_other_across_layers(file):
         ("logging: {}\nlogging: {}\n", "run.yaml:2: duplicate key 'logging' (first at line 1)"),
         (
             "ppo_core: {}\ntraining_core: {}\n",
-            "run.yaml:2: 'training_core' and 'ppo_core' (line 1) are one section; keep one of them",
+            "run.yaml:2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them",
         ),
         ("environment:\n  kwargs: {a: 1, a: 2}\n", "run.yaml:2: not valid YAML: duplicate key 'a'"),
         ("environment: &e {}\nlogging: *e\n", "run.yaml:2: not valid YAML: aliases (*name) are not read here"),
@@ -458,7 +458,7 @@ def test_resume_says_where_a_damaged_configuration_stands_too(file, tmp_path):
     (run / "checkpoints" / "3" / "meta.json").write_text("{}")
     with pytest.raises(ConfigError, match="not valid YAML") as caught:
         loaded("--resume", "a")
-    assert "what stands under 'config' in runs/a/checkpoints/3/meta.json" in caught.value.hint
+    assert "the value of 'config' in runs/a/checkpoints/3/meta.json" in caught.value.hint
 
 
 PLAIN = st.recursive(
@@ -525,14 +525,14 @@ def test_yaml_feeds_back_to_the_identical_configuration(config, tmp_path_factory
     path.write_text(to_yaml(config), encoding="utf-8")
     again = loaded("--config", str(path)).config
     assert again == config
-    assert repr(again) == repr(config)  # also tells 1 from 1.0 and True
+    assert repr(again) == repr(config)  # also distinguishes 1 from 1.0 and True
     assert config_from_dict(PPOConfig, config_to_dict(config)) == config
 
 
 def test_yaml_of_a_configuration_is_commented_and_plain():
     text = to_yaml(ppo_config(task_id="Maze-v0", kwargs={"num_rows": 6}, actor_lr=1e-5, run_name="none"))
     lines = text.splitlines()
-    assert lines[:2] == ["# What is played, and how many copies of it.", "environment:"]
+    assert lines[:2] == ["# The task and its environments.", "environment:"]
     assert "  num_envs: 64                            # environments stepped in parallel" in lines
     assert any(line.startswith("  kwargs: {num_rows: 6} ") for line in lines)
     assert any(line.startswith("  actor_lr: 1e-05 ") for line in lines)

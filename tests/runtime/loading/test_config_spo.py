@@ -64,7 +64,7 @@ def test_both_names_of_the_mode_are_one_key(file, first_is_ours):
     one, other = keys if first_is_ours else reversed(keys)
     (problem,) = problems("--config", file(f"spo:\n  {one}\n  epsilon: 0.1\n  {other}\n"))
     names = [key.partition(":")[0] for key in (other, one)]
-    assert problem == f"run.yaml:4: 'spo.{names[0]}' and '{names[1]}' (line 2) are one key; keep one of them"
+    assert problem == f"run.yaml:4: 'spo.{names[0]}' and '{names[1]}' (line 2) are the same key; keep one of them"
 
 
 def test_adaptive_temperature_belongs_to_its_section_and_is_no_flag(file):
@@ -181,10 +181,10 @@ def test_a_number_of_updates_that_is_not_known_is_told(argv, expected):
 
 @pytest.mark.parametrize("name", ["ppo/maze", "ppo/maze.yaml"])
 def test_a_preset_of_ppo_is_told(name):
-    told = f"the values of {name} were chosen for PPO on Maze-v0; --config spo/maze is for Maze-v0 and SPO, "
-    assert preset_note(loaded("--config", name)) == f"{told}and scripts/train_ppo.py trains PPO"
+    start = f"the values of {name} were chosen for PPO on Maze-v0; --config spo/maze is for Maze-v0 and SPO, "
+    assert preset_note(loaded("--config", name)) == f"{start}and scripts/train_ppo.py trains PPO"
     path = str(preset_paths()[name.removesuffix(".yaml")])
-    assert preset_note(loaded("--config", path)) == f"{told}and scripts/train_ppo.py trains PPO".replace(name, path)
+    assert preset_note(loaded("--config", path)) == f"{start}and scripts/train_ppo.py trains PPO".replace(name, path)
 
 
 def test_values_named_in_a_replay_problem_work():

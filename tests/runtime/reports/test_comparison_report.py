@@ -304,7 +304,7 @@ def test_of_a_damaged_configuration_it_is_said_where_else_it_stands(tmp_path, sc
     meta.write_text("{}")
     assert exit_code(script.main, [str(path)]) == 1
     hint = capfd.readouterr().err.splitlines()[1]
-    assert f"what stands under 'config' in {meta}" in hint
+    assert f"the value of 'config' in {meta}" in hint
     assert "or leave this run out" in hint
 
 

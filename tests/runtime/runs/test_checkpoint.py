@@ -230,7 +230,7 @@ def test_only_of_folders_may_a_file_system_refuse_to_be_synced(make_store, monke
 
 
 def test_a_folder_that_goes_while_it_is_written_is_a_plain_error(make_store, tmp_path, monkeypatch):
-    """Whatever is met first then: tensorstore tells of a file it did not find, orbax of a folder."""
+    """Whatever is met first then: tensorstore reports a missing file, orbax a missing folder."""
 
     class Writer:
         def save(self, path, args):

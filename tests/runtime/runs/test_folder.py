@@ -119,7 +119,7 @@ def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
     Path("runs/junk").mkdir()
     with pytest.raises(CheckpointError) as caught:
         find_run("runs/junk")
-    assert (caught.value.what, caught.value.hint) == ("no run at runs/junk", "runs there are: runs/b, runs/a")
+    assert (caught.value.what, caught.value.hint) == ("no run at runs/junk", "existing runs: runs/b, runs/a")
 
 
 def test_only_one_writer():
@@ -189,7 +189,7 @@ def test_create_does_not_take_over_a_folder():
     path = _make_run("runs/a")
     with pytest.raises(RunError) as caught:
         run_folder.create_run(path, "other", {})
-    assert caught.value.what == "cannot make runs/a: something of that name is there"
+    assert caught.value.what == "cannot make runs/a: something of that name exists"
     assert (path / "config.yaml").read_text() == "# a configuration\n"
 
 
@@ -234,7 +234,7 @@ def test_what_lies_beside_runs_is_left_out_with_a_note(tmp_path, capsys):
     everything = [str(path) for path in sorted(tmp_path.iterdir())]
     assert find_runs(everything) == runs
     assert capsys.readouterr().err.splitlines() == [
-        f"note: {tmp_path / name} is left out: it is no run" for name in ("mlflow.db", "search")
+        f"note: {tmp_path / name} is skipped: it is not a run" for name in ("mlflow.db", "search")
     ]
     with pytest.raises(CheckpointError, match=r"no run at .*/c"):  # a name that is not there is a mistake
         find_runs([*everything, str(tmp_path / "c")])

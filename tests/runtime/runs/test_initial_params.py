@@ -28,7 +28,7 @@ def published(request, tmp_path_factory):
 
 
 def begin(algorithm, capsys, *, code=0, **leaves):
-    """(the network that a run which learns nothing begins with, what was told on stderr)."""
+    """(the network that a run which learns nothing begins with, the text on stderr)."""
     leaves = SMALL | DENSE | {"kwargs": "{num_rows: 5, num_cols: 5}"} | leaves
     leaves |= {"num_updates": 2, "num_eval_envs": 8, "num_eval_episodes": 8, "actor_lr": 0, "critic_lr": 0}
     leaves |= {"save_dir": ".", "run_name": "taken", "seed": 9}
@@ -52,9 +52,9 @@ def test_it_begins_with_the_published_network(published, where, tmp_path, monkey
     monkeypatch.chdir(tmp_path)
     algorithm, saved, folder = published
     ours = algorithm if where == "the same algorithm" else OTHER[algorithm]
-    network, told = begin(ours, capsys, load_path=folder)
+    network, message = begin(ours, capsys, load_path=folder)
     same(network, saved.network_params(saved.params))
-    assert f"starts with the network ({algorithm.upper()}) of {folder / 'params.safetensors'}" in told
+    assert f"starts with the network ({algorithm.upper()}) of {folder / 'params.safetensors'}" in message
 
 
 @pytest.mark.parametrize("published", ["ppo", full("spo")], indirect=True)
@@ -70,21 +70,21 @@ def test_every_seed_begins_with_it(published, tmp_path, monkeypatch, capsys):
 def test_what_does_not_fit_or_is_damaged_is_refused_in_one_line(published, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     algorithm, _, folder = published
-    _, told = begin(algorithm, capsys, code=4, load_path=folder, hidden_dim=8)
-    error, hint = told.splitlines()
+    _, message = begin(algorithm, capsys, code=4, load_path=folder, hidden_dim=8)
+    error, hint = message.splitlines()
     assert error.startswith(
         f"error: the parameters {folder / 'params.safetensors'} do not fit this run's configuration: "
     )
     assert hint == "hint: take task, --hidden-dim, --num-layers and --observation-adapter from their configuration"
     probe = {"task_id": "probe/action_observation_reward", "kwargs": "{}"}
-    _, told = begin(algorithm, capsys, code=4, load_path=folder, **probe)
-    error, _ = told.splitlines()
+    _, message = begin(algorithm, capsys, code=4, load_path=folder, **probe)
+    error, _ = message.splitlines()
     assert error.endswith(
         "params.safetensors is of Maze-v0, and its network does not fit probe/action_observation_reward"
     )
     (tmp_path / "torn.safetensors").write_bytes((folder / "params.safetensors").read_bytes()[:500])
-    _, told = begin(algorithm, capsys, code=4, load_path="torn.safetensors")
-    error, _ = told.splitlines()
+    _, message = begin(algorithm, capsys, code=4, load_path="torn.safetensors")
+    error, _ = message.splitlines()
     assert error.startswith(
         "error: the parameters torn.safetensors cannot be used: not a safetensors file, or a damaged"
     )

@@ -130,7 +130,7 @@ def test_a_disk_that_fills_up_ends_the_run_and_leaves_a_readable_file(tmp_path):
 
 
 class _Sink:
-    """A real sink that keeps what it gets and fails where it is told to."""
+    """A real sink that keeps its rows and fails on request."""
 
     def __init__(self, fails_in="", error=None):
         self.fails_in, self.error, self.rows, self.calls = (

@@ -22,7 +22,7 @@ def documented(prefix):
     return {name for cell in cells for name in re.findall(rf"`{prefix}/([\w<>]+)`", cell)}
 
 
-def told(algorithm):
+def logged_names(algorithm):
     """The names of the rows that one update of an algorithm gives, without being compiled."""
     sizes = {"num_envs": 2, "rollout_length": 4, "num_updates": 4}
     if algorithm is sl.spo:
@@ -37,18 +37,18 @@ def told(algorithm):
 
 
 def own_metrics():
-    """What tasks tell besides, as far as they can be played."""
+    """The metrics of the tasks themselves, of those that can be played."""
     playable = [task for task in TASKS.values() if task.is_cooperative or not task.is_multi_agent]
     return {name for task in playable for name in task.metrics}
 
 
 def test_the_trainers_keys_are_those_of_the_algorithms():
-    keys = {name for algorithm in (sl.ppo, sl.spo) for name in told(algorithm) if name.startswith("trainer/")}
+    keys = {name for algorithm in (sl.ppo, sl.spo) for name in logged_names(algorithm) if name.startswith("trainer/")}
     assert {f"trainer/{name}" for name in documented("trainer")} == keys
 
 
 def test_the_actors_keys_are_the_schemas_and_the_tasks_own():
-    keys = {name for name in told(sl.ppo) if name.startswith("actor/")}
+    keys = {name for name in logged_names(sl.ppo) if name.startswith("actor/")}
     assert {f"actor/{name}" for name in documented("actor")} == keys | {f"actor/{name}" for name in own_metrics()}
 
 

@@ -18,7 +18,7 @@ def _row(update):
 
 
 class _Sink:
-    """A real sink that keeps what it gets, fails where it is told to, and waits where it is told to."""
+    """A real sink that keeps its rows, and fails and waits on request."""
 
     def __init__(self, fails_in="", error=None, waits_in="", traced=None):
         self.fails_in, self.error, self.waits_in = fails_in, error or ConnectionError("refused"), waits_in

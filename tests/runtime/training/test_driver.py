@@ -214,12 +214,12 @@ def test_a_finished_run_continued_changes_nothing(finished, capsys):
 
 
 def test_a_save_between_two_reports_loses_no_episodes():
-    """Reports every 4 updates, checkpoints every 3: continued from the checkpoint of 3, all episodes are told once."""
+    """Reports every 4 updates, checkpoints every 3: resumed from update 3, all episodes are reported once."""
     assert _train(*_flags(**SMALL | {"log_interval": 4, "save_interval": 3}, save_dir=".", run_name="whole")) == 0
     killed = _killed_after(Path("whole"), 3)
     assert _train("--resume", "killed") == 0
-    told = {run: sum(row["actor/episodes"] for row in _rows(run, "ACTOR")) for run in (Path("whole"), killed)}
-    assert told == {Path("whole"): 8 * 8 * 4, killed: 8 * 8 * 4}  # every step of the task ends an episode
+    episodes = {run: sum(row["actor/episodes"] for row in _rows(run, "ACTOR")) for run in (Path("whole"), killed)}
+    assert episodes == {Path("whole"): 8 * 8 * 4, killed: 8 * 8 * 4}  # every step of the task ends an episode
 
 
 @pytest.mark.parametrize("intervals", [full((1, 1)), (4, 1)], ids=["log 1 save 1", "log 4 save 1"])

@@ -143,7 +143,7 @@ def test_the_trace_is_one_that_viewers_open(profiled):
 
 
 def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
-    """Another profiler is at work: the problem is told, and what was to be traced has run."""
+    """Another profiler is at work: the problem is reported, and the block has run."""
     import jax
 
     taken = profile.Profile(tmp_path / "profile")

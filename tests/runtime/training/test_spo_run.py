@@ -185,10 +185,10 @@ def test_a_run_whose_replay_was_not_saved_goes_on_from_an_empty_one(finished, ca
         CheckpointStore(Path("light/checkpoints")).load(whole)
     capsys.readouterr()
     assert run("train_spo", "--resume", "light", "--num-updates", "6") == 0
-    told = capsys.readouterr().out
+    output = capsys.readouterr().out
     assert (
         "note: the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one\n"
-        in told
+        in output
     )
     rows = rows_of("light", "TRAINER")
     assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0, 2.0, 2.0, 2.0, 0.0, 2.0]
@@ -345,7 +345,7 @@ def test_two_presets_resample_within_their_search(name, kind):
     assert (drawn != left).any()
     assert np.take_along_axis(np.asarray(mask), left, axis=1).all()
     assert (np.asarray(cold.diagnostics.surviving_root_actions) == 1).any()
-    hot, _ = found(jax.random.key(0), 1e3)  # nothing to tell the particles apart: all of them stay
+    hot, _ = found(jax.random.key(0), 1e3)  # the particles do not differ: all of them stay
     np.testing.assert_array_equal(hot.diagnostics.surviving_root_actions, hot.diagnostics.distinct_root_actions)
 
 
@@ -496,9 +496,9 @@ def test_an_spo_run_is_compared_by_its_own_search_too(finished, ppo_run):
         run("evaluate", finished, "--checkpoint", "1", "--level-set", "actionobservationreward-64", "--json", "r.json")
         == 0
     )
-    told = json.loads(Path("r.json").read_text())
-    assert told["level_hash"] == block["level_hash"]
-    assert mean_return(told) == pytest.approx(own["mean"])
+    result = json.loads(Path("r.json").read_text())
+    assert result["level_hash"] == block["level_hash"]
+    assert mean_return(result) == pytest.approx(own["mean"])
     (block,) = compare([ppo_run], "1", "actionobservationreward-64", settings)["runs"]
     assert block["notes"] == ["own is left out: a run of PPO has no search of its own"]
 

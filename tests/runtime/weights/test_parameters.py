@@ -105,7 +105,7 @@ def test_the_parameters_are_those_of_the_run(run, export):
     assert published.folder == export
     assert published.is_published
     assert not saved.is_published
-    with pytest.raises(CheckpointError, match="holds parameters alone"):
+    with pytest.raises(CheckpointError, match="holds only parameters"):
         _ = published.state
 
 
