@@ -62,7 +62,8 @@ def command(tmp_path):
 def test_questions_are_answered_without_jax(command, flag):
     result = command(flag)
     assert (result.returncode, result.stderr) == (0, "")
-    beginning = {"--version": "stoix_like ", "--print-config": "# What is played"}.get(flag, "usage: python scripts/")
+    starts = {"--version": "stoix_like ", "--print-config": "# The task and its environments."}
+    beginning = starts.get(flag, "usage: python scripts/")
     assert result.stdout.startswith(beginning)
 
 

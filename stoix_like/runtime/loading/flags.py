@@ -7,10 +7,10 @@ nor JAX, so that `--help` is fast.
 
 from __future__ import annotations
 
+import argparse
 import dataclasses
 import functools
 import shutil
-import textwrap
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
@@ -177,30 +177,48 @@ def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> ParsedFla
     return ParsedFlags(leaves, options, shows, problems)
 
 
-def help_text(config_type: type, algorithm: str, default_config: str) -> str:
-    """Usage, and every flag by section with type, description, default and range, as wide as the terminal."""
+def help_parser(config_type: type, algorithm: str, default_config: str) -> argparse.ArgumentParser:
+    """All flags by section with type, description, default and range, for `--help` alone: `parse_flags` parses."""
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
-    intro = (
-        f"usage: {usage(f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]\n\n"
-        f"Without --config the preset {default_config} is used. Code defaults < YAML < flags; the defaults below\n"
-        "apply to leaves that the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is an\n"
-        "integer; null and none both mean null. --print-config shows the whole configuration."
+    parser = argparse.ArgumentParser(
+        usage=f"{usage(f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]",
+        description=f"Without --config the preset {default_config} is used. Code defaults < YAML < flags; the defaults"
+        " below apply to leaves that the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is"
+        " an integer; null and none both mean null. --print-config shows the whole configuration.",
+        formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36, width=width),
+        add_help=False,
     )
-    rows = [(flag_name(name) + f" {metavar}".rstrip(), text) for name, (metavar, text) in OPTION_HELP.items()]
-    parts = [intro, _help_section("command", "What the command does.", rows, width)]
+    group = parser.add_argument_group("command", "What the command does.")
+    for name, (metavar, text) in OPTION_HELP.items():
+        _add_flag(group, name, metavar, text)
     for name, section in section_types(config_type).items():
-        rows = [_help_row(section, field) for field in dataclasses.fields(section)]
-        parts.append(_help_section(name, (section.__doc__ or "").splitlines()[0], rows, width))
-    return "\n\n".join(parts)
+        group = parser.add_argument_group(name, (section.__doc__ or "").splitlines()[0])
+        for field in dataclasses.fields(section):
+            _add_flag(group, field.name, *_help_row(section, field))
+    return parser
+
+
+def help_text(config_type: type, algorithm: str, default_config: str) -> str:
+    """What `--help` prints."""
+    return help_parser(config_type, algorithm, default_config).format_help().replace(UNBROKEN, " ").rstrip()
+
+
+def _add_flag(group: Any, name: str, metavar: str, text: str) -> None:
+    text = text.replace("%", "%%")
+    if metavar:
+        group.add_argument(flag_name(name), metavar=metavar, help=text)
+    else:
+        group.add_argument(flag_name(name), action="store_true", help=text)
 
 
 def _help_row(section: type, field: Any) -> tuple[str, str]:
+    """(the type, the description with default and range)."""
     annotation = leaf_types(section)[field.name]
     kind = "|".join(choices(annotation)) or type_name(annotation).removesuffix(" or null").upper()
     if choices(annotation) and allows(annotation, int):
         kind = "INT|" + kind
     notes = ", ".join(filter(None, [f"default {default_text(field)}", range_text(field.metadata)]))
-    return f"{flag_name(field.name)} {kind}", f"{field.metadata['help']} [{notes.replace(' ', UNBROKEN)}]"
+    return kind, f"{field.metadata['help']} [{notes.replace(' ', UNBROKEN)}]"
 
 
 def default_text(field: Any) -> str:
@@ -210,16 +228,3 @@ def default_text(field: Any) -> str:
     if field.default is None:
         return "null"
     return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
-
-
-def _help_section(name: str, title: str, rows: list[tuple[str, str]], width: int) -> str:
-    column = 36
-    lines = [f"{name}: {title}"]
-    for left, text in rows:
-        wrapped = [line.replace(UNBROKEN, " ") for line in textwrap.wrap(text, width - column)]
-        if len(left) + 4 > column:
-            lines.append("  " + left)
-        else:
-            lines.append("  " + left.ljust(column - 2) + wrapped.pop(0))
-        lines += [" " * column + line for line in wrapped]
-    return "\n".join(lines)
