@@ -17,8 +17,9 @@ import numpy as np
 
 from stoix_like.bench import binpack
 from stoix_like.bench.measure import Measurement, comparison_row, peak_bytes, time_interleaved
-from stoix_like.envs import reference, registry
+from stoix_like.envs import registry
 from stoix_like.envs.auto_reset import auto_reset_for
+from stoix_like.envs.importing import jumanji_auto_reset
 from stoix_like.ops import distributions
 from stoix_like.types import Array, Environment, Key
 
@@ -158,7 +159,7 @@ def _bare_rollout(env: Environment, num_envs: int, length: int) -> _Rollout:
 
 
 def _jumanji_rollout(task_id: str, num_envs: int, length: int, kwargs: Mapping[str, Any]) -> _Rollout:
-    env = reference.jumanji_auto_reset(task_id, **kwargs)
+    env = jumanji_auto_reset(task_id, **kwargs)
 
     def step(carry: Any, key: Key) -> Any:
         states, observation = carry

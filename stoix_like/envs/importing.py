@@ -1,4 +1,4 @@
-"""The first import of Jumanji.
+"""The first import of Jumanji, and its own auto-reset for measuring against.
 
 In a Jupyter kernel Jumanji's import runs `%matplotlib ipympl`, which fails where ipympl is not installed and changes
 the notebook's backend where it is (jumanji 1.1.2, `jumanji/environments/__init__.py`). What it imports for downloads
@@ -12,6 +12,9 @@ import contextlib
 import warnings
 from collections.abc import Iterator
 from types import ModuleType
+from typing import Any
+
+import jax
 
 IPYTHON_MARK = "__IPYTHON__"
 
@@ -35,3 +38,16 @@ def _ipython_hidden() -> Iterator[None]:
         yield
     finally:
         setattr(builtins, IPYTHON_MARK, mark)
+
+
+def jumanji_auto_reset(task_id: str, **kwargs: Any) -> Any:
+    """jumanji's `VmapAutoResetWrapper` around the registered task: `reset(keys [N])`, `step(states, actions)`.
+
+    For benchmarks alone: it makes a level at every step. `kwargs` go to the task's constructor.
+    Use it inside `with jax.numpy_rank_promotion("allow")` if ranks are strict.
+    """
+    registration = jumanji_registration()
+    from jumanji.wrappers import VmapAutoResetWrapper
+
+    with jax.numpy_rank_promotion("allow"):
+        return VmapAutoResetWrapper(registration.make(task_id, **kwargs))

@@ -17,7 +17,7 @@ import numpy as np
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.episodes import EpisodeResults
 from stoix_like.runtime.console.messages import Heartbeat
-from stoix_like.runtime.evaluators.chunk_sizer import ChunkSizer
+from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
 

@@ -16,10 +16,9 @@ import numpy as np
 from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.text import Value
-from stoix_like.runtime.evaluators.chunk_sizer import ChunkSizer
 from stoix_like.runtime.evaluators.episode_player import StepBudget, report_progress
 from stoix_like.runtime.evaluators.scores import Evaluator, Scores
-from stoix_like.runtime.evaluators.time_share import EvaluationTimeShare
+from stoix_like.runtime.evaluators.timing import ChunkSizer, EvaluationTimeShare
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.process_group import ProcessGroup, addressable_copy
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta

@@ -10,8 +10,8 @@ import pytest
 import stoix_like as sl
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.console import messages
-from stoix_like.runtime.evaluators.chunk_sizer import ChunkSizer
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, fresh_levels, frozen_levels, report_progress
+from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.types import MemoryPolicy
 
 KEYS = jax.random.split(jax.random.key(3), 3)  # of three seeds
