@@ -59,7 +59,7 @@ class EvaluationTimeShare:
             return None
         self._is_noted = True
         share = seconds / (seconds + training)
-        if share <= LARGE_SHARE_SHARE:
+        if share <= LARGE_SHARE:
             return None
         enough = math.ceil(updates * seconds / training * (1.0 / LARGE_SHARE - 1.0))
         return f"evaluation takes {share:.0%} of the time; --eval-interval {enough} makes it {LARGE_SHARE:.0%}"
