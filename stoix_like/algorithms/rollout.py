@@ -5,13 +5,12 @@ Knows neither environment nor network: both arrive as functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from numpy.typing import ArrayLike
 
 from stoix_like.envs.auto_reset import AutoReset
 from stoix_like.ops.environment_contract import undeclared_truncations
@@ -131,11 +130,12 @@ def _episode_metrics(finished: _Finished) -> Metrics:
     return metrics
 
 
-def refuse_undeclared(metrics: Mapping[str, ArrayLike]) -> None:
-    """Refuses, on the host, a rollout of an environment that truncates and does not say so.
+def refuse_undeclared(metrics: Metrics, task_id: str) -> Metrics:
+    """The metrics without `UNDECLARED`, on the host, if it counts no truncation that was not declared.
 
     Raises:
         UnsupportedEnvironmentError: `UNDECLARED` is above 0, so that values of other levels were bootstrapped from.
     """
     if count := int(np.sum(metrics.get(UNDECLARED, 0))):
-        raise undeclared_truncations(count)
+        raise undeclared_truncations(count, task_id)
+    return {name: value for name, value in metrics.items() if name != UNDECLARED}

@@ -36,45 +36,52 @@ def check_environment(env: Environment, *, carries_timestep: bool = False) -> No
     next_state, following = jax.eval_shape(env.step, state, action)
     _check_same(env, "state", state, next_state)
     _check_same(env, "observation", first.observation, following.observation)
-    _check_numbers(env, following)
+    _check_fields(env, "reset", first)
+    _check_fields(env, "step", following)
     if not env.can_truncate and "next_obs" in {*first.extras, *following.extras}:
         raise UnsupportedEnvironmentError(
-            f"{env.task_id}: extras['next_obs'] is of an environment that can truncate, and this one does not say so",
+            f"{env.task_id}: extras['next_obs'] requires can_truncate=True",
             "set can_truncate=True where a LAST step may have a discount above 0, or leave next_obs out",
         )
     if carries_timestep:
         _check_same(env, "timestep", first, following)
 
 
-def undeclared_truncations(count: int, task_id: str = "the environment") -> UnsupportedEnvironmentError:
+def undeclared_truncations(count: int, task_id: str) -> UnsupportedEnvironmentError:
     """What to raise where `count` episodes ended by LAST with a discount above 0 and `can_truncate` is False."""
     return UnsupportedEnvironmentError(
-        f"{task_id}: {count:,} episode(s) ended by LAST with a discount above 0, and can_truncate is False: the value"
-        " of what follows would be that of the next level",
+        f"{task_id}: {count:,} episode(s) ended by LAST with a discount above 0, and can_truncate is False: the"
+        " learner would bootstrap from the first observation of the next level",
         "set can_truncate=True if episodes are cut off, or discount 0 where they end",
     )
 
 
 def _check_first(env: Environment, first: TimeStep) -> None:
     view, mask = first.observation.agent_view, first.observation.action_mask
-    if not jax.tree.leaves(view):
+    if sum(leaf.size for leaf in jax.tree.leaves(view)) == 0:
         raise UnsupportedEnvironmentError(
-            f"{env.task_id}: observation.agent_view holds no array", "show the policy something, a constant if need be"
+            f"{env.task_id}: observation.agent_view is empty", "show the policy something, a constant if need be"
         )
-    if mask.shape != env.action_spec.mask_shape:
+    shape = None if mask is None else mask.shape
+    if shape != env.action_spec.mask_shape:
         raise UnsupportedEnvironmentError(
-            f"{env.task_id}: observation.action_mask has the shape {mask.shape}, and {env.action_spec} needs"
+            f"{env.task_id}: observation.action_mask has the shape {shape}, and {env.action_spec} needs"
             f" {env.action_spec.mask_shape}",
             "give the mask an entry for every value of the action, or the ActionSpec the number of entries",
         )
 
 
-def _check_numbers(env: Environment, timestep: TimeStep) -> None:
+def _check_fields(env: Environment, function: str, timestep: TimeStep) -> None:
     for name in ("step_type", "reward", "discount"):
         if shape := jnp.shape(getattr(timestep, name)):
             raise UnsupportedEnvironmentError(
-                f"{env.task_id}: {name} has the shape {shape} after step", "make it one number, of shape ()"
+                f"{env.task_id}: {name} has the shape {shape} after {function}", "make it one number, of shape ()"
             )
+    if not isinstance(timestep.extras, dict):
+        kind = type(timestep.extras).__name__
+        raise UnsupportedEnvironmentError(
+            f"{env.task_id}: extras is {kind} after {function}", "return a dictionary, {} if there is nothing in it"
+        )
 
 
 def _check_same(env: Environment, name: str, before: Any, after: Any) -> None:

@@ -40,6 +40,18 @@ def environment(after, *, view=None, mask=3, later=None, **leaves):
 
 
 STEPS = {"steps": jnp.int32(1)}
+
+
+def without(**fields):
+    """The environment whose time steps all have these fields instead."""
+    env = environment(STEPS)
+
+    def changed(made):
+        return made[0], made[1]._replace(**fields)
+
+    return env._replace(reset=lambda key: changed(env.reset(key)), step=lambda *call: changed(env.step(*call)))
+
+
 BROKEN = {
     "a state of another type": (
         lambda: environment({"steps": jnp.float32(1.0)}),
@@ -57,7 +69,11 @@ BROKEN = {
         lambda: environment(STEPS, later={"x": jnp.zeros(3)}),
         "broken: observation.agent_view.x is float32[2] after reset, and float32[3] after step",
     ),
-    "a view of nothing": (lambda: environment(STEPS, view={}), "broken: observation.agent_view holds no array"),
+    "a view of nothing": (lambda: environment(STEPS, view={}), "broken: observation.agent_view is empty"),
+    "a view of no numbers": (
+        lambda: environment(STEPS, view={"x": jnp.zeros(0)}),
+        "broken: observation.agent_view is empty",
+    ),
     "a mask of another width": (
         lambda: environment(STEPS, mask=4),
         "broken: observation.action_mask has the shape (4,), and ActionSpec(num_values=3, num_factors=None) needs (3,)",
@@ -66,9 +82,18 @@ BROKEN = {
         lambda: environment(STEPS, reward=np.zeros(2)),
         "broken: reward has the shape (2,) after step",
     ),
+    "no mask": (
+        lambda: without(observation=sl.Observation({"x": jnp.zeros(2)}, None)),
+        "broken: observation.action_mask has the shape None, and ActionSpec(num_values=3, num_factors=None) needs (3,)",
+    ),
+    "no extras": (lambda: without(extras=None), "broken: extras is NoneType after reset"),
+    "a first reward for each of two": (
+        lambda: without(reward=jnp.zeros(2)),
+        "broken: reward has the shape (2,) after reset",
+    ),
     "next_obs without truncations": (
         lambda: environment(STEPS, extras={"next_obs": jnp.zeros(2)}),
-        "broken: extras['next_obs'] is of an environment that can truncate, and this one does not say so",
+        "broken: extras['next_obs'] requires can_truncate=True",
     ),
 }
 
@@ -129,10 +154,10 @@ def test_the_first_rollout_counts_truncations_that_were_not_declared(env, count,
     _, metrics = jax.jit(lambda key: learner.update(learner.init(key)))(jax.random.key(0))
     assert float(metrics[UNDECLARED]) == count
     if count == 0.0:
-        refuse_undeclared(metrics)
+        assert metrics.keys() - refuse_undeclared(metrics, "t").keys() == {UNDECLARED}
         return
-    with pytest.raises(UnsupportedEnvironmentError, match="4 episode") as caught:
-        refuse_undeclared(metrics)
+    with pytest.raises(UnsupportedEnvironmentError, match="undeclared: 4 episode") as caught:
+        refuse_undeclared(metrics, env.task_id)
     assert "can_truncate=True" in caught.value.hint
 
 

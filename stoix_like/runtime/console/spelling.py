@@ -68,7 +68,7 @@ def pip_command(requirement: str) -> str:
 
 def _is_console() -> bool:
     """Whether hints name the installed program: it was started, or there are no scripts, as outside a clone."""
-    return _SPELLING.own is None and (Path(sys.argv[0]).name == PROGRAM or not SCRIPTS.is_dir())
+    return _SPELLING.own is None and (Path(sys.argv[0]).name == PROGRAM or not (SCRIPTS / "train_ppo.py").is_file())
 
 
 def _is_script() -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -32,7 +33,7 @@ class EvaluationSettings(NamedTuple):
     """How a run is evaluated."""
 
     num_episodes: int = 1024
-    num_envs: int = 256  # episodes played at a time
+    num_envs: int | None = None  # episodes played at a time; None: equal rounds of at most 256
     level_set: str | None = None  # name of a frozen set; all its levels are played, whatever num_episodes
     deterministic: bool = True  # most probable actions, or sampled ones
     seed: int = LARGEST_SEED  # root of the fresh levels; the presets do not train with the default
@@ -77,8 +78,11 @@ def evaluate_run(
 def _evaluator(saved: SavedRun, chosen: SelectedPolicy, settings: EvaluationSettings) -> Evaluator:
     from stoix_like.runtime.evaluators.scores import Evaluator
 
+    rounds = math.ceil(settings.num_episodes / 256)
     config = EvaluationConfig(
-        num_eval_envs=settings.num_envs, num_eval_episodes=settings.num_episodes, level_set=settings.level_set
+        num_eval_envs=settings.num_envs or math.ceil(settings.num_episodes / rounds),
+        num_eval_episodes=settings.num_episodes,
+        level_set=settings.level_set,
     )
     mode: rows.EvaluationMode = "deterministic" if settings.deterministic else "sampled"
     return Evaluator(saved.env, chosen.policy, config, 1, mode=mode)

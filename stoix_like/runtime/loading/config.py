@@ -56,7 +56,7 @@ class Source(NamedTuple):
 
     path: Path
     text: str | None = None
-    remedy: str | None = None
+    remedy: Callable[[], str | None] = lambda: None
 
 
 #: (options, leaves that flags set) -> the configuration of the run that `--resume` names.
@@ -89,7 +89,7 @@ def read_command_line(
         else:
             source = resumed_source(scan.options, {} if flag_problems else flag_layer)
         file_layer, problems = read_yaml(source.path, config_type, source.text)
-        hint = (source.remedy or HINT) if problems else HINT
+        hint = (source.remedy() or HINT) if problems else HINT
     except ConfigError as error:
         problems, hint = error.problems, error.hint
     values, where, merge_problems = merge_layers([file_layer, flag_layer])

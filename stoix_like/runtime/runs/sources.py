@@ -54,7 +54,7 @@ def resumed_source(config_type: type, algorithm: str, options: CommandOptions, f
 
         group = process_group.initialize(hardware, LoggingConfig(), compile_cache=options.is_cached)
         path, text = group.broadcast_object(lambda: (path := config_path(), _text(Path(path))))
-    return Source(Path(path), text, find.missing_config_hint(Path(path).parent))
+    return Source(Path(path), text, lambda: find.missing_config_hint(Path(path).parent))
 
 
 def _text(path: Path) -> str | None:

@@ -103,9 +103,8 @@ def _actor_values(raw: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
     if "episode_length_sum" in left:
         values["episode_length_mean"] = left.pop("episode_length_sum") / divisor
     values["episodes"] = int(episodes)
-    for name in ("levels_reused_sum", "undeclared_truncations_count"):
-        if name in left:
-            values[name.rpartition("_")[0]] = int(left.pop(name))
+    if "levels_reused_sum" in left:
+        values["levels_reused"] = int(left.pop("levels_reused_sum"))
     for name, value in left.items():
         reduction = metric_reduction(name)
         if name.endswith("_sum"):

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.telemetry.sink import Row, RunMeta
 
-_TOTALS = ("steps_per_second", "episodes", "levels_reused", "undeclared_truncations")  # summed over seeds
+_TOTALS = ("steps_per_second", "episodes", "levels_reused")  # summed over seeds
 
 
 class RunSummary:

@@ -227,7 +227,7 @@ def _mean_return(evaluation: Mapping[str, float]) -> list[float]:
 
 def _shown_names(names: Iterable[str]) -> list[str]:
     """The names that fit into a line: extremes, times and what stops a run are left to metrics.jsonl."""
-    hidden = ("steps_per_second", "duration_ms", "undeclared_truncations")
+    hidden = ("steps_per_second", "duration_ms")
     return [
         n for n in names if n not in hidden and not n.startswith(("max_", "min_")) and not n.endswith(("_max", "_min"))
     ]

@@ -12,7 +12,6 @@ import jax
 import numpy as np
 from jax.stages import Compiled
 
-from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.ops import trees
 from stoix_like.types import Learner, Metrics, metric_reduction
 
@@ -55,9 +54,7 @@ class MetricAccumulator:
     def add(self, metrics: Metrics, updates: int, seconds: float) -> None:
         """Adds the metrics of one chunk; blocks until the device has computed them."""
         combine = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
-        fetched = jax.device_get(metrics)
-        refuse_undeclared(fetched)
-        for name, value in fetched.items():
+        for name, value in jax.device_get(metrics).items():
             new = np.atleast_1d(np.asarray(value, np.float64))
             old = self._totals.get(name)
             self._totals[name] = new if old is None else combine[metric_reduction(name)](old, new)

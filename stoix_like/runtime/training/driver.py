@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.text import Value
@@ -195,7 +196,7 @@ class Driver:
         self._chunk_sizer.update(length, seconds)
         self._time_share.train(length, seconds)
         self.update += length
-        self._pending.add(metrics, length, seconds)
+        self._pending.add(refuse_undeclared(metrics, self._config.environment.task_id), length, seconds)
         interval = self._config.logging.log_interval
         if interval is None or _is_due(self.update, interval):
             self._report()
@@ -259,13 +260,14 @@ class Driver:
     def _scores_and_rows(self, step_budget: StepBudget) -> tuple[Scores, list[Row]]:
         """(scores of the main evaluator, rows of all evaluators). Every process plays the same episodes."""
         rows: list[Row] = []
-        at = self.update, self.timesteps, self.elapsed_seconds
+        every: list[Scores] = []
         arguments = addressable_copy(self.state.params), addressable_copy(self.state.key), self.update
         on_progress = report_progress(lambda text: _LOG.info("evaluating: %s", text))
         evaluators = (self._outputs.evaluator, *self._outputs.extra_evaluators)
-        every = [evaluator(*arguments, on_progress=on_progress, step_budget=step_budget) for evaluator in evaluators]
-        for evaluator, scores in zip(evaluators, every, strict=True):
-            rows += scores.rows(evaluator.mode, at, self._seeds)
+        for evaluator in evaluators:
+            every.append(evaluator(*arguments, on_progress=on_progress, step_budget=step_budget))
+            at = self.update, self.timesteps, self.elapsed_seconds  # after the evaluation
+            rows += every[-1].rows(evaluator.mode, at, self._seeds)
         return every[0], rows
 
     def _log_scores(self, scores: Scores, rows: list[Row]) -> None:

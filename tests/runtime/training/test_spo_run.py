@@ -533,7 +533,7 @@ def test_a_truncation_that_was_not_declared_stops_a_run_after_its_first_chunk(
     leaves = leaves | {"task_id": "undeclared", "log_interval": 100}
     assert run(script, **leaves, save_dir=tmp_path, run_name="u") == 3
     error, hint = capsys.readouterr().err.strip().splitlines()[-2:]
-    assert error.startswith("error: the environment: 8 episode(s) ended by LAST with a discount above 0")
+    assert error.startswith("error: undeclared: 8 episode(s) ended by LAST with a discount above 0")
     assert hint.startswith("hint: set can_truncate=True")
     assert [row["update"] for row in read_rows(tmp_path / "u" / "metrics.jsonl")][-1] == 1
 
