@@ -47,7 +47,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "COMMANDS": ("stoix_like.commands.table", "COMMANDS"),
     "Command": ("stoix_like.commands.table", "Command"),
     "ALGORITHMS": ("stoix_like.runtime.runs.build", "ALGORITHMS"),
-    "ENVIRONMENTS": ("stoix_like.envs.registry", "OWN"),
+    "ENVIRONMENTS": ("stoix_like.envs.registry", "ENVIRONMENTS"),
     "Series": ("stoix_like.runtime.results.series", "Series"),
     "Experiment": ("stoix_like.runtime.results.groups", "Experiment"),
     "ComparisonGroup": ("stoix_like.runtime.results.groups", "ComparisonGroup"),
@@ -121,7 +121,7 @@ if TYPE_CHECKING:
     from stoix_like.commands.entry import run_command, run_main
     from stoix_like.commands.table import COMMANDS, Command
     from stoix_like.config.sections import PPOConfig, SPOConfig, ppo_config, spo_config
-    from stoix_like.envs.registry import OWN as ENVIRONMENTS
+    from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS
     from stoix_like.envs.registry import make as make_env
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError

@@ -57,8 +57,8 @@ def run_main(main: Main) -> NoReturn:
 
 
 def _is_one_of_several() -> bool:
-    jax = sys.modules.get("jax")  # --help does not import it
-    return jax is not None and bool(jax.distributed.is_initialized())
+    process_group = sys.modules.get("stoix_like.runtime.hardware.process_group")  # --help does not import it
+    return process_group is not None and bool(process_group.is_initialized())
 
 
 def exit_code(main: Main, argv: Sequence[str]) -> int:

@@ -48,8 +48,8 @@ def list_tasks() -> dict[str, str]:
 
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     known = table["tasks"] if table["jumanji"] == importlib.metadata.version("jumanji") else {}
-    known = {task_id: line for task_id, line in known.items() if task_id not in registry.OWN}
-    task_ids = sorted({*known, *registry.OWN}) if known else registry.task_ids()
+    known = {task_id: line for task_id, line in known.items() if task_id not in registry.ENVIRONMENTS}
+    task_ids = sorted({*known, *registry.ENVIRONMENTS}) if known else registry.task_ids()
     return {task_id: known.get(task_id) or task_line(task_id) for task_id in task_ids}
 
 
@@ -57,7 +57,7 @@ def make_table() -> dict[str, Any]:
     """The content of the table: the version of Jumanji, and the line of each task except our own."""
     from stoix_like.envs import registry
 
-    task_ids = [task_id for task_id in registry.task_ids() if task_id not in registry.OWN]
+    task_ids = [task_id for task_id in registry.task_ids() if task_id not in registry.ENVIRONMENTS]
     return {
         "jumanji": importlib.metadata.version("jumanji"),
         "tasks": {task_id: task_line(task_id) for task_id in task_ids},

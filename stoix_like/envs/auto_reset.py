@@ -98,7 +98,8 @@ def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size:
     """Auto-reset of `num_envs` environments from a pool of at least `pool_size` levels.
 
     It is refilled `batch_size` levels at a time and rounded up to whole batches; a batch larger than the pool is cut
-    down to it.
+    down to it. An empty pool hands out levels again, with new randomness from `env.rekey`. Without it the randomness
+    repeats unless the environment is deterministic; `auto_reset_for` refuses such sizes.
 
     Raises:
         ConfigError: a size below 1, or a pool that int32 cannot count.

@@ -20,7 +20,7 @@ from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.types import Environment
 
-OWN: dict[str, Callable[..., Environment]] = {f"probe/{name}": maker for name, maker in probes.PROBES.items()}
+ENVIRONMENTS: dict[str, Callable[..., Environment]] = {f"probe/{name}": maker for name, maker in probes.PROBES.items()}
 """Environments that are not Jumanji's, by task id. A program adds its own: `sl.ENVIRONMENTS["Corridor-v0"] = make`."""
 #: rust_rl's generator of BinPack-v0 (rust_rl, src/common/config.rs and docs/configuration.md).
 RUST_RL_BINPACK = {
@@ -60,7 +60,11 @@ def make(
     """
     arguments = _with_sizes(task_id, dict(kwargs or {}), max_items, max_ems)
     with usable_values(task_id, arguments):
-        env = _make_own(task_id, arguments) if task_id in OWN else _make_jumanji(task_id, arguments, exact_reference)
+        env = (
+            _make_own(task_id, arguments)
+            if task_id in ENVIRONMENTS
+            else _make_jumanji(task_id, arguments, exact_reference)
+        )
         if arguments:
             _check_playable(env)
     return env if max_episode_steps is None else with_time_limit(env, max_episode_steps)
@@ -82,7 +86,7 @@ def task_ids() -> list[str]:
         {
             *jumanji_registration().registered_environments(),
             "BinPack-v0",
-            *OWN,
+            *ENVIRONMENTS,
         }
     )
 
@@ -111,7 +115,7 @@ def _check_playable(env: Environment) -> None:
 
 
 def _make_own(task_id: str, arguments: dict[str, Any]) -> Environment:
-    maker = OWN[task_id]
+    maker = ENVIRONMENTS[task_id]
     valid = signature_names(maker)
     unknown = [f"environment.kwargs: {task_id} has no '{n}'{nearest(n, valid)}" for n in arguments if n not in valid]
     if unknown:

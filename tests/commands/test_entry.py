@@ -134,7 +134,7 @@ def test_environments_are_listed_with_what_they_are(capsys):
 def test_the_shipped_table_holds_the_line_of_a_task(task_id):
     table = json.loads(envs.TABLE.read_text())["tasks"]
     assert table[task_id] == envs.task_line(task_id), "make docs writes the table"
-    assert set(table) == {name for name in registry.task_ids() if name not in registry.OWN}
+    assert set(table) == {name for name in registry.task_ids() if name not in registry.ENVIRONMENTS}
 
 
 @pytest.mark.slow
@@ -148,7 +148,7 @@ def test_the_list_builds_nothing_of_jumanji_but_what_a_program_adds(monkeypatch)
 
     added = lambda: make_action_reward()._replace(time_limit=7)
     for name in ("Corridor-v0", "Snake-v1"):  # a new one, and one that replaces Jumanji's
-        monkeypatch.setitem(registry.OWN, name, added)
+        monkeypatch.setitem(registry.ENVIRONMENTS, name, added)
     monkeypatch.setattr(registry, "jumanji_registration", unwanted)
     listed = envs.list_tasks()
     assert list(listed) == sorted(listed)

@@ -79,7 +79,7 @@ def test_what_cannot_be_made_is_refused_in_words(error_type, task_id, options, w
 
 
 def test_an_environment_of_ones_own_is_made_by_its_id_and_takes_arguments(monkeypatch):
-    monkeypatch.setitem(registry.OWN, "Own-v0", lambda num_steps=3: make_truncated_constant(num_steps))
+    monkeypatch.setitem(registry.ENVIRONMENTS, "Own-v0", lambda num_steps=3: make_truncated_constant(num_steps))
     env = registry.make("Own-v0", kwargs={"num_steps": 4})
     assert (env.task_id, env.time_limit) == ("Own-v0", 4)
     assert "Own-v0" in registry.task_ids()

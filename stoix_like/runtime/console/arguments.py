@@ -79,9 +79,7 @@ def output_file(text: str) -> Path:
 
 def add_run_argument(parser: ArgumentParser) -> None:
     """Adds `run`, the run or the exported parameters that a command reads."""
-    help_text = (
-        "run folder, its name under runs/, or latest; or a params.safetensors of export_policy.py, or its folder"
-    )
+    help_text = "run folder, its name under runs/, or latest; or an exported params.safetensors, or its folder"
     parser.add_argument("run", help=help_text)
 
 

@@ -28,6 +28,7 @@ class SelectedPolicy(NamedTuple):
     policy: Policy | MemoryPolicy
     name: str
     notes: tuple[str, ...] = ()  # see `search_notes`
+    hidden_state: str | None = None  # what its search sees and no player can know
 
 
 def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, deterministic: bool) -> SelectedPolicy:
@@ -41,8 +42,8 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
         if network or not searches:
             return SelectedPolicy(learner.network_policy, "network")
         notes = search_notes(search_config(saved, SearchChoice())[0], saved.env.task_id)
-        name = f"search as trained: {describe_own_search(saved, deterministic)}{_hidden(saved)}"
-        return SelectedPolicy(learner.policy, name, tuple(notes))
+        name = f"search as trained: {describe_own_search(saved, deterministic)}"
+        return SelectedPolicy(learner.policy, name, tuple(notes), saved.env.hidden_state)
     from stoix_like.algorithms import searching
 
     config, temperature = search_config(saved, choice)
@@ -53,14 +54,9 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     )
     played = searching.deterministic(config) if deterministic else config
     text = describe_search(played, _temperature_text(saved, choice.temperature))
-    name = (f"search {text}, incumbent plan" if choice.incumbent else f"search {text}") + _hidden(saved)
-    return SelectedPolicy(policy, name, tuple(search_notes(config, env.task_id, choice.incumbent)))
-
-
-def _hidden(saved: SavedRun) -> str:
-    """The end of a search's name if the search sees state that no player can know."""
-    hidden = saved.env.hidden_state
-    return "" if hidden is None else f", which sees {hidden}"
+    name = f"search {text}, incumbent plan" if choice.incumbent else f"search {text}"
+    notes = search_notes(config, env.task_id, choice.incumbent)
+    return SelectedPolicy(policy, name, tuple(notes), env.hidden_state)
 
 
 def describe_own_search(saved: SavedRun, deterministic: bool) -> str:

@@ -68,6 +68,8 @@ def evaluate_run(
     evaluator = _evaluator(saved, chosen, settings)
     levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": evaluator.level_hash}
     scored = _description(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
+    if chosen.hidden_state is not None:
+        scored["hidden_state"] = chosen.hidden_state
     progress.heading(heading(scored))
     for note in chosen.notes:
         progress.status(f"note: {note}")
@@ -142,9 +144,10 @@ def heading(scored: dict[str, Any]) -> str:
     """One line: the run, its checkpoint and how it was evaluated."""
     levels = scored["levels"] + (f" ({scored['level_hash']})" if scored["level_hash"] else "")
     task = scored["task_id"] + (f" {scored['kwargs']}" if scored["kwargs"] else "")
+    sees = f", which sees {scored['hidden_state']}" if "hidden_state" in scored else ""
     return (
         f"{scored['run']}: {scored['algorithm'].upper()} on {task}, checkpoint {scored['checkpoint']}"
-        f", {scored['policy']}, {scored['mode']}, levels: {levels}"
+        f", {scored['policy']}{sees}, {scored['mode']}, levels: {levels}"
     )
 
 

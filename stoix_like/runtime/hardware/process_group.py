@@ -157,6 +157,11 @@ def addressable_copy(tree: Any) -> Any:
     return jax.tree.map(lambda x: x.addressable_data(0) if len(x.sharding.device_set) > 1 else x, tree)
 
 
+def is_initialized() -> bool:
+    """Whether this program is one of several processes."""
+    return bool(jax.distributed.is_initialized())
+
+
 def initialize(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: bool) -> ProcessGroup:
     """The process group of the run; connects the processes if the configuration has several.
 
@@ -166,7 +171,7 @@ def initialize(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: 
         ConfigError: no cluster is found, the coordinator does not answer, or the device is not available.
         RunError: the other processes did not connect in time.
     """
-    is_connected = jax.distributed.is_initialized()
+    is_connected = is_initialized()
     if not (hardware.distributed or hardware.coordinator_address or is_connected):
         return ProcessGroup()
     if hardware.distributed and hardware.device_type == "cpu" and hardware.num_devices > 1:

@@ -27,9 +27,7 @@ _SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
 _LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
 _EVENTS = ("start", "resume", "changed", "checkpoint_loaded", "failed")
 _EVALUATOR = "evaluator/"
-_BEST_IS_BIASED = (
-    "The best of many noisy evaluations is biased upwards: a new evaluation by evaluate.py tends to score lower."
-)
+_BEST_IS_BIASED = "The best of many noisy evaluations is biased upwards: a new evaluation tends to score lower."
 
 
 def report(paths: Sequence[Path]) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from stoix_like.config.values import nearest
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console import messages
+from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.runs.folder import STUDY_FILE
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
@@ -36,7 +37,7 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
     runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
     near = nearest(Path(text).name, [p.name for p in runs])
-    raise CheckpointError(f"no run at {text}{near}", runs_hint(runs) or "train one first: make train")
+    raise CheckpointError(f"no run at {text}{near}", runs_hint(runs) or f"train one first: {usage('train-ppo')}")
 
 
 def find_runs(texts: Sequence[str]) -> list[Path]:

@@ -63,7 +63,7 @@ def test_a_search_that_sees_what_is_hidden_is_named_so(choice, hidden, said):
     saved = SimpleNamespace(
         env=env, network=indifferent(), config=config, meta=meta, learner=learner, network_params=lambda p: p
     )
-    assert ("which sees where the mines are" in select_policy(saved, choice, False, True).name) == said
+    assert (select_policy(saved, choice, False, True).hidden_state == "where the mines are") == said
     assert select_policy(saved, None, True, True).name == "network"
 
 

@@ -17,7 +17,7 @@ from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import leaf_types
 from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.envs.probes import make_action_observation_reward, make_action_reward, make_truncated_constant
-from stoix_like.envs.registry import OWN
+from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
 from stoix_like.runtime.evaluators.scores import Evaluator
@@ -518,7 +518,7 @@ def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
 
 
 def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scored(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(OWN, "hiding", lambda: make_action_reward()._replace(hidden_state="the sign"))
+    monkeypatch.setitem(ENVIRONMENTS, "hiding", lambda: make_action_reward()._replace(hidden_state="the sign"))
     assert run("train_spo", **SPO | {"task_id": "hiding", "num_updates": 2}, save_dir=tmp_path, run_name="h") == 0
     assert capsys.readouterr().out.count("a search steps the state of hiding, which holds the sign") == 1
     assert run("evaluate", tmp_path / "h", num_episodes=8) == 0
@@ -529,7 +529,7 @@ def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scor
 def test_a_truncation_that_was_not_declared_stops_a_run_after_its_first_chunk(
     script, leaves, tmp_path, monkeypatch, capsys
 ):
-    monkeypatch.setitem(OWN, "undeclared", lambda: make_truncated_constant(3)._replace(can_truncate=False))
+    monkeypatch.setitem(ENVIRONMENTS, "undeclared", lambda: make_truncated_constant(3)._replace(can_truncate=False))
     leaves = leaves | {"task_id": "undeclared", "log_interval": 100}
     assert run(script, **leaves, save_dir=tmp_path, run_name="u") == 3
     error, hint = capsys.readouterr().err.strip().splitlines()[-2:]
@@ -545,6 +545,6 @@ def test_an_evaluation_refuses_a_truncation_that_was_not_declared(ppo_run, monke
         state, timestep = right.step(state, action)
         return state, timestep._replace(discount=jnp.float32(1.0))
 
-    monkeypatch.setitem(OWN, PPO["task_id"], lambda: right._replace(step=step))
+    monkeypatch.setitem(ENVIRONMENTS, PPO["task_id"], lambda: right._replace(step=step))
     assert run("evaluate", ppo_run, num_episodes=8) == 3
     assert f"error: {PPO['task_id']}: 8 episode(s) ended by LAST" in capsys.readouterr().err
