@@ -29,7 +29,7 @@ def quantiles(values, confidence):
 # --- aggregates
 
 
-def test_aggregates_of_two_tasks_by_hand():
+def test_aggregates_by_hand_weigh_tasks_the_same():
     # Task means 2 and 5, medians of the runs 1 and 5; all eight sorted: 0 0 | 1 1 4 6 | 7 9.
     strata = [np.array([0.0, 7.0, 1.0, 0.0]), np.array([1.0, 4.0, 9.0, 6.0])]
     assert comparison.mean(strata) == 3.5
@@ -38,18 +38,25 @@ def test_aggregates_of_two_tasks_by_hand():
     assert comparison.iqm(strata) == 3.0
     # Shortfalls of 2: 2 0 1 2 and 1 0 0 0, so 5/4 and 1/4.
     assert comparison.optimality_gap(strata, target=2.0) == 0.75
-
-
-def test_tasks_weigh_the_same_in_a_mean_whatever_their_numbers_of_runs():
+    # tasks weigh the same, whatever their numbers of runs
     strata = [np.array([1.0]), np.array([4.0, 5.0, 6.0])]
     assert comparison.mean(strata) == 3.0
     assert comparison.optimality_gap(strata, target=5.0) == pytest.approx((4.0 + 1.0 / 3.0) / 2.0)
+    np.testing.assert_allclose(comparison.normalised([2.0, 3.0, 8.0], 2.0, 4.0), [0.0, 0.5, 3.0])
 
 
-def test_an_interval_of_one_task_is_that_of_its_runs():
+def test_intervals_of_one_task_over_tasks_and_of_one_run():
     values = np.random.default_rng(1).normal(size=7)
     ours = comparison.stratified_interval([values], comparison.iqm)
     np.testing.assert_array_equal(ours, statistics.bootstrap_interval(values))
+    # Tasks that differ by 100 and do not vary: drawn within tasks there is nothing to vary, drawn across there is.
+    strata = [np.zeros(5), np.full(3, 100.0)]
+    assert comparison.stratified_interval(strata, comparison.mean) == (50.0, 50.0, 50.0)
+    # one run of one task leaves no interval
+    strata = [np.array([0.2, 0.4, 0.6]), np.array([0.5])]
+    point, low, high = comparison.stratified_interval(strata, comparison.mean)
+    assert point == pytest.approx(0.45)
+    assert np.isnan([low, high]).all()
 
 
 @pytest.mark.parametrize("statistic", [comparison.mean, comparison.median, comparison.iqm, comparison.optimality_gap])
@@ -64,33 +71,13 @@ def test_a_stratified_interval_against_every_resample(statistic, confidence):
     np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
 
 
-def test_an_interval_over_tasks_is_stratified():
-    # Tasks that differ by 100 and do not vary: drawn within tasks there is nothing to vary, drawn across there is.
-    strata = [np.zeros(5), np.full(3, 100.0)]
-    assert comparison.stratified_interval(strata, comparison.mean) == (50.0, 50.0, 50.0)
-
-
-def test_one_run_of_one_task_leaves_no_interval():
-    strata = [np.array([0.2, 0.4, 0.6]), np.array([0.5])]
-    point, low, high = comparison.stratified_interval(strata, comparison.mean)
-    assert point == pytest.approx(0.45)
-    assert np.isnan([low, high]).all()
-
-
-def test_normalised_by_hand():
-    np.testing.assert_allclose(comparison.normalised([2.0, 3.0, 8.0], 2.0, 4.0), [0.0, 0.5, 3.0])
-
-
 # --- performance profiles
 
 
-def test_a_profile_by_counting():
+def test_a_profile_by_counting_and_over_tasks_their_mean():
     strata = [np.array([0.1, 0.5, 0.5, 0.9])]
     profile = comparison.performance_profile(strata, [0.0, 0.1, 0.3, 0.5, 0.8, 0.9])
     np.testing.assert_array_equal(profile.point, [1.0, 0.75, 0.75, 0.25, 0.25, 0.0])  # above, not at
-
-
-def test_a_profile_over_tasks_is_the_mean_of_theirs():
     strata = [np.array([0.0, 1.0]), np.array([1.0, 1.0, 1.0, 0.0])]
     np.testing.assert_array_equal(comparison.performance_profile(strata, [0.5]).point, [0.625])  # (1/2 + 3/4) / 2
 
@@ -118,17 +105,17 @@ def test_an_improvement_by_hand():
     first, second = [np.array([1.0, 3.0, 5.0])], [np.array([2.0, 3.0])]
     assert comparison.probability_of_improvement(first, second) == pytest.approx(3.5 / 6.0, rel=1e-15)
     assert comparison.probability_of_improvement(second, first) == pytest.approx(2.5 / 6.0, rel=1e-15)
-
-
-def test_equal_scores_are_no_improvement():
+    # equal scores are no improvement
     same = [np.full(4, 0.5)]
     assert comparison.improvement_interval(same, [np.full(3, 0.5)]) == (0.5, 0.5, 0.5)
-
-
-def test_an_improvement_over_tasks_is_the_mean_of_theirs():
+    # over tasks it is the mean of theirs
     first = [np.array([1.0, 2.0]), np.array([0.0, 0.0, 0.0])]
     second = [np.array([0.0]), np.array([1.0, 0.0])]
     assert comparison.probability_of_improvement(first, second) == 0.5 * (1.0 + 0.25)
+    # over a single run it has no interval
+    point, low, high = comparison.improvement_interval([np.array([1.0, 0.0])], [np.array([0.5])])
+    assert point == 0.5
+    assert np.isnan([low, high]).all()
 
 
 def test_an_improvement_is_the_statistic_of_mann_and_whitney():
@@ -154,12 +141,6 @@ def test_the_interval_of_an_improvement_against_every_resample(confidence):
     np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
     mirrored = comparison.improvement_interval(second, first, confidence, repetitions=40_000)
     np.testing.assert_allclose([1.0 - mirrored.high, 1.0 - mirrored.low], [low, high], rtol=1e-12)
-
-
-def test_an_improvement_over_a_single_run_has_no_interval():
-    point, low, high = comparison.improvement_interval([np.array([1.0, 0.0])], [np.array([0.5])])
-    assert point == 0.5
-    assert np.isnan([low, high]).all()
 
 
 @pytest.mark.parametrize(

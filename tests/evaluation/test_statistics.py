@@ -9,32 +9,33 @@ from scipy import stats
 from stoix_like.evaluation import statistics
 
 
-def test_iqm_of_eight_is_the_mean_of_the_middle_four():
+def test_iqm_by_hand():
     # Sorted: -100 0 | 1 2 3 6 | 50 900; (1 + 2 + 3 + 6) / 4 = 3. The plain mean would be 107.75.
     assert statistics.iqm([900.0, 1.0, 0.0, 2.0, -100.0, 3.0, 50.0, 6.0]) == 3.0
-
-
-def test_iqm_of_six_cuts_one_at_each_end():
     assert statistics.iqm([10.0, 1.0, 2.0, 3.0, 4.0, -90.0]) == 2.5  # floor(6 / 4) = 1
-
-
-@pytest.mark.parametrize("values", [[7.0], [1.0, 3.0], [0.0, 0.0, 30.0]])
-def test_iqm_of_fewer_than_four_trims_nothing(values):
-    assert statistics.iqm(values) == pytest.approx(np.mean(values), rel=1e-15)
-
-
-def test_iqm_works_over_the_last_axis():
+    for values in ([7.0], [1.0, 3.0], [0.0, 0.0, 30.0]):  # fewer than four: nothing is cut
+        assert statistics.iqm(values) == pytest.approx(np.mean(values), rel=1e-15), values
     table = np.arange(24.0).reshape(2, 3, 4)
     np.testing.assert_array_equal(statistics.iqm(table), table[..., 1:3].mean(-1))
 
 
-def test_bootstrap_interval_of_two_runs_is_the_two_runs():
+def test_bootstrap_intervals_of_two_runs_and_of_tasks_by_hand_and_of_one_run_none():
     # The mean of a resample of {0, 1} is 0 or 1 with probability 1/4 each: both lie outside the middle 40 %, inside 95.
     assert statistics.bootstrap_interval([0.0, 1.0], statistics.mean) == (0.5, 0.0, 1.0)
     assert statistics.bootstrap_interval([0.0, 1.0], statistics.mean, confidence=0.4) == (0.5, 0.5, 0.5)
+    # Tasks that differ by 100 and do not vary: drawn within tasks there is nothing to vary, drawn across there is.
+    assert statistics.bootstrap_interval(np.tile([0.0, 100.0], (5, 1)), statistics.mean) == (50.0, 50.0, 50.0)
+    # one run has no interval
+    assert statistics.bootstrap_interval([4.0]).point == 4.0
+    for interval in (statistics.bootstrap_interval([4.0]), statistics.mean_interval([4.0])):
+        assert np.isnan([interval.low, interval.high]).all()
+    curve = statistics.bootstrap_curve([[1.0, 2.0]])
+    np.testing.assert_array_equal(curve.point, [1.0, 2.0])
+    assert np.isnan(curve.low).all()
+    assert np.isnan(curve.high).all()
 
 
-def test_bootstrap_interval_agrees_with_scipy():
+def test_bootstrap_interval_agrees_with_scipy_and_contains_the_truth_as_often_as_it_says():
     values = np.random.default_rng(3).normal(size=40)
     ours = statistics.bootstrap_interval(values, repetitions=20_000)
     interquartile_mean = functools.partial(stats.trim_mean, proportiontocut=0.25)
@@ -44,15 +45,6 @@ def test_bootstrap_interval_agrees_with_scipy():
     # 20,000 resamples place a 2.5 % quantile to about 0.01 of the width, which is about 0.8 here.
     assert ours.point == pytest.approx(stats.trim_mean(values, 0.25), rel=1e-15)
     np.testing.assert_allclose([ours.low, ours.high], [theirs.low, theirs.high], atol=0.02)
-
-
-def test_bootstrap_interval_over_tasks_is_stratified():
-    # Tasks that differ by 100 and do not vary: drawn within tasks there is nothing to vary, drawn across there is.
-    point, low, high = statistics.bootstrap_interval(np.tile([0.0, 100.0], (5, 1)), statistics.mean)
-    assert (point, low, high) == (50.0, 50.0, 50.0)
-
-
-def test_bootstrap_interval_contains_the_truth_about_as_often_as_it_says():
     draws = np.random.default_rng(0).normal(size=(300, 30))
     intervals = [statistics.bootstrap_interval(draw, statistics.mean, 0.9, repetitions=500) for draw in draws]
     coverage = np.mean([interval.low <= 0.0 <= interval.high for interval in intervals])
@@ -73,16 +65,6 @@ def test_bootstrap_curve_equals_one_interval_per_moment(monkeypatch):
         np.testing.assert_array_equal(got, single)  # one task draws the same indices
 
 
-def test_one_run_has_no_interval():
-    assert statistics.bootstrap_interval([4.0]).point == 4.0
-    for interval in (statistics.bootstrap_interval([4.0]), statistics.mean_interval([4.0])):
-        assert np.isnan([interval.low, interval.high]).all()
-    curve = statistics.bootstrap_curve([[1.0, 2.0]])
-    np.testing.assert_array_equal(curve.point, [1.0, 2.0])
-    assert np.isnan(curve.low).all()
-    assert np.isnan(curve.high).all()
-
-
 def test_shares_have_wilsons_interval_by_hand():
     """With z = 1.96, none of 32 solved has the upper bound z^2 / (32 + z^2), not 0."""
     z = 1.959963984540054
@@ -98,17 +80,14 @@ def test_shares_have_wilsons_interval_by_hand():
     assert 0.0 < statistics.score_interval([1.0]).low < statistics.score_interval([1.0]).high == 1.0
 
 
-def test_mean_interval_by_hand_and_by_scipy():
+def test_mean_interval_and_difference_of_two_samples_by_hand_and_by_scipy():
     values = [1.0, 2.0, 3.0, 4.0, 5.0]  # s = sqrt(2.5), s / sqrt(5) = sqrt(0.5); t(0.975, 4) = 2.7764451052
     interval = statistics.mean_interval(values)
     half = 2.7764451052 * 0.5**0.5
     np.testing.assert_allclose(interval, (3.0, 3.0 - half, 3.0 + half), rtol=1e-9)
     theirs = stats.ttest_1samp(values, 0.0).confidence_interval(0.8)
     np.testing.assert_allclose(statistics.mean_interval(values, 0.8)[1:], theirs, rtol=1e-12)
-
-
-def test_difference_of_two_samples_by_hand():
-    """Means 2 and 1, variances of the means 1/3 and 4/3: by Welch and Satterthwaite 2.94 degrees of freedom."""
+    # Means 2 and 1, variances of the means 1/3 and 4/3: by Welch and Satterthwaite 2.94 degrees of freedom.
     point, low, high = statistics.difference_interval([1.0, 2.0, 3.0], [-1.0, 1.0, 3.0])
     freedom = (1 / 3 + 4 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
     half = stats.t.ppf(0.975, freedom) * (1 / 3 + 4 / 3) ** 0.5
