@@ -17,7 +17,7 @@ def masked():
     return distributions.masked_logits(LOGITS, MASK)
 
 
-def test_log_prob_and_entropy_equal_a_softmax_over_the_legal_subset(masked):
+def test_legal_actions_are_a_softmax_and_illegal_ones_have_probability_zero(masked):
     for row in range(3):
         legal = np.flatnonzero(MASK[row])
         x = np.asarray(LOGITS[row, legal], np.float64)
@@ -28,9 +28,6 @@ def test_log_prob_and_entropy_equal_a_softmax_over_the_legal_subset(masked):
             if prob > 1e-30:
                 got = distributions.log_prob(masked[row], jnp.int32(action))
                 np.testing.assert_allclose(got, np.log(prob), atol=1e-5)
-
-
-def test_illegal_actions_have_probability_exactly_zero_and_are_never_sampled(masked):
     illegal = np.argwhere(~np.asarray(MASK))
     for row, action in illegal:
         assert jnp.exp(distributions.log_prob(masked[row], jnp.int32(action))) == 0.0

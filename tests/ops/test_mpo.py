@@ -106,7 +106,7 @@ def test_weights_loss_and_gradient_equal_rlax_where_the_base_is_uniform():
         np.testing.assert_allclose(slope, rlax_slope, rtol=1e-5, atol=1e-6)
 
 
-def test_every_action_once_is_categorical_mpo():
+def test_every_action_once_is_categorical_mpo_and_the_loss_is_least_where_kl_is_epsilon():
     # acme's CategoricalMPO: q proportional to pi exp(Q / eta) over all actions, loss = eta (eps + mean logsumexp).
     q_values, logits = random_case(1)
     temperature, epsilon = 0.7, 0.1
@@ -118,6 +118,15 @@ def test_every_action_once_is_categorical_mpo():
     np.testing.assert_allclose(got.weights, weights, rtol=1e-5)
     np.testing.assert_allclose(got.loss, temperature * (epsilon + log_normalizer.mean()), rtol=1e-5)
     np.testing.assert_allclose(got.kl, (weights * (np.log(weights) - log_policy)).sum(-1).mean(), rtol=1e-5)
+    # Integrating the gradient must give the loss: a wrong additive term in the loss would have no other witness.
+    advantage, log_prior_ratio = random_case(3)
+    loss = lambda t: float(weights_and_loss(advantage, log_prior_ratio, ALL_VALID, t, 0.5).loss)
+    kl = lambda t: kl64(advantage, log_prior_ratio, t).mean()
+    grid = np.linspace(0.2, 3.0, 2001)
+    slopes = 0.5 - np.array([kl(t) for t in grid])
+    np.testing.assert_allclose(loss(3.0) - loss(0.2), np.trapezoid(slopes, grid), rtol=1e-4)
+    best = optimize.brentq(lambda t: kl(t) - 0.5, 0.01, 100.0)
+    assert loss(best) < min(loss(best * 0.8), loss(best * 1.25))
 
 
 @pytest.mark.parametrize("temperature", [1e-6, 1e-2, 1.0, 1e3])
@@ -131,19 +140,7 @@ def test_gradient_by_temperature_is_epsilon_less_kl(temperature, scale):
     np.testing.assert_allclose(kl, kl64(advantage, log_prior_ratio, temperature)[is_valid].mean(), rtol=1e-4, atol=1e-6)
 
 
-def test_the_loss_is_the_dual_function_and_least_where_kl_is_epsilon():
-    # Integrating the gradient must give the loss: a wrong additive term in the loss would have no other witness.
-    advantage, log_prior_ratio = random_case(3)
-    loss = lambda t: float(weights_and_loss(advantage, log_prior_ratio, ALL_VALID, t, 0.5).loss)
-    kl = lambda t: kl64(advantage, log_prior_ratio, t).mean()
-    grid = np.linspace(0.2, 3.0, 2001)
-    slopes = 0.5 - np.array([kl(t) for t in grid])
-    np.testing.assert_allclose(loss(3.0) - loss(0.2), np.trapezoid(slopes, grid), rtol=1e-4)
-    best = optimize.brentq(lambda t: kl(t) - 0.5, 0.01, 100.0)
-    assert loss(best) < min(loss(best * 0.8), loss(best * 1.25))
-
-
-def test_limits_of_the_temperature_are_the_base_and_the_best_particle():
+def test_limits_of_the_temperature_are_the_base_and_the_best_particle_and_shifts_change_no_weight():
     advantage, log_prior_ratio = random_case(4)
     hot = weights_and_loss(advantage, log_prior_ratio, ALL_VALID, 1e8, 0.5)
     np.testing.assert_allclose(hot.weights, softmax64(log_prior_ratio), rtol=1e-5)
@@ -152,9 +149,6 @@ def test_limits_of_the_temperature_are_the_base_and_the_best_particle():
     np.testing.assert_array_equal(cold.weights, jax.nn.one_hot(jnp.argmax(advantage, -1), 7))
     best = np.take_along_axis(softmax64(log_prior_ratio), np.asarray(jnp.argmax(advantage, -1))[:, None], -1)
     np.testing.assert_allclose(cold.kl, -np.log(best).mean(), rtol=1e-5)
-
-
-def test_shifting_log_prior_ratio_or_advantage_changes_no_weight():
     advantage, log_prior_ratio = random_case(5)
     shift = jnp.arange(5.0)[:, None] * 3.0
     plain = weights_and_loss(advantage, log_prior_ratio, ALL_VALID, 0.5, 0.5)
@@ -313,7 +307,7 @@ def test_solve_temperature_equals_scipy(epsilon, scale):
     np.testing.assert_allclose(got, expected, rtol=1e-3 if epsilon < 0.01 else 1e-5)
 
 
-def test_solve_temperature_bisects_a_function_by_hand():
+def test_solve_temperature_bisects_by_hand_falls_with_epsilon_and_scales_with_the_advantages():
     # kl(T) = 1 / T meets 0.25 at 4; the trace has one loop, whatever the number of iterations.
     got = jax.jit(lambda e: mpo.solve_temperature(lambda t: 1.0 / t, e, 1e-3, 1e3, num_iterations=40))(0.25)
     np.testing.assert_allclose(got, 4.0, rtol=1e-6)
@@ -321,9 +315,6 @@ def test_solve_temperature_bisects_a_function_by_hand():
     for k in (4, 8):
         got = mpo.solve_temperature(lambda t: 1.0 / t, 0.25, 1e-3, 1e3, num_iterations=k)
         assert 4.0 <= got <= 4.0 * np.exp(np.log(1e6) / 2**k) * (1 + 1e-5)
-
-
-def test_solved_temperature_falls_as_epsilon_grows_and_scales_with_the_advantages():
     advantage, log_prior_ratio = random_case(17)
     solved = [solve(advantage, log_prior_ratio, ALL_VALID, e) for e in (0.01, 0.05, 0.2, 0.5, 0.9)]
     assert all(a > b for a, b in itertools.pairwise(solved))
