@@ -4,10 +4,7 @@ import pytest
 from support.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
-
-
-def test_there_are_notebooks():
-    assert NOTEBOOKS
+assert NOTEBOOKS, "there are no notebooks"
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

@@ -124,18 +124,10 @@ DEQUE_CASES = [
 
 @pytest.mark.parametrize(("num_envs", "shards", "time_axis", "length", "period", "batch", "chunks"), DEQUE_CASES)
 def test_what_is_sampled_equals_a_deque(num_envs, shards, time_axis, length, period, batch, chunks):
-    buffer = jitted(
-        num_envs=num_envs,
-        num_shards=shards,
-        capacity_steps=time_axis * num_envs,
-        rollout_length=max(chunks),
-        sequence_length=length,
-        sample_period=period,
-        batch_size=batch,
-    )
-    play_against_deques(
-        buffer, num_envs=num_envs, time_axis=time_axis, length=length, period=period, chunks=chunks, seed=time_axis
-    )
+    sizes = {"num_envs": num_envs, "num_shards": shards, "capacity_steps": time_axis * num_envs, "batch_size": batch}
+    buffer = jitted(**sizes, rollout_length=max(chunks), sequence_length=length, sample_period=period)
+    told = {"num_envs": num_envs, "length": length, "period": period, "chunks": chunks}
+    play_against_deques(buffer, time_axis=time_axis, seed=time_axis, **told)
 
 
 def reading_from_place_0(buffer):
@@ -167,12 +159,7 @@ def one_leaf_changed(buffer):
     return buffer._replace(add=lambda state, steps: buffer.add(state, steps | {"mask": ~steps["mask"]}))
 
 
-FAULTS = [
-    reading_from_place_0,
-    reading_what_was_never_written,
-    environments_that_change_places,
-    one_leaf_changed,
-]
+FAULTS = [reading_from_place_0, reading_what_was_never_written, environments_that_change_places, one_leaf_changed]
 
 
 @pytest.mark.parametrize("fault", FAULTS)
@@ -195,7 +182,7 @@ def test_every_valid_start_is_reached_equally_often_and_no_other(period, num_ste
     assert all(abs(count - expected) < 6 * expected**0.5 for count in found.values())  # six standard errors
 
 
-def test_sampling_is_open_from_the_first_whole_sequence_on():
+def test_sampling_is_open_from_the_first_whole_sequence_on_and_follows_its_key():
     buffer = jitted()
     state = buffer.init(EXAMPLE)
     for time in range(16):
@@ -203,18 +190,19 @@ def test_sampling_is_open_from_the_first_whole_sequence_on():
         assert (gate.shape, gate.dtype) == ((), jnp.bool_)
         assert bool(gate) == (time >= LENGTH)
         state = buffer.add(state, numbered_steps(time, 1))
+    state = filled(buffer, 9)
+    first, again, other = (starts(buffer.sample(state, keys_of(seed, 3))) for seed in (1, 1, 2))
+    assert first == again
+    assert first != other
 
 
-def test_leaves_keep_their_types_and_the_bytes_are_as_stated():
+def test_leaves_keep_their_types_and_a_state_has_strong_ones_in_distinct_empty_buffers():
     state = jitted().init(EXAMPLE)
     assert jax.tree.map(lambda x: x.dtype, state.experience) == jax.tree.map(lambda x: x.dtype, EXAMPLE)
     per_step = 4 + 2 + 6 + 5 + 4 + 4
     assert replay.num_bytes(EXAMPLE) == per_step
     assert replay.num_bytes(EXAMPLE, 28) == 28 * per_step == sum(x.nbytes for x in jax.tree.leaves(state.experience))
     assert {x.shape[:3] for x in jax.tree.leaves(state.experience)} == {(2, 2, 7)}
-
-
-def test_a_state_has_fixed_strong_types_and_distinct_empty_buffers():
     buffer = replay.make_buffer(**SIZES)
     example = {"reward": jnp.asarray(1.0), "count": jnp.asarray(2)}  # both weakly typed
     assert all(x.weak_type for x in example.values())
@@ -281,14 +269,6 @@ def test_two_seeds_under_vmap_equal_two_buffers():
         jax.tree.map(lambda a, b, i=seed: np.testing.assert_array_equal(a[i], b), together, alone)
 
 
-def test_the_same_key_gives_the_same_sample_and_another_key_another():
-    buffer = jitted()
-    state = filled(buffer, 9)
-    first, again, other = (starts(buffer.sample(state, keys_of(seed, 3))) for seed in (1, 1, 2))
-    assert first == again
-    assert first != other
-
-
 def test_a_saved_and_restored_buffer_is_the_same(tmp_path):
     buffer = jitted()
     state = filled(buffer, 9)
@@ -317,17 +297,13 @@ def test_a_shard_serves_its_own_environments_only_and_as_many_rows_as_every_othe
         assert set(rows[:, shard].ravel()) == set(np.asarray(grouped[shard]))
 
 
-def test_shards_draw_independently():
+def test_shards_draw_independently_and_of_their_own_steps_alone():
     """With one key for all, every shard would give the same times and the same place among its environments."""
     buffer = jitted()
     drawn = buffer.sample(filled(buffer, 7), keys_of(0, 20))
     for place in (np.asarray(drawn["time"])[..., 0], np.asarray(drawn["env"])[..., 0] % 2):
         assert 0.2 < np.mean(place[:, :4] != place[:, 4:]) < 0.95
-
-
-def test_what_one_shard_holds_changes_nothing_that_another_gives():
-    """So no row has to travel between devices, and how many there are makes no difference."""
-    buffer = jitted()
+    # So no row has to travel between devices, and how many there are makes no difference.
     steps = numbered_steps(0, 3)
     changed = jax.tree.map(lambda x: np.concatenate([x[:, :2], np.zeros_like(x[:, 2:])], axis=1), steps)
     first, second = (buffer.sample(buffer.add(buffer.init(EXAMPLE), s), keys_of(0, 5)) for s in (steps, changed))
@@ -338,50 +314,23 @@ def test_what_one_shard_holds_changes_nothing_that_another_gives():
 
 # Sizes that cannot work.
 
+DIVIDED = "is not divisible by the 2 logical shards; use"
+SAMPLED = "spo.sample_sequence_length = 3"
+PERIOD = f"spo.sample_period: 4 is above {SAMPLED}, so 1 of every 4 steps would never be sampled; use at most 3"
+RING = "spo.replay_buffer_size: {} steps of num_envs = 4 environments are {} of each, and {} at once; use at least {}"
+ADDED = "training_core.rollout_length = {} are added"
+TOO_SHORT = RING.format(31, 7, ADDED.format(8), 32) + ", or a rollout_length of at most 7"
+LESS_THAN_ONE = [RING.format(3, 0, ADDED.format(1), 4), RING.format(3, 0, f"{SAMPLED} are sampled", 12)]
+UNCOUNTED = "spo.replay_buffer_size: 8,589,934,592 cannot be counted; use at most 4,294,967,295"
 REFUSED = [
     ({"num_envs": 0}, ["environment.num_envs: must be >= 1, got 0"], {"num_envs": 1}),
-    (
-        {"num_envs": 5},
-        ["environment.num_envs: 5 is not divisible by the 2 logical shards; use 4 or 6"],
-        {"num_envs": 4},
-    ),
-    (
-        {"batch_size": 9},
-        ["spo.batch_size: 9 is not divisible by the 2 logical shards; use 8 or 10"],
-        {"batch_size": 10},
-    ),
-    ({"batch_size": 1}, ["spo.batch_size: 1 is not divisible by the 2 logical shards; use 2"], {"batch_size": 2}),
-    (
-        {"sample_period": 4},
-        [
-            "spo.sample_period: 4 is above spo.sample_sequence_length = 3, so 1 of every 4 steps would never be"
-            " sampled; use at most 3"
-        ],
-        {"sample_period": 3},
-    ),
-    (
-        {"rollout_length": 8},
-        [
-            "spo.replay_buffer_size: 31 steps of num_envs = 4 environments are 7 of each, and"
-            " training_core.rollout_length = 8 are added at once; use at least 32, or a rollout_length of at most 7"
-        ],
-        {"capacity_steps": 32},
-    ),
-    (
-        {"capacity_steps": 3, "rollout_length": 1},
-        [
-            "spo.replay_buffer_size: 3 steps of num_envs = 4 environments are 0 of each, and"
-            " training_core.rollout_length = 1 are added at once; use at least 4",
-            "spo.replay_buffer_size: 3 steps of num_envs = 4 environments are 0 of each, and"
-            " spo.sample_sequence_length = 3 are sampled at once; use at least 12",
-        ],
-        {"capacity_steps": 12},
-    ),
-    (
-        {"capacity_steps": 2**33},
-        ["spo.replay_buffer_size: 8,589,934,592 cannot be counted; use at most 4,294,967,295"],
-        {"capacity_steps": 4_294_967_295},
-    ),
+    ({"num_envs": 5}, [f"environment.num_envs: 5 {DIVIDED} 4 or 6"], {"num_envs": 4}),
+    ({"batch_size": 9}, [f"spo.batch_size: 9 {DIVIDED} 8 or 10"], {"batch_size": 10}),
+    ({"batch_size": 1}, [f"spo.batch_size: 1 {DIVIDED} 2"], {"batch_size": 2}),
+    ({"sample_period": 4}, [PERIOD], {"sample_period": 3}),
+    ({"rollout_length": 8}, [TOO_SHORT], {"capacity_steps": 32}),
+    ({"capacity_steps": 3, "rollout_length": 1}, LESS_THAN_ONE, {"capacity_steps": 12}),
+    ({"capacity_steps": 2**33}, [UNCOUNTED], {"capacity_steps": 4_294_967_295}),
 ]
 
 
@@ -394,7 +343,7 @@ def test_impossible_sizes_are_refused_with_values_that_work(changes, lines, reme
     replay.make_buffer(**(SIZES | changes | remedy | shards))
 
 
-def test_all_problems_are_told_at_once():
+def test_all_problems_are_told_at_once_and_steps_of_other_forms_refused():
     with pytest.raises(ConfigError) as refused:
         replay.make_buffer(**(SIZES | {"batch_size": 3, "sample_period": 9, "sequence_length": 8}))
     assert [line.partition(":")[0] for line in refused.value.problems] == [
@@ -402,9 +351,6 @@ def test_all_problems_are_told_at_once():
         "spo.replay_buffer_size",
         "spo.sample_period",
     ]
-
-
-def test_steps_of_other_types_or_shapes_are_refused():
     buffer = replay.make_buffer(**SIZES)
     state = jax.eval_shape(buffer.init, EXAMPLE)
     for wrong in (

@@ -1,6 +1,7 @@
 """Randomness within an episode: a search gets dice of its own, or is refused. Without them it would know each throw."""
 
 import functools
+import itertools
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -68,16 +69,11 @@ def test_a_search_with_dice_of_its_own_guesses_no_better_than_chance():
     assert share_of_right_guesses(foreseeing) > 0.8
 
 
-@pytest.mark.parametrize("rekey", ["auto", True, False])
-@pytest.mark.parametrize("limit", [None, 3])
-def test_dice_that_cannot_be_replaced_are_not_searched(rekey, limit):
-    env = coin() if limit is None else sl.with_time_limit(coin(), limit)
-    with pytest.raises(ConfigError, match="coin has no rekey and is not declared deterministic") as caught:
-        searching.search_model(env, indifferent_network(), rekey=rekey)
-    assert "rekey=lambda state, key: ..." in caught.value.hint
-
-
-def test_no_learner_and_no_evaluation_searches_them():
+def test_dice_that_cannot_be_replaced_are_not_searched_by_model_learner_or_evaluation():
+    for env, rekey in itertools.product((coin(), sl.with_time_limit(coin(), 3)), ("auto", True, False)):
+        with pytest.raises(ConfigError, match="coin has no rekey and is not declared deterministic") as caught:
+            searching.search_model(env, indifferent_network(), rekey=rekey)
+        assert "rekey=lambda state, key: ..." in caught.value.hint
     config = spo_config(**SIZES)
     with pytest.raises(ConfigError, match="coin has no rekey"):
         sl.spo.make(coin(), sl.make_network(coin(), config), config)
@@ -97,19 +93,17 @@ def test_a_model_made_by_hand_says_that_it_is_deterministic():
     with pytest.raises(ConfigError, match="a SearchModel without rekey is searched with the randomness that will"):
         sl.smc.search(model, None, jax.random.key(1), root, 0.1, SEARCH)
     for said in (model._replace(deterministic=True), model._replace(rekey=jax.vmap(new_key))):
-        assert sl.smc.search(said, None, jax.random.key(1), root, 0.1, SEARCH).action.shape == (2,)
+        search = lambda said=said: sl.smc.search(said, None, jax.random.key(1), root, 0.1, SEARCH)
+        assert jax.eval_shape(search).action.shape == (2,)
 
 
-def test_two_functions_are_enough_for_ppo():
+def test_two_functions_are_enough_for_ppo_and_what_a_search_sees_beyond_is_said():
     env = coin()
     config = sl.ppo_config(num_envs=8, rollout_length=16, num_minibatches=2, hidden_dim=8, num_updates=4)
     learner = sl.ppo.make(env, sl.make_network(env, config), config)
     state, metrics = jax.jit(learner.update)(jax.jit(learner.init)(jax.random.key(0)))
     assert (float(metrics["actor/episodes_count"]), float(metrics["actor/levels_reused_sum"])) == (16.0, 0.0)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(state.params))
-
-
-def test_what_a_search_sees_and_a_player_cannot_is_said_in_one_line():
     assert searching.hidden_note(coin()) is None
     note = searching.hidden_note(coin(hidden_state="how the coin will fall"))
     assert note.startswith("a search steps the state of coin, which holds how the coin will fall: its scores are not")

@@ -1,11 +1,14 @@
-"""Adam per network: closed form of the first step, separate clips and rates, a shared torso with the actor."""
+"""Adam per network, with clips and rates apart; minibatches with every row once, the same whatever the devices."""
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import pytest
 
+from stoix_like.algorithms import minibatch
 from stoix_like.algorithms.optimizer import ADAM_EPS, apply_gradients, init_optimizer
 from stoix_like.types import NetworkParams
 
@@ -22,19 +25,19 @@ def one_step(gradients, rates=None, factor=1.0):
     return apply_gradients(params, init_optimizer(params), gradients, rates, jnp.float32(factor))[0]
 
 
-def test_first_step_is_the_rate_times_the_sign_for_each_network():
+def test_first_step_is_the_rate_times_the_sign_and_clips_are_apart():
     gradients = NetworkParams(jnp.zeros(2), jnp.array([0.3, -0.4]), jnp.array([-0.6, 0.0]))
     after = one_step(gradients)
     expected = -0.1 * np.array([0.3, -0.4]) / (np.abs([0.3, -0.4]) + ADAM_EPS)
     np.testing.assert_allclose(after.actor, expected, rtol=1e-5)
     np.testing.assert_allclose(after.critic, [0.01, 0.0], rtol=1e-4)
-
-
-def test_the_clip_of_one_network_does_not_touch_the_other():
     small, huge = jnp.array([1e-5, 0.0]), jnp.array([1e3, 1e3])
     after = one_step(NetworkParams(jnp.zeros(2), small, huge))
     # eps = 1e-5 halves a step of gradient 1e-5; a joint norm would have shrunk it to nothing.
     np.testing.assert_allclose(after.actor[0], -0.05, rtol=1e-4)
+    gradients = NetworkParams(jnp.ones(2), jnp.ones(2), jnp.ones(2))
+    after = one_step(gradients, factor=0.0)
+    assert all(float(jnp.abs(x).max()) == 0.0 for x in after)
 
 
 def test_a_shared_torso_takes_the_actors_rate_and_clip():
@@ -47,7 +50,40 @@ def test_a_shared_torso_takes_the_actors_rate_and_clip():
     np.testing.assert_allclose(after.actor, -0.1 * changes[1], rtol=1e-6)
 
 
-def test_factor_zero_changes_nothing_but_moments():
-    gradients = NetworkParams(jnp.ones(2), jnp.ones(2), jnp.ones(2))
-    after = one_step(gradients, factor=0.0)
-    assert all(float(jnp.abs(x).max()) == 0.0 for x in after)
+@pytest.mark.parametrize(
+    ("sizes", "shards"),
+    [((64, 128, 16), 8), ((12, 10, 3), 4), ((6, 4, 2), 2), ((3, 5, 5), 1), ((8, 1, 8), 1), ((8, 2, 4), 4)],
+)
+def test_number_of_shards_divides_environments_and_minibatches(sizes, shards):
+    num_envs, length, num_minibatches = sizes
+    assert minibatch.num_logical_shards(num_envs, length, num_minibatches) == shards
+    assert num_envs % shards == 0
+    assert (num_envs * length // shards) % num_minibatches == 0
+
+
+def epoch_rows(num_envs, length, num_minibatches, key):
+    """The (time, environment) tags of every minibatch of one epoch, [M, B, 2]."""
+    shards = minibatch.num_logical_shards(num_envs, length, num_minibatches)
+    tags = jnp.stack(jnp.meshgrid(jnp.arange(length), jnp.arange(num_envs), indexing="ij"), axis=-1)  # [T, N, 2]
+    sharded = minibatch.shard_rows(tags, shards)
+    indices = minibatch.shuffled_indices(key, shards, sharded.shape[1], num_minibatches)
+    return np.asarray(jax.vmap(lambda i: minibatch.take_minibatch(sharded, i))(indices))
+
+
+def test_an_epoch_holds_every_row_once_as_many_of_each_shard_in_an_order_of_its_key(key):
+    rows = epoch_rows(16, 6, 4, key)
+    assert rows.shape == (4, 24, 2)
+    assert {tuple(r) for r in rows.reshape(-1, 2)} == {(t, n) for t in range(6) for n in range(16)}
+    for one in rows:
+        counts = np.bincount(one[:, 1] // 2, minlength=8)  # 8 shards of two environments
+        assert (counts == 3).all()
+    np.testing.assert_array_equal(rows, epoch_rows(16, 6, 4, key))
+    assert (rows != epoch_rows(16, 6, 4, jax.random.key(1))).any()
+
+
+def test_leaves_of_a_row_stay_together(key):
+    tags = jnp.arange(24).reshape(4, 6)
+    tree = {"a": tags, "b": 10.0 * tags[..., None] + jnp.arange(3.0)[None, None]}
+    sharded = minibatch.shard_rows(tree, 2)
+    taken = minibatch.take_minibatch(sharded, minibatch.shuffled_indices(key, 2, 12, 3)[1])
+    np.testing.assert_array_equal(taken["b"][:, 0], 10.0 * taken["a"])

@@ -18,16 +18,8 @@ from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.ops import distributions
 
 SMALL = SMALL_PPO | {"num_updates": 50}
-PROBE = SMALL_PPO | {
-    "num_envs": 32,
-    "rollout_length": 16,
-    "num_minibatches": 4,
-    "epochs": 4,
-    "actor_lr": 3e-3,
-    "critic_lr": 3e-3,
-    "gamma": 0.9,
-    "num_updates": 150,
-}
+PROBE = {"num_envs": 32, "rollout_length": 16, "num_minibatches": 4, "epochs": 4, "num_updates": 150}
+PROBE = SMALL_PPO | PROBE | {"actor_lr": 3e-3, "critic_lr": 3e-3, "gamma": 0.9}
 
 
 def make(env, **leaves):
@@ -80,23 +72,14 @@ def test_reward_scale_scales_values_but_not_reported_returns():
     assert probes_learned()[2]["actor/episode_return_max"][SCALED, -1] == 1.0
 
 
-@functools.cache
-def truncated():
-    """(network, state, metrics [300]): reward 1 for ever, in episodes of 5 steps and rollouts of 4."""
+def test_a_truncation_is_bootstrapped_and_running_returns_are_carried_across_updates():
+    """Reward 1 for ever, in episodes of 5 steps and rollouts of 4: 1 / (1 - 0.9) = 10, 4.1 if taken for an end."""
     leaves = PROBE | {"rollout_length": 4, "gae_lambda": 1.0, "critic_lr": 1e-2, "num_updates": 300}
     network, _, learner = make("probe/truncated_constant", **leaves)
-    return network, *trained(learner, 300)
-
-
-def test_a_truncation_is_bootstrapped():
-    """1 / (1 - 0.9) = 10, and at most 4.1 if it is taken for an end."""
-    network, state, _ = truncated()
+    state, metrics = trained(learner, 300)
     np.testing.assert_allclose(network.critic(state.params, state.rollout.observation), 10.0, atol=0.7)
-
-
-def test_running_returns_are_carried_across_updates():
-    """Cut at the border, no episode would ever be 5 steps long."""
-    metrics = {name: value[:5] for name, value in truncated()[2].items()}
+    # Cut at the border, no episode would ever be 5 steps long.
+    metrics = {name: value[:5] for name, value in metrics.items()}
     finished = metrics["actor/episodes_count"] > 0
     assert finished.sum() == 4  # episodes end at steps 5, 10, 15 and 20 of 20
     np.testing.assert_array_equal(metrics["actor/episode_length_max"][finished], 5.0)
@@ -135,11 +118,17 @@ def test_changing_the_next_episode_changes_no_target_before_it():
     assert float(jnp.abs(before.target[2:] - later.target[2:]).min()) > 1.0
 
 
-@pytest.mark.parametrize("num_minibatches", [full(1), 4])
-def test_rates_fall_linearly_by_update_whatever_the_minibatches(num_minibatches):
-    leaves = SMALL | {"num_updates": 5, "num_minibatches": num_minibatches, "actor_lr": 1.0}
-    _, metrics = trained(make("probe/constant_reward", **leaves)[2], 6)
+@pytest.mark.parametrize(
+    ("standardize", "value_clip_eps", "num_minibatches"),
+    [("none", 0.2, 4), full("none", None, 1), full("minibatch", 0.2, 4)],
+)
+def test_options_stay_finite_and_rates_fall_linearly_by_update(standardize, value_clip_eps, num_minibatches):
+    leaves = {"standardize_advantages": standardize, "value_clip_eps": value_clip_eps, "shared_torso": True}
+    leaves |= {"num_updates": 5, "num_minibatches": num_minibatches, "actor_lr": 1.0}
+    state, metrics = trained(make("probe/action_observation_reward", **SMALL | leaves)[2], 6)
     np.testing.assert_allclose(metrics["trainer/learning_rate"], [1.0, 0.8, 0.6, 0.4, 0.2, 0.0], atol=1e-6)
+    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.params))
+    assert bool(jnp.isfinite(metrics["trainer/value_loss"]).all())
 
 
 @pytest.mark.full  # the lanes of the probes differ in a hyper-parameter, too, and seeds do in tests/contract
@@ -154,25 +143,7 @@ def test_hyper_parameters_are_leaves_a_two_rate_vmap_equals_two_runs():
 
     together, alone = jax.jit(jax.vmap(run))(rates), jax.jit(run)
     for index in range(2):
-        jax.tree.map(
-            lambda a, b, i=index: np.testing.assert_allclose(a[i], b, rtol=1e-3, atol=1e-5),
-            together,
-            alone(rates[index]),
-        )
+        close = lambda a, b, i=index: np.testing.assert_allclose(a[i], b, rtol=1e-3, atol=1e-5)
+        jax.tree.map(close, together, alone(rates[index]))
     spread = jax.tree.map(lambda a: float(jnp.abs(a[0] - a[1]).max()), together.actor)
     assert max(jax.tree.leaves(spread)) > 1e-3
-
-
-@pytest.mark.parametrize(
-    ("standardize", "value_clip_eps"),
-    [
-        ("none", 0.2),
-        full("none", None),
-        full("minibatch", 0.2),
-    ],
-)
-def test_options_run_and_stay_finite(standardize, value_clip_eps):
-    leaves = {"standardize_advantages": standardize, "value_clip_eps": value_clip_eps, "shared_torso": True}
-    state, metrics = trained(make("probe/action_observation_reward", **SMALL | leaves)[2], 2)
-    assert all(bool(jnp.isfinite(x).all()) for x in jax.tree.leaves(state.params))
-    assert bool(jnp.isfinite(metrics["trainer/value_loss"]).all())

@@ -189,16 +189,13 @@ def test_an_episode_returns_at_least_what_its_best_path_promised():
     np.testing.assert_allclose(earned, promised.max(axis=0), atol=1e-5)  # nothing is won but what was promised
 
 
-def test_a_plan_is_refused_where_steps_are_random():
+def test_deterministic_searches_take_no_noise_and_no_plan_where_steps_are_random():
     env = make_action_reward()._replace(deterministic=False, task_id="dice")
     with pytest.raises(ConfigError) as caught:
         searching.planning_policy(env, None, SEARCH, lambda p: p, lambda _p: 1.0)
     assert (
         caught.value.what == "search: dice is stochastic, and a plan can only be followed where steps are deterministic"
     )
-
-
-def test_deterministic_searches_take_no_noise_and_the_most_probable_roots():
     noisy = SEARCH._replace(root="gumbel_topk", dirichlet_fraction=0.25)
     assert searching.deterministic(noisy) == noisy._replace(root="topk", dirichlet_fraction=0.0)
     independent = noisy._replace(root="iid")

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 from support.walks import look_at, played, table_network, walked, with_numbers
 
 from stoix_like.algorithms import spo, spo_learning
@@ -18,15 +19,8 @@ from stoix_like.types import NetworkParams
 
 BATCH, LENGTH, PARTICLES, ACTIONS, PLACES = 4, 5, 8, 3, 7
 NETWORK = table_network()
-RATES = {
-    "actor_lr": 0.01,
-    "critic_lr": 0.02,
-    "dual_lr": 0.05,
-    "ent_coef": 0.0,
-    "vf_coef": 1.0,
-    "tau": 0.1,
-    "gamma": 0.9,
-}
+RATES = {"actor_lr": 0.01, "critic_lr": 0.02, "dual_lr": 0.05, "tau": 0.1}
+NUMBERS = RATES | {"ent_coef": 0.0, "vf_coef": 1.0, "gamma": 0.9}
 ENDS = ((0, 2), (1, 1), (2, 0), (2, 3))  # (row, step); of these two are truncations where there are any
 TRUNCATED = ((1, 1), (2, 3))
 
@@ -87,7 +81,7 @@ def tables(seed):
 
 def first_state(*, online=1, target=1, temperature=0.1, alpha=0.5, **leaves):
     """A state whose networks are tables of these seeds."""
-    hyper = jax.tree.map(jnp.asarray, spo.make_hyper(spo_config(**RATES | leaves)))
+    hyper = jax.tree.map(jnp.asarray, spo.make_hyper(spo_config(**NUMBERS | leaves)))
     duals = Duals(jnp.log(jnp.float32(temperature)), jnp.log(jnp.float32(alpha)))
     params = SPOParams(tables(online), tables(target), duals)
     optimizers = init_optimizer(params.online), init_dual_optimizer(duals)
@@ -205,13 +199,12 @@ def test_values_are_drawn_to_the_targets_of_the_target_critic():
 LIGHT = {"search_depth": 1, "num_particles": 2, "epochs": 1, "num_minibatches": 1}
 
 
+features_of = lambda observation: observation.agent_view["features"]
+
+
 def looked_up(features):
     """A value that no two steps share, by position, level and step."""
     return 7.0 * features[..., 1] + 0.5 * features[..., 2] + features[..., 0]
-
-
-def features_of(observation):
-    return observation.agent_view["features"]
 
 
 def as_written(walk, state, num_updates):
@@ -226,7 +219,7 @@ def as_written(walk, state, num_updates):
     return state, jax.tree.map(lambda *x: np.concatenate(x, axis=1), *rows)
 
 
-@pytest.mark.parametrize("num_updates", [3, 4, 5])
+@pytest.mark.parametrize("num_updates", [full(3), 4, full(5)])
 @pytest.mark.parametrize("limit", [3, None])
 def test_no_window_of_a_ring_that_went_round_looks_past_an_end_or_the_head(limit, num_updates):
     """All windows of 10 places with the head at 2, 6 and 0. Level and step tell which step a row is."""
@@ -272,9 +265,7 @@ def test_target_networks_follow_their_closed_form_through_the_gradient_steps():
     keep = 0.9 ** np.arange(4, -1, -1, dtype=np.float64)  # 1 - tau = 0.9
 
     def closed_form(first, *followed):
-        return keep[0] * first + 0.1 * sum(
-            k * np.asarray(x, np.float64) for k, x in zip(keep[1:], followed, strict=True)
-        )
+        return keep[0] * first + 0.1 * np.tensordot(keep[1:], np.stack(followed).astype(np.float64), 1)
 
     expected = jax.tree.map(closed_form, state.params.target, *online)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5), together.params.target, expected)
@@ -391,14 +382,12 @@ def test_the_constraint_is_on_the_roots_that_were_drawn_and_not_on_the_survivors
     np.testing.assert_array_equal(one.params.duals.log_temperature, other.params.duals.log_temperature)
 
 
-def test_a_fixed_temperature_is_what_the_number_says():
+def test_a_fixed_temperature_is_what_the_number_says_and_that_of_std_the_mean_deviation():
     state = first_state(temperature=0.7, fixed_temperature=0.2, temperature_floor=50.0)
     after, _ = learn(settings("fixed"), state, sequences(), num_rounds=3)
     assert float(after.params.duals.temperature) == pytest.approx(0.2, rel=1e-6)
     assert float(after.params.duals.log_alpha) != float(state.params.duals.log_alpha)
-
-
-def test_the_dual_of_mode_std_tells_what_searches_use_on_average():
+    # with mode std it tells what searches use on average
     steps = undecided(sequences(), first_row=3)
     after, _ = learn(settings("std"), first_state(temperature=0.7, temperature_floor=50.0), steps, num_rounds=3)
     spread = steps.targets.advantages[:3, :LENGTH].std(axis=-1).mean()
@@ -434,15 +423,12 @@ def test_a_state_without_a_choice_has_no_say_among_others():
     assert kl_by_hand(steps, float(settled.params.duals.temperature)) == pytest.approx(0.5, rel=0.03)
 
 
-@pytest.mark.parametrize(("target", "direction"), [(1, -1.0), (2, 1.0)], ids=["policy still", "policy far"])
-def test_alpha_rises_where_the_policy_left_its_target_and_falls_where_not(target, direction):
-    state = first_state(online=1, target=target, alpha=0.5)
-    after, metrics = learn(settings(), state, sequences())
-    assert metrics["trainer/alpha"] == pytest.approx(0.5, rel=1e-6)
-    assert np.sign(float(after.params.duals.log_alpha - state.params.duals.log_alpha)) == direction
-
-
-def test_a_dual_rate_of_zero_holds_both_duals():
+def test_alpha_rises_where_the_policy_left_its_target_and_a_rate_of_zero_holds_both_duals():
+    for target, direction in ((1, -1.0), (2, 1.0)):  # the policy still, the policy far
+        state = first_state(online=1, target=target, alpha=0.5)
+        after, metrics = learn(settings(), state, sequences())
+        assert metrics["trainer/alpha"] == pytest.approx(0.5, rel=1e-6)
+        assert np.sign(float(after.params.duals.log_alpha - state.params.duals.log_alpha)) == direction
     after, _ = learn(settings(), first_state(dual_lr=0.0, target=2), sequences(), num_rounds=3)
     assert float(after.params.duals.temperature) == pytest.approx(0.1, rel=1e-6)
     assert float(after.params.duals.alpha) == pytest.approx(0.5, rel=1e-6)

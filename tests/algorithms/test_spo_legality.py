@@ -24,19 +24,10 @@ from stoix_like.search import particles
 from stoix_like.search.model import Root
 
 NUM_ENVS, LENGTH = 32, 10
-SEARCH = {
-    "num_envs": NUM_ENVS,
-    "rollout_length": LENGTH,
-    "replay_buffer_size": NUM_ENVS * LENGTH,
-    "num_particles": 16,
-    "search_depth": 4,
-    "resampling_period": 2,
-    "root_exploration_dirichlet_fraction": 0.25,
-    "root_exploration_dirichlet_alpha": 0.03,
-    "init_temperature": 0.01,
-    "sample_sequence_length": 8,
-    "batch_size": 8,
-}
+REPLAY = {"replay_buffer_size": NUM_ENVS * LENGTH, "sample_sequence_length": 8, "batch_size": 8}
+NOISE = {"root_exploration_dirichlet_fraction": 0.25, "root_exploration_dirichlet_alpha": 0.03}
+SEARCH = {"num_particles": 16, "search_depth": 4, "resampling_period": 2, "init_temperature": 0.01} | NOISE
+SEARCH |= {"num_envs": NUM_ENVS, "rollout_length": LENGTH} | REPLAY
 #: The rest of the tests compiles without optimising; the steps of the registered task take eight times as long then.
 OPTIMISED = {"xla_backend_optimization_level": 1}
 SMALL = {"max_num_items": 8, "max_num_ems": 12, "obs_num_ems": 12}
@@ -83,12 +74,7 @@ def fresh_boxes(is_registered):
 
 
 @pytest.mark.parametrize(
-    ("root", "is_registered"),
-    [
-        ("gumbel_topk", False),
-        full("iid", True),
-        full("gumbel_topk", True),
-    ],
+    ("root", "is_registered"), [("gumbel_topk", False), full("iid", True), full("gumbel_topk", True)]
 )
 def test_no_action_of_training_is_illegal(root, is_registered):
     size, env, state = fresh_boxes(is_registered)

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 import stoix_like as sl
 from stoix_like.algorithms.rollout import UNDECLARED, refuse_undeclared
@@ -13,12 +14,9 @@ from stoix_like.evaluation.episodes import refuse_undeclared as refuse_results
 from stoix_like.types import FIRST, MID, NetworkParams
 
 SIZES = {"num_envs": 4, "rollout_length": 4, "num_minibatches": 2, "hidden_dim": 8, "num_updates": 4}
-SPO = {"num_envs": 4, "rollout_length": 4, "hidden_dim": 8, "num_updates": 8, "search_depth": 2} | {
-    "sample_sequence_length": 3,
-    "replay_buffer_size": 64,
-    "num_particles": 2,
-    "batch_size": 4,
-}
+REPLAY = {"sample_sequence_length": 3, "replay_buffer_size": 64, "batch_size": 4}
+SPO = {"num_envs": 4, "rollout_length": 4, "hidden_dim": 8, "num_updates": 8, "search_depth": 2, "num_particles": 2}
+SPO |= REPLAY
 
 
 def timestep(step_type, view, mask=3, reward=0.0, extras=None):
@@ -45,63 +43,37 @@ STEPS = {"steps": jnp.int32(1)}
 def without(**fields):
     """The environment whose time steps all have these fields instead."""
     env = environment(STEPS)
-
-    def changed(made):
-        return made[0], made[1]._replace(**fields)
-
+    changed = lambda made: (made[0], made[1]._replace(**fields))
     return env._replace(reset=lambda key: changed(env.reset(key)), step=lambda *call: changed(env.step(*call)))
 
 
+SHAPE = "broken: observation.action_mask has the shape {}, and ActionSpec(num_values=3, num_factors=None) needs (3,)"
+NEXT = "broken: extras['next_obs'] requires can_truncate=True"
+STATE, VIEW = "broken: state.steps is int32[] after reset", "broken: observation.agent_view"
 BROKEN = {
-    "a state of another type": (
-        lambda: environment({"steps": jnp.float32(1.0)}),
-        "broken: state.steps is int32[] after reset, and float32[] after step",
-    ),
-    "a state of another shape": (
-        lambda: environment({"steps": jnp.zeros(2, jnp.int32)}),
-        "broken: state.steps is int32[] after reset, and int32[2] after step",
-    ),
+    "a state of another type": (environment({"steps": jnp.float32(1.0)}), f"{STATE}, and float32[] after step"),
+    "a state of another shape": (environment({"steps": jnp.zeros(2, jnp.int32)}), f"{STATE}, and int32[2] after step"),
     "a state with more": (
-        lambda: environment(STEPS | {"more": jnp.int32(1)}),
+        environment(STEPS | {"more": jnp.int32(1)}),
         "broken: state.more is not there after reset, and int32[] after step",
     ),
     "another view": (
-        lambda: environment(STEPS, later={"x": jnp.zeros(3)}),
-        "broken: observation.agent_view.x is float32[2] after reset, and float32[3] after step",
+        environment(STEPS, later={"x": jnp.zeros(3)}),
+        f"{VIEW}.x is float32[2] after reset, and float32[3] after step",
     ),
-    "a view of nothing": (lambda: environment(STEPS, view={}), "broken: observation.agent_view is empty"),
-    "a view of no numbers": (
-        lambda: environment(STEPS, view={"x": jnp.zeros(0)}),
-        "broken: observation.agent_view is empty",
-    ),
-    "a mask of another width": (
-        lambda: environment(STEPS, mask=4),
-        "broken: observation.action_mask has the shape (4,), and ActionSpec(num_values=3, num_factors=None) needs (3,)",
-    ),
+    "a view of nothing": (environment(STEPS, view={}), f"{VIEW} is empty"),
+    "a view of no numbers": (environment(STEPS, view={"x": jnp.zeros(0)}), f"{VIEW} is empty"),
+    "a mask of another width": (environment(STEPS, mask=4), SHAPE.format((4,))),
     "a reward for each of two": (
-        lambda: environment(STEPS, reward=np.zeros(2)),
+        environment(STEPS, reward=np.zeros(2)),
         "broken: reward has the shape (2,) after step",
     ),
-    "no mask": (
-        lambda: without(observation=sl.Observation({"x": jnp.zeros(2)}, None)),
-        "broken: observation.action_mask has the shape None, and ActionSpec(num_values=3, num_factors=None) needs (3,)",
-    ),
-    "no extras": (lambda: without(extras=None), "broken: extras is NoneType after reset"),
-    "a first reward for each of two": (
-        lambda: without(reward=jnp.zeros(2)),
-        "broken: reward has the shape (2,) after reset",
-    ),
-    "next_obs without truncations": (
-        lambda: environment(STEPS, extras={"next_obs": jnp.zeros(2)}),
-        "broken: extras['next_obs'] requires can_truncate=True",
-    ),
+    "no mask": (without(observation=sl.Observation({"x": jnp.zeros(2)}, None)), SHAPE.format(None)),
+    "no extras": (without(extras=None), "broken: extras is NoneType after reset"),
+    "a first reward for each of two": (without(reward=jnp.zeros(2)), "broken: reward has the shape (2,) after reset"),
+    "next_obs without truncations": (environment(STEPS, extras={"next_obs": jnp.zeros(2)}), NEXT),
 }
-
-
-def nothing(*_):
-    return jnp.zeros(4)
-
-
+nothing = lambda *_: jnp.zeros(4)
 NETWORK = sl.Network(lambda *_: NetworkParams(None, 0.0, 0.0), nothing, nothing, nothing)
 
 
@@ -119,9 +91,9 @@ WAYS = {
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_promise_is_one_line(name, way):
-    make, what = BROKEN[name]
+    env, what = BROKEN[name]
     with pytest.raises(UnsupportedEnvironmentError) as caught:
-        WAYS[way](make())
+        WAYS[way](env)
     assert caught.value.what == what
     assert caught.value.hint
     assert caught.value.exit_code == 3
@@ -141,15 +113,19 @@ def undeclared():
     return make_truncated_constant()._replace(can_truncate=False, task_id="undeclared")
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", "spo"])
-@pytest.mark.parametrize(("env", "count"), [(undeclared(), 4.0), (make_truncated_constant(), 0.0)])
-def test_the_first_rollout_counts_truncations_that_were_not_declared(env, count, algorithm):
+@pytest.mark.parametrize(
+    ("algorithm", "env", "count"),
+    [
+        ("ppo", undeclared(), 4.0),
+        full("ppo", make_truncated_constant(), 0.0),
+        full("spo", undeclared(), 4.0),
+        ("spo", make_truncated_constant(), 0.0),
+    ],
+)
+def test_the_first_rollout_counts_truncations_that_were_not_declared(algorithm, env, count):
     """Four environments, eight steps, a truncation every five."""
-    if algorithm == "ppo":
-        config = sl.ppo_config(**SIZES | {"rollout_length": 8})
-    else:
-        config = sl.spo_config(**SPO | {"rollout_length": 8})
-    module = getattr(sl, algorithm)
+    module, make_config, sizes = (sl.ppo, sl.ppo_config, SIZES) if algorithm == "ppo" else (sl.spo, sl.spo_config, SPO)
+    config = make_config(**sizes | {"rollout_length": 8})
     learner = module.make(env, sl.make_network(env, config), config)
     _, metrics = jax.jit(lambda key: learner.update(learner.init(key)))(jax.random.key(0))
     assert float(metrics[UNDECLARED]) == count

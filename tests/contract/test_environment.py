@@ -76,52 +76,34 @@ def entry(request):
     return made(request.param)
 
 
-def test_a_step_keeps_shapes_and_strong_types(entry):
+def test_a_step_keeps_shapes_and_strong_types_and_masks_leave_a_choice_at_first(entry):
     """So that a state can be carried through a scan: the time step of `step` is of the form of that of `reset`."""
-    env, *_ = entry
+    env, first, _ = entry
     start = jax.eval_shape(env.reset, jax.random.key(0))
     after = jax.eval_shape(env.step, start[0], jax.ShapeDtypeStruct(env.action_spec.shape, jnp.int32))
     assert_fits_a_scan(start, after)
     _, timestep = start
     assert (timestep.step_type.dtype, timestep.reward.dtype, timestep.discount.dtype) == ("int8", "float32", "float32")
     assert timestep.reward.shape == timestep.discount.shape == timestep.step_type.shape == ()
-
-
-def test_masks_have_the_form_of_the_action_and_leave_a_choice_at_first(entry):
-    """Later there may be none: a snake can be caught in itself, and is dead after its next step, whatever that is."""
-    env, first, _ = entry
+    # Later there may be none: a snake can be caught in itself, and is dead after its next step, whatever that is.
     assert first.observation.action_mask.shape[1:] == env.action_spec.mask_shape
     assert first.observation.action_mask.dtype == bool
     assert first.observation.action_mask.any(-1).all()
 
 
-def test_episodes_begin_once_and_nothing_resets_by_itself(entry):
-    _, first, played = entry
-    assert (first.step_type == FIRST).all()
-    assert not (played.step_type == FIRST).any()
-
-
-def test_only_what_can_truncate_ends_with_a_discount(entry):
+def test_episodes_begin_once_and_end_as_declared_with_finite_rewards_and_metrics(entry):
     """discount 0 ends the return, and only a LAST step may have it: `is_last` and `discount` never contradict."""
-    env, _, played = entry
+    env, first, played = entry
+    assert (first.step_type == FIRST).all()
+    assert not (played.step_type == FIRST).any()  # nothing resets by itself
     lasting = ~played.was_over
     assert ((played.discount >= 0.0) & (played.discount <= 1.0)).all()
     ended = (played.step_type == LAST) & lasting
     assert (played.step_type[lasting & (played.discount == 0.0)] == LAST).all()
-    truncated = ended & (played.discount > 0.0)
-    assert env.can_truncate or not truncated.any()
-
-
-def test_the_time_limit_is_kept(entry):
-    env, _, played = entry
+    assert env.can_truncate or not (ended & (played.discount > 0.0)).any()
     if env.time_limit is not None and env.time_limit <= NUM_STEPS:
         assert (played.step_type == LAST)[: env.time_limit].any(0).all()
-
-
-def test_rewards_and_metrics_are_finite(entry):
-    _, _, played = entry
     assert np.isfinite(played.reward).all()
-    ended = (played.step_type == LAST) & ~played.was_over
     assert all(np.isfinite(values[ended]).all() for values in played.metrics.values())
 
 

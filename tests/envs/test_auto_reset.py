@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy import stats
+from support.asserts import assert_fits_a_scan
 
 from stoix_like.envs import auto_reset as auto_reset_module
 from stoix_like.envs import probes, registry
@@ -49,25 +50,19 @@ def key_words(keys):
     return tags(jax.random.key_data(keys))
 
 
-def test_init_gives_distinct_levels_and_a_full_pool():
+def test_init_gives_distinct_levels_and_a_full_pool_that_fit_a_scan_carry():
     auto_reset, _ = tagged(8, 50, 16, 8)
     states, timesteps, pool = jax.jit(auto_reset.init)(jax.random.key(0))
     assert int(pool.stock) == 64  # 50 rounded up to whole batches of 16
     assert len(set(tags(states.tag) + tags(pool.states.tag))) == 8 + 64
     assert len(set(key_words(states.key) + key_words(pool.states.key))) == 8 + 64
     assert (timesteps.step_type == FIRST).all()
-
-
-def test_init_and_step_fit_a_scan_carry():
     for env in (probes.make_tagged_levels(), probes.make_truncated_constant()):
         auto_reset = make_auto_reset(env, 4, 8, 4)
         start = jax.eval_shape(auto_reset.init, jax.random.key(0))
         actions = jax.ShapeDtypeStruct((4,), jnp.int32)
-        states, timesteps, pool, reused = jax.eval_shape(
-            auto_reset.step, start[0], actions, start[2], jax.random.key(0)
-        )
-        assert jax.tree.structure(start) == jax.tree.structure((states, timesteps, pool))
-        assert jax.tree.leaves(start) == jax.tree.leaves((states, timesteps, pool))
+        *after, reused = jax.eval_shape(auto_reset.step, start[0], actions, start[2], jax.random.key(0))
+        assert_fits_a_scan(start, tuple(after))
         assert (reused.shape, reused.dtype) == ((), jnp.int32)
 
 
@@ -83,19 +78,23 @@ def test_all_episodes_ending_in_one_step_get_different_levels():
     assert set(tags(after.tag)) == set(tags(pool.states.tag)[16:])  # from the top down
 
 
-def test_fifty_rollouts_never_play_a_level_twice():
+def test_no_level_is_played_twice_and_lengths_are_those_of_resets():
+    """Lengths over episode starts, not over steps: with any auto-reset the steps favour long levels."""
     auto_reset, play = tagged(8, 48, 16, 8)
     states, _, pool = jax.jit(auto_reset.init)(jax.random.key(3))
-    played, keys = tags(states.tag), key_words(states.key)
-    for rollout in range(50):
+    played, keys, lengths = tags(states.tag), key_words(states.key), []
+    for rollout in range(100):
         states, pool, (history, timesteps, reused, _) = play(states, pool, jax.random.key(100 + rollout), 10)
         assert int(reused.sum()) == 0
         ended = np.asarray(timesteps.step_type) == LAST
         played += tags(np.asarray(history.tag)[ended])
         keys += tags(np.asarray(jax.random.key_data(history.key))[ended])
-    assert len(played) > 800  # 50 x 8 x 10 steps of 4.5 steps an episode
+        lengths += np.asarray(history.length)[ended].tolist()
+    assert len(played) > 1600  # 100 x 8 x 10 steps of 4.5 steps an episode
     assert len(set(played)) == len(played)
     assert len(set(keys)) == len(keys)
+    counts = np.bincount(lengths, minlength=9)[1:]
+    assert stats.chisquare(counts).pvalue > 1e-3  # uniform on 1 ... 8 by construction
 
 
 def test_refill_replaces_what_was_consumed_and_keeps_the_rest():
@@ -114,7 +113,7 @@ def test_refill_replaces_what_was_consumed_and_keeps_the_rest():
         assert len(set(after[:expected])) == expected
 
 
-def test_reuse_is_counted_exactly_when_stock_is_empty():
+def test_reuse_is_counted_exactly_when_stock_is_empty_and_slots_are_then_uniform():
     auto_reset, play = tagged(8, 16, 16, 1)  # eight levels are consumed at every step
     states, _, pool = jax.jit(auto_reset.init)(jax.random.key(7))
     pool = pool._replace(stock=jnp.int32(12))
@@ -124,9 +123,7 @@ def test_reuse_is_counted_exactly_when_stock_is_empty():
     assert int(pool_after.stock) == 0
     assert set(tags(history.tag)) <= set(tags(pool.states.tag))
     assert len(set(key_words(history.key))) == 4 * 8  # a level played again still gets its own randomness
-
-
-def test_reused_slots_are_uniform():
+    # slots that are used again are uniform
     auto_reset, play = tagged(8, 16, 16, 1)
     states, _, pool = jax.jit(auto_reset.init)(jax.random.key(9))
     pool = pool._replace(stock=jnp.int32(0))
@@ -136,21 +133,8 @@ def test_reused_slots_are_uniform():
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-def test_level_lengths_are_distributed_as_by_reset():
-    """Over episode starts, not over steps: with any auto-reset the steps favour long levels."""
-    auto_reset, play = tagged(8, 48, 16, 8)
-    states, _, pool = jax.jit(auto_reset.init)(jax.random.key(11))
-    lengths = []
-    for rollout in range(100):
-        states, pool, (history, timesteps, _, _) = play(states, pool, jax.random.key(1000 + rollout), 10)
-        lengths += np.asarray(history.length)[np.asarray(timesteps.step_type) == LAST].tolist()
-    counts = np.bincount(lengths, minlength=9)[1:]
-    assert stats.chisquare(counts).pvalue > 1e-3  # uniform on 1 ... 8 by construction
-
-
 def handed_out(take_slots=None, num_rollouts=100):
-    """Lengths of the levels handed out: (pairs given at one step to neighbours among those that ended, pairs given
-    one after the other to the same environment), each [P, 2]."""
+    """Lengths [P, 2] of pairs of levels: (given at one step to neighbours, given in turn to one environment)."""
     with pytest.MonkeyPatch.context() as patch:
         if take_slots:
             tagged.cache_clear()
@@ -178,8 +162,7 @@ def are_independent(pairs):
 
 
 def test_levels_do_not_depend_on_each_other():
-    """Neither those of environments that restart at the same step, nor those that one environment gets in turn: short
-    episodes take more of them, and must not take others."""
+    """Neither those handed out at the same step, nor those that one environment gets in turn."""
     for pairs in handed_out():
         assert len(pairs) > 400
         assert are_independent(pairs)
@@ -226,9 +209,8 @@ def test_the_border_between_two_episodes():
     states, first, pool = jax.jit(auto_reset.init)(jax.random.key(14))
     _, _, (history, timesteps, _, _) = play(states, pool, jax.random.key(15), 10)
     tag_before = np.concatenate([states.tag[None], history.tag[:-1]])
-    view = np.concatenate(
-        [first.observation.agent_view["features"][None], timesteps.observation.agent_view["features"]]
-    )
+    seen, later = (x.observation.agent_view["features"] for x in (first, timesteps))
+    view = np.concatenate([seen[None], later])
     ended = np.asarray(timesteps.step_type) == LAST
     assert 0 < ended.sum() < ended.size
     length, steps, fraction = np.moveaxis(view[:-1], -1, 0)  # of the observation acted on
@@ -309,15 +291,12 @@ def test_automatic_sizes(num_envs, rollout_length, batch, size):
     assert auto_pool_size(num_envs, rollout_length) == size
 
 
-def test_pool_size_auto_and_by_number():
+def test_pool_size_auto_by_number_and_below_one():
     env = probes.make_constant_reward()
     for pool_size, expected in (("auto", 96), (10, 10), (100, 128)):
         auto_reset = auto_reset_for(env, 4, 16, pool_size)
         _, _, pool = jax.eval_shape(auto_reset.init, jax.random.key(0))
         assert pool.observations.action_mask.shape == (expected, 1)
-
-
-def test_sizes_below_one_are_refused():
     with pytest.raises(ConfigError, match="pool_size = 0"):
         make_auto_reset(probes.make_constant_reward(), 4, 0, 4)
 

@@ -24,16 +24,14 @@ SIZES = {
 }
 
 FULL = lambda state: state.ems_mask.all()
+#: Where spaces run out most often, as the rules that are hard to copy are those for what finds no free slot.
+CROWDED = "20 items, 12 EMS"
 
 
 @functools.cache
 def environments(size):
     task_id, kwargs = SIZES[size]
     return [registry.make(task_id, kwargs=kwargs, exact_reference=exact) for exact in (False, True)]
-
-
-#: Where spaces run out most often, as the rules that are hard to copy are those for what finds no free slot.
-CROWDED = "20 items, 12 EMS"
 
 
 @functools.cache
@@ -87,7 +85,7 @@ def test_the_comparison_sees_faults(name, monkeypatch):
 update_in_one_go = jax.jit(update_spaces)
 
 
-def test_an_item_in_the_corner_leaves_three_spaces_by_hand():
+def test_spaces_by_hand_around_an_item_in_the_corner_and_where_one_lies_in_another():
     """A container of 10 x 10 x 10 in slot 1, an item of 4 x 5 x 6 at the origin; what is left lies above it."""
     three = lambda *values: tuple(jnp.array(v, jnp.int32) for v in values)
     spaces = Boxes(three([7, 0, 0, 0], [7, 0, 0, 0], [7, 0, 0, 0]), three([8, 10, 0, 0], [8, 10, 0, 0], [8, 10, 0, 0]))
@@ -97,11 +95,7 @@ def test_an_item_in_the_corner_leaves_three_spaces_by_hand():
     corners = [[x.tolist() for x in corner] for corner in new]
     assert corners[0] == [[4, 0, 0, 0], [0, 5, 0, 0], [0, 0, 6, 0]]  # x, y, z of the lower corners, slot by slot
     assert corners[1] == [[10, 10, 10, 0], [10, 10, 10, 0], [10, 10, 10, 0]]
-
-
-def test_a_space_that_does_not_meet_the_item_stays_and_takes_in_what_lies_in_it_by_hand():
-    """Two overlapping spaces; of the one that is cut, the part above the item lies in the other and is not added."""
-    three = lambda *values: tuple(jnp.array(v, jnp.int32) for v in values)
+    # Two overlapping spaces; of the one that is cut, the part above the item lies in the other and is not added.
     nothing, end = [0, 0, 0, 0], [10, 10, 0, 0]
     spaces = Boxes(three([0, 4, 0, 0], nothing, nothing), three(end, end, end))
     item = Boxes(three(0, 0, 0), three(4, 10, 10))

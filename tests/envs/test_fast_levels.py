@@ -95,36 +95,41 @@ def test_instances_are_jumanjis(name, request):
     assert differing(ours, theirs) == 0
 
 
+def with_walls_and_passages(change):
+    """The draw of both, changed."""
+    draw = maze_levels._draw
+
+    def drawn(key):
+        key, both = draw(key)
+        return key, change(*both)
+
+    return drawn
+
+
+MAZE = maze_levels, FastMazeGenerator(10, 10), (10, 10)
+INSTANCE = binpack_levels, FastBinPackGenerator(20, 40), "as registered"
+FAULTS = {  # what is planted where
+    "wall": (MAZE, "_draw", with_walls_and_passages(lambda wall, passage: (passage, passage))),
+    "passage": (MAZE, "_draw", with_walls_and_passages(lambda wall, passage: (wall, wall))),
+    "second cell": (MAZE, "_two_cells", lambda is_free, key: (jnp.argmax(is_free), jnp.argmax(is_free))),
+    "choice": (INSTANCE, "_choose", lambda lengths, draw: jnp.argmax(lengths)),
+    "axis": (INSTANCE, "_of_axis", lambda axis, values: values[0]),
+}
+
+
+@pytest.mark.parametrize("fault", quick(FAULTS, ["wall", "choice"]))
+def test_the_comparison_sees_faults(fault, planted):
+    (module, generator, name), *function = FAULTS[fault]
+    planted(module, *function)
+    assert differing(make(generator), jumanjis(name)) > 0
+
+
 @pytest.mark.parametrize("length", [full(1), 17])
-def test_a_block_may_have_any_length(length, planted):
-    planted(maze_levels, "SPLITS_PER_BLOCK", length)
-    planted(binpack_levels, "SPLITS_PER_BLOCK", length)
-    assert differing(make(FastMazeGenerator(10, 10)), jumanjis((10, 10))) == 0
-    assert differing(make(FastBinPackGenerator(20, 40)), jumanjis("as registered")) == 0
-
-
-@pytest.mark.parametrize("fault", quick(["wall", "passage", "second cell"], ["wall"]))
-def test_the_comparison_sees_faults_in_mazes(fault, planted):
-    if fault == "second cell":
-        planted(maze_levels, "_two_cells", lambda is_free, key: (jnp.argmax(is_free), jnp.argmax(is_free)))
-    else:
-        draw = maze_levels._draw
-
-        def swapped(key):
-            key, (wall, passage) = draw(key)
-            return key, ((wall, wall) if fault == "passage" else (passage, passage))
-
-        planted(maze_levels, "_draw", swapped)
-    assert differing(make(FastMazeGenerator(10, 10)), jumanjis((10, 10))) > 0
-
-
-@pytest.mark.parametrize("fault", quick(["choice", "axis"], ["choice"]))
-def test_the_comparison_sees_faults_in_instances(fault, planted):
-    if fault == "choice":
-        planted(binpack_levels, "_choose", lambda lengths, draw: jnp.argmax(lengths))
-    else:
-        planted(binpack_levels, "_of_axis", lambda axis, values: values[0])
-    assert differing(make(FastBinPackGenerator(20, 40)), jumanjis("as registered")) > 0
+@pytest.mark.parametrize("made", [pytest.param(MAZE, id="maze"), full(INSTANCE, id="binpack")])
+def test_a_block_may_have_any_length(made, length, planted):
+    module, generator, name = made
+    planted(module, "SPLITS_PER_BLOCK", length)
+    assert differing(make(generator), jumanjis(name)) == 0
 
 
 @pytest.mark.parametrize(
@@ -138,13 +143,6 @@ def test_keys_of_another_kind_go_to_jumanjis_code(ours, theirs):
     assert differing(make(ours, num_levels=20, impl="rbg"), make(theirs, num_levels=20, impl="rbg")) == 0
 
 
-def test_sums_that_float32_cannot_hold_go_to_jumanjis_code(request):
-    sizes = {"max_num_items": 8, "max_num_ems": 4, "container_dims": (2**22, 10, 10)}
-    request.getfixturevalue("no_fallback")
-    with pytest.raises(AssertionError, match="Jumanji's generator was used"):
-        make(FastBinPackGenerator(**sizes), num_levels=2)
-
-
 @pytest.mark.parametrize("task", ["Maze-v0", "BinPack-v2"])
 def test_it_is_what_is_trained_on(task, no_fallback):
     key = jax.random.key(0)
@@ -153,10 +151,14 @@ def test_it_is_what_is_trained_on(task, no_fallback):
         jax.eval_shape(registry.make(task, exact_reference=True).reset, key)
 
 
-def test_other_generators_are_left_as_they_are():
+def test_sums_that_float32_cannot_hold_and_other_generators_are_left_to_jumanji(request):
     from jumanji.environments.packing.bin_pack.generator import ToyGenerator
 
     env = registry.make("BinPack-v2", kwargs={"generator": ToyGenerator()})
     state, _ = jax.jit(env.reset)(jax.random.key(0))
     assert int(state.items_mask.sum()) == 20
     assert int(state.items.x_len[0]) == 2445
+    sizes = {"max_num_items": 8, "max_num_ems": 4, "container_dims": (2**22, 10, 10)}
+    request.getfixturevalue("no_fallback")
+    with pytest.raises(AssertionError, match="Jumanji's generator was used"):
+        make(FastBinPackGenerator(**sizes), num_levels=2)

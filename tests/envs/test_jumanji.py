@@ -8,6 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.interpreters import partial_eval
+from jumanji import registration, specs
+from jumanji.environments import Connector, LevelBasedForaging
+from jumanji.environments.routing.connector.generator import RandomWalkGenerator
+from jumanji.environments.routing.lbf.generator import RandomGenerator as ForagingGenerator
+from jumanji.wrappers import MultiToSingleWrapper
 from PIL import Image
 from support.asserts import assert_fits_a_scan
 from support.marks import full
@@ -62,11 +67,6 @@ def random_action(key, mask):
     return jax.random.categorical(key, jnp.where(mask, 0.0, -1e9))
 
 
-def test_every_task_is_admitted_or_refused():
-    jumanji_ids = {name for name in registry.task_ids() if not name.startswith("probe/")}
-    assert jumanji_ids == set(ADMITTED) | REFUSED
-
-
 @pytest.mark.parametrize("task_id", ADMITTED)
 def test_steps_fit_a_scan_carry_and_are_deterministic_exactly_where_they_never_read_the_key(task_id):
     env = make(task_id)
@@ -114,31 +114,26 @@ def test_twenty_random_legal_steps(task_id):
     assert "action_mask" not in view
 
 
-def binpack_rollout(num_envs, num_steps):
+@pytest.fixture(scope="module")
+def binpack():
+    """(last, states, time steps) of 64 environments that take 10 random steps."""
     env = make("BinPack-v2")
 
     def step(carry, key):
         state, timestep = carry
-        new = jax.vmap(env.step)(state, random_action(key, timestep.observation.action_mask))
-        return new, (state, timestep)
+        return jax.vmap(env.step)(state, random_action(key, timestep.observation.action_mask)), carry
 
-    keys = jax.random.split(jax.random.key(2), num_steps)
-    start = jax.vmap(env.reset)(jax.random.split(jax.random.key(3), num_envs))
-    last, (states, timesteps) = jax.lax.scan(step, start, keys)
-    return last, states, timesteps
+    def rollout():
+        start = jax.vmap(env.reset)(jax.random.split(jax.random.key(3), 64))
+        last, (states, timesteps) = jax.lax.scan(step, start, jax.random.split(jax.random.key(2), 10))
+        return last, states, timesteps
 
-
-@pytest.fixture(scope="module")
-def binpack():
-    make("BinPack-v2")  # not first inside jit: Jumanji checks its specs with Python ifs
-    return jax.tree.map(
-        lambda x: x if jnp.issubdtype(x.dtype, jax.dtypes.prng_key) else np.asarray(x),
-        jax.jit(binpack_rollout, static_argnums=(0, 1))(64, 10),
-    )
+    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
+    return jax.tree.map(lambda x: x if is_key(x) else np.asarray(x), jax.jit(rollout)())
 
 
-def test_binpack_actions_are_ems_major(binpack):
-    _, states, timesteps = binpack
+def test_binpack_actions_are_ems_major_pack_their_item_and_pay_what_is_used(binpack):
+    env, ((last_state, last), states, timesteps) = make("BinPack-v2"), binpack
     pairs = states.action_mask.reshape(-1, 40, 20)
     flat = timesteps.observation.action_mask.reshape(-1, 800)
     row, action = np.nonzero(flat)
@@ -147,11 +142,7 @@ def test_binpack_actions_are_ems_major(binpack):
     assert len(row) == pairs.sum()
     item_major_is_legal = pairs[row, action % 40, action // 40]
     assert item_major_is_legal.mean() < 0.9  # the other order picks actions that are illegal
-
-
-def test_binpack_step_packs_the_item_of_the_flat_action(binpack):
-    env = make("BinPack-v2")
-    _, states, timesteps = binpack
+    # a step packs the item of the flat action
     state = jax.tree.map(lambda x: x[3, 0], states)
     action = int(np.flatnonzero(timesteps.observation.action_mask[3, 0])[-1])
     after, timestep = jax.jit(env.step)(state, jnp.int32(action))
@@ -159,14 +150,10 @@ def test_binpack_step_packs_the_item_of_the_flat_action(binpack):
     assert np.flatnonzero(newly_placed).tolist() == [action % 20]
     assert float(timestep.reward) > 0
     assert not bool(timestep.extras["invalid_action"])
-
-
-def test_binpack_reward_adds_up_to_the_utilisation_metric(binpack):
-    env = make("BinPack-v2")
-    (state, timestep), _, timesteps = binpack
+    # rewards add up to the utilisation
     assert not (timesteps.step_type == LAST).any(), "an episode ended early: the sum would not be its return"
-    metrics = jax.vmap(env.episode_metrics)(state, timestep)
-    returns = timesteps.reward.sum(0) + timestep.reward
+    metrics = jax.vmap(env.episode_metrics)(last_state, last)
+    returns = timesteps.reward.sum(0) + last.reward
     # Ten float32 additions of volumes below 1.
     np.testing.assert_allclose(metrics["utilisation"], returns, atol=1e-6)
 
@@ -193,10 +180,7 @@ def test_maze_solve_rate_is_the_reward_at_the_goal():
     np.testing.assert_array_equal(solve_rate, reward)
 
 
-def test_connector_sums_rewards_and_truncates():
-    from jumanji.environments import Connector
-    from jumanji.environments.routing.connector.generator import RandomWalkGenerator
-
+def test_rewards_of_agents_are_summed_and_truncated_and_wrapped_by_hand():
     theirs = Connector(generator=RandomWalkGenerator(grid_size=5, num_agents=3), time_limit=1)
     env = registry.make("Connector-v3", kwargs={"grid_size": 5, "num_agents": 3, "time_limit": 1})
 
@@ -213,45 +197,30 @@ def test_connector_sums_rewards_and_truncates():
     assert float(ours.reward) == pytest.approx(float(expected.reward.sum()), rel=1e-6)
     assert env.can_truncate
     assert (int(ours.step_type), float(ours.discount)) == (LAST, 1.0)
-
-
-def test_per_agent_tasks_can_be_wrapped_by_hand():
-    import jumanji
-    from jumanji.wrappers import MultiToSingleWrapper
-
-    env = from_jumanji(MultiToSingleWrapper(jumanji.make("LevelBasedForaging-v0")), "foraging")
+    # other tasks for several agents can be wrapped by hand
+    env = from_jumanji(MultiToSingleWrapper(registration.make("LevelBasedForaging-v0")), "foraging")
     assert env.action_spec.mask_shape == (2, 6)
     assert env.can_truncate
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
     assert timestep.reward.shape == ()
 
 
-class TestActionForm:
-    """Every reading of a mask, by hand."""
-
-    def form(self, num_values, mask_shape, is_multi_agent=False):
-        from jumanji import specs
-
-        return action_form(specs.MultiDiscreteArray(jnp.array(num_values)), mask_shape, is_multi_agent, "task")
-
-    def test_joint(self):
-        form = self.form([2, 3], (2, 3))
-        assert (form.spec.mask_shape, form.joint_shape) == ((6,), (2, 3))
-
-    def test_factored(self):
-        form = self.form([3, 3], (2, 3))
-        assert (form.spec.mask_shape, form.spec.shape, form.joint_shape) == ((2, 3), (2,), None)
-
-    def test_no_mask(self):
-        assert self.form([6, 1, 3], None).spec.mask_shape == (18,)
-
-    def test_two_by_two_is_joint_unless_the_factors_are_agents(self):
-        assert self.form([2, 2], (2, 2)).spec.mask_shape == (4,)
-        assert self.form([2, 2], (2, 2), is_multi_agent=True).spec.mask_shape == (2, 2)
-
-    def test_anything_else_is_refused(self):
-        with pytest.raises(UnsupportedEnvironmentError, match=r"a mask of shape \(2, 4\) does not fit actions of"):
-            self.form([3, 3], (2, 4))
+@pytest.mark.parametrize(
+    ("num_values", "mask_shape", "is_multi_agent", "form"),  # shape of the mask, number of factors, joint shape
+    [
+        ([2, 3], (2, 3), False, ((6,), None, (2, 3))),
+        ([3, 3], (2, 3), False, ((2, 3), 2, None)),
+        ([6, 1, 3], None, False, ((18,), None, (6, 1, 3))),
+        ([2, 2], (2, 2), False, ((4,), None, (2, 2))),  # joint, unless the factors are agents
+        ([2, 2], (2, 2), True, ((2, 2), 2, None)),
+    ],
+)
+def test_every_reading_of_a_mask_by_hand(num_values, mask_shape, is_multi_agent, form):
+    actions = specs.MultiDiscreteArray(jnp.array(num_values))
+    found = action_form(actions, mask_shape, is_multi_agent, "task")
+    assert (found.spec.mask_shape, found.spec.num_factors, found.joint_shape) == form
+    with pytest.raises(UnsupportedEnvironmentError, match=r"a mask of shape \(2, 4\) does not fit actions of"):
+        action_form(actions, (2, 4), is_multi_agent, "task")
 
 
 def test_rekey_replaces_the_key_and_nothing_else():
@@ -261,22 +230,10 @@ def test_rekey_replaces_the_key_and_nothing_else():
     assert jax.random.key_data(new.key).tolist() == jax.random.key_data(jax.random.key(9)).tolist()
     for name in ("body", "fruit_position", "length"):
         jax.tree.map(np.testing.assert_array_equal, getattr(new, name), getattr(state, name))
-
-
-def test_old_style_keys_work_too():
-    env = make("Snake-v1")
+    # old-style keys work, too
     state, _ = jax.jit(env.reset)(jax.random.PRNGKey(0))
     new = env.rekey(state, jax.random.key(9))
     np.testing.assert_array_equal(new.key, jax.random.PRNGKey(9))
-
-
-def test_facts_of_an_unlisted_class_are_cautious():
-    class Unknown:
-        unwrapped = property(lambda self: self)
-
-    task = task_of(Unknown())
-    assert not task.is_deterministic
-    assert not task.is_cooperative
 
 
 @pytest.mark.parametrize("task_id", ["Maze-v0", full("BinPack-v2")])
@@ -299,8 +256,10 @@ def test_animation_is_a_small_gif(task_id, tmp_path, capfd):
     assert plt.get_fignums() == []
 
 
-def test_tasks_that_hide_what_no_player_can_know():
-    """Read from every task's observation; of the last two it depends on how far agents see."""
+def test_every_task_is_admitted_or_refused_and_hides_what_no_player_can_know():
+    """Read from every task's observation. A robot on 11 x 10 cells senses all of them 10 away."""
+    jumanji_ids = {name for name in registry.task_ids() if not name.startswith("probe/")}
+    assert jumanji_ids == set(ADMITTED) | REFUSED
     hidden = {name: make(name).hidden_state for name in ("Minesweeper-v0", "RobotWarehouse-v0", "Maze-v0")}
     assert hidden == {
         "Minesweeper-v0": "where the mines are",
@@ -312,27 +271,25 @@ def test_tasks_that_hide_what_no_player_can_know():
         "Minesweeper",
         "RobotWarehouse",
     ]
+    task = TASKS["RobotWarehouse"]
+    seen = [task.hidden_state(SimpleNamespace(sensor_range=n, grid_size=(11, 10))) is None for n in (1, 9, 10)]
+    assert seen == [False, False, True]
+    # a limit of steps leaves it hidden
+    env = with_time_limit(make("Minesweeper-v0"), 5)
+    assert env.hidden_state == "where the mines are"
+
+    # facts of an unlisted class are cautious
+    class Unknown:
+        unwrapped = property(lambda self: self)
+
+    task = task_of(Unknown())
+    assert not task.is_deterministic
+    assert not task.is_cooperative
 
 
 @pytest.mark.parametrize(("fov", "hides"), [(3, True), (6, True), (7, False), (8, False)])
 def test_foraging_agents_that_see_the_whole_grid_hide_nothing(fov, hides):
     """On 8 x 8 cells the furthest is 7 away."""
-    from jumanji.environments import LevelBasedForaging
-    from jumanji.environments.routing.lbf.generator import RandomGenerator
-    from jumanji.wrappers import MultiToSingleWrapper
-
-    generator = RandomGenerator(grid_size=8, fov=fov, num_agents=2, num_food=2, force_coop=True)
+    generator = ForagingGenerator(grid_size=8, fov=fov, num_agents=2, num_food=2, force_coop=True)
     env = from_jumanji(MultiToSingleWrapper(LevelBasedForaging(generator=generator)), "foraging")
     assert (env.hidden_state is not None) == hides
-
-
-def test_a_robot_that_senses_the_whole_warehouse_hides_nothing():
-    """On 11 x 10 cells the furthest is 10 away."""
-    task = TASKS["RobotWarehouse"]
-    seen = [task.hidden_state(SimpleNamespace(sensor_range=n, grid_size=(11, 10))) is None for n in (1, 9, 10)]
-    assert seen == [False, False, True]
-
-
-def test_a_limit_of_steps_leaves_hidden_what_is():
-    env = with_time_limit(make("Minesweeper-v0"), 5)
-    assert env.hidden_state == "where the mines are"

@@ -1,11 +1,14 @@
 """Task ids, their arguments, and what is refused with which words."""
 
 import socket
+import subprocess
+import sys
 
 import jax
 import pytest
 from jumanji import registration
 from jumanji.environments.routing.maze.generator import RandomGenerator
+from support.marks import quick
 
 from stoix_like.envs import construction, registry
 from stoix_like.envs.probes import make_truncated_constant
@@ -28,41 +31,29 @@ UNSUPPORTED = [
     ("LevelBasedForaging-v0", {}, "its reward is a vector of shape (2,), one entry per agent", ""),
 ]
 CROWDED, TWICE = {"max_num_ems": 20}, {"generator": RandomGenerator(5, 5), "num_rows": 6}
+SAME = "environment.max_items and environment.kwargs.max_num_items"
+MAZE_TAKES = "Maze-v0 takes: generator, time_limit, num_rows, num_cols"
+FIVE = "num_rows='five': unsupported operand type(s) for -: 'str' and 'int'"
+CUT, KWARGS = "probe/truncated_constant", "environment.kwargs: "
 WRONG = [
     ("Maze-v0", {"max_items": 10}, "environment.max_items: only BinPack has it, and the task is Maze-v0", ""),
-    (
-        "BinPack-v2",
-        {"max_items": 10, "kwargs": {"max_num_items": 3}},
-        "environment.max_items and environment.kwargs.max_num_items say the same thing",
-        "",
-    ),
+    ("BinPack-v2", {"max_items": 10, "kwargs": {"max_num_items": 3}}, f"{SAME} say the same thing", ""),
     ("BinPack-v2", {"kwargs": CROWDED}, "obs_num_ems = 40 is more than max_num_ems = 20", ""),
+    ("Maze-v0", {"kwargs": {"num_row": 5}}, f"{KWARGS}Maze-v0 has no 'num_row'; did you mean 'num_rows'?", MAZE_TAKES),
+    ("Game2048-v1", {"kwargs": {"x": 5}}, f"{KWARGS}Game2048-v1 has no 'x'", "Game2048-v1 takes: board_size"),
     (
-        "Maze-v0",
-        {"kwargs": {"num_row": 5}},
-        "environment.kwargs: Maze-v0 has no 'num_row'; did you mean 'num_rows'?",
-        "Maze-v0 takes: generator, time_limit, num_rows, num_cols",
-    ),
-    (
-        "Game2048-v1",
-        {"kwargs": {"x": 5}},
-        "environment.kwargs: Game2048-v1 has no 'x'",
-        "Game2048-v1 takes: board_size",
-    ),
-    (
-        "probe/truncated_constant",
+        CUT,
         {"kwargs": {"num_step": 9}},
-        "environment.kwargs: probe/truncated_constant has no 'num_step'; did you mean 'num_steps'?",
-        "probe/truncated_constant takes: num_steps",
+        f"{KWARGS}{CUT} has no 'num_step'; did you mean 'num_steps'?",
+        f"{CUT} takes: num_steps",
     ),
     (
         "Maze-v0",
         {"kwargs": {"num_rows": "five"}},
-        "environment.kwargs: Maze-v0 cannot be made with num_rows='five': unsupported operand type(s) for -:"
-        " 'str' and 'int'",
+        f"{KWARGS}Maze-v0 cannot be made with {FIVE}",
         "change the values named",
     ),
-    ("Maze-v0", {"kwargs": TWICE}, "environment.kwargs: Maze-v0 is given a generator and also num_rows", ""),
+    ("Maze-v0", {"kwargs": TWICE}, f"{KWARGS}Maze-v0 is given a generator and also num_rows", ""),
     ("Maze-v0", {"max_episode_steps": 0}, "environment.max_episode_steps: must be at least 1, got 0", ""),
 ]
 
@@ -87,7 +78,7 @@ def test_an_environment_of_ones_own_is_made_by_its_id_and_takes_arguments(monkey
     assert error.what == "environment.kwargs: Own-v0 has no 'steps'; did you mean 'num_steps'?"
 
 
-def test_sokoban_is_refused_without_touching_the_network(monkeypatch):
+def test_sokoban_is_refused_without_touching_the_network_but_for_its_own_levels(monkeypatch):
     def no_network(*args, **kwargs):
         raise AssertionError("a socket was opened")
 
@@ -98,13 +89,10 @@ def test_sokoban_is_refused_without_touching_the_network(monkeypatch):
     assert error.hint == (
         "set environment.kwargs to {generator: toy} or {generator: simple}: small level sets that come with it"
     )
-
-
-@pytest.mark.parametrize("generator", ["toy", "simple"])
-def test_sokoban_with_its_own_levels(generator):
-    env = registry.make("Sokoban-v0", kwargs={"generator": generator, "time_limit": 30})
-    assert env.time_limit == 30
-    jax.eval_shape(env.reset, jax.random.key(0))
+    for generator in ("toy", "simple"):
+        env = registry.make("Sokoban-v0", kwargs={"generator": generator, "time_limit": 30})
+        assert env.time_limit == 30
+        jax.eval_shape(env.reset, jax.random.key(0))
 
 
 def test_binpack_v0_is_rust_rls_generator():
@@ -116,9 +104,6 @@ def test_binpack_v0_is_rust_rls_generator():
         "BinPack-v0 is Jumanji's BinPack with rust_rl's generator: 20 items, 40 EMS, split_eps 0.001,"
         " prob_split_one_item 0.3, split_num_same_items 1"
     )
-
-
-def test_binpack_v0_generator_attributes():
     built = construction.build_jumanji("BinPack-v0", "BinPack-v2", registry.RUST_RL_BINPACK).generator
     names = ("_split_eps", "_prob_split_one_item", "_split_num_same_items", "max_num_items", "max_num_ems")
     assert [getattr(built, name) for name in names] == [0.001, 0.3, 1, 20, 40]
@@ -128,12 +113,15 @@ def test_binpack_v0_generator_attributes():
     assert int(state.items_mask.sum(-1).min()) >= 19
 
 
-def test_max_items_and_max_ems():
+def test_what_reaches_the_environment_made():
     env = registry.make("BinPack-v2", max_items=10, max_ems=20)
     assert (env.action_spec.num_values, env.time_limit) == (200, 10)
     state, timestep = jax.eval_shape(env.reset, jax.random.key(0))
     assert state.ems_mask.shape == (20,)
     assert timestep.observation.agent_view["ems_mask"].shape == (20,)
+    assert registry.make("Maze-v0", kwargs={"generator": RandomGenerator(5, 4)}).time_limit == 20
+    env = registry.make("Maze-v0", max_episode_steps=4)
+    assert (env.can_truncate, env.time_limit) == (True, 4)
 
 
 @pytest.mark.parametrize(
@@ -154,10 +142,6 @@ def test_kwargs_reach_constructor_or_generator(task_id, kwargs, mask_shape, time
     assert env.time_limit == time_limit
 
 
-def test_a_generator_object_is_accepted():
-    assert registry.make("Maze-v0", kwargs={"generator": RandomGenerator(5, 4)}).time_limit == 20
-
-
 @pytest.mark.parametrize("task_id", ["BinPack-v2", "SlidingTilePuzzle-v0", "JobShop-v0", "MMST-v0"])
 def test_rebuilding_a_generator_keeps_what_is_not_changed(task_id):
     generator = construction.generator_of(registration.make(task_id))
@@ -168,6 +152,25 @@ def test_rebuilding_a_generator_keeps_what_is_not_changed(task_id):
     assert {name: rebuilt[name] for name in plain} == plain
 
 
-def test_max_episode_steps_truncates():
-    env = registry.make("Maze-v0", max_episode_steps=4)
-    assert (env.can_truncate, env.time_limit) == (True, 4)
+INSIDE_IPYTHON = """
+import builtins, sys, types
+builtins.__IPYTHON__ = True
+asked = []
+shell = types.SimpleNamespace(run_line_magic=lambda *magic: asked.append(magic))
+sys.modules["IPython"] = types.SimpleNamespace(get_ipython=lambda: shell)
+sys.modules["ipykernel"] = types.ModuleType("ipykernel")
+{statement}
+print(asked, builtins.__IPYTHON__)
+"""
+CASES = {
+    "by making an environment": ('import stoix_like; stoix_like.make_env("Maze-v0")', "[] True"),
+    "directly": ("import jumanji", "[('matplotlib', 'ipympl')] True"),  # so the first case can fail
+}
+
+
+@pytest.mark.parametrize("name", quick(CASES, ["by making an environment"]))
+def test_importing_jumanji_inside_ipython_asks_for_no_plotting_backend(name):
+    statement, printed = CASES[name]
+    program = [sys.executable, "-c", INSIDE_IPYTHON.format(statement=statement)]
+    done = subprocess.run(program, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.strip() == printed

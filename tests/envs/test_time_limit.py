@@ -1,4 +1,4 @@
-"""A limit of steps truncates; an end of the task stays an end."""
+"""A limit of steps truncates, an end of the task stays an end; the probes played against their closed forms."""
 
 import jax
 import jax.numpy as jnp
@@ -36,50 +36,36 @@ def types_and_discounts(step, state, num_steps):
     return result
 
 
-def test_the_limit_is_last_with_discount_one(limited):
+def test_the_limit_truncates_and_an_end_before_or_at_it_is_an_end(limited):
     env, step = limited
-    state, timestep = level_of_length(env, 5)
-    assert int(timestep.step_type) == FIRST
-    assert types_and_discounts(step, state, 3) == [(MID, 1.0), (MID, 1.0), (LAST, 1.0)]
+    ends = {5: (LAST, 1.0), 3: (LAST, 0.0), 2: (LAST, 0.0)}  # by length of the level, where the limit is 3
+    for length, end in ends.items():
+        state, timestep = level_of_length(env, length)
+        assert int(timestep.step_type) == FIRST
+        num_steps = min(length, 3)
+        assert types_and_discounts(step, state, num_steps) == [(MID, 1.0)] * (num_steps - 1) + [end], length
 
 
-def test_an_earlier_end_keeps_discount_zero(limited):
-    env, step = limited
-    state, _ = level_of_length(env, 2)
-    assert types_and_discounts(step, state, 2) == [(MID, 1.0), (LAST, 0.0)]
-
-
-def test_an_end_at_the_limit_is_an_end(limited):
-    env, step = limited
-    state, _ = level_of_length(env, 3)
-    assert types_and_discounts(step, state, 3) == [(MID, 1.0), (MID, 1.0), (LAST, 0.0)]
-
-
-def test_what_the_environment_says_of_itself(limited):
+def test_the_environment_below_is_told_of_and_reached(limited):
     env, _ = limited
     assert env.can_truncate
     assert env.time_limit == 3
     assert with_time_limit(probes.make_tagged_levels(8), 20).time_limit == 8
     assert with_time_limit(probes.make_tagged_levels(8)._replace(time_limit=None), 20).time_limit == 20
-
-
-def test_metrics_and_keys_reach_the_inner_state(limited):
-    env, _ = limited
     state, timestep = level_of_length(env, 5)
     assert float(env.episode_metrics(state, timestep)["level_length"]) == 5.0
     new = env.rekey(state, jax.random.key(77))
     assert jax.random.key_data(new.inner.key).tolist() == [0, 77]
     assert int(new.steps) == 0
-
-
-def test_animation_draws_the_inner_states():
     drawn = []
-    env = probes.make_constant_reward()._replace(animate=lambda states, path: drawn.append((states, path)))
-    limited_env = with_time_limit(env, 3)
+    animated = probes.make_constant_reward()._replace(animate=lambda states, path: drawn.append((states, path)))
+    limited_env = with_time_limit(animated, 3)
     state, _ = limited_env.reset(jax.random.key(0))
     limited_env.animate([state], "x.gif")
     assert drawn == [([state.inner], "x.gif")]
     assert with_time_limit(probes.make_constant_reward(), 3).animate is None
+    with pytest.raises(ConfigError, match="must be at least 1, got 0"):
+        with_time_limit(probes.make_constant_reward(), 0)
 
 
 def test_maze_is_truncated_and_not_terminated():
@@ -93,6 +79,72 @@ def test_maze_is_truncated_and_not_terminated():
     np.testing.assert_array_equal(timestep.observation.agent_view["step_count"], 2)
 
 
-def test_a_limit_below_one_is_refused():
-    with pytest.raises(ConfigError, match="must be at least 1, got 0"):
-        with_time_limit(probes.make_constant_reward(), 0)
+GAMMA = 0.9
+
+
+def episode(env, key, action=0):
+    """[(observation acted on, reward, discount, step type)] of one episode with one action throughout."""
+    state, timestep = env.reset(key)
+    assert int(timestep.step_type) == FIRST
+    steps = []
+    for _ in range(50):
+        seen = timestep.observation.agent_view["features"].tolist()
+        state, timestep = env.step(state, jnp.int32(action))
+        steps.append((seen, float(timestep.reward), float(timestep.discount), int(timestep.step_type)))
+        if timestep.last():
+            return steps
+    raise AssertionError("the episode does not end")
+
+
+def test_they_are_registered_by_name():
+    """What they have in common with all environments is in tests/contract/test_environment.py."""
+    assert {registry.make(f"probe/{name}").task_id for name in probes.PROBES} == {f"probe/{n}" for n in probes.PROBES}
+
+
+def test_rewards_of_the_probes_by_hand():
+    assert episode(probes.make_constant_reward(), jax.random.key(0)) == [([0.0], 1.0, 0.0, LAST)]
+    assert episode(probes.make_delayed_reward(), jax.random.key(0)) == [([0.0], 0.0, 1.0, MID), ([1.0], 1.0, 0.0, LAST)]
+    env = probes.make_action_reward()
+    assert [episode(env, jax.random.key(0), action)[0][1] for action in (0, 1)] == [-1.0, 1.0]
+    env = probes.make_observation_reward()
+    played = [episode(env, jax.random.key(seed))[0] for seed in range(8)]
+    assert {(x, reward) for (x,), reward, _, _ in played} == {(-1.0, -1.0), (1.0, 1.0)}
+    assert {(discount, kind) for _, _, discount, kind in played} == {(0.0, LAST)}
+    env = probes.make_action_observation_reward()
+    played = {
+        (x, action, reward)
+        for seed in range(8)
+        for action in (0, 1)
+        for (x,), reward, _, _ in episode(env, jax.random.key(seed), action)
+    }
+    assert played == {(-1.0, 0, 1.0), (-1.0, 1, -1.0), (1.0, 0, -1.0), (1.0, 1, 1.0)}
+    state, _ = jax.vmap(probes.make_observation_reward().reset)(jax.random.split(jax.random.key(0), 4096))
+    assert abs(float(state.sign.mean())) < 4 / 64  # four standard errors
+
+
+def test_truncated_constant_is_worth_its_closed_form():
+    env = probes.make_truncated_constant(num_steps=3)
+    steps = episode(env, jax.random.key(0))
+    assert steps == [([0.0], 1.0, 1.0, MID), ([0.0], 1.0, 1.0, MID), ([0.0], 1.0, 1.0, LAST)]
+    assert env.can_truncate
+    bootstrap = 1 / (1 - GAMMA)
+    value = sum(GAMMA**t * reward for t, (_, reward, _, _) in enumerate(steps)) + GAMMA**3 * bootstrap
+    assert value == pytest.approx(bootstrap)
+
+
+def test_tagged_levels_pay_their_fraction_at_the_end_and_tags_differ():
+    env = probes.make_tagged_levels(max_length=4)
+    for seed in range(6):
+        key = jax.random.key(seed)
+        state, _ = env.reset(key)
+        np.testing.assert_array_equal(state.tag, jax.random.key_data(key))
+        steps = episode(env, key)
+        assert len(steps) == int(state.length)
+        fraction = steps[0][0][2]
+        assert 0 <= fraction < 1
+        assert [reward for _, reward, _, _ in steps] == [0.0] * (len(steps) - 1) + [fraction]
+        assert [seen[:2] for seen, *_ in steps] == [[len(steps), t] for t in range(len(steps))]
+    state, timestep = jax.vmap(probes.make_tagged_levels().reset)(jax.random.split(jax.random.key(0), 1000))
+    assert len({tuple(tag) for tag in np.asarray(state.tag).tolist()}) == 1000
+    assert set(np.asarray(state.length).tolist()) == set(range(1, 9))
+    np.testing.assert_array_equal(timestep.extras["tag"], state.tag)

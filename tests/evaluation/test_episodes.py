@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 import stoix_like as sl
 from stoix_like.evaluation import episodes
@@ -51,7 +52,7 @@ def _expected(level_keys):
     return timestep.observation.agent_view["features"][:, 2], state.length
 
 
-@pytest.mark.parametrize("num_envs", [NUM_LEVELS, 64, 1])
+@pytest.mark.parametrize("num_envs", [NUM_LEVELS, full(64), 1])
 def test_every_level_is_played_once_whole_and_in_order(level_keys, num_envs):
     keys = level_keys if num_envs > 1 else level_keys[:16]
     results = _evaluate(_tagged(), _anything, keys, jax.random.key(0), num_envs=num_envs)
@@ -74,7 +75,7 @@ def test_long_and_short_episodes_count_alike():
     assert abs(fraction.mean() - 0.5) < 5 * 0.0045
 
 
-@pytest.mark.parametrize("num_envs", [1, 4])
+@pytest.mark.parametrize("num_envs", [1, full(4)])
 def test_a_greedy_network_scores_the_same_however_many_play_at_a_time(num_envs):
     env = _choice()
     config = sl.ppo_config(hidden_dim=8)
@@ -89,7 +90,7 @@ def test_a_greedy_network_scores_the_same_however_many_play_at_a_time(num_envs):
     jax.tree.map(np.testing.assert_array_equal, all_at_once, parted)
 
 
-def test_greedy_ignores_the_key_and_sampling_follows_it():
+def test_evaluation_follows_the_key_where_it_samples_or_draws_levels():
     keys = jax.random.split(jax.random.key(5), 64)
     score = functools.partial(_evaluate, _choice(), _uniform, keys, num_envs=64)
     greedy = [score(jax.random.key(i), deterministic=True) for i in range(2)]
@@ -98,9 +99,6 @@ def test_greedy_ignores_the_key_and_sampling_follows_it():
     jax.tree.map(np.testing.assert_array_equal, *sampled[:2])
     assert (sampled[0].episode_return != sampled[2].episode_return).any()
     assert (sampled[0].episode_return != greedy[0].episode_return).any()
-
-
-def test_fresh_levels_follow_the_key():
     play = jax.jit(functools.partial(episodes.evaluate, _tagged(), _anything, num_episodes=64))
     first, again, other = (play(None, jax.random.key(i)) for i in (0, 0, 1))
     assert isinstance(first, EpisodeResults)

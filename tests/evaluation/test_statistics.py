@@ -1,40 +1,42 @@
-"""Statistics against numbers worked out by hand, against scipy, and against what an interval promises."""
+"""Statistics and comparisons against numbers by hand, scipy, and every resample counted."""
 
 import functools
+import itertools
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from stoix_like.evaluation import statistics
+from stoix_like.evaluation import comparison, statistics
 
 
-def test_iqm_of_eight_is_the_mean_of_the_middle_four():
+def test_iqm_by_hand():
     # Sorted: -100 0 | 1 2 3 6 | 50 900; (1 + 2 + 3 + 6) / 4 = 3. The plain mean would be 107.75.
     assert statistics.iqm([900.0, 1.0, 0.0, 2.0, -100.0, 3.0, 50.0, 6.0]) == 3.0
-
-
-def test_iqm_of_six_cuts_one_at_each_end():
     assert statistics.iqm([10.0, 1.0, 2.0, 3.0, 4.0, -90.0]) == 2.5  # floor(6 / 4) = 1
-
-
-@pytest.mark.parametrize("values", [[7.0], [1.0, 3.0], [0.0, 0.0, 30.0]])
-def test_iqm_of_fewer_than_four_trims_nothing(values):
-    assert statistics.iqm(values) == pytest.approx(np.mean(values), rel=1e-15)
-
-
-def test_iqm_works_over_the_last_axis():
+    for values in ([7.0], [1.0, 3.0], [0.0, 0.0, 30.0]):  # fewer than four: nothing is cut
+        assert statistics.iqm(values) == pytest.approx(np.mean(values), rel=1e-15), values
     table = np.arange(24.0).reshape(2, 3, 4)
     np.testing.assert_array_equal(statistics.iqm(table), table[..., 1:3].mean(-1))
 
 
-def test_bootstrap_interval_of_two_runs_is_the_two_runs():
+def test_bootstrap_intervals_of_two_runs_and_of_tasks_by_hand_and_of_one_run_none():
     # The mean of a resample of {0, 1} is 0 or 1 with probability 1/4 each: both lie outside the middle 40 %, inside 95.
     assert statistics.bootstrap_interval([0.0, 1.0], statistics.mean) == (0.5, 0.0, 1.0)
     assert statistics.bootstrap_interval([0.0, 1.0], statistics.mean, confidence=0.4) == (0.5, 0.5, 0.5)
+    # Tasks that differ by 100 and do not vary: drawn within tasks there is nothing to vary, drawn across there is.
+    assert statistics.bootstrap_interval(np.tile([0.0, 100.0], (5, 1)), statistics.mean) == (50.0, 50.0, 50.0)
+    # one run has no interval
+    assert statistics.bootstrap_interval([4.0]).point == 4.0
+    for interval in (statistics.bootstrap_interval([4.0]), statistics.mean_interval([4.0])):
+        assert np.isnan([interval.low, interval.high]).all()
+    curve = statistics.bootstrap_curve([[1.0, 2.0]])
+    np.testing.assert_array_equal(curve.point, [1.0, 2.0])
+    assert np.isnan(curve.low).all()
+    assert np.isnan(curve.high).all()
 
 
-def test_bootstrap_interval_agrees_with_scipy():
+def test_bootstrap_interval_agrees_with_scipy_and_contains_the_truth_as_often_as_it_says():
     values = np.random.default_rng(3).normal(size=40)
     ours = statistics.bootstrap_interval(values, repetitions=20_000)
     interquartile_mean = functools.partial(stats.trim_mean, proportiontocut=0.25)
@@ -44,15 +46,6 @@ def test_bootstrap_interval_agrees_with_scipy():
     # 20,000 resamples place a 2.5 % quantile to about 0.01 of the width, which is about 0.8 here.
     assert ours.point == pytest.approx(stats.trim_mean(values, 0.25), rel=1e-15)
     np.testing.assert_allclose([ours.low, ours.high], [theirs.low, theirs.high], atol=0.02)
-
-
-def test_bootstrap_interval_over_tasks_is_stratified():
-    # Tasks that differ by 100 and do not vary: drawn within tasks there is nothing to vary, drawn across there is.
-    point, low, high = statistics.bootstrap_interval(np.tile([0.0, 100.0], (5, 1)), statistics.mean)
-    assert (point, low, high) == (50.0, 50.0, 50.0)
-
-
-def test_bootstrap_interval_contains_the_truth_about_as_often_as_it_says():
     draws = np.random.default_rng(0).normal(size=(300, 30))
     intervals = [statistics.bootstrap_interval(draw, statistics.mean, 0.9, repetitions=500) for draw in draws]
     coverage = np.mean([interval.low <= 0.0 <= interval.high for interval in intervals])
@@ -73,16 +66,6 @@ def test_bootstrap_curve_equals_one_interval_per_moment(monkeypatch):
         np.testing.assert_array_equal(got, single)  # one task draws the same indices
 
 
-def test_one_run_has_no_interval():
-    assert statistics.bootstrap_interval([4.0]).point == 4.0
-    for interval in (statistics.bootstrap_interval([4.0]), statistics.mean_interval([4.0])):
-        assert np.isnan([interval.low, interval.high]).all()
-    curve = statistics.bootstrap_curve([[1.0, 2.0]])
-    np.testing.assert_array_equal(curve.point, [1.0, 2.0])
-    assert np.isnan(curve.low).all()
-    assert np.isnan(curve.high).all()
-
-
 def test_shares_have_wilsons_interval_by_hand():
     """With z = 1.96, none of 32 solved has the upper bound z^2 / (32 + z^2), not 0."""
     z = 1.959963984540054
@@ -98,17 +81,14 @@ def test_shares_have_wilsons_interval_by_hand():
     assert 0.0 < statistics.score_interval([1.0]).low < statistics.score_interval([1.0]).high == 1.0
 
 
-def test_mean_interval_by_hand_and_by_scipy():
+def test_mean_interval_and_difference_of_two_samples_by_hand_and_by_scipy():
     values = [1.0, 2.0, 3.0, 4.0, 5.0]  # s = sqrt(2.5), s / sqrt(5) = sqrt(0.5); t(0.975, 4) = 2.7764451052
     interval = statistics.mean_interval(values)
     half = 2.7764451052 * 0.5**0.5
     np.testing.assert_allclose(interval, (3.0, 3.0 - half, 3.0 + half), rtol=1e-9)
     theirs = stats.ttest_1samp(values, 0.0).confidence_interval(0.8)
     np.testing.assert_allclose(statistics.mean_interval(values, 0.8)[1:], theirs, rtol=1e-12)
-
-
-def test_difference_of_two_samples_by_hand():
-    """Means 2 and 1, variances of the means 1/3 and 4/3: by Welch and Satterthwaite 2.94 degrees of freedom."""
+    # Means 2 and 1, variances of the means 1/3 and 4/3: by Welch and Satterthwaite 2.94 degrees of freedom.
     point, low, high = statistics.difference_interval([1.0, 2.0, 3.0], [-1.0, 1.0, 3.0])
     freedom = (1 / 3 + 4 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
     half = stats.t.ppf(0.975, freedom) * (1 / 3 + 4 / 3) ** 0.5
@@ -126,6 +106,140 @@ def test_paired_difference_sees_what_separate_means_cannot():
     assert statistics.mean_interval(first).low < statistics.mean_interval(second).high  # unpaired they overlap
 
 
+def resampled(strata):
+    """Every resample of some runs per task, each as likely as any other: the strata of each."""
+    per_task = [list(itertools.product(values, repeat=len(values))) for values in strata]
+    return [[np.array(values) for values in chosen] for chosen in itertools.product(*per_task)]
+
+
+def quantiles(values, confidence):
+    """The bounds over all resamples: the smallest value that enough of them do not exceed.
+
+    40,000 drawn resamples find the same value, because no step of the distribution is within three standard errors.
+    """
+    tails = [(1.0 - confidence) / 2.0, (1.0 + confidence) / 2.0]
+    steps = [np.mean(np.asarray(values) <= value + 1e-9) for value in values]
+    assert min(abs(step - tail) for step in steps for tail in tails) > 3.0 * (0.025 * 0.975 / 40_000) ** 0.5
+    return np.quantile(values, tails, method="inverted_cdf")
+
+
+# --- aggregates
+
+
+def test_aggregates_by_hand_weigh_tasks_the_same():
+    # Task means 2 and 5, medians of the runs 1 and 5; all eight sorted: 0 0 | 1 1 4 6 | 7 9.
+    strata = [np.array([0.0, 7.0, 1.0, 0.0]), np.array([1.0, 4.0, 9.0, 6.0])]
+    assert comparison.mean(strata) == 3.5
+    assert comparison.median(strata) == 3.5  # of two task means
+    assert comparison.median(strata[:1]) == 0.5  # of one task's runs: 0 0 1 7
+    assert comparison.iqm(strata) == 3.0
+    # Shortfalls of 2: 2 0 1 2 and 1 0 0 0, so 5/4 and 1/4.
+    assert comparison.optimality_gap(strata, target=2.0) == 0.75
+    # tasks weigh the same, whatever their numbers of runs
+    strata = [np.array([1.0]), np.array([4.0, 5.0, 6.0])]
+    assert comparison.mean(strata) == 3.0
+    assert comparison.optimality_gap(strata, target=5.0) == pytest.approx((4.0 + 1.0 / 3.0) / 2.0)
+    np.testing.assert_allclose(comparison.normalised([2.0, 3.0, 8.0], 2.0, 4.0), [0.0, 0.5, 3.0])
+
+
+def test_intervals_of_one_task_over_tasks_and_of_one_run():
+    values = np.random.default_rng(1).normal(size=7)
+    ours = comparison.stratified_interval([values], comparison.iqm)
+    np.testing.assert_array_equal(ours, statistics.bootstrap_interval(values))
+    # Tasks that differ by 100 and do not vary: drawn within tasks there is nothing to vary, drawn across there is.
+    strata = [np.zeros(5), np.full(3, 100.0)]
+    assert comparison.stratified_interval(strata, comparison.mean) == (50.0, 50.0, 50.0)
+    # one run of one task leaves no interval
+    strata = [np.array([0.2, 0.4, 0.6]), np.array([0.5])]
+    point, low, high = comparison.stratified_interval(strata, comparison.mean)
+    assert point == pytest.approx(0.45)
+    assert np.isnan([low, high]).all()
+
+
+@pytest.mark.parametrize("statistic", [comparison.mean, comparison.median, comparison.iqm, comparison.optimality_gap])
+@pytest.mark.parametrize("confidence", [0.95, 0.7])
+def test_a_stratified_interval_against_every_resample(statistic, confidence):
+    """27 resamples of three runs times 4 of two. The bounds lie on values with many resamples beside them."""
+    strata = [np.array([0.0, 0.25, 0.7]), np.array([0.4, 0.9])]
+    every = [float(statistic(chosen)) for chosen in resampled(strata)]
+    low, high = quantiles(every, confidence)
+    found = comparison.stratified_interval(strata, statistic, confidence, repetitions=40_000)
+    assert found.point == pytest.approx(float(statistic(strata)), rel=1e-12)
+    np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
+
+
+# --- performance profiles
+
+
+def test_a_profile_by_counting_and_over_tasks_their_mean():
+    strata = [np.array([0.1, 0.5, 0.5, 0.9])]
+    profile = comparison.performance_profile(strata, [0.0, 0.1, 0.3, 0.5, 0.8, 0.9])
+    np.testing.assert_array_equal(profile.point, [1.0, 0.75, 0.75, 0.25, 0.25, 0.0])  # above, not at
+    strata = [np.array([0.0, 1.0]), np.array([1.0, 1.0, 1.0, 0.0])]
+    np.testing.assert_array_equal(comparison.performance_profile(strata, [0.5]).point, [0.625])  # (1/2 + 3/4) / 2
+
+
+def test_the_interval_of_a_profile_against_every_resample():
+    strata = [np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.6])]
+    thresholds = np.array([0.05, 0.3, 0.55, 0.7, 1.0])
+    every = [np.mean([(values[:, None] > thresholds).mean(0) for values in c], axis=0) for c in resampled(strata)]
+    low, high = np.quantile(every, [0.15, 0.85], axis=0, method="inverted_cdf")
+    found = comparison.performance_profile(strata, thresholds, confidence=0.7, repetitions=40_000)
+    np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
+
+
+# --- probability of improvement
+
+
+def by_pairs(first, second):
+    """Each run of the first against each of the second."""
+    wins = [(x > y) + 0.5 * (x == y) for x, y in itertools.product(first, second)]
+    return sum(wins) / len(wins)
+
+
+def test_an_improvement_by_hand():
+    # 1 against 2 and 3: 0, 0. 3: 1, one half. 5: 1, 1. Together 3.5 of 6.
+    first, second = [np.array([1.0, 3.0, 5.0])], [np.array([2.0, 3.0])]
+    assert comparison.probability_of_improvement(first, second) == pytest.approx(3.5 / 6.0, rel=1e-15)
+    assert comparison.probability_of_improvement(second, first) == pytest.approx(2.5 / 6.0, rel=1e-15)
+    # equal scores are no improvement
+    same = [np.full(4, 0.5)]
+    assert comparison.improvement_interval(same, [np.full(3, 0.5)]) == (0.5, 0.5, 0.5)
+    # over tasks it is the mean of theirs
+    first = [np.array([1.0, 2.0]), np.array([0.0, 0.0, 0.0])]
+    second = [np.array([0.0]), np.array([1.0, 0.0])]
+    assert comparison.probability_of_improvement(first, second) == 0.5 * (1.0 + 0.25)
+    # over a single run it has no interval
+    point, low, high = comparison.improvement_interval([np.array([1.0, 0.0])], [np.array([0.5])])
+    assert point == 0.5
+    assert np.isnan([low, high]).all()
+
+
+def test_an_improvement_is_the_statistic_of_mann_and_whitney():
+    generator = np.random.default_rng(7)
+    first, second = generator.integers(0, 6, 9) / 5.0, generator.integers(0, 6, 6) / 5.0  # with ties
+    theirs = stats.mannwhitneyu(first, second).statistic / 54
+    ours = comparison.probability_of_improvement([first], [second])
+    assert ours == pytest.approx(theirs, rel=1e-12) == pytest.approx(by_pairs(first, second), rel=1e-12)
+
+
+@pytest.mark.parametrize("confidence", [0.9, 0.8])
+def test_the_interval_of_an_improvement_against_every_resample(confidence):
+    """Both sides are drawn anew, independently: 27 times 4 for the first task, 4 times 4 for the second."""
+    first = [np.array([0.1, 0.5, 0.8]), np.array([0.3, 0.6])]
+    second = [np.array([0.2, 0.5]), np.array([0.4, 0.4])]
+    every = [
+        np.mean([by_pairs(x, y) for x, y in zip(one, other, strict=True)])
+        for one in resampled(first)
+        for other in resampled(second)
+    ]
+    low, high = quantiles(every, confidence)
+    found = comparison.improvement_interval(first, second, confidence, repetitions=40_000)
+    np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
+    mirrored = comparison.improvement_interval(second, first, confidence, repetitions=40_000)
+    np.testing.assert_allclose([1.0 - mirrored.high, 1.0 - mirrored.low], [low, high], rtol=1e-12)
+
+
 @pytest.mark.parametrize(
     ("call", "reason"),
     [
@@ -137,6 +251,14 @@ def test_paired_difference_sees_what_separate_means_cannot():
         (lambda: statistics.mean_interval([[1.0]]), r"\[E\]"),
         (lambda: statistics.paired_difference_interval([1.0, 2.0], [1.0]), "equal shapes"),
         (lambda: statistics.difference_interval([1.0, 2.0], [1.0]), "two values or more"),
+        (lambda: comparison.mean([]), "at least one task"),
+        (lambda: comparison.iqm([np.array([])]), "at least one"),
+        (lambda: comparison.stratified_interval([[0.1, np.nan]], comparison.mean), "finite"),
+        (lambda: comparison.performance_profile([[[0.1]]], [0.5]), r"\[R\]"),
+        (lambda: comparison.performance_profile([[0.1]], []), "threshold"),
+        (lambda: comparison.probability_of_improvement([[0.1]], [[0.1], [0.2]]), "same tasks"),
+        (lambda: comparison.stratified_interval([[0.1, 0.2]], comparison.mean, 95.0), "confidence"),
+        (lambda: comparison.normalised([0.1], 1.0, 1.0), "above"),
     ],
 )
 def test_refusals_say_why(call, reason):

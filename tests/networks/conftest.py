@@ -46,10 +46,7 @@ def binpack():
 @pytest.fixture(scope="session")
 def prepared(maze, binpack):
     """(adapter, **leaves) -> (network, params, jitted actor_critic, observation); each combination compiles once.
-
-    Types and heads change no parameter, so parameters are made once per adapter, sharing and depth: orthogonal
-    initialisation is most of the compile time.
-    """
+    Parameters, whose initialisation compiles longest, are made once per adapter, sharing and depth."""
 
     @functools.cache
     def prepare(adapter, **leaves):

@@ -28,35 +28,30 @@ def with_steps(observation, steps):
     return observation._replace(agent_view={**observation.agent_view, "step_count": count})
 
 
-def test_planes_are_one_hot(maze):
+def test_planes_are_one_hot_and_platforms_share_parameters_and_results(maze, prepared):
     view, shown = maze.agent_view, np.asarray(planes(maze.agent_view))
     assert shown.shape == (6, 10, 10, 3)
     np.testing.assert_array_equal(shown[..., 0], view["walls"])
     for channel, name in ((1, "agent_position"), (2, "target_position")):
         np.testing.assert_array_equal(shown[..., channel].sum((1, 2)), 1.0)
         assert shown[3, int(view[name].row[3]), int(view[name].col[3]), channel] == 1.0
+    # platforms share parameters and results
+    _, params, forward, maze = prepared("grid")
+    other = jax.jit(make(maze, "gpu").actor_critic)(params, maze)
+    for a, b in zip(forward(params, maze), other, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
-def test_step_fraction_changes_logits_and_value(prepared):
+def test_step_counts_are_read_as_fractions_of_the_time_limit(prepared):
     _, params, forward, maze = prepared("grid")
     first, last = (forward(params, with_steps(maze, steps)) for steps in (0, 90))
     assert all(jnp.any(a != b) for a, b in zip(first, last, strict=True))
-
-
-def test_time_limit_scales_the_step_count(prepared):
-    """Half of a limit of 100 and half of a limit of 50 look the same; without a limit it is rows * columns = 100."""
+    # Half of a limit of 100 and half of a limit of 50 look the same; without a limit it is rows * columns = 100.
     _, params, _, maze = prepared("grid")
     value = lambda time_limit, steps: jax.jit(make(maze, time_limit=time_limit).critic)(params, with_steps(maze, steps))
     half = value(100, 50)
     assert jnp.array_equal(half, value(50, 25))
     assert jnp.array_equal(half, value(None, 50))
-
-
-def test_platforms_share_parameters_and_results(prepared):
-    _, params, forward, maze = prepared("grid")
-    other = jax.jit(make(maze, "gpu").actor_critic)(params, maze)
-    for a, b in zip(forward(params, maze), other, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
 
 
 def corridor(agent_column, target_column, length=30):

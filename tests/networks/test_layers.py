@@ -1,10 +1,13 @@
-"""Layers against numbers computed by hand or by a plain loop."""
+"""Layers, orthogonal initialisation and propagation against numbers by hand, a plain loop, and JAX's own QR."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from stoix_like.networks.layers import AttentionSublayer, Conv3x3, Dense, masked_attention
+from stoix_like.networks.orthogonal import orthogonal, orthonormal_columns
+from stoix_like.networks.propagation import neighbours, propagate
 
 
 def test_attention_equals_a_loop_and_ignores_masked_keys(key):
@@ -57,15 +60,76 @@ def test_both_convolutions_agree_in_value_and_gradient(key):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=2e-5)
 
 
-def test_convolution_by_hand():
+def test_convolution_by_hand_and_dense_is_orthogonal_with_its_gain(key):
     """A corner of 1 and kernel entry [0, 0] (what lies up and left) of 2: only the cell below right sees it."""
     x = jnp.zeros((1, 3, 3, 1)).at[0, 0, 0, 0].set(1.0)
     kernel = jnp.zeros((3, 3, 1, 1)).at[0, 0].set(2.0)
     for platform in ("cpu", "gpu"):
         out = Conv3x3(1, platform).apply({"params": {"kernel": kernel, "bias": jnp.zeros(1)}}, x)
         assert jnp.array_equal(out[0, :, :, 0], jnp.zeros((3, 3)).at[1, 1].set(2.0))
-
-
-def test_dense_is_orthogonal_with_its_gain(key):
     kernel = Dense(4, gain=0.5).init(key, jnp.zeros((2, 3, 4)))["params"]["Dense_0"]["kernel"]
     np.testing.assert_allclose(kernel @ kernel.T, 0.25 * np.eye(4), atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(1, 7), (3, 1), (5, 64), (3, 3, 8, 32), (64, 64)])
+def test_equals_jax_s_own_for_the_same_key(shape):
+    key = jax.random.key(3)
+    theirs = jax.nn.initializers.orthogonal
+    ours, theirs = (jax.jit(lambda init=init: init(key, shape))() for init in (orthogonal(1.3), theirs(1.3)))
+    np.testing.assert_allclose(ours, theirs, atol=3e-6)
+    assert ours.dtype == jnp.float32
+
+
+@pytest.mark.parametrize("shape", [(40, 8), (8, 40), (64, 64)])
+def test_the_shorter_side_is_orthonormal(shape):
+    matrix = np.asarray(orthogonal(0.5)(jax.random.key(0), shape), np.float64)
+    gram = matrix.T @ matrix if shape[0] >= shape[1] else matrix @ matrix.T
+    np.testing.assert_allclose(gram, 0.25 * np.eye(min(shape)), atol=1e-6)
+
+
+def test_columns_become_orthonormal_if_nearly_dependent_and_over_keys_at_once():
+    """One pass of Gram-Schmidt loses this; the second mends it."""
+    matrix = jnp.ones((6, 3)) + 1e-3 * jax.random.normal(jax.random.key(1), (6, 3))
+    basis = orthonormal_columns(matrix)
+    np.testing.assert_allclose(basis.T @ basis, np.eye(3), atol=1e-6)
+    keys = jax.random.split(jax.random.key(2), 8)
+    init = lambda key: orthogonal(1.0)(key, (64, 64))
+    batched = jax.jit(jax.vmap(init))(keys)
+    np.testing.assert_allclose(batched, jnp.stack([init(key) for key in keys]), atol=1e-5)
+
+
+def test_values_flow_around_a_wall_and_as_far_as_there_are_steps():
+    """One source of 10 at the left of a 2x3 grid, cost 1, the upper middle closed: the upper right is 4 steps away."""
+    source = jnp.full((2, 3), -100.0).at[0, 0].set(10.0)[..., None]
+    cost = jnp.ones((2, 3)).at[0, 1].set(1000.0)[..., None]
+    values = jax.jit(propagate, static_argnums=2)(source, cost, 6)[..., 0]
+    np.testing.assert_array_equal(values, [[10.0, -100.0, 6.0], [9.0, 8.0, 7.0]])
+    source = jnp.full((1, 5), -100.0).at[0, 0].set(10.0)[..., None]
+    values = propagate(source, jnp.ones((1, 5, 1)), 2)[0, :, 0]
+    np.testing.assert_array_equal(values, [10.0, 9.0, 8.0, -100.0, -100.0])
+
+
+def test_gradient_equals_that_of_the_unrolled_loop_and_ties_share_it(key):
+    k = jax.random.split(key, 3)
+    source, weights = 6.0 * jax.random.normal(k[0], (5, 6, 4)), jax.random.normal(k[1], (5, 6, 4))
+    cost = jax.random.uniform(k[2], (5, 6, 4), minval=0.05, maxval=1.0)
+
+    def unrolled(source, cost, num_steps):
+        values = source
+        for _ in range(num_steps):
+            up, right, down, left = neighbours(values)
+            values = jnp.maximum(source, jnp.maximum(jnp.maximum(up, right), jnp.maximum(down, left)) - cost)
+        return values
+
+    gradients = [
+        jax.jit(jax.grad(lambda s, c, f=f: jnp.sum(weights * f(s, c, 30)), argnums=(0, 1)))(source, cost)
+        for f in (propagate, unrolled)
+    ]
+    for ours, loop in zip(jax.tree.leaves(gradients[0]), jax.tree.leaves(gradients[1]), strict=True):
+        np.testing.assert_allclose(ours, loop, atol=1e-5)  # sums of up to thirty terms of order one
+    assert float(jnp.abs(gradients[0][1]).max()) > 1.0  # not trivially zero
+    # The middle of three cells hears two equal sources: half the gradient goes to each, and its cost pays once.
+    source = jnp.array([5.0, -100.0, 5.0])[None, :, None]
+    gradient = jax.grad(lambda s, c: propagate(s, c, 3)[0, 1, 0], argnums=(0, 1))(source, jnp.ones((1, 3, 1)))
+    np.testing.assert_array_equal(gradient[0][0, :, 0], [0.5, 0.0, 0.5])
+    np.testing.assert_array_equal(gradient[1][0, :, 0], [0.0, -1.0, 0.0])

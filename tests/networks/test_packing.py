@@ -17,8 +17,6 @@ from stoix_like.types import ActionSpec, Observation
 
 EMS, ITEMS = 40, 20
 FILL = np.finfo(np.float32).min
-
-
 NETWORKS = [
     pytest.param({"num_heads": 2}, id="separate"),
     pytest.param({"shared_torso": True}, id="shared"),
@@ -79,7 +77,7 @@ def test_logits_are_ems_major(binpack):
         np.testing.assert_allclose(logits[e * ITEMS + i], logits[0] * factor, atol=rounding, rtol=1e-5)
 
 
-def test_an_item_without_partners_changes_only_its_own_column(trained, binpack):
+def test_items_without_partners_change_their_own_column_and_placed_ones_the_value(trained, binpack):
     """With no legal pair of its own but marked as left, an item still informs the others; placed, it informs none."""
     forward, params = trained
     placed = binpack.agent_view["items_mask"] & binpack.agent_view["items_placed"]
@@ -91,6 +89,9 @@ def test_an_item_without_partners_changes_only_its_own_column(trained, binpack):
     before, after = (forward(params, changed(binpack, items=i)) for i in (items, bigger))
     np.testing.assert_array_equal(before[0][0][legal], after[0][0][legal])
     assert before[1][0] != after[1][0]  # the placed volume is seen by the value
+    # placed items change the value
+    nothing_placed = jnp.zeros_like(binpack.agent_view["items_placed"])
+    assert jnp.all(forward(params, binpack)[1] != forward(params, changed(binpack, items_placed=nothing_placed))[1])
 
 
 @pytest.mark.parametrize(("num_layers", "attends"), [(1, False), (2, True)])
@@ -105,16 +106,14 @@ def test_ems_attend_to_each_other_in_a_network_of_several_blocks(num_layers, att
     assert bool((before != after).any()) == attends
 
 
-def test_mask_is_read_ems_major(binpack):
+def test_one_pair_and_the_summary_are_read_by_hand(binpack):
     """One legal pair (space 3, item 7): exactly that space and that item have one partner."""
     mask = jnp.zeros((6, EMS * ITEMS), bool).at[:, 3 * ITEMS + 7].set(True)
     tokens = raw_tokens(changed(binpack, mask))
     assert np.argwhere(tokens.ems[0, :, -1] * binpack.agent_view["ems_mask"][0] > 0).tolist() in ([[3]], [])
     assert np.flatnonzero(tokens.items[0, :, -1] > 0).tolist() == [7]
     np.testing.assert_allclose(tokens.items[0, 7, -1], 1 / 40, rtol=1e-6)
-
-
-def test_summary_by_hand(binpack):
+    # the summary by hand
     view = binpack.agent_view
     mask, placed = np.asarray(view["items_mask"][2]), np.asarray(view["items_placed"][2])
     volume = np.prod([np.asarray(edge[2], np.float64) for edge in view["items"]], axis=0)
@@ -127,12 +126,6 @@ def test_summary_by_hand(binpack):
     ]
     assert expected[3] > 0.0
     np.testing.assert_allclose(raw_tokens(binpack).summary[2], expected, rtol=1e-5)
-
-
-def test_placed_items_change_the_value(trained, binpack):
-    forward, params = trained
-    nothing_placed = jnp.zeros_like(binpack.agent_view["items_placed"])
-    assert jnp.all(forward(params, binpack)[1] != forward(params, changed(binpack, items_placed=nothing_placed))[1])
 
 
 def extreme(name, binpack):

@@ -12,19 +12,15 @@ from stoix_like.networks.vector import encode
 from stoix_like.types import ActionSpec, Observation
 
 
-def test_integers_become_size_and_bits():
+def test_leaves_are_encoded_by_type():
     """5 = 00101 and -1 = 11111 in five bits of two's complement, lowest first."""
     encoded = encode(jnp.array([[5], [-1]], jnp.int32))
     np.testing.assert_allclose(encoded[:, 0], [np.log(6.0), -np.log(2.0)], rtol=1e-6)
     np.testing.assert_array_equal(encoded[:, 1:], [[1, 0, 1, 0, 0], [1, 1, 1, 1, 1]])
-
-
-def test_floats_and_booleans_keep_their_values():
+    # floats and booleans keep their values
     np.testing.assert_array_equal(encode(jnp.array([0.25, -3.0])), [[0.25], [-3.0]])
     np.testing.assert_array_equal(encode(jnp.array([[[True], [False]]])), [[1.0, 0.0]])
-
-
-def test_unsigned_and_small_integers_do_not_overflow():
+    # unsigned and small integers do not overflow
     np.testing.assert_allclose(encode(jnp.array([[255]], jnp.uint8))[0, 0], np.log(256.0), rtol=1e-6)
     np.testing.assert_allclose(encode(jnp.array([[-128]], jnp.int8))[0, 0], -np.log(129.0), rtol=1e-6)
 

@@ -17,7 +17,7 @@ def masked():
     return distributions.masked_logits(LOGITS, MASK)
 
 
-def test_log_prob_and_entropy_equal_a_softmax_over_the_legal_subset(masked):
+def test_legal_actions_are_a_softmax_and_illegal_ones_have_probability_zero(masked):
     for row in range(3):
         legal = np.flatnonzero(MASK[row])
         x = np.asarray(LOGITS[row, legal], np.float64)
@@ -28,9 +28,6 @@ def test_log_prob_and_entropy_equal_a_softmax_over_the_legal_subset(masked):
             if prob > 1e-30:
                 got = distributions.log_prob(masked[row], jnp.int32(action))
                 np.testing.assert_allclose(got, np.log(prob), atol=1e-5)
-
-
-def test_illegal_actions_have_probability_exactly_zero_and_are_never_sampled(masked):
     illegal = np.argwhere(~np.asarray(MASK))
     for row, action in illegal:
         assert jnp.exp(distributions.log_prob(masked[row], jnp.int32(action))) == 0.0
@@ -51,28 +48,36 @@ def test_gradients_to_illegal_logits_are_exactly_zero_and_nothing_is_nan(dtype):
     np.testing.assert_array_equal(np.asarray(gradient, np.float32)[~np.asarray(MASK)], 0.0)
 
 
-def test_one_legal_action_has_no_entropy_and_no_gradient(masked):
+def test_a_row_with_one_legal_action_or_none_has_no_entropy_no_gradient_and_no_divergence(masked):
     only = masked[2]
     assert distributions.entropy(only) == 0.0
     assert distributions.log_prob(only, jnp.int32(2)) == 0.0
     gradient = jax.grad(lambda x: distributions.entropy(distributions.masked_logits(x, MASK[2])))(LOGITS[2])
     np.testing.assert_array_equal(gradient, 0.0)
-
-
-def test_a_row_without_legal_actions_stays_finite():
     logits = distributions.masked_logits(LOGITS[0], jnp.zeros(4, bool))
     assert bool(jnp.isfinite(distributions.entropy(logits)))
     assert 0 <= int(distributions.sample(jax.random.key(0), logits)) < 4
+    rows = distributions.masked_logits(LOGITS, jnp.zeros_like(MASK))
+    np.testing.assert_array_equal(distributions.kl_divergence(rows, rows), 0.0)
 
 
-def test_sample_frequencies_follow_the_probabilities():
+def test_samples_follow_the_probabilities_and_act_takes_the_mode_or_a_sample(masked):
     logits = distributions.masked_logits(jnp.log(jnp.array([0.1, 0.2, 0.7])), jnp.array([True, True, True]))
     keys = jax.random.split(jax.random.key(1), 40_000)
     samples = jax.vmap(lambda k: distributions.sample(k, logits))(keys)
     np.testing.assert_allclose(jnp.bincount(samples, length=3) / 40_000, [0.1, 0.2, 0.7], atol=0.01)
+    logits = jnp.array([0.0, 0.1, 0.0])
+    keys = jax.random.split(jax.random.key(0), 50)
+    greedy = jax.vmap(lambda k: distributions.act(k, logits, True))(keys)
+    sampled = jax.vmap(lambda k: distributions.act(k, logits, False))(keys)
+    assert set(np.asarray(greedy)) == {1}
+    assert set(np.asarray(sampled)) == {0, 1, 2}
+    # few actions are sampled by rows as one by one
+    key = jax.random.key(3)
+    np.testing.assert_array_equal(distributions.sample_rows(key, masked), distributions.sample(key, masked))
 
 
-def test_factors_are_summed_and_sampled_apart():
+def test_factors_are_summed_sampled_apart_and_their_divergence_equals_the_joint_enumeration():
     logits = jnp.stack([LOGITS[0], LOGITS[2]])  # [F, A] = [2, 4]
     action = jnp.array([0, 2])
     joint = distributions.log_prob(logits, action, factored=True)
@@ -82,15 +87,12 @@ def test_factors_are_summed_and_sampled_apart():
     np.testing.assert_allclose(distributions.entropy(logits, factored=True), entropies, rtol=1e-6)
     assert distributions.sample(jax.random.key(0), logits, factored=True).shape == (2,)
     assert distributions.mode(logits).shape == (2,)
-
-
-def test_act_is_the_mode_or_a_sample():
-    logits = jnp.array([0.0, 0.1, 0.0])
-    keys = jax.random.split(jax.random.key(0), 50)
-    greedy = jax.vmap(lambda k: distributions.act(k, logits, True))(keys)
-    sampled = jax.vmap(lambda k: distributions.act(k, logits, False))(keys)
-    assert set(np.asarray(greedy)) == {1}
-    assert set(np.asarray(sampled)) == {0, 1, 2}
+    p, q = (jax.random.normal(k, (4, 2, 3)) for k in jax.random.split(jax.random.key(2)))
+    joint = [(x[:, 0, :, None] + x[:, 1, None, :]).reshape(4, 9) for x in (p, q)]
+    got = distributions.kl_divergence(p, q, factored=True)
+    assert got.shape == (4,)
+    np.testing.assert_allclose(got, distributions.kl_divergence(*joint), rtol=1e-5)
+    np.testing.assert_allclose(got, distributions.kl_divergence(p, q).sum(-1), rtol=1e-6)
 
 
 def test_kl_divergence_by_hand_and_exactly_zero_at_equality(masked):
@@ -105,15 +107,6 @@ def test_kl_divergence_by_hand_and_exactly_zero_at_equality(masked):
     np.testing.assert_array_equal(kl(masked, masked), 0.0)
     # Not symmetric: a swap of the arguments would pass every test at equality.
     np.testing.assert_allclose(kl(q, p)[0], 0.75 * np.log(1.5) + 0.25 * np.log(0.5), rtol=1e-5)
-
-
-def test_kl_divergence_of_factors_is_the_sum_and_equals_the_joint_enumeration():
-    p, q = (jax.random.normal(k, (4, 2, 3)) for k in jax.random.split(jax.random.key(2)))
-    joint = [(x[:, 0, :, None] + x[:, 1, None, :]).reshape(4, 9) for x in (p, q)]
-    got = distributions.kl_divergence(p, q, factored=True)
-    assert got.shape == (4,)
-    np.testing.assert_allclose(got, distributions.kl_divergence(*joint), rtol=1e-5)
-    np.testing.assert_allclose(got, distributions.kl_divergence(p, q).sum(-1), rtol=1e-6)
 
 
 @pytest.mark.parametrize("factored", [False, True])
@@ -132,11 +125,6 @@ def test_kl_divergence_gives_illegal_logits_no_gradient(dtype, factored):
         np.testing.assert_array_equal(np.asarray(slope, np.float32)[~np.asarray(MASK)], 0.0)
         np.testing.assert_array_equal(np.asarray(slope, np.float32)[2], 0.0)  # one legal action
         assert np.any(np.asarray(slope, np.float32) != 0.0)
-
-
-def test_kl_divergence_of_rows_without_legal_actions_is_zero():
-    rows = distributions.masked_logits(LOGITS, jnp.zeros_like(MASK))
-    np.testing.assert_array_equal(distributions.kl_divergence(rows, rows), 0.0)
 
 
 @pytest.mark.parametrize("factored", [full(False), True])
@@ -158,8 +146,3 @@ def test_rows_of_many_actions_are_sampled_by_their_probabilities(factored):
         statistic = ((found - expected)[expected > 0] ** 2 / expected[expected > 0]).sum()
         freedom = int(legal[factor].sum()) - 1
         assert abs(statistic - freedom) < 4.0 * (2.0 * freedom) ** 0.5
-
-
-def test_rows_of_few_actions_are_sampled_as_ever(masked):
-    key = jax.random.key(3)
-    np.testing.assert_array_equal(distributions.sample_rows(key, masked), distributions.sample(key, masked))

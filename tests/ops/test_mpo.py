@@ -13,6 +13,7 @@ import optax
 import pytest
 import rlax
 from scipy import optimize
+from support.marks import full
 
 from stoix_like.ops import distributions, mpo
 
@@ -52,6 +53,18 @@ def temperature_gradient(advantage, log_prior_ratio, is_valid, temperature, epsi
     return jax.grad(loss)(temperature)
 
 
+def descended(loss, start, rate, num_steps):
+    """Where Adam leads from `start`."""
+    optimizer = optax.adam(rate)
+
+    def step(carry, _):
+        x, state = carry
+        updates, state = optimizer.update(jax.grad(loss)(x), state)
+        return (optax.apply_updates(x, updates), state), None
+
+    return jax.jit(lambda x: jax.lax.scan(step, (x, optimizer.init(x)), None, length=num_steps)[0][0])(start)
+
+
 # Weights and the dual of the temperature.
 
 
@@ -72,8 +85,7 @@ def test_weights_loss_and_kl_by_hand():
     np.testing.assert_allclose(twice.loss, 2 * got.loss, rtol=1e-6)
 
 
-@pytest.mark.parametrize("temperature", [0.05, 1.0, 20.0])
-def test_weights_loss_and_gradient_equal_rlax_where_the_base_is_uniform(temperature):
+def test_weights_loss_and_gradient_equal_rlax_where_the_base_is_uniform():
     advantage, _ = random_case()
     base = jnp.zeros_like(advantage)
 
@@ -86,14 +98,15 @@ def test_weights_loss_and_gradient_equal_rlax_where_the_base_is_uniform(temperat
         got = mpo.weights_and_temperature_loss(advantage, base, ALL_VALID, t, 0.3)
         return got.loss, got.weights
 
-    (loss, weights), slope = jax.jit(jax.value_and_grad(ours, has_aux=True))(temperature)
-    (rlax_loss, rlax_weights), rlax_slope = jax.value_and_grad(theirs, has_aux=True)(jnp.float32(temperature))
-    np.testing.assert_allclose(weights, rlax_weights, rtol=1e-4, atol=1e-7)  # rlax divides before it subtracts the max
-    np.testing.assert_allclose(loss, rlax_loss, rtol=1e-5)
-    np.testing.assert_allclose(slope, rlax_slope, rtol=1e-5, atol=1e-6)
+    both = jax.jit(lambda t: [jax.value_and_grad(f, has_aux=True)(t) for f in (ours, theirs)])
+    for temperature in (0.05, 1.0, 20.0):
+        ((loss, weights), slope), ((rlax_loss, rlax_weights), rlax_slope) = both(jnp.float32(temperature))
+        np.testing.assert_allclose(weights, rlax_weights, rtol=1e-4, atol=1e-7)  # rlax divides, then subtracts the max
+        np.testing.assert_allclose(loss, rlax_loss, rtol=1e-5)
+        np.testing.assert_allclose(slope, rlax_slope, rtol=1e-5, atol=1e-6)
 
 
-def test_every_action_once_is_categorical_mpo():
+def test_every_action_once_is_categorical_mpo_and_the_loss_is_least_where_kl_is_epsilon():
     # acme's CategoricalMPO: q proportional to pi exp(Q / eta) over all actions, loss = eta (eps + mean logsumexp).
     q_values, logits = random_case(1)
     temperature, epsilon = 0.7, 0.1
@@ -105,6 +118,15 @@ def test_every_action_once_is_categorical_mpo():
     np.testing.assert_allclose(got.weights, weights, rtol=1e-5)
     np.testing.assert_allclose(got.loss, temperature * (epsilon + log_normalizer.mean()), rtol=1e-5)
     np.testing.assert_allclose(got.kl, (weights * (np.log(weights) - log_policy)).sum(-1).mean(), rtol=1e-5)
+    # Integrating the gradient must give the loss: a wrong additive term in the loss would have no other witness.
+    advantage, log_prior_ratio = random_case(3)
+    loss = lambda t: float(weights_and_loss(advantage, log_prior_ratio, ALL_VALID, t, 0.5).loss)
+    kl = lambda t: kl64(advantage, log_prior_ratio, t).mean()
+    grid = np.linspace(0.2, 3.0, 2001)
+    slopes = 0.5 - np.array([kl(t) for t in grid])
+    np.testing.assert_allclose(loss(3.0) - loss(0.2), np.trapezoid(slopes, grid), rtol=1e-4)
+    best = optimize.brentq(lambda t: kl(t) - 0.5, 0.01, 100.0)
+    assert loss(best) < min(loss(best * 0.8), loss(best * 1.25))
 
 
 @pytest.mark.parametrize("temperature", [1e-6, 1e-2, 1.0, 1e3])
@@ -118,19 +140,7 @@ def test_gradient_by_temperature_is_epsilon_less_kl(temperature, scale):
     np.testing.assert_allclose(kl, kl64(advantage, log_prior_ratio, temperature)[is_valid].mean(), rtol=1e-4, atol=1e-6)
 
 
-def test_the_loss_is_the_dual_function_and_least_where_kl_is_epsilon():
-    # Integrating the gradient must give the loss: a wrong additive term in the loss would have no other witness.
-    advantage, log_prior_ratio = random_case(3)
-    loss = lambda t: float(weights_and_loss(advantage, log_prior_ratio, ALL_VALID, t, 0.5).loss)
-    kl = lambda t: kl64(advantage, log_prior_ratio, t).mean()
-    grid = np.linspace(0.2, 3.0, 2001)
-    slopes = 0.5 - np.array([kl(t) for t in grid])
-    np.testing.assert_allclose(loss(3.0) - loss(0.2), np.trapezoid(slopes, grid), rtol=1e-4)
-    best = optimize.brentq(lambda t: kl(t) - 0.5, 0.01, 100.0)
-    assert loss(best) < min(loss(best * 0.8), loss(best * 1.25))
-
-
-def test_limits_of_the_temperature_are_the_base_and_the_best_particle():
+def test_limits_of_the_temperature_are_the_base_and_the_best_particle_and_shifts_change_no_weight():
     advantage, log_prior_ratio = random_case(4)
     hot = weights_and_loss(advantage, log_prior_ratio, ALL_VALID, 1e8, 0.5)
     np.testing.assert_allclose(hot.weights, softmax64(log_prior_ratio), rtol=1e-5)
@@ -139,9 +149,6 @@ def test_limits_of_the_temperature_are_the_base_and_the_best_particle():
     np.testing.assert_array_equal(cold.weights, jax.nn.one_hot(jnp.argmax(advantage, -1), 7))
     best = np.take_along_axis(softmax64(log_prior_ratio), np.asarray(jnp.argmax(advantage, -1))[:, None], -1)
     np.testing.assert_allclose(cold.kl, -np.log(best).mean(), rtol=1e-5)
-
-
-def test_shifting_log_prior_ratio_or_advantage_changes_no_weight():
     advantage, log_prior_ratio = random_case(5)
     shift = jnp.arange(5.0)[:, None] * 3.0
     plain = weights_and_loss(advantage, log_prior_ratio, ALL_VALID, 0.5, 0.5)
@@ -174,13 +181,10 @@ def test_invalid_states_are_left_out_of_the_dual(garbage):
     np.testing.assert_allclose(plain.kl, alone.kl, rtol=1e-6)
 
 
-def test_weights_of_invalid_states_are_still_a_target():
+def test_without_a_valid_state_the_dual_does_not_move_and_weights_are_still_a_target():
     advantage, log_prior_ratio = random_case(7)
     weights = weights_and_loss(advantage, log_prior_ratio, jnp.zeros(5, bool), 0.5, 0.5).weights
     np.testing.assert_allclose(weights, softmax64(log_prior_ratio + advantage / 0.5), rtol=1e-5)
-
-
-def test_without_a_valid_state_the_dual_does_not_move():
     advantage, log_prior_ratio = random_case(8)
     none = jnp.zeros(5, bool)
     got = weights_and_loss(advantage, log_prior_ratio, none, 2.0, 0.5)
@@ -189,7 +193,7 @@ def test_without_a_valid_state_the_dual_does_not_move():
     assert temperature_gradient(advantage, log_prior_ratio, none, 2.0, 0.5) == 0.0
 
 
-@pytest.mark.parametrize("num_particles", [1, 2, 16])
+@pytest.mark.parametrize("num_particles", [1, full(2), 16])
 def test_extremes_are_finite_in_value_and_gradient(num_particles):
     signs = jnp.where(jnp.arange(num_particles) % 2 == 0, 1.0, -1.0)
     log_prior_ratio = jnp.stack([40.0 * signs, -40.0 * signs, jnp.zeros(num_particles)])
@@ -204,7 +208,7 @@ def test_extremes_are_finite_in_value_and_gradient(num_particles):
         assert mean_kl(advantage, log_prior_ratio, is_valid, temperature, groups) == pytest.approx(0.0, abs=1e-6)
 
 
-def test_only_the_temperature_has_a_gradient():
+def test_only_the_temperature_has_a_gradient_and_that_of_its_loss_of_kl_is_the_same():
     advantage, log_prior_ratio = random_case(9)
 
     def total(a, ratio, t):
@@ -218,6 +222,11 @@ def test_only_the_temperature_has_a_gradient():
     expected = temperature_gradient(advantage, log_prior_ratio, ALL_VALID, 0.7, 0.5)
     np.testing.assert_allclose(by_temperature, expected, rtol=1e-5)
 
+    def loss_of_kl(t):
+        return mpo.temperature_loss_of_kl(t, mpo.mean_kl(advantage, log_prior_ratio, ALL_VALID, t), 0.5)
+
+    np.testing.assert_allclose(jax.grad(loss_of_kl)(0.7), expected, rtol=1e-5)
+
 
 @pytest.mark.parametrize("start", [1e-2, 30.0])
 @pytest.mark.parametrize("constrained", ["trajectory", "root"])
@@ -225,7 +234,6 @@ def test_descending_the_dual_brings_kl_to_epsilon(start, constrained):
     advantage, log_prior_ratio = random_case(10, num_states=32, num_particles=16)
     is_valid = jnp.ones(32, bool)
     groups = jnp.argsort(log_prior_ratio, axis=-1) % 5 if constrained == "root" else None
-    optimizer = optax.adam(0.05)
 
     def loss(log_temperature):
         temperature = jnp.exp(log_temperature)
@@ -234,16 +242,7 @@ def test_descending_the_dual_brings_kl_to_epsilon(start, constrained):
         kl = mpo.mean_kl(advantage, log_prior_ratio, is_valid, temperature, groups)
         return mpo.temperature_loss_of_kl(temperature, kl, 0.3)
 
-    @jax.jit
-    def descend(log_temperature):
-        def step(carry, _):
-            x, state = carry
-            updates, state = optimizer.update(jax.grad(loss)(x), state)
-            return (optax.apply_updates(x, updates), state), None
-
-        return jax.lax.scan(step, (log_temperature, optimizer.init(log_temperature)), None, length=600)[0][0]
-
-    temperature = jnp.exp(descend(jnp.log(jnp.float32(start))))
+    temperature = jnp.exp(descended(loss, jnp.log(jnp.float32(start)), 0.05, 600))
     kl = functools.partial(mean_kl, advantage, log_prior_ratio, is_valid, groups=groups)
     assert kl(temperature=temperature) == pytest.approx(0.3, rel=0.02)  # Adam's last steps of 600 are not yet zero
     assert not 0.2 < kl(temperature=start) < 0.4
@@ -252,7 +251,7 @@ def test_descending_the_dual_brings_kl_to_epsilon(start, constrained):
 # Roots.
 
 
-def test_root_kl_by_hand():
+def test_root_kl_by_hand_and_finite_where_weights_or_base_vanish():
     weights = jnp.array([[0.1, 0.2, 0.3, 0.4]])
     base = jnp.array([[0.25, 0.25, 0.25, 0.25]])
     root_kl = jax.jit(mpo.root_kl)
@@ -263,6 +262,11 @@ def test_root_kl_by_hand():
     apart = np.sum(np.asarray(weights) * np.log(np.asarray(weights) / 0.25))
     np.testing.assert_allclose(root_kl(weights, base, jnp.array([[0, 1, 2, 3]])), [apart], rtol=1e-5)
     np.testing.assert_allclose(root_kl(weights, base, jnp.array([[3, 3, 3, 3]])), [0.0], atol=1e-6)
+    weights = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
+    base = jnp.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
+    got = mpo.root_kl(weights, base, jnp.array([[0, 1, 2], [0, 1, 2]]))
+    np.testing.assert_allclose(got[0], LOG_2, rtol=1e-6)
+    assert 80.0 < got[1] < 90.0  # truly infinite; float32's smallest normal number stands for 0
 
 
 def test_root_kl_equals_numpy_marginals_and_is_at_most_the_trajectory_kl():
@@ -277,24 +281,6 @@ def test_root_kl_equals_numpy_marginals_and_is_at_most_the_trajectory_kl():
     is_valid = jnp.arange(64) % 3 > 0
     mean = mean_kl(advantage, log_prior_ratio, is_valid, 0.3, groups)
     np.testing.assert_allclose(mean, np.asarray(got)[is_valid].mean(), rtol=1e-5)
-
-
-def test_root_kl_is_finite_where_weights_or_base_vanish():
-    weights = jnp.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
-    base = jnp.array([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0]])
-    got = mpo.root_kl(weights, base, jnp.array([[0, 1, 2], [0, 1, 2]]))
-    np.testing.assert_allclose(got[0], LOG_2, rtol=1e-6)
-    assert 80.0 < got[1] < 90.0  # truly infinite; float32's smallest normal number stands for 0
-
-
-def test_temperature_loss_of_kl_has_the_gradient_of_the_dual():
-    advantage, log_prior_ratio = random_case(15)
-
-    def loss(t):
-        return mpo.temperature_loss_of_kl(t, mpo.mean_kl(advantage, log_prior_ratio, ALL_VALID, t), 0.5)
-
-    expected = temperature_gradient(advantage, log_prior_ratio, ALL_VALID, 0.7, 0.5)
-    np.testing.assert_allclose(jax.grad(loss)(0.7), expected, rtol=1e-5)
 
 
 # The temperature solved for.
@@ -321,7 +307,7 @@ def test_solve_temperature_equals_scipy(epsilon, scale):
     np.testing.assert_allclose(got, expected, rtol=1e-3 if epsilon < 0.01 else 1e-5)
 
 
-def test_solve_temperature_bisects_a_function_by_hand():
+def test_solve_temperature_bisects_by_hand_falls_with_epsilon_and_scales_with_the_advantages():
     # kl(T) = 1 / T meets 0.25 at 4; the trace has one loop, whatever the number of iterations.
     got = jax.jit(lambda e: mpo.solve_temperature(lambda t: 1.0 / t, e, 1e-3, 1e3, num_iterations=40))(0.25)
     np.testing.assert_allclose(got, 4.0, rtol=1e-6)
@@ -329,16 +315,9 @@ def test_solve_temperature_bisects_a_function_by_hand():
     for k in (4, 8):
         got = mpo.solve_temperature(lambda t: 1.0 / t, 0.25, 1e-3, 1e3, num_iterations=k)
         assert 4.0 <= got <= 4.0 * np.exp(np.log(1e6) / 2**k) * (1 + 1e-5)
-
-
-def test_solved_temperature_falls_as_epsilon_grows():
     advantage, log_prior_ratio = random_case(17)
     solved = [solve(advantage, log_prior_ratio, ALL_VALID, e) for e in (0.01, 0.05, 0.2, 0.5, 0.9)]
     assert all(a > b for a, b in itertools.pairwise(solved))
-
-
-def test_solved_temperature_scales_with_the_advantages():
-    advantage, log_prior_ratio = random_case(18)
     one = solve(advantage, log_prior_ratio, ALL_VALID, 0.3)
     np.testing.assert_allclose(solve(10 * advantage, log_prior_ratio, ALL_VALID, 0.3), 10 * one, rtol=1e-5)
 
@@ -383,7 +362,7 @@ def test_a_root_kl_that_is_not_monotone_is_still_met():
 # Trust region of the policy.
 
 
-def test_alpha_loss_by_hand_and_the_sign_of_its_gradient():
+def test_alpha_loss_by_hand_as_rlax_and_the_sign_of_its_gradient():
     kl = jnp.array([0.1, 0.3])
     penalty, dual = jax.jit(mpo.alpha_loss)(kl, 2.0, 0.5)
     np.testing.assert_allclose(penalty, 2.0 * 0.2, rtol=1e-6)
@@ -394,9 +373,6 @@ def test_alpha_loss_by_hand_and_the_sign_of_its_gradient():
     np.testing.assert_allclose(slope(0.5), 0.5 - 0.2, rtol=1e-6)
     by_kl = jax.grad(lambda x: sum(mpo.alpha_loss(x, 2.0, 0.5)))(kl)
     np.testing.assert_allclose(by_kl, [1.0, 1.0], rtol=1e-6)  # alpha / B, from the penalty alone
-
-
-def test_alpha_loss_equals_rlax():
     kl = jnp.array([0.1, 0.3, 0.0])
     constraint = rlax.LagrangePenalty(alpha=jnp.float32(1.5), epsilon=jnp.float32(0.05))
     penalty, dual = rlax.compute_parametric_kl_penalty_and_dual_loss([(kl, constraint)], lambda x: x)
@@ -409,23 +385,13 @@ def test_alpha_holds_the_policy_within_epsilon():
     # A policy drawn to another one with the whole force of its cross-entropy stops where KL is epsilon.
     old = jnp.log(jnp.array([[0.5, 0.3, 0.2]]))
     actions, weights = jnp.array([[0, 1, 2]]), jnp.array([[0.0, 0.1, 0.9]])
-    optimizer = optax.adam(0.02)
 
     def loss(x):
         kl = distributions.kl_divergence(old, x["logits"])
         cross_entropy = mpo.weighted_cross_entropy(x["logits"], actions, weights, factored=False)
         return jnp.mean(cross_entropy) + sum(mpo.alpha_loss(kl, jnp.exp(x["log_alpha"]), 0.02))
 
-    @jax.jit
-    def descend(x):
-        def step(carry, _):
-            x, state = carry
-            updates, state = optimizer.update(jax.grad(loss)(x), state)
-            return (optax.apply_updates(x, updates), state), None
-
-        return jax.lax.scan(step, (x, optimizer.init(x)), None, length=2000)[0][0]
-
-    end = descend({"logits": old, "log_alpha": jnp.float32(0.0)})
+    end = descended(loss, {"logits": old, "log_alpha": jnp.float32(0.0)}, 0.02, 2000)
     np.testing.assert_allclose(distributions.kl_divergence(old, end["logits"]), [0.02], rtol=0.02)
     assert jnp.exp(end["log_alpha"]) > 1.5
 
@@ -433,16 +399,21 @@ def test_alpha_holds_the_policy_within_epsilon():
 # The policy's loss.
 
 
-def test_weighted_cross_entropy_by_hand():
+def test_weighted_cross_entropy_by_hand_builds_nothing_of_batch_times_particles_times_actions():
     logits = jnp.log(jnp.array([[0.5, 0.25, 0.25], [0.1, 0.2, 0.7]]))
     actions = jnp.array([[0, 1, 1, 2], [2, 2, 2, 2]])
     weights = jnp.array([[0.4, 0.3, 0.2, 0.1], [0.25, 0.25, 0.25, 0.25]])
     cross_entropy = jax.jit(mpo.weighted_cross_entropy, static_argnames="factored")
     expected = [0.4 * LOG_2 + 0.6 * 2 * LOG_2, -np.log(0.7)]
     np.testing.assert_allclose(cross_entropy(logits, actions, weights, factored=False), expected, rtol=1e-6)
+    shapes = (jnp.zeros((2, 1000)), jnp.zeros((2, 16), jnp.int32), jnp.zeros((2, 16)))
+    loss = lambda *x: jnp.sum(mpo.weighted_cross_entropy(*x, factored=False))
+    jaxpr = jax.make_jaxpr(jax.grad(loss))(*shapes)
+    sizes = [v.aval.size for equation in jaxpr.jaxpr.eqns for v in equation.outvars]
+    assert max(sizes) == 2 * 1000
 
 
-def test_weighted_cross_entropy_and_gradient_equal_the_sum_of_log_probs():
+def test_factored_cross_entropy_equals_the_sum_of_log_probs_and_the_joint_enumeration():
     logits = jax.random.normal(jax.random.key(22), (4, 2, 3))  # [B, F, A]
     actions = jax.random.randint(jax.random.key(23), (4, 6, 2), 0, 3)  # [B, P, F]
     weights = jax.nn.softmax(jax.random.normal(jax.random.key(24), (4, 6)))
@@ -455,17 +426,10 @@ def test_weighted_cross_entropy_and_gradient_equal_the_sum_of_log_probs():
     np.testing.assert_allclose(ours(logits), plain(logits), rtol=1e-5)
     slope = jax.grad(lambda x: jnp.sum(ours(x)))(logits)
     np.testing.assert_allclose(slope, jax.grad(lambda x: jnp.sum(plain(x)))(logits), rtol=1e-4, atol=1e-6)
-
-
-def test_factored_cross_entropy_equals_the_joint_enumeration():
-    logits = jax.random.normal(jax.random.key(25), (4, 2, 3))
-    actions = jax.random.randint(jax.random.key(26), (4, 6, 2), 0, 3)
-    weights = jax.nn.softmax(jax.random.normal(jax.random.key(27), (4, 6)))
     joint_logits = (logits[:, 0, :, None] + logits[:, 1, None, :]).reshape(4, 9)
     joint_actions = 3 * actions[..., 0] + actions[..., 1]
-    factored = mpo.weighted_cross_entropy(logits, actions, weights, factored=True)
     joint = mpo.weighted_cross_entropy(joint_logits, joint_actions, weights, factored=False)
-    np.testing.assert_allclose(factored, joint, rtol=1e-5)
+    np.testing.assert_allclose(ours(logits), joint, rtol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
@@ -487,27 +451,17 @@ def test_cross_entropy_has_no_gradient_to_illegal_logits(dtype):
     assert np.all(slope[0][np.asarray(mask[0])] != 0.0)
 
 
-def test_cross_entropy_builds_nothing_of_the_size_of_batch_times_particles_times_actions():
-    shapes = (jnp.zeros((2, 1000)), jnp.zeros((2, 16), jnp.int32), jnp.zeros((2, 16)))
-    loss = lambda *x: jnp.sum(mpo.weighted_cross_entropy(*x, factored=False))
-    jaxpr = jax.make_jaxpr(jax.grad(loss))(*shapes)
-    sizes = [v.aval.size for equation in jaxpr.jaxpr.eqns for v in equation.outvars]
-    assert max(sizes) == 2 * 1000
-
-
 # The scale of the advantages.
 
 
 def test_advantage_spread_by_hand():
     advantage = jnp.array([[0.0, 4.0], [0.0, 4.0], [-9.0, 9.0]])
     log_prior_ratio = jnp.array([[0.0, 0.0], [LOG_3, 0.0], [0.0, 0.0]])
-    spread = advantage_spread
     # Base (1/2, 1/2): deviation 2. Base (3/4, 1/4): sqrt(16 * 3 / 16). The third state is left out.
     is_valid = jnp.array([True, True, False])
-    np.testing.assert_allclose(spread(advantage, log_prior_ratio, is_valid), (2.0 + np.sqrt(3.0)) / 2, rtol=1e-6)
-    np.testing.assert_allclose(
-        spread(advantage + 1e3, log_prior_ratio - 5.0, is_valid), (2 + np.sqrt(3)) / 2, rtol=1e-5
-    )
+    spread, expected = advantage_spread, (2.0 + np.sqrt(3.0)) / 2
+    np.testing.assert_allclose(spread(advantage, log_prior_ratio, is_valid), expected, rtol=1e-6)
+    np.testing.assert_allclose(spread(advantage + 1e3, log_prior_ratio - 5.0, is_valid), expected, rtol=1e-5)
     assert spread(advantage, log_prior_ratio, jnp.zeros(3, bool)) == 0.0
     assert spread(jnp.full((5, 7), 1e4), random_case(28)[1], ALL_VALID) == 0.0
     assert spread(advantage.at[2].set(jnp.nan), log_prior_ratio, is_valid) < 2.0

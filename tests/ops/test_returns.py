@@ -8,6 +8,8 @@ import rlax
 
 from stoix_like.ops import returns
 
+gae = jax.jit(returns.gae)
+
 
 def brute_force_gae(reward, discount, is_last, value, next_value, lambda_):
     """a_t = sum over k >= t of (product of lambda * discount over rows t .. k-1, cut after a last row) * delta_k."""
@@ -41,7 +43,7 @@ def test_by_hand_with_a_termination_and_a_truncation():
     is_last = jnp.array([False, True, True])
     value = jnp.array([1.0, 2.0, 3.0])
     next_value = jnp.array([2.0, 4.0, 100.0])
-    advantage, target = jax.jit(returns.gae)(reward, discount, is_last, value, next_value, 0.5)
+    advantage, target = gae(reward, discount, is_last, value, next_value, 0.5)
     # deltas: 1 + .5*2 - 1 = 1; 2 + .5*4 - 2 = 2; 3 + 0 - 3 = 0.  a0 = 1 + .5*.5*2 = 1.5; a1 = 2; a2 = 0
     np.testing.assert_allclose(advantage, [1.5, 2.0, 0.0], rtol=1e-6)
     np.testing.assert_allclose(target, [2.5, 4.0, 3.0], rtol=1e-6)
@@ -52,7 +54,7 @@ def test_by_hand_with_a_termination_and_a_truncation():
 def test_equals_the_double_sum(seed, lambda_):
     rollout = random_rollout(seed)
     expected = brute_force_gae(*rollout, lambda_)
-    advantage, target = jax.jit(returns.gae)(*(jnp.asarray(x, jnp.asarray(x).dtype) for x in rollout), lambda_)
+    advantage, target = gae(*(jnp.asarray(x, jnp.asarray(x).dtype) for x in rollout), lambda_)
     np.testing.assert_allclose(advantage, expected, rtol=2e-5, atol=2e-5)
     np.testing.assert_allclose(target, expected + rollout[3], rtol=2e-5, atol=2e-5)
 
@@ -61,9 +63,8 @@ def test_equals_rlax_where_nothing_is_truncated():
     reward, discount, _, value, _ = random_rollout(3)
     is_last = discount == 0.0
     values = np.concatenate([value, np.ones((1, value.shape[1]))])
-    ours = returns.gae(
-        *map(jnp.float32, (reward, discount)), is_last, *map(jnp.float32, (values[:-1], values[1:])), 0.7
-    )
+    rows = map(jnp.float32, (reward, discount)), map(jnp.float32, (values[:-1], values[1:]))
+    ours = gae(*rows[0], is_last, *rows[1], 0.7)
     for env in range(reward.shape[1]):
         theirs = rlax.truncated_generalized_advantage_estimation(
             jnp.float32(reward[:, env]), jnp.float32(discount[:, env]), 0.7, jnp.float32(values[:, env])
@@ -76,8 +77,8 @@ def test_rewards_after_the_boundary_change_nothing_before_it():
     is_last[6], discount[6, :3] = True, 0.0
     changed = reward.copy()
     changed[7:] += 100.0
-    before = returns.gae(*map(jnp.asarray, (reward, discount, is_last, value, next_value)), 0.95)
-    after = returns.gae(*map(jnp.asarray, (changed, discount, is_last, value, next_value)), 0.95)
+    before = gae(*map(jnp.asarray, (reward, discount, is_last, value, next_value)), 0.95)
+    after = gae(*map(jnp.asarray, (changed, discount, is_last, value, next_value)), 0.95)
     np.testing.assert_array_equal(before.advantage[:7], after.advantage[:7])
     assert np.abs(before.advantage[7:] - after.advantage[7:]).min() > 1.0
 

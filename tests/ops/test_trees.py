@@ -1,4 +1,4 @@
-"""Pytree helpers and the accumulator of metrics."""
+"""Pytree helpers, the accumulator of metrics, and equal actions among particles."""
 
 import jax
 import jax.numpy as jnp
@@ -7,10 +7,11 @@ import optax
 import pytest
 
 from stoix_like.ops import trees
+from stoix_like.ops.groups import action_groups, summed
 from stoix_like.types import metric_reduction
 
 
-def test_where_chooses_rows_of_every_leaf_and_of_keys():
+def test_where_chooses_rows_of_every_leaf_and_merge_leading_is_row_major():
     condition = jnp.array([True, False])
     a = {"x": jnp.ones((2, 3)), "key": jax.random.split(jax.random.key(0))}
     b = {"x": jnp.zeros((2, 3)), "key": jax.random.split(jax.random.key(1))}
@@ -19,19 +20,13 @@ def test_where_chooses_rows_of_every_leaf_and_of_keys():
     words = jax.random.key_data(chosen["key"])
     np.testing.assert_array_equal(words[0], jax.random.key_data(a["key"])[0])
     np.testing.assert_array_equal(words[1], jax.random.key_data(b["key"])[1])
-
-
-def test_merge_leading_is_row_major():
     merged = trees.merge_leading({"x": jnp.arange(6).reshape(2, 3)})
     np.testing.assert_array_equal(merged["x"], np.arange(6))
 
 
-def test_metric_reduction_is_read_from_the_suffix():
+def test_metrics_are_reduced_as_their_suffix_says_and_accumulated_as_by_numpy():
     names = ["a/x_sum", "a/x_count", "a/x_max", "a/x_min", "a/loss", "a/summary"]
     assert [metric_reduction(n) for n in names] == ["sum", "sum", "max", "min", "mean", "mean"]
-
-
-def test_accumulating_equals_numpy():
     rows = [
         {"l": 1.0, "n_sum": 2.0, "m_max": 3.0, "m_min": 3.0},
         {"l": 3.0, "n_sum": 5.0, "m_max": -1.0, "m_min": -1.0},
@@ -54,25 +49,36 @@ def test_soft_update_follows_its_closed_form(tau):
     for k in range(1, 8):
         target = update(target, online, tau)
         left = (1 - tau) ** k
-        jax.tree.map(
-            lambda t, s, o, left=left: np.testing.assert_allclose(t, o + left * (s - o), rtol=1e-6),
-            target,
-            start,
-            online,
-        )
+        expected = jax.tree.map(lambda s, o, left=left: o + left * (s - o), start, online)
+        jax.tree.map(lambda t, e: np.testing.assert_allclose(t, e, rtol=1e-6), target, expected)
     assert jax.tree.structure(target) == jax.tree.structure(start)
 
 
-def test_soft_update_is_a_copy_at_one_nothing_at_zero_and_keeps_the_type():
+def test_soft_update_is_a_copy_at_one_nothing_at_zero_keeps_the_type_and_equals_optax():
     target = {"w": jnp.array([0.1, 1e-8, 1e8]), "h": jnp.array([0.1, 3.0], jnp.bfloat16)}
     online = {"w": jnp.array([1e6, 0.3, -7.0]), "h": jnp.array([0.7, 5.0], jnp.bfloat16)}
     for tau, expected in [(0.0, target), (1.0, online)]:
         got = trees.soft_update(target, online, jnp.float32(tau))
         jax.tree.map(np.testing.assert_array_equal, got, expected)
         assert got["h"].dtype == jnp.bfloat16
-
-
-def test_soft_update_equals_optax():
     target, online = (jax.random.normal(k, (50,)) for k in jax.random.split(jax.random.key(3)))
     expected = optax.incremental_update(online, target, 0.005)
     np.testing.assert_allclose(trees.soft_update(target, online, 0.005), expected, rtol=1e-6)
+
+
+def test_groups_by_hand_and_of_factors_and_their_sums():
+    groups = jax.jit(action_groups)(jnp.array([[3, 3, 3, 3], [7, 2, 7, 2], [4, 3, 2, 1], [0, 0, 0, 9]]))
+    np.testing.assert_array_equal(groups, [[0, 0, 0, 0], [1, 0, 1, 0], [3, 2, 1, 0], [0, 0, 0, 1]])
+    assert groups.dtype == jnp.int32
+    # factored actions are equal where every factor is
+    factors = jax.random.randint(jax.random.key(12), (50, 7, 2), 0, 3)  # [N, P, F]
+    groups = np.asarray(action_groups(factors))
+    flat = np.asarray(3 * factors[..., 0] + factors[..., 1])
+    np.testing.assert_array_equal(groups[:, :, None] == groups[:, None], flat[:, :, None] == flat[:, None])
+    assert (groups.max(axis=1) + 1 == [len(np.unique(row)) for row in flat]).all()  # without gaps
+    # sums by group equal NumPy
+    weights = jax.random.uniform(jax.random.key(0), (20, 9))
+    groups = action_groups(jax.random.randint(jax.random.key(1), (20, 9), 0, 4))
+    got = summed(weights, groups, 9)
+    expected = [np.bincount(g, weights=w, minlength=9) for w, g in zip(np.asarray(weights), groups, strict=True)]
+    np.testing.assert_allclose(got, expected, rtol=1e-6)

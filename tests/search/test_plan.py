@@ -8,12 +8,7 @@ from stoix_like.search.particles import Paths
 from stoix_like.search.plan import Plan, after_step, better_plan, no_plan, returns_to_go
 
 #: Two environments, three particles, four steps. Finished: (0, 0) after two steps, (0, 2) after three, (1, 1) at last.
-ACTIONS = jnp.array(
-    [
-        [[1, 2, 0, 0], [3, 3, 3, 3], [4, 5, 6, 0]],
-        [[7, 7, 7, 7], [8, 9, 10, 11], [2, 2, 2, 2]],
-    ]
-)
+ACTIONS = jnp.array([[[1, 2, 0, 0], [3, 3, 3, 3], [4, 5, 6, 0]], [[7, 7, 7, 7], [8, 9, 10, 11], [2, 2, 2, 2]]])
 REWARDS = jnp.array(
     [
         [[1.0, 2.0, 0.0, 0.0], [9.0, 9.0, 9.0, 9.0], [0.0, 1.0, 4.0, 0.0]],
@@ -21,15 +16,11 @@ REWARDS = jnp.array(
     ]
 )
 PATHS = Paths(
-    ACTIONS,
-    REWARDS,
-    jnp.array([[2, 4, 3], [4, 4, 4]]),
-    jnp.array([[True, False, True], [False, True, False]]),
+    ACTIONS, REWARDS, jnp.array([[2, 4, 3], [4, 4, 4]]), jnp.array([[True, False, True], [False, True, False]])
 )
 
 
-def empty(num_envs=2):
-    return no_plan(num_envs, 4, ())
+EMPTY = no_plan(2, 4, ())
 
 
 def as_lists(plan):
@@ -43,16 +34,17 @@ def test_returns_to_go_by_hand():
 
 def test_the_best_finished_path_becomes_the_plan():
     """Unfinished ones promise nothing, whatever they have earned; a plan that loses is a plan."""
-    plan = better_plan(empty(), PATHS, 1.0)
-    assert as_lists(plan) == [
-        [[4, 5, 6, 0], [5.0, 5.0, 4.0, 0.0], 3],
-        [[8, 9, 10, 11], [-4.0, -3.0, -2.0, -1.0], 4],
-    ]
-
-
-def test_the_discount_decides_which_path_is_best():
-    plan = better_plan(empty(), PATHS, 0.5)  # 1 + 2 / 2 against 1 / 2 + 4 / 4
+    plan = better_plan(EMPTY, PATHS, 1.0)
+    assert as_lists(plan) == [[[4, 5, 6, 0], [5.0, 5.0, 4.0, 0.0], 3], [[8, 9, 10, 11], [-4.0, -3.0, -2.0, -1.0], 4]]
+    # the discount decides which path is best
+    plan = better_plan(EMPTY, PATHS, 0.5)  # 1 + 2 / 2 against 1 / 2 + 4 / 4
     assert as_lists(plan)[0] == [[1, 2, 0, 0], [2.0, 2.0, 0.0, 0.0], 2]
+    # What is left in its fields says nothing: any finished path is better.
+    spent = Plan(jnp.full((2, 4), 77), jnp.full((2, 4), 1e9), jnp.array([0, 0]))
+    assert as_lists(better_plan(spent, PATHS, 1.0)) == as_lists(better_plan(EMPTY, PATHS, 1.0))
+    # without a finished path there is no plan
+    plan = better_plan(EMPTY, PATHS._replace(is_finished=jnp.zeros((2, 3), bool)), 1.0)
+    assert plan.remaining.tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(("known", "is_replaced"), [(4.9, True), (5.0, False), (5.1, False)])
@@ -63,28 +55,14 @@ def test_a_plan_is_replaced_only_by_a_better_one(known, is_replaced):
     assert (int(plan.actions[1, 0]), int(plan.remaining[1])) == (77, 2)  # each environment for itself
 
 
-def test_a_plan_that_is_used_up_is_none():
-    """What is left in its fields says nothing: any finished path is better."""
-    spent = Plan(jnp.full((2, 4), 77), jnp.full((2, 4), 1e9), jnp.array([0, 0]))
-    assert as_lists(better_plan(spent, PATHS, 1.0)) == as_lists(better_plan(empty(), PATHS, 1.0))
-
-
-def test_without_a_finished_path_there_is_no_plan():
-    plan = better_plan(empty(), PATHS._replace(is_finished=jnp.zeros((2, 3), bool)), 1.0)
-    assert plan.remaining.tolist() == [0, 0]
-
-
-def test_a_step_uses_up_one_action_and_its_reward():
-    plan = after_step(better_plan(empty(), PATHS, 1.0))
+def test_a_step_uses_up_one_action_and_its_reward_whatever_the_number_of_factors():
+    plan = after_step(better_plan(EMPTY, PATHS, 1.0))
     assert plan.remaining.tolist() == [2, 3]
     assert plan.actions[:, :2].tolist() == [[5, 6], [9, 10]]
     np.testing.assert_array_equal(plan.returns[:, 0], [5.0, -3.0])
     for _ in range(5):
         plan = after_step(plan)
     assert plan.remaining.tolist() == [0, 0]
-
-
-def test_actions_of_several_factors():
     actions = jnp.stack([ACTIONS, -ACTIONS], axis=-1)  # [N, P, H, F]
     plan = better_plan(no_plan(2, 4, (2,)), PATHS._replace(actions=actions), 1.0)
     assert plan.actions[0].tolist() == [[4, -4], [5, -5], [6, -6], [0, 0]]

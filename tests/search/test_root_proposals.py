@@ -1,6 +1,7 @@
 """First actions: how they are drawn, what they weigh, and what a search of one step makes of them, exactly."""
 
 import functools
+import itertools
 from types import SimpleNamespace
 
 import jax
@@ -76,6 +77,7 @@ def noisy(fraction):
     return (1 - fraction) * PRIOR + fraction * uniform
 
 
+NOISE = {"dirichlet_fraction": 0.5, "dirichlet_alpha": 0.3, "root_noise_correction": True}
 CONFIGS = {
     "one": {"num_particles": 1},
     "three": {"num_particles": 3},
@@ -83,13 +85,7 @@ CONFIGS = {
     "six": {"num_particles": 6},
     "eight": {"num_particles": 8},
     "independent": {"num_particles": 16, "root": "iid"},
-    "independent with noise": {
-        "num_particles": 16,
-        "root": "iid",
-        "dirichlet_fraction": 0.5,
-        "dirichlet_alpha": 0.3,
-        "root_noise_correction": True,
-    },
+    "independent with noise": {"num_particles": 16, "root": "iid"} | NOISE,
 }
 #: Others have more particles of the same proposal, or fewer than there are legal actions.
 EACH = quick(CONFIGS, set(CONFIGS) - {"one", "three", "six"})
@@ -126,10 +122,8 @@ def test_roots_are_distinct_as_far_as_there_are_legal_ones(name):
 
 @pytest.mark.parametrize("name", DISTINCT[1:])
 def test_sums_over_distinct_roots_are_unbiased(name):
-    """The mean over many draws of sum_j weight_j [a_j = a], not normalised, is the policy's probability of a.
-
-    So it is for a single root, but with an infinite variance, and no number of draws has a standard error.
-    """
+    """The mean over many draws of sum_j weight_j [a_j = a], not normalised, is the policy's probability of a. So it is
+    for a single root, too, but with an infinite variance."""
     for state in WITH_LEGAL:
         out = searched(**CONFIGS[name])[state]
         weights = np.exp(out.log_prior_ratio.astype(float))
@@ -161,8 +155,7 @@ def mass_of(settings, out):
 
 
 @pytest.mark.parametrize(
-    ("resampling", "resampler"),
-    [("period", "systematic"), full("ess", "systematic"), ("ess", "multinomial")],
+    ("resampling", "resampler"), [("period", "systematic"), full("ess", "systematic"), full("ess", "multinomial")]
 )
 def test_resampling_without_evidence_keeps_the_roots_and_their_prior(resampling, resampler):
     """Not by the prior: of first actions with 0.97, 0.01, 0.01, 0.01 one would be left with nothing known of them."""
@@ -193,7 +186,7 @@ def test_the_order_is_that_of_draws_without_replacement(name, fraction):
 
 @pytest.mark.parametrize("name", [full("six"), "eight"])
 @pytest.mark.parametrize("state", WITH_LEGAL)
-def test_with_every_legal_action_the_target_is_exact(name, state):
+def test_every_legal_action_makes_the_target_exact_and_the_action_is_drawn_by_it(name, state):
     """Nothing is left to chance: softmax(log policy + advantage / temperature) in every search."""
     out = searched(**CONFIGS[name])[state]
     legal = TREE.mask[state]
@@ -204,11 +197,7 @@ def test_with_every_legal_action_the_target_is_exact(name, state):
     of_particle = np.take_along_axis(copies, out.root_actions, axis=1)
     ratio = LOG_PRIOR[state][out.root_actions] - np.log(of_particle)
     np.testing.assert_allclose(out.log_prior_ratio, ratio, rtol=1e-5, atol=1e-5)
-
-
-def test_the_action_is_drawn_by_weight():
-    for state in (FIVE_LEGAL, TWO_LEGAL, ALL_LEGAL):
-        out = searched(**CONFIGS["eight"])[state]
+    if state in (FIVE_LEGAL, TWO_LEGAL, ALL_LEGAL):
         assert_mean(np.eye(6)[out.action], root_marginal(out, TREE).mean(axis=0))
 
 
@@ -253,15 +242,11 @@ def test_one_step_is_gumbel_muzero_with_every_action_visited():
 mctx_static = ("recurrent_fn", "num_simulations", "max_depth", "qtransform", "max_num_considered_actions")
 
 
-@pytest.mark.parametrize("temperature", [1e9, np.inf])
-def test_a_hot_search_returns_the_prior(temperature):
-    for state in WITH_LEGAL:
+def test_a_hot_search_returns_the_prior_and_a_cold_one_the_best_action():
+    for temperature, state in itertools.product((1e9, np.inf), WITH_LEGAL):
         out = searched(8, num_repeats=16, temperature=temperature)[state]
         np.testing.assert_allclose(root_marginal(out, TREE), np.tile(PRIOR[state], (16, 1)), rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose(searched(16, 16, temperature, root="iid")[state].root_weights, 1 / 16, rtol=1e-5)
-
-
-def test_a_cold_search_returns_the_best_action():
     for state in WITH_LEGAL:
         best = np.where(TREE.mask[state], ADVANTAGE[state], -np.inf).argmax()
         out = searched(8, num_repeats=16, temperature=1e-4)[state]
@@ -279,12 +264,9 @@ def test_independent_roots_are_drawn_from_the_policy_and_weigh_the_same():
         np.testing.assert_array_equal(outputs[state].log_prior_ratio, 0.0)
 
 
-NOISE = {"num_particles": 64, "num_repeats": 512, "root": "iid"}
-
-
-def test_noise_alone_is_a_dirichlet_over_the_legal_actions():
+def test_noise_alone_is_a_dirichlet_over_the_legal_actions_and_otherwise_a_part_of_the_proposal():
     """Of K legal actions with alpha = 1 each has mean 1 / K and mean square 2 / (K (K + 1)), whatever the policy."""
-    outputs = searched(**NOISE, dirichlet_fraction=1.0, dirichlet_alpha=1.0)
+    outputs = searched(64, 512, root="iid", dirichlet_fraction=1.0, dirichlet_alpha=1.0)
     for state in (FIVE_LEGAL, TWO_LEGAL, ALL_LEGAL, SHARP):
         actions = outputs[state].initial_root_actions
         share = np.stack([frequencies(row) for row in actions])  # [N, A]
@@ -294,17 +276,14 @@ def test_noise_alone_is_a_dirichlet_over_the_legal_actions():
         # 64 draws of a share d have the mean square d^2 (1 - 1/64) + d / 64.
         assert_mean(np.square(share[:, legal]), 2 / (k * (k + 1)) * (1 - 1 / 64) + 1 / k / 64)
         np.testing.assert_array_equal(outputs[state].log_prior_ratio, 0.0)
-
-
-def test_part_of_the_proposal_is_noise():
-    """As probabilities, not as logits: (1 - f) p + f / K on average, for any alpha."""
-    outputs = searched(**NOISE, dirichlet_fraction=0.25, dirichlet_alpha=0.3)
+    # As probabilities, not as logits: (1 - f) p + f / K on average, for any alpha.
+    outputs = searched(64, 512, root="iid", dirichlet_fraction=0.25, dirichlet_alpha=0.3)
     for state in WITH_LEGAL:
         share = np.stack([frequencies(row) for row in outputs[state].initial_root_actions])
         assert_mean(share, noisy(0.25)[state])
 
 
-@pytest.mark.parametrize("alpha", [0.01, 100.0])
+@pytest.mark.parametrize("alpha", [0.01, full(100.0)])
 def test_extreme_noise_stays_finite(alpha):
     out = searched(16, root="iid", dirichlet_fraction=0.5, dirichlet_alpha=alpha, root_noise_correction=True)
     for state in WITH_LEGAL:
@@ -312,7 +291,7 @@ def test_extreme_noise_stays_finite(alpha):
         assert np.isfinite(out[state].root_weights).all()
 
 
-def test_correction_is_the_log_ratio_of_policy_and_proposal():
+def test_correction_is_the_log_ratio_of_policy_and_proposal_and_nothing_without_noise():
     """With a huge alpha the proposal is known: log p - log((1 - f) p + f / K), unbiased as any importance weight."""
     leaves = CONFIGS["independent with noise"]
     known = searched(**(leaves | {"dirichlet_alpha": 1e6}))
@@ -327,9 +306,6 @@ def test_correction_is_the_log_ratio_of_policy_and_proposal():
         weights = np.exp(unknown[state].log_prior_ratio.astype(float))
         estimates = [(weights * (unknown[state].initial_root_actions == a)).mean(axis=1) for a in range(6)]
         assert_mean(np.stack(estimates, axis=1), PRIOR[state])
-
-
-def test_correction_without_noise_changes_nothing():
     plain = searched(16, num_repeats=16, root="iid")
     corrected = searched(16, num_repeats=16, root="iid", root_noise_correction=True)
     for state in WITH_LEGAL:
@@ -365,7 +341,7 @@ def test_the_most_probable_roots_without_noise():
         )
 
 
-def test_best_action_adds_up_the_weight_of_equal_actions():
+def test_best_action_adds_up_the_weight_of_equal_actions_and_factors_have_no_distinct_roots():
     """Action 2 has 0.3 + 0.3, more than action 1 with the largest single weight."""
     output = jax.tree.map(jnp.asarray, searched(**CONFIGS["three of a noisy proposal"])[ALL_LEGAL])
     output = output._replace(
@@ -374,9 +350,6 @@ def test_best_action_adds_up_the_weight_of_equal_actions():
     np.testing.assert_array_equal(smc.best_action(output), [2])
     factored = output._replace(root_actions=jnp.array([[[2, 1], [2, 0], [2, 1]]]))
     np.testing.assert_array_equal(smc.best_action(factored), [[2, 1]])
-
-
-def test_distinct_roots_of_a_factored_action_are_refused():
     tree = make_tree(np.zeros((1, 2, 3)), True, [0.0], np.zeros((1, 9), int), 0.0)
     with pytest.raises(ConfigError, match="factors"):
         search_tree(tree, np.zeros(2, int), root="gumbel_topk", num_particles=4)

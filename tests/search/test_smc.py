@@ -119,21 +119,20 @@ def chain(*, discount, value, after):
     )
 
 
-@pytest.mark.parametrize(("value", "after"), [(0.0, 0.0), (GARBAGE_VALUE, GARBAGE_REWARD)])
-def test_a_termination_at_every_depth(value, after):
-    """1 - V = 1/2, however far away; what is claimed of the terminal and what follows it changes nothing."""
-    out = search_tree(chain(discount=0.0, value=value, after=after), CHAIN_ROOTS, **CHAIN)
-    np.testing.assert_allclose(out.sampled_advantages, 0.5, rtol=1e-6)
+ENDS = {  # what the end's discount, the value claimed of it and the reward after it make of the advantage
+    "termination": (0.0, 0.0, 0.0, 0.5),
+    "termination with garbage": (0.0, GARBAGE_VALUE, GARBAGE_REWARD, 0.5),  # 1 - V, whatever follows
+    "truncation": (1.0, 2.0, GARBAGE_REWARD, 2.5),  # 1 + 2 - V: the value of where it was cut off counts
+}
+
+
+@pytest.mark.parametrize(("discount", "value", "after", "advantage"), ENDS.values(), ids=ENDS)
+def test_an_end_at_every_depth(discount, value, after, advantage):
+    out = search_tree(chain(discount=discount, value=value, after=after), CHAIN_ROOTS, **CHAIN)
+    np.testing.assert_allclose(out.sampled_advantages, advantage, rtol=1e-6)
     np.testing.assert_allclose(out.root_weights, 0.25, rtol=1e-6)
     np.testing.assert_array_equal(out.diagnostics.model_steps, 4 * CHAIN_ROOTS)
     np.testing.assert_allclose(out.diagnostics.trajectory_kl, 0.0, atol=1e-6)
-
-
-def test_a_truncation_at_every_depth_bootstraps():
-    """1 + 2 - V = 5/2: the value of where it was cut off counts, and nothing after it."""
-    out = search_tree(chain(discount=1.0, value=2.0, after=GARBAGE_REWARD), CHAIN_ROOTS, **CHAIN)
-    np.testing.assert_allclose(out.sampled_advantages, 2.5, rtol=1e-6)
-    np.testing.assert_array_equal(out.diagnostics.model_steps, 4 * CHAIN_ROOTS)
 
 
 @pytest.mark.parametrize("discount", [0.0, 1.0])
@@ -236,19 +235,13 @@ def test_shares_outside_their_range_are_refused(leaf, number):
         check(SearchConfig(**{leaf: number}), factored=False)
 
 
-@pytest.mark.parametrize("temperature", [0.0, -0.5, float("nan"), 0])
-def test_a_temperature_that_divides_nothing_is_refused(temperature):
-    config = SearchConfig(num_particles=2, search_depth=1)
-    root = make_root(RANDOM, jnp.zeros(1, jnp.int32))
-    with pytest.raises(ConfigError, match="temperature"):
-        smc.search(make_model(RANDOM), RANDOM, jax.random.key(0), root, temperature, config)
-
-
-def test_shapes_that_do_not_belong_together_are_refused():
-    config = SearchConfig(num_particles=2, search_depth=1)
-    tree = on_device(RANDOM)
+def test_temperatures_and_shapes_that_cannot_be_and_a_search_without_an_end_are_refused():
+    config, tree = SearchConfig(num_particles=2, search_depth=1), on_device(RANDOM)
     root = make_root(tree, jnp.zeros(2, jnp.int32))
     begin = functools.partial(smc.search, make_model(tree), tree, jax.random.key(0))
+    for temperature in (0.0, -0.5, float("nan"), 0):
+        with pytest.raises(ConfigError, match="temperature"):
+            begin(root, temperature, config)
     single = jax.tree.map(lambda x: x[0], root)
     other = root._replace(env_state=jax.tree.map(lambda x: x[:1], root.env_state))
     for wrong in (single, other):
@@ -258,18 +251,12 @@ def test_shapes_that_do_not_belong_together_are_refused():
         with pytest.raises(ConfigError, match="a temperature of shape"):
             begin(root, temperature, config)
     assert jax.eval_shape(lambda: begin(root, np.ones(2), config)).action.shape == (2,)
-
-
-def test_a_search_to_the_end_needs_an_end():
     with pytest.raises(ConfigError, match="search_depth"):
-        search_tree(RANDOM, [0], search_depth="full", num_particles=4)
-
-
-RESAMPLED = {"num_particles": 16, "search_depth": 4, "resampling_period": 2}
+        begin(root, 1.0, config._replace(search_depth="full"))
 
 
 def test_a_search_leaves_its_root_alone_and_repeats_itself():
-    config, floats = split_config(**RESAMPLED)
+    config, floats = split_config(num_particles=16, search_depth=4, resampling_period=2)
     tree = on_device(RANDOM)
     model = make_model(tree)
     run = jax.jit(lambda root, key: smc.search(model, tree, key, root, 0.5, config._replace(**floats)))
@@ -305,12 +292,8 @@ def test_vmapped_seeds_and_numbers_equal_separate_runs():
     alone = jax.jit(_one_run)
     for i in range(2):
         one = alone(tree, keys[i], jax.tree.map(lambda x, i=i: x[i], scalars))
-        jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), _row(together, i), one)
+        jax.tree.map(lambda a, b, i=i: np.testing.assert_allclose(a[i], b, rtol=1e-4, atol=1e-5), together, one)
     assert not np.allclose(together.sampled_advantages[0], together.sampled_advantages[1])
-
-
-def _row(tree, index):
-    return jax.tree.map(lambda x: x[index], tree)
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 3)], ids=["plain", "factored"])
@@ -320,11 +303,7 @@ def test_shapes_and_types(shape):
     root = make_root(tree, jnp.array([0, 1], jnp.int32))
     config = SearchConfig(num_particles=5, search_depth=3, resampling_period=1)
     out = jax.eval_shape(lambda: smc.search(make_model(tree), tree, jax.random.key(0), root, 1.0, config))
-    factors = shape[:-1]
-
-    def form(x):
-        return x.shape, x.dtype.name
-
+    factors, form = shape[:-1], lambda x: (x.shape, x.dtype.name)
     assert form(out.action) == ((2, *factors), "int32")
     assert form(out.root_actions) == form(out.initial_root_actions) == ((2, 5, *factors), "int32")
     for name in ("root_weights", "sampled_advantages", "log_prior_ratio"):

@@ -15,36 +15,15 @@ ROOTS = np.array([0, 1, 2, 3, 4, 0])
 TEMPERATURE = np.array([0.3, 0.5, 1.0, 0.2, 0.4, 2.0])  # of each environment
 SCALARS = {"gamma": 0.9, "gae_lambda": 0.8}
 
+BY_PERIOD, BY_SIZE = ({"search_depth": depth, "resampling": word} for depth, word in ((6, "period"), (5, "ess")))
+NOISE = {"root_noise_correction": True, "dirichlet_fraction": 0.4}
+TO_THE_END = {"search_depth": "full", "max_depth": 40, "root": "gumbel_topk", "continuation": "greedy"}
 CASES = {
-    "systematic by period": {
-        "search_depth": 6,
-        "resampling": "period",
-        "resampling_period": 2,
-        "record_paths": True,
-    },
-    "multinomial by sample size": {
-        "search_depth": 5,
-        "resampling": "ess",
-        "resampling_ess_threshold": 0.6,
-        "resampler": "multinomial",
-    },
-    "systematic by sample size": {
-        "search_depth": 5,
-        "resampling": "ess",
-        "resampling_ess_threshold": 0.7,
-        "root_noise_correction": True,
-        "dirichlet_fraction": 0.4,
-    },
+    "systematic by period": BY_PERIOD | {"resampling_period": 2, "record_paths": True},
+    "multinomial by sample size": BY_SIZE | {"resampling_ess_threshold": 0.6, "resampler": "multinomial"},
+    "systematic by sample size": BY_SIZE | NOISE | {"resampling_ess_threshold": 0.7},
     "never": {"search_depth": 4, "resampling": "none"},
-    "distinct roots, greedy, to the end": {
-        "search_depth": "full",
-        "max_depth": 40,
-        "root": "gumbel_topk",
-        "continuation": "greedy",
-        "resampling": "period",
-        "resampling_period": 3,
-        "record_paths": True,
-    },
+    "distinct roots, greedy, to the end": BY_PERIOD | TO_THE_END | {"resampling_period": 3, "record_paths": True},
 }
 
 
@@ -76,7 +55,7 @@ def test_actions_belong_to_the_states_they_are_taken_in_over_many_steps():
     assert counts.num_illegal == 0
 
 
-def test_copies_of_a_particle_part_ways():
+def test_copies_of_a_particle_part_ways_and_only_by_new_keys():
     """Each gets randomness of its own at every depth; without it they would share their future."""
     endless = make_tables(end_probability=0.0)
     _, steps, _ = followed(endless, **CASES["systematic by period"])
@@ -84,12 +63,9 @@ def test_copies_of_a_particle_part_ways():
         has_copies = depth % 2 == 0  # all in the same state at first, then just resampled
         assert all((len(np.unique(row)) < 24) == has_copies for row in step.before.ident)
         assert all(len(np.unique(row)) == 24 for row in step.after.ident)
-
-
-def test_without_new_keys_all_particles_share_the_future_that_will_come_true():
-    tables = make_tables(end_probability=0.0)
+    # without new keys all share the future that will come true
     leaves = SCALARS | {"search_depth": 3, "resampling": "none", "num_particles": 24}
-    _, steps = search_recorded(tables, ROOTS, rekeyed=False, **leaves)
+    _, steps = search_recorded(endless, ROOTS, rekeyed=False, **leaves)
     for step in steps:
         assert all(len(np.unique(row)) == 1 for row in step.after.ident)
 

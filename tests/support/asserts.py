@@ -12,7 +12,13 @@ def key_data(tree):
 
 
 def assert_same_bits(one, other):
-    jax.tree.map(np.testing.assert_array_equal, key_data(one), key_data(other))
+    """Equal leaf for leaf, NaN where NaN, in types and shapes too."""
+    left, right = (jax.tree_util.tree_leaves_with_path(key_data(tree)) for tree in (one, other))
+    assert [path for path, _ in left] == [path for path, _ in right]
+    for (path, value), (_, expected) in zip(left, right, strict=True):
+        name = jax.tree_util.keystr(path)
+        assert (value.dtype, value.shape) == (expected.dtype, expected.shape), name
+        assert value.tobytes() == expected.tobytes(), name
 
 
 def assert_fits_a_scan(start, after):

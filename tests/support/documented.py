@@ -1,8 +1,6 @@
 """Documentation that runs: the fenced blocks of a page, cut to a test's sizes, in a copy of the project.
 
-Commands are shortened by appended flags and smaller numbers alone, so that a flag, a preset or a path that is wrong on
-the page is wrong here. Programs are compiled without XLA's costly passes: that changes no command, and takes a quarter
-of the time.
+Flags are appended and numbers made smaller, and nothing else: a wrong flag, preset or path of the page is wrong here.
 """
 
 import json
@@ -46,15 +44,10 @@ def commands(code):
 
 
 class Cuts(NamedTuple):
-    """How commands are shortened.
+    """How commands are shortened."""
 
-    Attributes:
-        appended: (pattern, flags): the first that fits, but for flags that the command has.
-        replaced: (text, text): numbers that make a command long, and smaller ones.
-    """
-
-    appended: list[tuple[str, str]]
-    replaced: list[tuple[str, str]]
+    appended: list[tuple[str, str]]  # (pattern, flags): of the first that fits, those that the command has not
+    replaced: list[tuple[str, str]]  # (text, text): numbers that make a command long, and smaller ones
 
 
 def shortened(command, cuts):

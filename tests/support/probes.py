@@ -1,5 +1,4 @@
-"""The probes of stoix_like/envs/probes.py side by side: which one is played is a number, so that one compilation serves
-them all; and what a learner must find in each of them, with gamma = 0.9."""
+"""The probes side by side, chosen by a number so that one compilation serves all, and their values at gamma = 0.9."""
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +14,7 @@ KNOWN = {  # {probe: {what is shown: value}}
     "action_observation_reward": {-1.0: 1.0, 1.0: 1.0},
     "two_choices": {0.0: 0.9, 1.0: 1.0},
 }
-BEST = {
-    "action_reward": {0.0: 1},
-    "action_observation_reward": {-1.0: 0, 1.0: 1},
-    "two_choices": {0.0: 1, 1.0: 1},
-}
+BEST = {"action_reward": {0.0: 1}, "action_observation_reward": {-1.0: 0, 1.0: 1}, "two_choices": {0.0: 1, 1.0: 1}}
 
 
 def observations(probe):

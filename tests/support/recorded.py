@@ -113,11 +113,8 @@ def make_model(tables, write, rekeyed):
     def value(params, observation):
         return params.value[observation.agent_view["state"]]
 
-    def rekey(env_state, keys):
-        return env_state._replace(key=keys)
-
-    foresees = not rekeyed
-    return SearchModel(step, logits, value, rekey=rekey if rekeyed else None, deterministic=foresees)
+    rekey = lambda env_state, keys: env_state._replace(key=keys)
+    return SearchModel(step, logits, value, rekey=rekey if rekeyed else None, deterministic=not rekeyed)
 
 
 _written = []
@@ -136,11 +133,11 @@ def _compiled(config, rekeyed):
     return run
 
 
-def search_recorded(tables, roots, *, seed=0, temperature=1.0, rekeyed=True, fault=0, **leaves):
+def search_recorded(tables, roots, *, temperature=1.0, rekeyed=True, fault=0, **leaves):
     """(output, list of `Step`) of a search from the states `roots`, all NumPy."""
     config, floats = split_config(**leaves)
     _written.clear()
-    arguments = (on_device(tables), jnp.asarray(roots, jnp.int32), jax.random.key(seed))
+    arguments = (on_device(tables), jnp.asarray(roots, jnp.int32), jax.random.key(0))
     output = _compiled(config, rekeyed)(*arguments, jnp.asarray(temperature, jnp.float32), floats, jnp.int32(fault))
     jax.block_until_ready(output)
     jax.effects_barrier()
@@ -177,11 +174,8 @@ class Cloud(NamedTuple):
 
 
 def replay(output, steps, tables, *, temperature, **leaves):
-    """Follows every particle and asserts that the output is what it must be.
-
-    Only `initial_root_actions` and `log_prior_ratio` are believed; the tests of the root proposals see to them.
-    `temperature` is [N].
-    """
+    """Follows every particle and asserts that the output is what it must be; `temperature` is [N].
+    Only `initial_root_actions` and `log_prior_ratio` are believed, which the tests of the root proposals check."""
     config = SearchConfig(**leaves)
     horizon = config.max_depth if config.search_depth == "full" else config.search_depth
     actions = output.initial_root_actions

@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
-import numpy as np
+from support.asserts import assert_same_bits, key_data
 from support.paths import ROOT
 
 from stoix_like.runtime.runs import saved
@@ -20,41 +19,17 @@ from stoix_like.runtime.telemetry import read_rows
 
 TIMEOUT = 180  # seconds; a start takes about 5 on an idle machine
 #: The run that all others are compared with: 24 updates, everything due at almost every one.
-BASE = {
-    "task_id": "probe/action_observation_reward",
-    "num_envs": 8,
-    "rollout_length": 4,
-    "num_minibatches": 2,
-    "epochs": 1,
-    "hidden_dim": 8,
-    "num_eval_envs": 8,
-    "num_eval_episodes": 8,
-    "num_updates": 24,
-    "eval_interval": 2,
-    "save_interval": 1,
-    "log_interval": 1,
-    "keep_last_n": 3,
-    "save_dir": ".",
-}
+SIZES = {"num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 1, "hidden_dim": 8, "num_updates": 24}
+EVALUATION = {"num_eval_envs": 8, "num_eval_episodes": 8, "eval_interval": 2}
+FOLDER = {"save_interval": 1, "log_interval": 1, "keep_last_n": 3, "save_dir": "."}
+BASE = {"task_id": "probe/action_observation_reward"} | SIZES | EVALUATION | FOLDER
 #: The same for SPO: the ring is full after four updates, and a search resamples.
-SPO_BASE = BASE | {
-    "task_id": "Maze-v0",
-    "kwargs": "{num_rows: 4, num_cols: 4}",
-    "observation_adapter": "dense",
-    "num_updates": 12,
-    "num_particles": 4,
-    "search_depth": 3,
-    "root": "iid",
-    "continuation": "sampled",
-    "resampling": "ess",
-    "resampling_ess_threshold": 0.9,
-    "temperature_mode": "dual",
-    "init_temperature": 0.05,
-    "replay_buffer_size": 8 * 16,
-    "sample_sequence_length": 6,
-    "batch_size": 8,
-    "gamma": 0.9,
-}
+MAZE = {"task_id": "Maze-v0", "kwargs": "{num_rows: 4, num_cols: 4}", "observation_adapter": "dense"}
+SEARCH = {"num_particles": 4, "search_depth": 3, "root": "iid", "continuation": "sampled"}
+RESAMPLING = {"resampling": "ess", "resampling_ess_threshold": 0.9}
+TEMPERATURE = {"temperature_mode": "dual", "init_temperature": 0.05}
+REPLAY = {"replay_buffer_size": 8 * 16, "sample_sequence_length": 6, "batch_size": 8, "gamma": 0.9}
+SPO_BASE = BASE | MAZE | {"num_updates": 12} | SEARCH | RESAMPLING | TEMPERATURE | REPLAY
 #: A variable for tests that look into the compile cache: what a fast machine compiles in no time is kept, too.
 KEPT_HOWEVER_FAST = ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 #: What may differ between two runs of the same numbers.
@@ -154,21 +129,8 @@ def last_update(run):
 
 
 def words(tree):
-    """Every leaf on the host, typed keys as their words."""
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-    return {
-        jax.tree_util.keystr(path): np.asarray(jax.random.key_data(x) if is_key(x) else x)
-        for path, x in jax.tree_util.tree_leaves_with_path(tree)
-    }
-
-
-def assert_same_bits(one, other):
-    """Equal leaf for leaf, NaN where NaN, in types and shapes too."""
-    left, right = words(one), words(other)
-    assert left.keys() == right.keys()
-    for name, value in left.items():
-        assert (value.dtype, value.shape) == (right[name].dtype, right[name].shape), name
-        assert value.tobytes() == right[name].tobytes(), name
+    """Every leaf on the host by its path, typed keys as their words."""
+    return {jax.tree_util.keystr(path): x for path, x in jax.tree_util.tree_leaves_with_path(key_data(tree))}
 
 
 def rows_of(run, *categories):

@@ -173,11 +173,11 @@ def split_config(**leaves):
     return config._replace(**dict.fromkeys(names, 0.0)), floats
 
 
-def search_tree(tree, roots, *, seed=0, temperature=1.0, temperature_function=None, **leaves):
+def search_tree(tree, roots, *, temperature=1.0, temperature_function=None, **leaves):
     """The output of a search from the states `roots` as NumPy arrays. Trees of one shape share the compilation."""
     config, floats = split_config(**leaves)
     run = compiled_search(config, temperature_function)
-    arguments = (on_device(tree), jnp.asarray(roots, jnp.int32), jax.random.key(seed))
+    arguments = (on_device(tree), jnp.asarray(roots, jnp.int32), jax.random.key(0))
     return jax.tree.map(np.asarray, run(*arguments, jnp.asarray(temperature, jnp.float32), floats))
 
 
@@ -192,10 +192,8 @@ def policy(tree):
 
 
 def paths(tree, state, depth, *, gamma=1.0, gae_lambda=1.0, greedy=False):
-    """Every (first action, probability, accumulated advantage) of `depth` steps from a state, shorter where it ends.
-
-    Greedy means that every action but the first is the most probable one.
-    """
+    """Every (first action, probability, accumulated advantage) of `depth` steps, or fewer where it ends, from a state.
+    If greedy, every action but the first is the most probable one."""
     probs = policy(tree)
     followed = np.eye(probs.shape[1])[probs.argmax(axis=1)] if greedy else probs
 
@@ -214,13 +212,11 @@ def paths(tree, state, depth, *, gamma=1.0, gae_lambda=1.0, greedy=False):
     return list(walk(state, depth, 1.0, probs))
 
 
-def exact_target(tree, state, depth, temperature, *, proposal=None, **options):
-    """The search target over joint actions [J]; `proposal` [J] replaces the policy at the root."""
-    prior = policy(tree)[state]
-    ratio = np.ones_like(prior) if proposal is None else np.divide(proposal, prior, where=prior > 0, out=0 * prior)
-    target = np.zeros_like(prior)
+def exact_target(tree, state, depth, temperature, **options):
+    """The search target over joint actions [J]."""
+    target = np.zeros(tree.next_state.shape[1])
     for action, prob, advantage in paths(tree, state, depth, **options):
-        target[action] += ratio[action] * prob * np.exp(advantage / temperature)
+        target[action] += prob * np.exp(advantage / temperature)
     return target / target.sum()
 
 
@@ -228,9 +224,8 @@ def root_marginal(output, tree):
     """Root weights summed by joint action, [N, J]."""
     num_joint = tree.next_state.shape[1]
     joint = joint_index(output.root_actions, tree)
-    return np.stack(
-        [np.bincount(a, w, num_joint) for a, w in zip(joint, output.root_weights.astype(float), strict=True)]
-    )
+    rows = zip(joint, output.root_weights.astype(float), strict=True)
+    return np.stack([np.bincount(actions, weights, num_joint) for actions, weights in rows])
 
 
 def total_variation(p, q):

@@ -20,22 +20,9 @@ LEGAL = jnp.array(
 STRIDES = jnp.array([-1, 1, 2])
 GOAL = 5
 LONGEST = 10  # steps
-SIZES = {
-    "num_envs": 8,
-    "rollout_length": 4,
-    "epochs": 2,
-    "num_minibatches": 2,
-    "hidden_dim": 16,
-    "num_layers": 1,
-    "num_updates": 50,
-    "num_particles": 6,
-    "search_depth": 3,
-    "replay_buffer_size": 8 * 10,
-    "sample_sequence_length": 6,
-    "batch_size": 8,
-    "gamma": 0.9,
-    "decay_learning_rates": False,
-}
+SIZES = {"num_envs": 8, "rollout_length": 4, "epochs": 2, "num_minibatches": 2, "hidden_dim": 16, "num_layers": 1}
+SIZES |= {"num_particles": 6, "search_depth": 3, "num_updates": 50, "gamma": 0.9, "decay_learning_rates": False}
+SIZES |= {"replay_buffer_size": 8 * 10, "sample_sequence_length": 6, "batch_size": 8}
 
 
 class WalkState(NamedTuple):
@@ -47,8 +34,7 @@ class WalkState(NamedTuple):
 
 
 def walk():
-    """From position 1 to the goal. Every reward tells level and action; an illegal step and a step after the end pay
-    NaN, so that no number stays finite that one of them reaches."""
+    """From position 1 to the goal. A reward tells level and action; illegal steps, and steps after the end, pay NaN."""
 
     def observe(state):
         features = jnp.stack([state.position.astype(jnp.float32), state.level, state.steps.astype(jnp.float32)])
@@ -118,18 +104,9 @@ def played(limit=None, **leaves):
 
 
 #: Noise, a prior ratio, resampling by sample size, rates that fall: every number of the state is read.
-EVERYTHING = {
-    "resampling": "ess",
-    "resampling_ess_threshold": 0.6,
-    "root_exploration_dirichlet_fraction": 0.25,
-    "root_noise_correction": True,
-    "decay_learning_rates": True,
-    "search_gamma": 0.95,
-    "search_gae_lambda": 0.9,
-    "ent_coef": 0.01,
-    "epsilon": 0.3,
-    "init_temperature": 0.3,
-}
+EVERYTHING = {"resampling": "ess", "resampling_ess_threshold": 0.6, "search_gamma": 0.95, "search_gae_lambda": 0.9}
+EVERYTHING |= {"root_exploration_dirichlet_fraction": 0.25, "root_noise_correction": True}
+EVERYTHING |= {"decay_learning_rates": True, "ent_coef": 0.01, "epsilon": 0.3, "init_temperature": 0.3}
 
 
 @functools.cache

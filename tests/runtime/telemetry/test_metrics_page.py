@@ -9,6 +9,7 @@ import pytest
 from support.paths import ROOT
 
 import stoix_like as sl
+from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.envs.jumanji_tasks import TASKS
 from stoix_like.runtime.telemetry import rows as report
 
@@ -32,7 +33,8 @@ def logged_names(algorithm):
     env = sl.make_env("Maze-v0")
     learner = algorithm.make(env, sl.make_network(env, config), config)
     _, metrics = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
-    rows = report.training_rows({name: np.zeros(1) for name in metrics}, PROGRESS, [0])
+    logged = refuse_undeclared({name: np.zeros(1) for name in metrics}, "Maze-v0")
+    rows = report.training_rows(logged, PROGRESS, [0])
     return {re.sub(r"depth_\d+$", "depth_<d>", name) for row in rows for name in row.values}
 
 
