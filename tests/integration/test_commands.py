@@ -84,6 +84,7 @@ def test_the_best_of_several_seeds_are_of_their_own_updates(scripts):
         assert updates[str(seed)] == max(scores, key=scores.get)
 
 
+@pytest.mark.full
 def test_evaluate_an_update_on_a_level_set(evaluate):
     first = evaluate("--checkpoint", "4", "--level-set", "maze-32")
     assert (first["checkpoint"], first["updates"], first["levels"]) == ("4", {"0": 4}, "maze-32")

@@ -4,6 +4,7 @@ import pytest
 from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, flags
 
 
+@pytest.mark.full
 def test_truncated_entries_are_noted_once_and_written_again(tmp_path):
     scripts = Scripts(tmp_path, tmp_path / "cache", (KEPT_HOWEVER_FAST,))
 

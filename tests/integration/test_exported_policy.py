@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import quick
 from support.scripted_runs import BASE, ROOT, SPO_BASE, Scripts
 
 from stoix_like.ops import trees
@@ -79,7 +80,7 @@ class CleanEnvironment:
         return done.returncode, done.stdout + done.stderr
 
 
-@pytest.fixture(scope="module", params=list(RUNS))
+@pytest.fixture(scope="module", params=quick(RUNS, ("spo",)))
 def exported(request, train_here, compile_cache, tmp_path_factory):
     """(export of a run, a file with observations of it and what its policy does)."""
     folder = tmp_path_factory.mktemp(request.param)

@@ -74,6 +74,7 @@ def test_two_processes_train_what_one_trains(scripts, reference):
     assert "update" not in other_out + other_error  # only process 0 reports
 
 
+@pytest.mark.full
 def test_two_processes_search_and_replay_as_one(scripts):
     scripts.run("train_spo", *flags(**SPO_BASE, run_name="one"))
     together(scripts, "train_spo", *flags(**SPO_BASE, run_name="two"))

@@ -152,6 +152,7 @@ def test_evaluating_reporting_and_saving_change_no_bit(train_here, reference, ch
     assert_same_bits(one, other)
 
 
+@pytest.mark.full
 def test_four_devices_give_what_one_gives(scripts, reference):
     scripts.run("train_spo", *flags(**SPO_BASE, run_name="four", num_devices=4, device_type="cpu"))
     assert_close(state_of(reference), state_of("four"))

@@ -13,8 +13,7 @@ import textwrap
 from pathlib import Path
 from typing import NamedTuple
 
-from support.paths import ROOT
-
+ROOT = Path(__file__).parents[2]  # not from support.paths: this file is run as a program, too
 LEFT_OUT = shutil.ignore_patterns("*.egg-info", ".*_cache", "__pycache__", ".hypothesis")
 LEFT_OUT_AT_THE_TOP = {".venv", ".git", "runs", "build", "mlruns"}
 FENCE = re.compile(r"^(?P<indent> *)```(?P<language>\w*)\n(?P<code>.*?)^(?P=indent)```$", re.MULTILINE | re.DOTALL)
