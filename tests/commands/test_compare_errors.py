@@ -97,7 +97,10 @@ def test_a_figure_of_an_unknown_format(refused, monkeypatch):
 
 def test_no_run(refused, monkeypatch):
     monkeypatch.setattr(compare.devices, "select", None)
-    assert refused(4, "runs/none") == ["error: no run at runs/none", "hint: train one first: make train"]
+    assert refused(4, "runs/none") == [
+        "error: no run at runs/none",
+        "hint: train one first: python scripts/train_ppo.py",
+    ]
 
 
 def test_one_of_several_runs_that_is_not_there(refused, run):

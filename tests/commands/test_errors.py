@@ -343,7 +343,7 @@ def test_resume_of_a_folder_that_is_no_run(refused, run):
 def test_resume_with_fewer_updates_than_were_done(refused, run):
     assert refused(2, "train_ppo", "--resume", "runs/a", "--num-updates", "1") == [
         "error: --num-updates: 1 is below the 2 updates the run has done",
-        "hint: use 2 or more",
+        "hint: use more than 2",
     ]
 
 
@@ -523,7 +523,10 @@ def test_a_flag_nearly_known(refused, run):
 
 @pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
 def test_no_run(refused, script):
-    assert refused(4, script, "runs/none") == ["error: no run at runs/none", "hint: train one first: make train"]
+    assert refused(4, script, "runs/none") == [
+        "error: no run at runs/none",
+        "hint: train one first: python scripts/train_ppo.py",
+    ]
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,7 @@ def test_runs_of_two_algorithms_are_compared(scripts, runs):
     (pair,) = steps["improvement"]
     assert pair["point"] == sum((x > ends[2]) + 0.5 * (x == ends[2]) for x in ends[:2]) / 2
     assert (pair["low"], pair["high"]) == (None, None)
-    assert "SPO has one seed" in out
+    assert "SPO: one seed" in out
     assert "PPO (2)" in out
     assert contest["steps"]["efficiency"]["moments"] == [64.0, 128.0, 192.0]
     if seconds is not None:  # the slower one's first evaluation may come after the faster one's end

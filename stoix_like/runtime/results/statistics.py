@@ -218,7 +218,7 @@ def _few_seeds(groups: Sequence[ComparisonGroup]) -> list[str]:
         single = [name for name, size in sizes.items() if size == 1]
         few = [f"{name} ({size})" for name, size in sizes.items() if 1 < size <= _FEW_RUNS]
         if single:
-            notes.append(f"{group.title}: {', '.join(single)} has one seed, so no interval: nothing can be concluded")
+            notes.append(f"{group.title}: {', '.join(single)}: one seed, so no interval: nothing can be concluded")
         if few:
             notes.append(
                 f"{group.title}: {', '.join(few)}: an interval over 2 or 3 seeds says little; it is too narrow, and "

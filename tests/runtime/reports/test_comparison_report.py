@@ -123,7 +123,7 @@ def test_an_experiment_that_is_not_on_every_task_is_left_out_over_tasks(tmp_path
 
 def test_few_seeds_are_warned_of(tmp_path):
     notes = _comparison(_folders(tmp_path, {"A": [0.1], "B": [0.1, 0.2], "C": [0.1, 0.2, 0.3], "D": [0.1] * 4})).notes
-    assert "Maze-v0: A has one seed, so no interval: nothing can be concluded" in notes
+    assert "Maze-v0: A: one seed, so no interval: nothing can be concluded" in notes
     assert any("B (2), C (3): an interval over 2 or 3 seeds says little" in note for note in notes)
     assert not any("D" in note.removeprefix("Maze-v0") for note in notes)
 

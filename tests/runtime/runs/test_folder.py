@@ -113,7 +113,10 @@ def test_a_run_is_found_by_path_and_by_name():
 def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
     with pytest.raises(CheckpointError) as caught:
         find_run("runs/a")
-    assert (caught.value.what, caught.value.hint) == ("no run at runs/a", "train one first: make train")
+    assert (caught.value.what, caught.value.hint) == (
+        "no run at runs/a",
+        "train one first: python scripts/train_ppo.py",
+    )
     _make_run("runs/a")
     _make_run("runs/b")
     Path("runs/junk").mkdir()
