@@ -70,7 +70,7 @@ def epoch_rows(num_envs, length, num_minibatches, key):
     return np.asarray(jax.vmap(lambda i: minibatch.take_minibatch(sharded, i))(indices))
 
 
-def test_an_epoch_holds_every_row_once_as_many_of_each_shard_in_an_order_of_its_key(key):
+def test_an_epoch_holds_every_row_once_as_many_of_each_shard_whole_and_in_an_order_of_its_key(key):
     rows = epoch_rows(16, 6, 4, key)
     assert rows.shape == (4, 24, 2)
     assert {tuple(r) for r in rows.reshape(-1, 2)} == {(t, n) for t in range(6) for n in range(16)}
@@ -79,9 +79,7 @@ def test_an_epoch_holds_every_row_once_as_many_of_each_shard_in_an_order_of_its_
         assert (counts == 3).all()
     np.testing.assert_array_equal(rows, epoch_rows(16, 6, 4, key))
     assert (rows != epoch_rows(16, 6, 4, jax.random.key(1))).any()
-
-
-def test_leaves_of_a_row_stay_together(key):
+    # leaves of a row stay together
     tags = jnp.arange(24).reshape(4, 6)
     tree = {"a": tags, "b": 10.0 * tags[..., None] + jnp.arange(3.0)[None, None]}
     sharded = minibatch.shard_rows(tree, 2)

@@ -189,13 +189,20 @@ def test_an_episode_returns_at_least_what_its_best_path_promised():
     np.testing.assert_allclose(earned, promised.max(axis=0), atol=1e-5)  # nothing is won but what was promised
 
 
-def test_deterministic_searches_take_no_noise_and_no_plan_where_steps_are_random():
+#: (what is said, whether steps are deterministic, whether particles get new keys).
+REKEYS = [("auto", True, False), ("auto", False, True), (True, True, True), (False, False, False)]
+
+
+def test_plans_noise_and_new_keys_are_where_steps_are_deterministic_random_or_said_so():
     env = make_action_reward()._replace(deterministic=False, task_id="dice")
     with pytest.raises(ConfigError) as caught:
         searching.planning_policy(env, None, SEARCH, lambda p: p, lambda _p: 1.0)
     assert (
         caught.value.what == "search: dice is stochastic, and a plan can only be followed where steps are deterministic"
     )
+    for rekey, is_deterministic, rekeys in REKEYS:
+        model = searching.search_model(env._replace(deterministic=is_deterministic), indifferent_network(), rekey=rekey)
+        assert (model.rekey is not None) == rekeys, (rekey, is_deterministic)
     noisy = SEARCH._replace(root="gumbel_topk", dirichlet_fraction=0.25)
     assert searching.deterministic(noisy) == noisy._replace(root="topk", dirichlet_fraction=0.0)
     independent = noisy._replace(root="iid")
@@ -213,16 +220,6 @@ def test_decisions_are_those_of_the_search_without_noise(root, is_deterministic)
     asked = None, 1.0, jax.random.key(1), Root(state, timestep.observation), is_deterministic
     found, expected = (decide(model, config, *asked) for config in (noisy, without))
     jax.tree.map(np.testing.assert_array_equal, found, expected)
-
-
-@pytest.mark.parametrize(
-    ("rekey", "is_deterministic", "rekeys"),
-    [("auto", True, False), ("auto", False, True), (True, True, True), (False, False, False)],
-)
-def test_particles_get_new_keys_where_steps_are_random_or_where_it_is_said(rekey, is_deterministic, rekeys):
-    env = make_action_reward()._replace(deterministic=is_deterministic)
-    model = searching.search_model(env, indifferent_network(), rekey=rekey)
-    assert (model.rekey is not None) == rekeys
 
 
 def test_a_sampled_policy_draws_by_the_weights_and_a_deterministic_one_takes_the_most():

@@ -220,7 +220,7 @@ def as_written(walk, state, num_updates):
 
 
 @pytest.mark.parametrize("num_updates", [full(3), 4, full(5)])
-@pytest.mark.parametrize("limit", [3, None])
+@pytest.mark.parametrize("limit", [3, full(None)])
 def test_no_window_of_a_ring_that_went_round_looks_past_an_end_or_the_head(limit, num_updates):
     """All windows of 10 places with the head at 2, 6 and 0. Level and step tell which step a row is."""
     walk, state = walked() if limit else (light := played(**LIGHT), light.init(jax.random.key(0)))

@@ -95,7 +95,8 @@ def test_no_action_of_training_is_illegal(root, is_registered):
     assert num_ended >= 2 * NUM_ENVS  # full boxes, where little is legal, among them
 
 
-@pytest.mark.parametrize("is_registered", [False, full(True)])
+@pytest.mark.full  # plans of searches are played with the same guard in tests/algorithms/test_searching.py
+@pytest.mark.parametrize("is_registered", [False, True])
 def test_no_action_of_evaluation_is_illegal(is_registered):
     """To the end, greedily: as `evaluate.py` plays, and sampled. Both search everywhere, and play half of the boxes."""
     size, env, state = fresh_boxes(is_registered)

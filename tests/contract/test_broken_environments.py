@@ -99,11 +99,13 @@ def test_a_broken_promise_is_one_line(name, way):
     assert caught.value.exit_code == 3
 
 
-def test_extras_may_begin_with_the_first_step_where_no_loop_carries_them():
+def test_extras_may_begin_with_the_first_step_where_no_loop_carries_them_and_ppo_refuses_spo():
     later = environment(STEPS, extras={"score": jnp.float32(1.0)})
     assert WAYS["ppo"](later)
     with pytest.raises(UnsupportedEnvironmentError, match=r"timestep\.extras\.score is not there after reset"):
         WAYS["evaluate"](later)
+    with pytest.raises(ConfigError, match=r"ppo\.make: a SPOConfig is of another algorithm"):
+        sl.ppo.make(make_truncated_constant(), NETWORK, sl.spo_config())
 
 
 # --- what only playing shows
@@ -148,9 +150,3 @@ def test_an_evaluation_marks_truncations(env):
         return
     with pytest.raises(UnsupportedEnvironmentError, match="undeclared: 8 episode"):
         refuse_results(env, results)
-
-
-def test_a_configuration_of_spo_is_refused_by_ppo():
-    env, config = make_truncated_constant(), sl.spo_config()
-    with pytest.raises(ConfigError, match=r"ppo\.make: a SPOConfig is of another algorithm"):
-        sl.ppo.make(env, NETWORK, config)

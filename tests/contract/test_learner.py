@@ -48,7 +48,7 @@ ENTRIES = {
     ),
 }
 #: One entry for each algorithm and kind of task, search or network. BinPack's compiles for 15 seconds: it is full.
-QUICK = {"ppo", "ppo_truncating", "spo_factored_resampled", "spo_distinct", "spo_bfloat16"}
+QUICK = {"ppo_truncating", "spo_factored_resampled", "spo_distinct", "spo_bfloat16"}
 
 
 class Compiled(NamedTuple):
@@ -193,32 +193,23 @@ def test_seeds_side_by_side_equal_separate_runs():
         np.testing.assert_allclose(metrics["actor/episodes_count"][seed], own["actor/episodes_count"])
 
 
-def act_with(policy, state, is_deterministic, seed):
-    playing = state.rollout
-    return policy(state.params, playing.env_state, playing.observation, jax.random.key(seed), is_deterministic)
-
-
-def test_the_policy_acts_in_batches_and_follows_its_flag(jitted):
+def test_policies_act_legally_in_batches_and_follow_their_flag(jitted):
     """Deterministic means that no noise is wanted: the same key gives the same actions, and where nothing is drawn any
-    key does. The actions are legal in either case."""
-    state = jitted.init(jax.random.key(0))
-    act = jax.jit(jitted.learner.policy, static_argnums=4)
-    keys = (0, 0) if ENTRIES[jitted.name].draws_when_deterministic else (0, 1)
-    greedy = [act_with(act, state, True, seed) for seed in keys]
-    np.testing.assert_array_equal(*greedy)
-    assert greedy[0].shape == state.rollout.observation.action_mask.shape[:-1]
-    assert_legal(greedy[0], state.rollout.observation.action_mask)
+    key does. The network alone draws nothing unless asked, and then it draws."""
+    state, entry, learner = jitted.init(jax.random.key(0)), ENTRIES[jitted.name], jitted.learner
+    mask = state.rollout.observation.action_mask
+    assert (learner.network_policy is learner.policy) == (entry.algorithm == "ppo")
+    both = learner.policy, learner.network_policy
+    policy, alone = (jax.jit(functools.partial(p, state.params), static_argnums=3) for p in both)
 
+    def act_with(policy, is_deterministic, seed):
+        actions = policy(state.rollout.env_state, state.rollout.observation, jax.random.key(seed), is_deterministic)
+        assert actions.shape == mask.shape[:-1]
+        assert_legal(actions, mask)
+        return np.asarray(actions)
 
-def test_the_network_alone_is_a_policy_that_draws_nothing_unless_asked(jitted):
-    state, policy = jitted.init(jax.random.key(0)), jitted.learner.network_policy
-    assert (policy is jitted.learner.policy) == (ENTRIES[jitted.name].algorithm == "ppo")
-    act = jax.jit(policy, static_argnums=4)
-    greedy = [act_with(act, state, True, seed) for seed in range(2)]
-    np.testing.assert_array_equal(*greedy)
-    assert_legal(greedy[0], state.rollout.observation.action_mask)
-    sampled = [act_with(act, state, False, seed) for seed in range(8)]
-    for action in sampled:
-        assert_legal(action, state.rollout.observation.action_mask)
-    has_choice = bool((state.rollout.observation.action_mask.sum(-1) > 1).any())
-    assert len({action.tobytes() for action in map(np.asarray, sampled)}) > 1 or not has_choice
+    seeds = (0, 0) if entry.draws_when_deterministic else (0, 1)
+    np.testing.assert_array_equal(*(act_with(policy, True, seed) for seed in seeds))
+    np.testing.assert_array_equal(*(act_with(alone, True, seed) for seed in range(2)))
+    sampled = {act_with(alone, False, seed).tobytes() for seed in range(8)}
+    assert len(sampled) > 1 or not bool((mask.sum(-1) > 1).any())

@@ -161,14 +161,12 @@ def are_independent(pairs):
     return stats.chi2_contingency(table).pvalue > 1e-3
 
 
-def test_levels_do_not_depend_on_each_other():
+def test_levels_do_not_depend_on_each_other_and_those_handed_out_twice_are_seen():
     """Neither those handed out at the same step, nor those that one environment gets in turn."""
     for pairs in handed_out():
         assert len(pairs) > 400
         assert are_independent(pairs)
 
-
-def test_the_comparison_sees_levels_that_are_handed_out_twice():
     def first_slot_for_all(pool, is_last, key):
         slots, pool, reused = take_slots(pool, is_last, key)
         return jnp.full_like(slots, jnp.max(slots)), pool, reused

@@ -15,7 +15,7 @@ from jumanji.environments.routing.lbf.generator import RandomGenerator as Foragi
 from jumanji.wrappers import MultiToSingleWrapper
 from PIL import Image
 from support.asserts import assert_fits_a_scan
-from support.marks import full
+from support.marks import full, quick
 
 from stoix_like.envs import registry
 from stoix_like.envs.jumanji import action_form, from_jumanji
@@ -55,6 +55,8 @@ REFUSED = {"LevelBasedForaging-v0", "SearchAndRescue-v0"}
 #: A joint action without a mask. tests/contract plays Maze and a task with factors; all others, which take minutes to
 #: compile, are played by `make test-slow`.
 QUICK = "RubiksCube-partly-scrambled-v0"
+#: Of one mask, of a joint action and of factors; that never draw, and that do.
+TRACED = {"BinPack-v2", "Maze-v0", "JobShop-v0", "Connector-v3", "Game2048-v1", "Minesweeper-v0", "RubiksCube-v0"}
 RUN = [pytest.param(name, marks=() if name == QUICK else pytest.mark.slow) for name in ADMITTED]
 
 
@@ -67,7 +69,7 @@ def random_action(key, mask):
     return jax.random.categorical(key, jnp.where(mask, 0.0, -1e9))
 
 
-@pytest.mark.parametrize("task_id", ADMITTED)
+@pytest.mark.parametrize("task_id", quick(ADMITTED, TRACED))
 def test_steps_fit_a_scan_carry_and_are_deterministic_exactly_where_they_never_read_the_key(task_id):
     env = make(task_id)
     state, first = jax.eval_shape(env.reset, jax.random.key(0))

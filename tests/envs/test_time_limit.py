@@ -96,11 +96,6 @@ def episode(env, key, action=0):
     raise AssertionError("the episode does not end")
 
 
-def test_they_are_registered_by_name():
-    """What they have in common with all environments is in tests/contract/test_environment.py."""
-    assert {registry.make(f"probe/{name}").task_id for name in probes.PROBES} == {f"probe/{n}" for n in probes.PROBES}
-
-
 def test_rewards_of_the_probes_by_hand():
     assert episode(probes.make_constant_reward(), jax.random.key(0)) == [([0.0], 1.0, 0.0, LAST)]
     assert episode(probes.make_delayed_reward(), jax.random.key(0)) == [([0.0], 0.0, 1.0, MID), ([1.0], 1.0, 0.0, LAST)]
@@ -120,6 +115,8 @@ def test_rewards_of_the_probes_by_hand():
     assert played == {(-1.0, 0, 1.0), (-1.0, 1, -1.0), (1.0, 0, -1.0), (1.0, 1, 1.0)}
     state, _ = jax.vmap(probes.make_observation_reward().reset)(jax.random.split(jax.random.key(0), 4096))
     assert abs(float(state.sign.mean())) < 4 / 64  # four standard errors
+    # they are registered by name
+    assert {registry.make(f"probe/{name}").task_id for name in probes.PROBES} == {f"probe/{n}" for n in probes.PROBES}
 
 
 def test_truncated_constant_is_worth_its_closed_form():

@@ -119,12 +119,7 @@ def test_own_metrics_are_those_of_the_final_step():
     assert len(set(lengths[solved == 1].tolist())) > 4
 
 
-def test_episodes_that_do_not_divide_are_refused():
-    with pytest.raises(ValueError, match="10 episodes are not a multiple of 4 environments"):
-        episodes.evaluate(_tagged(), _anything, None, jax.random.key(0), num_episodes=10, num_envs=4)
-
-
-def test_episodes_that_do_not_end_are_marked(monkeypatch):
+def test_episodes_that_do_not_divide_are_refused_and_those_that_do_not_end_marked(monkeypatch):
     """Tagged levels last 1 to 8 steps. One that ends with the last step allowed is whole."""
     keys = jax.random.split(jax.random.key(7), 64)
     _, lengths = _expected(keys)
@@ -134,3 +129,5 @@ def test_episodes_that_do_not_end_are_marked(monkeypatch):
     np.testing.assert_array_equal(results.episode_length, np.minimum(lengths, 5))
     assert 0 < results.is_unfinished.sum() < 64
     assert not results.is_truncated.any()
+    with pytest.raises(ValueError, match="10 episodes are not a multiple of 4 environments"):
+        episodes.evaluate(_tagged(), _anything, None, jax.random.key(0), num_episodes=10, num_envs=4)

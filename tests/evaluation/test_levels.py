@@ -111,7 +111,7 @@ class Space(NamedTuple):
     z2: Any
 
 
-def test_the_greedy_packer_equals_a_loop_over_all_pairs():
+def test_the_greedy_packer_equals_a_loop_over_all_pairs_and_random_legal_is_uniform():
     """Spaces and items as BinPack shows them, of few lengths, so that there are ties; one pair in four is legal."""
     rng, num_spaces, num_items = np.random.default_rng(0), 10, 6
     lengths = lambda num: rng.integers(1, 4, (64, num)).astype(np.float32) / 4
@@ -128,9 +128,7 @@ def test_the_greedy_packer_equals_a_loop_over_all_pairs():
         e, i = divmod(int(action), num_items)
         assert mask[n, e, i]
         assert (-volume[n, i], room[n, e]) == min((-volume[n, b], room[n, a]) for a, b in np.argwhere(mask[n]))
-
-
-def test_random_legal_is_uniform_over_the_legal_actions():
+    # random_legal is uniform over the legal actions
     mask = jnp.array([[True, False, True, True]])
     observation = sl.Observation({}, jnp.broadcast_to(mask, (30_000, 4)))
     actions = baselines.random_legal(None, None, observation, jax.random.key(0), True)

@@ -171,15 +171,13 @@ def test_a_stratified_interval_against_every_resample(statistic, confidence):
 # --- performance profiles
 
 
-def test_a_profile_by_counting_and_over_tasks_their_mean():
+def test_a_profile_by_counting_over_tasks_and_its_interval_against_every_resample():
     strata = [np.array([0.1, 0.5, 0.5, 0.9])]
     profile = comparison.performance_profile(strata, [0.0, 0.1, 0.3, 0.5, 0.8, 0.9])
     np.testing.assert_array_equal(profile.point, [1.0, 0.75, 0.75, 0.25, 0.25, 0.0])  # above, not at
     strata = [np.array([0.0, 1.0]), np.array([1.0, 1.0, 1.0, 0.0])]
     np.testing.assert_array_equal(comparison.performance_profile(strata, [0.5]).point, [0.625])  # (1/2 + 3/4) / 2
-
-
-def test_the_interval_of_a_profile_against_every_resample():
+    # its interval against every resample
     strata = [np.array([0.1, 0.5, 0.9]), np.array([0.2, 0.6])]
     thresholds = np.array([0.05, 0.3, 0.55, 0.7, 1.0])
     every = [np.mean([(values[:, None] > thresholds).mean(0) for values in c], axis=0) for c in resampled(strata)]
@@ -197,7 +195,7 @@ def by_pairs(first, second):
     return sum(wins) / len(wins)
 
 
-def test_an_improvement_by_hand():
+def test_an_improvement_by_hand_and_by_mann_and_whitney():
     # 1 against 2 and 3: 0, 0. 3: 1, one half. 5: 1, 1. Together 3.5 of 6.
     first, second = [np.array([1.0, 3.0, 5.0])], [np.array([2.0, 3.0])]
     assert comparison.probability_of_improvement(first, second) == pytest.approx(3.5 / 6.0, rel=1e-15)
@@ -213,9 +211,7 @@ def test_an_improvement_by_hand():
     point, low, high = comparison.improvement_interval([np.array([1.0, 0.0])], [np.array([0.5])])
     assert point == 0.5
     assert np.isnan([low, high]).all()
-
-
-def test_an_improvement_is_the_statistic_of_mann_and_whitney():
+    # it is the statistic of Mann and Whitney
     generator = np.random.default_rng(7)
     first, second = generator.integers(0, 6, 9) / 5.0, generator.integers(0, 6, 6) / 5.0  # with ties
     theirs = stats.mannwhitneyu(first, second).statistic / 54

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.marks import full
+from support.marks import quick
 
 from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.errors import ConfigError
@@ -21,7 +21,7 @@ def make(observation, adapter, **leaves):
     return build.make(example, ActionSpec(4), ArchitectureConfig(**leaves), adapter=adapter)
 
 
-@pytest.mark.parametrize("adapter", [full("dense"), "grid", full("binpack")])
+@pytest.mark.parametrize("adapter", quick(ADAPTERS, ["grid"]))
 @pytest.mark.parametrize("leaves", [{}, {"shared_torso": True}, {"compute_dtype": "bfloat16"}], ids=str)
 def test_forms_masks_and_agreement(adapter, leaves, prepared):
     network, params, forward, observation = prepared(adapter, **leaves)
@@ -39,7 +39,7 @@ def test_forms_masks_and_agreement(adapter, leaves, prepared):
         np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("adapter", quick(ADAPTERS, ["grid", "binpack"]))
 def test_bfloat16_is_used_and_close_to_float32_and_one_trace_serves_all_calls(adapter, prepared):
     _, params, exact, observation = prepared(adapter)
     _, _, rounded, _ = prepared(adapter, compute_dtype="bfloat16")
@@ -51,7 +51,7 @@ def test_bfloat16_is_used_and_close_to_float32_and_one_trace_serves_all_calls(ad
     assert exact._cache_size() == 1
 
 
-@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize("adapter", quick(ADAPTERS, ["grid", "binpack"]))
 @pytest.mark.parametrize("shared", [False, True], ids=["separate", "shared"])
 def test_shared_torso_is_shared_and_separate_ones_are_not(adapter, shared, prepared):
     """The value's gradient reaches the torso that the policy uses only if it is shared; no illegal logit has one."""
@@ -94,7 +94,7 @@ def test_an_adapter_that_does_not_fit_is_refused(task, adapter, leaves, what, hi
     assert (caught.value.hint or "").startswith(hint)
 
 
-def test_binpack_refuses_other_masks_and_lengths_in_millimetres(binpack):
+def test_binpack_refuses_other_masks_lengths_in_millimetres_and_heads_that_do_not_divide(binpack):
     example = jax.tree.map(lambda x: x[0], binpack)
     with pytest.raises(ConfigError, match=r"scores 800 pairs, but the action mask has shape \(20, 40\)"):
         build.make(example, ActionSpec(40, 20), ArchitectureConfig(), adapter="binpack")
@@ -103,3 +103,7 @@ def test_binpack_refuses_other_masks_and_lengths_in_millimetres(binpack):
     with pytest.raises(ConfigError, match="shares of the container") as caught:
         build.make(whole, ActionSpec(800), ArchitectureConfig(), adapter="binpack")
     assert "normalize_dimensions" in caught.value.hint
+    config = ArchitectureConfig(hidden_dim=32, num_heads=5)
+    with pytest.raises(ConfigError, match="hidden_dim = 32 is not divisible by 5") as caught:
+        build.make(example, ActionSpec(800), config, adapter="binpack")
+    assert caught.value.hint == "use 4 heads, or a hidden_dim that is a multiple of 5"

@@ -8,18 +8,15 @@ import numpy as np
 import pytest
 from support.marks import full
 
-from stoix_like.config.sections import ArchitectureConfig
-from stoix_like.errors import ConfigError
-from stoix_like.networks import build
 from stoix_like.networks.heads import PairHead
 from stoix_like.networks.packing import raw_tokens
-from stoix_like.types import ActionSpec, Observation
+from stoix_like.types import Observation
 
 EMS, ITEMS = 40, 20
 FILL = np.finfo(np.float32).min
 NETWORKS = [
     pytest.param({"num_heads": 2}, id="separate"),
-    pytest.param({"shared_torso": True}, id="shared"),
+    full({"shared_torso": True}, id="shared"),
     full({"num_layers": 2}, id="two_blocks"),
 ]
 
@@ -155,11 +152,3 @@ def test_extreme_masks_stay_finite(dtype, binpack, prepared):
         logits, value = outputs[1]
         assert (logits.dtype, value.dtype) == (jnp.float32, jnp.float32)
         np.testing.assert_array_equal(np.asarray(logits) == FILL, ~np.asarray(observation.action_mask), name)
-
-
-def test_heads_must_divide_the_width(binpack):
-    example = jax.tree.map(lambda x: x[0], binpack)
-    config = ArchitectureConfig(hidden_dim=32, num_heads=5)
-    with pytest.raises(ConfigError, match="hidden_dim = 32 is not divisible by 5") as caught:
-        build.make(example, ActionSpec(EMS * ITEMS), config, adapter="binpack")
-    assert caught.value.hint == "use 4 heads, or a hidden_dim that is a multiple of 5"

@@ -27,9 +27,20 @@ def as_lists(plan):
     return [[np.asarray(x)[i].tolist() for x in plan] for i in range(plan.remaining.shape[0])]
 
 
-def test_returns_to_go_by_hand():
+def test_returns_to_go_by_hand_and_a_step_that_uses_up_one_action():
     found = returns_to_go(jnp.array([[1.0, 2.0, 4.0], [0.0, 0.0, 8.0]]), 0.5)
     np.testing.assert_array_equal(found, [[3.0, 4.0, 4.0], [2.0, 4.0, 8.0]])
+    plan = after_step(better_plan(EMPTY, PATHS, 1.0))
+    assert plan.remaining.tolist() == [2, 3]
+    assert plan.actions[:, :2].tolist() == [[5, 6], [9, 10]]
+    np.testing.assert_array_equal(plan.returns[:, 0], [5.0, -3.0])
+    for _ in range(5):
+        plan = after_step(plan)
+    assert plan.remaining.tolist() == [0, 0]
+    actions = jnp.stack([ACTIONS, -ACTIONS], axis=-1)  # [N, P, H, F]
+    plan = better_plan(no_plan(2, 4, (2,)), PATHS._replace(actions=actions), 1.0)
+    assert plan.actions[0].tolist() == [[4, -4], [5, -5], [6, -6], [0, 0]]
+    assert after_step(plan).actions[1, 0].tolist() == [9, -9]
 
 
 def test_the_best_finished_path_becomes_the_plan():
@@ -53,17 +64,3 @@ def test_a_plan_is_replaced_only_by_a_better_one(known, is_replaced):
     plan = better_plan(old, PATHS, 1.0)
     assert (int(plan.actions[0, 0]), int(plan.remaining[0])) == ((4, 3) if is_replaced else (77, 2))
     assert (int(plan.actions[1, 0]), int(plan.remaining[1])) == (77, 2)  # each environment for itself
-
-
-def test_a_step_uses_up_one_action_and_its_reward_whatever_the_number_of_factors():
-    plan = after_step(better_plan(EMPTY, PATHS, 1.0))
-    assert plan.remaining.tolist() == [2, 3]
-    assert plan.actions[:, :2].tolist() == [[5, 6], [9, 10]]
-    np.testing.assert_array_equal(plan.returns[:, 0], [5.0, -3.0])
-    for _ in range(5):
-        plan = after_step(plan)
-    assert plan.remaining.tolist() == [0, 0]
-    actions = jnp.stack([ACTIONS, -ACTIONS], axis=-1)  # [N, P, H, F]
-    plan = better_plan(no_plan(2, 4, (2,)), PATHS._replace(actions=actions), 1.0)
-    assert plan.actions[0].tolist() == [[4, -4], [5, -5], [6, -6], [0, 0]]
-    assert after_step(plan).actions[1, 0].tolist() == [9, -9]
