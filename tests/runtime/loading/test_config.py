@@ -36,18 +36,6 @@ def problems(*argv):
     return caught.value.problems
 
 
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    """Writes run.yaml into the current folder, so that messages begin `run.yaml:`."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(text):
-        (tmp_path / "run.yaml").write_text(text)
-        return "run.yaml"
-
-    return write
-
-
 def test_bare_command_is_the_quick_preset():
     result = loaded()
     assert result.options.config == "ppo/quick"

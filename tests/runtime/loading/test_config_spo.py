@@ -25,18 +25,6 @@ def problems(*argv):
     return caught.value.problems
 
 
-@pytest.fixture
-def file(tmp_path, monkeypatch):
-    """Writes run.yaml into the current folder, so that messages begin `run.yaml:`."""
-    monkeypatch.chdir(tmp_path)
-
-    def write(text):
-        (tmp_path / "run.yaml").write_text(text)
-        return "run.yaml"
-
-    return write
-
-
 @pytest.mark.parametrize(("word", "mode"), [("true", "dual"), ("false", "fixed")])
 def test_adaptive_temperature_is_read_as_a_mode(file, word, mode):
     path = file(f"spo:\n  adaptive_temperature: {word}\n  fixed_temperature: 0.25\n")

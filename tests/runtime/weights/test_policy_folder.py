@@ -10,8 +10,7 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from support.exports import CASES, MAZE, PAGE, blocks, contents, exported, make_saved
-from support.marks import quick
+from support.exports import MAZE, PAGE, blocks, contents, exported, make_saved
 
 import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
@@ -22,21 +21,6 @@ from stoix_like.runtime.export import policy
 from stoix_like.runtime.weights import exported_policy, policy_folder
 
 FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("exports")
-
-
-@pytest.fixture(params=quick(CASES, ("spo_maze", "ppo_binpack", "ppo_factored")))
-def case(request, folder):
-    return exported(request.param, folder)
-
-
-@pytest.fixture
-def maze(folder):
-    return exported("ppo_maze", folder)
 
 
 @pytest.fixture

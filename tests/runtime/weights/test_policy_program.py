@@ -6,28 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.exports import CASES, KEY, PAGE, ROOT, blocks, exported, make_saved
-from support.marks import full, quick
+from support.exports import KEY, PAGE, ROOT, blocks, make_saved
+from support.marks import full
 
 import stoix_like as sl
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.export import policy as export_run
 from stoix_like.runtime.weights import policy_folder, policy_program
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("exports")
-
-
-@pytest.fixture(params=quick(CASES, ("spo_maze", "ppo_binpack", "ppo_factored")))
-def case(request, folder):
-    return exported(request.param, folder)
-
-
-@pytest.fixture
-def maze(folder):
-    return exported("ppo_maze", folder)
 
 
 @pytest.mark.parametrize("rows", [full(1), 7])
