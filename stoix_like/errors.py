@@ -18,6 +18,7 @@ class StoixError(Exception):
         super().__init__(what)
         self.what = what
         self.hint = hint
+        self.add_note(f"hint: {hint}")  # a notebook's traceback ends with it
 
 
 class RunError(StoixError):

@@ -2,10 +2,12 @@
 
 import subprocess
 import sys
+import traceback
 
 import pytest
 
 import stoix_like as sl
+from stoix_like.errors import ConfigError
 
 
 def test_every_public_name_is_there_and_documented_and_no_other():
@@ -19,3 +21,10 @@ def test_every_public_name_is_there_and_documented_and_no_other():
 def test_importing_the_package_imports_nothing_heavy():
     code = "import sys, stoix_like; print([m for m in ('jax', 'jumanji', 'flax', 'numpy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_traceback_ends_with_the_hint():
+    """An error that a notebook does not catch."""
+    with pytest.raises(ConfigError) as caught:
+        sl.ppo_config(num_envs=0)
+    assert traceback.format_exception(caught.value)[-1] == f"hint: {caught.value.hint}\n"

@@ -54,7 +54,7 @@ class _Finished(NamedTuple):
     is_last: Array  # [T, N] bool
     episode_return: Array  # [T, N]
     episode_length: Array  # [T, N]
-    own: dict[str, Array]  # [T, N] each, the environment's own metrics
+    env_metrics: dict[str, Array]  # [T, N] each, `env.episode_metrics`
     levels_reused: Array  # [T]
     undeclared_truncations: Array  # [T]
 
@@ -104,10 +104,10 @@ def _step(
         is_last=is_last,
         next_observation=timestep.extras.get("next_obs"),
     )
-    own = timestep.extras["episode_metrics"]
+    env_metrics = timestep.extras["episode_metrics"]
     can_truncate = transition.next_observation is not None
     undeclared = jnp.int32(0) if can_truncate else jnp.sum(is_last & (timestep.discount > 0.0), dtype=jnp.int32)
-    finished = _Finished(is_last, episode_return, episode_length, own, levels_reused, undeclared)
+    finished = _Finished(is_last, episode_return, episode_length, env_metrics, levels_reused, undeclared)
     running = RunningEpisodes(jnp.where(is_last, 0.0, episode_return), jnp.where(is_last, 0, episode_length))
     return RolloutState(env_state, timestep.observation, pool, running), (transition, finished)
 
@@ -124,7 +124,7 @@ def _episode_metrics(finished: _Finished) -> Metrics:
         metrics[f"actor/episode_{name}_sum"] = total(values)
         metrics[f"actor/episode_{name}_max"] = jnp.max(values, initial=-jnp.inf, where=done)
         metrics[f"actor/episode_{name}_min"] = jnp.min(values, initial=jnp.inf, where=done)
-    metrics |= {f"actor/{name}_sum": total(values) for name, values in finished.own.items()}
+    metrics |= {f"actor/{name}_sum": total(values) for name, values in finished.env_metrics.items()}
     metrics["actor/levels_reused_sum"] = jnp.sum(finished.levels_reused).astype(jnp.float32)
     metrics[UNDECLARED] = jnp.sum(finished.undeclared_truncations).astype(jnp.float32)
     return metrics

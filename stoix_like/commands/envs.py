@@ -91,7 +91,7 @@ def describe_task(env: Any) -> list[str]:
 def _actions(env: Any) -> str:
     spec = env.action_spec
     factors = f"{spec.num_factors} × " if spec.num_factors is not None else ""
-    return f"{factors}{spec.num_values} actions"
+    return f"{factors}{spec.num_values} action{'s' if spec.num_values != 1 else ''}"
 
 
 def _length(env: Any) -> str:

@@ -190,8 +190,8 @@ class SPOSectionConfig:
 
 
 @dataclass(frozen=True)
-class PPOConfig:
-    """The configuration of a PPO run."""
+class RunConfig:
+    """The sections that the configurations of all algorithms share."""
 
     environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
     training_core: TrainingCoreConfig = dataclasses.field(default_factory=TrainingCoreConfig)
@@ -204,17 +204,14 @@ class PPOConfig:
 
 
 @dataclass(frozen=True)
-class SPOConfig:
+class PPOConfig(RunConfig):
+    """The configuration of a PPO run."""
+
+
+@dataclass(frozen=True)
+class SPOConfig(RunConfig):
     """The configuration of an SPO run."""
 
-    environment: EnvironmentConfig = dataclasses.field(default_factory=EnvironmentConfig)
-    training_core: TrainingCoreConfig = dataclasses.field(default_factory=TrainingCoreConfig)
-    optimization: OptimizationConfig = dataclasses.field(default_factory=OptimizationConfig)
-    architecture: ArchitectureConfig = dataclasses.field(default_factory=ArchitectureConfig)
-    evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
-    hardware: HardwareConfig = dataclasses.field(default_factory=HardwareConfig)
-    logging: LoggingConfig = dataclasses.field(default_factory=LoggingConfig)
-    checkpointing: CheckpointingConfig = dataclasses.field(default_factory=CheckpointingConfig)
     spo: SPOSectionConfig = dataclasses.field(default_factory=SPOSectionConfig)
 
 

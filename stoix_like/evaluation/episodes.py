@@ -25,7 +25,7 @@ class EpisodeResults(NamedTuple):
 
     episode_return: Array  # [E] float32, reward units, undiscounted
     episode_length: Array  # [E] int32, steps
-    own: dict[str, Array]  # [E] each, the environment's own metrics at the final step
+    env_metrics: dict[str, Array]  # [E] each, `env.episode_metrics` at the final step
     is_unfinished: Array  # [E] bool, cut after MOST_STEPS steps: neither return nor length are of a whole episode
     is_truncated: Array  # [E] bool, ended by LAST with a discount above 0
 
@@ -106,8 +106,8 @@ def begin(env: Environment, policy: Policy | MemoryPolicy, level_keys: Key) -> P
     check_environment(env, carries_timestep=True)
     state, timestep = jax.vmap(env.reset)(level_keys)
     zeros = jnp.zeros(level_keys.shape, jnp.float32)
-    own = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
-    results = EpisodeResults(zeros, zeros.astype(jnp.int32), own, zeros == 0.0, zeros.astype(bool))
+    env_metrics = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
+    results = EpisodeResults(zeros, zeros.astype(jnp.int32), env_metrics, zeros == 0.0, zeros.astype(bool))
     memory = remembering(policy).init(level_keys.shape[0])
     return Playing(state, timestep, zeros.astype(bool), memory, results, jnp.int32(0))
 
@@ -179,12 +179,12 @@ def _advance(env: Environment, playing: Playing, action: Array) -> Playing:
     state, timestep = jax.vmap(env.step)(playing.state, action)
     alive = ~playing.done
     before = playing.results
-    own: dict[str, Any] = jax.vmap(env.episode_metrics)(state, timestep)
+    env_metrics: dict[str, Any] = jax.vmap(env.episode_metrics)(state, timestep)
     is_last = timestep.last()
     results = EpisodeResults(
         before.episode_return + jnp.where(alive, timestep.reward, 0.0),
         before.episode_length + alive,
-        trees.where(alive, own, before.own),
+        trees.where(alive, env_metrics, before.env_metrics),
         before.is_unfinished & ~is_last,
         jnp.where(alive, is_last & (timestep.discount > 0.0), before.is_truncated),
     )

@@ -59,7 +59,7 @@ def test_every_level_is_played_once_whole_and_in_order(level_keys, num_envs):
     fraction, length = _expected(keys)
     np.testing.assert_array_equal(results.episode_return, fraction)
     np.testing.assert_array_equal(results.episode_length, length)
-    np.testing.assert_array_equal(results.own["level_length"], length)
+    np.testing.assert_array_equal(results.env_metrics["level_length"], length)
 
 
 def test_long_and_short_episodes_count_alike():
@@ -111,7 +111,7 @@ def test_own_metrics_are_those_of_the_final_step():
     env = sl.make_env("Maze-v0", kwargs={"num_rows": 5, "num_cols": 5})
     keys = jax.random.split(jax.random.key(2), 64)
     results = _evaluate(env, _uniform, keys, jax.random.key(0), num_envs=64, deterministic=False)
-    solved = np.asarray(results.own["solve_rate"])
+    solved = np.asarray(results.env_metrics["solve_rate"])
     np.testing.assert_array_equal(solved, results.episode_return)
     assert 0 < solved.sum() < 64
     lengths = np.asarray(results.episode_length)

@@ -57,7 +57,7 @@ class EpisodePlayer:
         num_episodes, num_envs: E and N. R is E / N rounded up; results exclude the padding of the last round.
         num_seeds: S. With several, params and `level_args` have a leading axis [S].
         deterministic: most probable actions, or sampled ones.
-        less_memory: the hint if memory runs out.
+        memory_hint: the hint if memory runs out.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class EpisodePlayer:
         num_envs: int,
         num_seeds: int = 1,
         deterministic: bool = True,
-        less_memory: str,
+        memory_hint: str,
     ) -> None:
         def begin(index: Array, *level_args: Any) -> tuple[episodes.Playing, Key]:
             level_keys, round_keys = level_keys_fn(*level_args)
@@ -81,7 +81,7 @@ class EpisodePlayer:
 
         self._begin, self._advance = begin, advance
         self._num_episodes, self._num_envs, self._num_seeds = num_episodes, num_envs, num_seeds
-        self._less_memory = less_memory
+        self._memory_hint = memory_hint
         self._programs: _Programs | None = None
         self._chunk_sizer = ChunkSizer()
 
@@ -92,7 +92,7 @@ class EpisodePlayer:
         """
         if self._programs is not None:
             return
-        with reraise_device_errors("the evaluation cannot be compiled", self._less_memory):
+        with reraise_device_errors("the evaluation cannot be compiled", self._memory_hint):
             beginning = jax.jit(self._of_seeds(self._begin, None, *[0] * len(level_args)))
             begin = beginning.lower(np.int32(0), *level_args).compile()
             placed = begin.output_shardings  # a round keeps its placement: it is the input of the next piece
@@ -142,7 +142,7 @@ class EpisodePlayer:
         step = finished = 0
         while True:
             goes_on = finished < per_round and step < episodes.MOST_STEPS
-            steps = step_budget(self._chunk_sizer.length(episodes.MOST_STEPS - step) if goes_on else 0)
+            steps = step_budget(self._chunk_sizer.next_length(episodes.MOST_STEPS - step) if goes_on else 0)
             if steps == 0:
                 break
             began = time.monotonic()
@@ -150,7 +150,7 @@ class EpisodePlayer:
             jax.block_until_ready(count)  # a signal can interrupt this, but not int(count)
             finished, now = int(count), int(np.max(jax.device_get(playing.step)))
             if now > step:  # else all episodes had finished, and process 0 played on
-                self._chunk_sizer.update(now - step, time.monotonic() - began)
+                self._chunk_sizer.record(now - step, time.monotonic() - began)
             step = now
             if on_progress is not None:
                 total = self._num_episodes * self._num_seeds

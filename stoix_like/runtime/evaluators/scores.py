@@ -26,7 +26,7 @@ from stoix_like.runtime.telemetry import Row
 from stoix_like.runtime.telemetry.rows import EVALUATION_PREFIXES, EvaluationMode, evaluation_values
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
-_LESS_MEMORY = "play fewer episodes at a time: --num-eval-envs in training, --num-envs in an evaluation"
+_MEMORY_HINT = "play fewer episodes at a time: --num-eval-envs in training, --num-envs in an evaluation"
 
 
 class Scores(NamedTuple):
@@ -81,7 +81,7 @@ class Evaluator:
             num_envs=num_envs,
             num_seeds=num_seeds,
             deterministic=mode != "sampled",
-            less_memory=_LESS_MEMORY,
+            memory_hint=_MEMORY_HINT,
         )
         self._num_seeds = num_seeds
 
@@ -114,12 +114,16 @@ class Evaluator:
             UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
         began = time.monotonic()
-        with reraise_device_errors("the evaluation cannot be played", _LESS_MEMORY):
+        with reraise_device_errors("the evaluation cannot be played", _MEMORY_HINT):
             results, _ = self._player(
                 params, root, self._updates(update), on_progress=on_progress, step_budget=step_budget
             )
         episodes.refuse_undeclared(self._env, results)
-        metrics = {"episode_return": results.episode_return, "episode_length": results.episode_length, **results.own}
+        metrics = {
+            "episode_return": results.episode_return,
+            "episode_length": results.episode_length,
+            **results.env_metrics,
+        }
         if results.is_unfinished.any():
             metrics["unfinished"] = results.is_unfinished.astype(np.float32)
         arrays = {name: np.asarray(value) for name, value in metrics.items()}

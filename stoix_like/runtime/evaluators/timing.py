@@ -24,14 +24,14 @@ class ChunkSizer:
         """Whether a chunk has been timed."""
         return self._seconds_per_update is not None
 
-    def length(self, most: int) -> int:
+    def next_length(self, most: int) -> int:
         """Number of updates of the next chunk, between 1 and `most`."""
         if self._seconds_per_update is None:
             return 1
         self._wanted = int(np.clip(SECONDS_PER_CHUNK / self._seconds_per_update, 1, 2 * self._wanted))
         return min(most, self._wanted)
 
-    def update(self, updates: int, seconds: float) -> None:
+    def record(self, updates: int, seconds: float) -> None:
         """Records the duration of a chunk."""
         self._seconds_per_update = max(seconds, 1e-6) / updates
 
@@ -46,12 +46,12 @@ class EvaluationTimeShare:
         self._seconds, self._updates = 0.0, 0
         self._is_noted = False
 
-    def train(self, updates: int, seconds: float) -> None:
+    def add_updates(self, updates: int, seconds: float) -> None:
         """Adds a chunk of updates."""
         self._seconds += seconds
         self._updates += updates
 
-    def evaluate(self, seconds: float, *, is_last: bool) -> str | None:
+    def note_on_evaluation(self, seconds: float, *, is_last: bool) -> str | None:
         """A note after the first evaluation if it took a large share and more follow, else None."""
         training, updates = self._seconds, self._updates
         self._seconds, self._updates = 0.0, 0

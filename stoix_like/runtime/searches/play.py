@@ -28,7 +28,7 @@ from stoix_like.types import (
     Policy,
 )
 
-_LESS_MEMORY = "let fewer levels be played at a time: --num-envs"
+_MEMORY_HINT = "let fewer levels be played at a time: --num-envs"
 
 
 class CountingMemory(NamedTuple):
@@ -95,7 +95,7 @@ class CompiledPolicy:
             num_episodes=level_keys.shape[0],
             num_envs=num_envs,
             deterministic=deterministic,
-            less_memory=_LESS_MEMORY,
+            memory_hint=_MEMORY_HINT,
         )
 
     def __call__(self, params: Params, key: Key) -> LevelSetResult:
@@ -105,7 +105,7 @@ class CompiledPolicy:
             RunError: the device has too little memory, or the program is too large to be compiled.
             UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
-        with reraise_device_errors("the levels cannot be played", _LESS_MEMORY):
+        with reraise_device_errors("the levels cannot be played", _MEMORY_HINT):
             self._player.compile(params, key)
             start = time.monotonic()
             results, memory = self._player(params, key, on_progress=report_progress(print_to_stderr))

@@ -128,7 +128,7 @@ class Driver:
 
     def _wanted_length(self, due: int) -> int:
         """Number of updates of the next chunk, as estimated by this process."""
-        length = self._chunk_sizer.length(due - self.update)
+        length = self._chunk_sizer.next_length(due - self.update)
         return min(length, MOST_UPDATES) if self._wants_profile() else length
 
     @property
@@ -193,8 +193,8 @@ class Driver:
             self.state, metrics = jax.block_until_ready(program(self.state, np.int32(length)))
         seconds = time.monotonic() - began
         _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
-        self._chunk_sizer.update(length, seconds)
-        self._time_share.train(length, seconds)
+        self._chunk_sizer.record(length, seconds)
+        self._time_share.add_updates(length, seconds)
         self.update += length
         self._pending.add(refuse_undeclared(metrics, self._config.environment.task_id), length, seconds)
         interval = self._config.logging.log_interval
@@ -239,7 +239,9 @@ class Driver:
         except RunError as error:  # the state is intact, so it is saved
             self.save(at_once=True)
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
-        if (note := self._time_share.evaluate(time.monotonic() - began, is_last=self.update >= last)) is not None:
+        if (
+            note := self._time_share.note_on_evaluation(time.monotonic() - began, is_last=self.update >= last)
+        ) is not None:
             self._outputs.note(note)
         if scored is not None:
             self._log_scores(*scored)

@@ -37,12 +37,12 @@ def _maze():
 
 @pytest.fixture(params=[1, 3, 1000])
 def steps_per_piece(request, monkeypatch):
-    monkeypatch.setattr(ChunkSizer, "length", lambda self, most: min(request.param, most))
+    monkeypatch.setattr(ChunkSizer, "next_length", lambda self, most: min(request.param, most))
 
 
 def _player(schedule, num_episodes, **options):
     return EpisodePlayer(
-        _maze(), _remembered(), schedule, num_episodes=num_episodes, num_envs=8, less_memory="", **options
+        _maze(), _remembered(), schedule, num_episodes=num_episodes, num_envs=8, memory_hint="", **options
     )
 
 
@@ -87,7 +87,7 @@ def test_fresh_levels_are_padded_to_whole_rounds():
 
 
 def test_progress_is_reported_after_every_piece_and_the_callback_may_raise(monkeypatch):
-    monkeypatch.setattr(ChunkSizer, "length", lambda self, most: 1)
+    monkeypatch.setattr(ChunkSizer, "next_length", lambda self, most: 1)
     reports = []
     player = _player(fresh_levels(16, 8), 16)
     results, _ = player(jnp.int32(0), KEYS[0], on_progress=lambda *seen: reports.append(seen))
@@ -116,16 +116,16 @@ def test_a_chunk_is_at_most_twice_the_last_one():
     sizer = ChunkSizer()
     lengths = []
     for _ in range(6):
-        lengths.append(sizer.length(1000))
-        sizer.update(lengths[-1], 1e-3 * lengths[-1])
+        lengths.append(sizer.next_length(1000))
+        sizer.record(lengths[-1], 1e-3 * lengths[-1])
     assert lengths == [1, 2, 4, 8, 16, 32]
-    sizer.update(32, 64.0)
-    assert sizer.length(1000) == 1
-    sizer.update(100, 10.0)
-    assert [sizer.length(1000) for _ in range(6)] == [2, 4, 8, 16, 20, 20]
-    assert sizer.length(7) == 7
-    sizer.update(7, 0.7)
-    assert sizer.length(1000) == 20  # a chunk that was cut does not count
+    sizer.record(32, 64.0)
+    assert sizer.next_length(1000) == 1
+    sizer.record(100, 10.0)
+    assert [sizer.next_length(1000) for _ in range(6)] == [2, 4, 8, 16, 20, 20]
+    assert sizer.next_length(7) == 7
+    sizer.record(7, 0.7)
+    assert sizer.next_length(1000) == 20  # a chunk that was cut does not count
 
 
 def test_progress_is_printed_every_ten_seconds(monkeypatch):
