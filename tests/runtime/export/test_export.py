@@ -6,7 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.exports import SMALL, contents
+from support.exports import SMALL
+from support.paths import contents
 
 import stoix_like as sl
 from stoix_like.commands.entry import exit_code

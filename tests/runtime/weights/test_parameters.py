@@ -12,8 +12,9 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
-from support.exports import SEARCH, SMALL, contents
+from support.exports import SEARCH, SMALL
 from support.marks import full
+from support.paths import contents
 
 import stoix_like as sl
 from stoix_like.commands.entry import exit_code, run_command

@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from support.exports import MAZE, PAGE, blocks, contents, exported, make_saved
+from support.exports import MAZE, PAGE, blocks, exported, make_saved
+from support.paths import contents
 
 import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
