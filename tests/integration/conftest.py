@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from support.paths import load_script
-from support.scripted_runs import BASE, Scripts, flags
+from support.scripted_runs import BASE, SPO_BASE, Scripts, flags
 
 from stoix_like.commands.entry import exit_code
 
@@ -38,6 +38,14 @@ def reference(tmp_path_factory, compile_cache):
     """The uninterrupted run. Only read it."""
     folder = tmp_path_factory.mktemp("reference")
     Scripts(folder, compile_cache).run("train_ppo", *flags(**BASE, run_name="reference"))
+    return folder / "reference"
+
+
+@pytest.fixture(scope="session")
+def spo_reference(tmp_path_factory, compile_cache):
+    """The same of SPO. Only read it."""
+    folder = tmp_path_factory.mktemp("reference")
+    Scripts(folder, compile_cache).run("train_spo", *flags(**SPO_BASE, run_name="reference"))
     return folder / "reference"
 
 

@@ -12,7 +12,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.marks import full
-from support.scripted_runs import BASE, SPO_BASE, finish, flags, last_update, rows_of, stopped, wait_until, words
+from support.scripted_runs import (
+    BASE,
+    SPO_BASE,
+    assert_close,
+    finish,
+    flags,
+    last_update,
+    rows_of,
+    state_of,
+    stopped,
+    wait_until,
+)
 
 from stoix_like.runtime.runs import saved as saved_run
 
@@ -48,24 +59,13 @@ def together(scripts, script, *argv, codes=(0, 0), **options):
     return outputs
 
 
-def state_of(run):
-    return words(saved_run.load_run(str(run), "latest").state)
-
-
-def assert_nearly_same(one, other):
-    """Sums over the minibatch are taken in another order: the last bits of many updates differ."""
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        np.testing.assert_allclose(other[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
 def losses(run):
     return np.array([row["trainer/policy_loss"] for row in rows_of(run, "TRAINER")])
 
 
 def test_two_processes_train_what_one_trains(scripts, reference):
     (out, _), (other_out, other_error) = together(scripts, "train_ppo", *flags(**BASE, run_name="two"))
-    assert_nearly_same(state_of(reference), state_of("two"))
+    assert_close(state_of(reference), state_of("two"))
     np.testing.assert_allclose(losses("two"), losses(reference), rtol=1e-3, atol=1e-6)
     evaluated = [row["evaluator/mean_return"] for row in rows_of("two", "EVALUATOR")]
     assert evaluated == [row["evaluator/mean_return"] for row in rows_of(reference, "EVALUATOR")]
@@ -79,7 +79,7 @@ def test_two_processes_search_and_replay_as_one(scripts):
     scripts.run("train_spo", *flags(**SPO_BASE, run_name="one"))
     together(scripts, "train_spo", *flags(**SPO_BASE, run_name="two"))
     np.testing.assert_allclose(losses("two"), losses("one"), rtol=1e-3, atol=1e-5)
-    assert_nearly_same(state_of("one"), state_of("two"))
+    assert_close(state_of("one"), state_of("two"))
 
 
 @pytest.mark.full
@@ -93,7 +93,7 @@ def test_a_run_moves_from_two_processes_to_one_and_back(scripts, reference):
     scripts.run("train_ppo", "--resume", "moved", "--num-updates", "16")
     (out, _), _ = together(scripts, "train_ppo", "--resume", "moved", "--num-updates", "24")
     assert "resumed after update 16" in out
-    assert_nearly_same(state_of("whole"), state_of("moved"))
+    assert_close(state_of("whole"), state_of("moved"))
 
 
 @pytest.mark.parametrize("signalled", [full(0), 1])

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import numpy as np
 from support.asserts import assert_same_bits, key_data
 from support.paths import ROOT
 
@@ -42,6 +43,8 @@ SMALL_SPO_RUN |= {"temperature_mode": "dual", "init_temperature": 2.0}
 SMALL_SPO_RUN |= {"actor_lr": 0.01, "decay_learning_rates": "false"}
 #: A variable for tests that look into the compile cache: what a fast machine compiles in no time is kept, too.
 KEPT_HOWEVER_FAST = ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+#: Prints where a training state lies on four devices.
+SHARDED = Path(__file__).with_name("sharded.py").read_text()
 #: What may differ between two runs of the same numbers.
 TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms", "evaluator_network/duration_ms"}
 
@@ -160,6 +163,18 @@ def rows_of(run, *categories):
     """Rows of those categories without what depends on the clock."""
     rows = [row for row in read_rows(Path(run) / "metrics.jsonl") if row["category"] in categories]
     return [{name: value for name, value in row.items() if name not in TIMED} for row in rows]
+
+
+def state_of(run):
+    return saved.load_run(str(run), "latest").state
+
+
+def assert_close(expected, found, rtol=1e-4, atol=1e-5):
+    """Equal but for the order of sums, which changes the last bits; one other action would differ far more."""
+    left, right = words(expected), words(found)
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        np.testing.assert_allclose(right[name], value, rtol=rtol, atol=atol, err_msg=name)
 
 
 def marl_eval_of(run):
