@@ -37,11 +37,7 @@ print("the same actions as", spec["algorithm"], "on", spec["task_id"])
 RUNS = {
     "spo": SPO_BASE | {"num_updates": 4},
     "ppo": BASE
-    | {
-        "task_id": "BinPack-v2",
-        "kwargs": "{max_num_items: 4, max_num_ems: 8, obs_num_ems: 6}",
-        "num_updates": 4,
-    },
+    | {"task_id": "BinPack-v2", "kwargs": "{max_num_items: 4, max_num_ems: 8, obs_num_ems: 6}", "num_updates": 4},
 }
 
 

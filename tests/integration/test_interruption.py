@@ -2,6 +2,7 @@
 
 import random
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -9,15 +10,17 @@ from pathlib import Path
 
 import pytest
 from support.marks import full, quick
+from support.paths import contents
 from support.scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, stopped, wait_until
 
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 
+STOPPING = "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n"
+
 
 def _checkpoints(run):
-    store = CheckpointStore(run / "checkpoints")
-    return store.updates()
+    return CheckpointStore(run / "checkpoints").updates()
 
 
 def _stop(scripts, run, number, after, *argv):
@@ -33,12 +36,7 @@ def _stop(scripts, run, number, after, *argv):
 def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number, not_under_nohup):
     run = scripts.cwd / "stopped"
     code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
-    expected = (
-        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n"
-        if number == signal.SIGINT
-        else ""
-    )
-    assert (code, err) == (130, expected)
+    assert (code, err) == (130, STOPPING if number == signal.SIGINT else "")
     assert "interrupted after update" in out
     assert re.fullmatch(r"next: \S*python\S* scripts/train_ppo.py --resume stopped", out.splitlines()[-1])
     reached = last_update(run)
@@ -58,10 +56,7 @@ def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_h
     leaves = BASE | {"num_updates": 4000, "save_interval": 0, "eval_interval": 500}
     run = scripts.cwd / "stopped"
     code, _, err = _stop(scripts, run, signal.SIGINT, 37, *flags(**leaves, run_name="stopped"))
-    assert (code, err) == (
-        130,
-        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n",
-    )
+    assert (code, err) == (130, STOPPING)
     reached = last_update(run)
     assert 37 <= reached < 4000
     assert _checkpoints(run) == [0, reached]
@@ -129,9 +124,9 @@ def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
     with scripts.start("train_ppo", *flags(**BASE, run_name="shared")) as first:
         wait_until(lambda: last_update(run) >= 3, first)
         with stopped(first):  # so that it is there as long as the second needs
-            before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+            before = contents(run)
             out, err = scripts.run("train_ppo", "--resume", "shared", code=1)
-            after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+            after = contents(run)
         finish(first)
     assert err.splitlines() == [
         "error: another process is writing shared",
@@ -145,7 +140,7 @@ def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
 
 @pytest.mark.full
 def test_more_updates_are_noted_and_take_over(scripts, reference):
-    subprocess.run(["cp", "-r", reference, "longer"], check=True)
+    shutil.copytree(reference, "longer")
     out, _ = scripts.run("train_ppo", "--resume", "longer", "--num-updates", "32")
     assert "note: resumed with num_updates = 32 (was 24)" in out.splitlines()
     saved = saved_run.load_run("longer", "latest")
