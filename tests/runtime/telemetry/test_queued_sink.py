@@ -4,23 +4,19 @@ import threading
 import time
 
 import pytest
+from support.telemetry import META, row
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, Span, hub, open_telemetry, read_rows
+from stoix_like.runtime.telemetry import QueuedSink, Span, hub, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.sink import SpanSink
 
-META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {}, {})
 SPAN = Span("chunk", 1.0, 2.0)
-
-
-def _row(update):
-    return Row("TRAINER", update, update * 1024, 0.5, 0, {"trainer/loss": 1.0})
 
 
 class _Sink:
     """A real sink that keeps its rows, and fails and waits on request."""
 
-    def __init__(self, fails_in="", error=None, waits_in="", traced=None):
+    def __init__(self, fails_in="", error=None, waits_in=""):
         self.fails_in, self.error, self.waits_in = fails_in, error or ConnectionError("refused"), waits_in
         self.waits, self.go_on, self.calls, self.threads = threading.Event(), threading.Event(), [], set()
 
@@ -61,9 +57,9 @@ def _dropped(name, reason, folder):
 def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
     sink = _Tracing()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S")])
-    telemetry.write([_row(1)])
+    telemetry.write([row(1)])
     telemetry.trace([SPAN])
-    telemetry.write([_row(2), _row(3)])
+    telemetry.write([row(2), row(3)])
     telemetry.close()
     telemetry.close()
     assert sink.calls == [("open",), ("write", [1]), ("trace", ["chunk"]), ("write", [2, 3]), ("close",)]
@@ -85,7 +81,7 @@ def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
     bad, good = _Tracing(fails_in), _Tracing()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(bad, "MLflow"), QueuedSink(good, "G")])
     for update in (1, 2, 3):
-        telemetry.write([_row(update)])
+        telemetry.write([row(update)])
         telemetry.trace([SPAN])
         time.sleep(0.05)  # so that the thread has failed by the next call
     telemetry.close()
@@ -130,7 +126,7 @@ def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys
     began = time.monotonic()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S") for sink in slow])
     assert 2.0 <= time.monotonic() - began < 4.0  # once, not twice
-    telemetry.write([_row(1)])
+    telemetry.write([row(1)])
     for sink in slow:
         sink.go_on.set()
     telemetry.close()
@@ -144,7 +140,7 @@ def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(hung, "H", max_pending=100)])
     began = time.monotonic()
     for update in range(50):
-        telemetry.write([_row(update)])
+        telemetry.write([row(update)])
     telemetry.close()
     assert 0.5 <= time.monotonic() - began < 5.0  # it would hold for 20
     assert capsys.readouterr().err == _dropped("H", "TimeoutError: 50 reports could not be written in time", tmp_path)
@@ -155,10 +151,10 @@ def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
 def test_one_that_is_too_far_behind_is_dropped_and_its_thread_ends(tmp_path, capsys):
     slow = _Sink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(slow, "Slow", max_pending=5)])
-    telemetry.write([_row(0)])
+    telemetry.write([row(0)])
     assert slow.waits.wait(5.0)  # else its thread may end before it begins to write
     for update in range(1, 20):
-        telemetry.write([_row(update)])
+        telemetry.write([row(update)])
     assert capsys.readouterr().err == _dropped("Slow", "TimeoutError: it is 5 reports behind", tmp_path)
     (thread,) = [one for one in threading.enumerate() if one.name == "telemetry-Slow"]
     slow.go_on.set()
