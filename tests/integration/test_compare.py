@@ -1,7 +1,6 @@
-"""Runs trained by the scripts, compared by the script; and marl_eval.json as a stopped and continued run leaves it."""
+"""Runs trained by the scripts, compared by the script, and what they leave in marl_eval.json."""
 
 import json
-import signal
 from pathlib import Path
 
 import pytest
@@ -11,13 +10,8 @@ from support.scripted_runs import (
     MAZE,
     SPO_BASE,
     Scripts,
-    cut_back,
-    finish,
     flags,
-    last_update,
-    marl_eval_of,
     rows_of,
-    wait_until,
 )
 
 SPO = SPO_BASE | {"num_updates": 6}
@@ -79,22 +73,3 @@ def test_every_run_has_its_evaluations_in_the_schema_of_marl_eval(runs):
         assert [run[step]["mean_episode_return"] for step in steps] == [[score] for score in scores]
         assert run[absolute]["mean_episode_return"] == [max(scores)]
         assert set(run[absolute]) == {"mean_episode_return", "mean_episode_length", "solve_rate"}
-
-
-@pytest.mark.full
-def test_a_stopped_run_continues_it(scripts, runs):
-    with scripts.start("train_ppo", *flags(**PPO | {"seed": 1}, run_name="stopped")) as process:
-        wait_until(lambda: last_update(scripts.cwd / "stopped") >= 3, process)
-        process.send_signal(signal.SIGINT)
-        finish(process)
-    scripts.run("train_ppo", "--resume", "stopped")
-    assert marl_eval_of("stopped") == marl_eval_of(runs / "ppo-1")
-
-
-@pytest.mark.full
-def test_a_run_continued_from_an_earlier_checkpoint_cuts_and_continues_it(scripts, runs):
-    """As after a kill: what was evaluated after the checkpoint is forgotten, and found again."""
-    scripts.run("train_ppo", *flags(**PPO | {"keep_last_n": 100, "seed": 1}, run_name="cut"))
-    Path("cut/marl_eval.json").unlink()
-    scripts.run("train_ppo", "--resume", cut_back("cut", 3))
-    assert marl_eval_of("cut") == marl_eval_of(runs / "ppo-1")

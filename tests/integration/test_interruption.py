@@ -9,9 +9,19 @@ import time
 from pathlib import Path
 
 import pytest
-from support.marks import full, quick
+from support.marks import full
 from support.paths import contents
-from support.scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, stopped, wait_until
+from support.scripted_runs import (
+    BASE,
+    SIZES_OF,
+    assert_same_run,
+    finish,
+    flags,
+    last_update,
+    rows_of,
+    stopped,
+    wait_until,
+)
 
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
@@ -23,29 +33,37 @@ def _checkpoints(run):
     return CheckpointStore(run / "checkpoints").updates()
 
 
-def _stop(scripts, run, number, after, *argv):
-    """Starts `train_ppo`, sends the signal once `after` updates are reported; returns (code, output, errors)."""
-    with scripts.start("train_ppo", *argv) as process:
+def _stop(scripts, run, number, after, *argv, algorithm="ppo"):
+    """Starts a training, sends the signal once `after` updates are reported; returns (code, output, errors)."""
+    with scripts.start(f"train_{algorithm}", *argv) as process:
         wait_until(lambda: last_update(run) >= after, process)
         process.send_signal(number)
         out, err = finish(process)
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("number", quick([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], [signal.SIGTERM]))
-def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number, not_under_nohup):
-    run = scripts.cwd / "stopped"
-    code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
+@pytest.mark.parametrize(
+    ("algorithm", "number"),
+    [
+        full("ppo", signal.SIGINT),
+        ("ppo", signal.SIGTERM),
+        full("ppo", signal.SIGHUP),
+        full("spo", signal.SIGINT),
+    ],
+)
+def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, uninterrupted, algorithm, number, not_under_nohup):
+    run, leaves = scripts.cwd / "stopped", SIZES_OF[algorithm]
+    code, out, err = _stop(scripts, run, number, 5, *flags(**leaves, run_name="stopped"), algorithm=algorithm)
     assert (code, err) == (130, STOPPING if number == signal.SIGINT else "")
     assert "interrupted after update" in out
-    assert re.fullmatch(r"next: \S*python\S* scripts/train_ppo.py --resume stopped", out.splitlines()[-1])
+    assert re.fullmatch(rf"next: \S*python\S* scripts/train_{algorithm}.py --resume stopped", out.splitlines()[-1])
     reached = last_update(run)
-    assert 5 <= reached < BASE["num_updates"]
+    assert 5 <= reached < leaves["num_updates"]
     assert _checkpoints(run)[-1] == reached
-    out, err = scripts.run("train_ppo", "--resume", "stopped")
-    assert err == ""
+    out, err = scripts.run(f"train_{algorithm}", "--resume", "stopped")
+    assert (err, "holds no replay" in out) == ("", False)
     assert f"resumed after update {reached}" in out
-    assert_same_run(reference, run)
+    assert_same_run(uninterrupted(algorithm), run)
     resumed = [row["update"] for row in rows_of(run, "MISC") if row["misc/event"] == "resume"]
     assert resumed == [reached]
 
@@ -84,13 +102,20 @@ def _kill_at_random(run, after, process):
     process.kill()
 
 
-@pytest.mark.parametrize("kill", [full(_kill_during_a_save), _kill_at_random])
-def test_a_killed_run_ends_the_same(scripts, reference, kill):
-    run = scripts.cwd / "killed"
-    argv = flags(**BASE, run_name="killed")
+@pytest.mark.parametrize(
+    ("algorithm", "kill", "moments"),
+    [
+        full("ppo", _kill_during_a_save, (2, 6, 11, 15)),
+        ("ppo", _kill_at_random, (2, 6, 11, 15)),
+        ("spo", _kill_at_random, (2, 6)),
+    ],
+)
+def test_a_killed_run_ends_the_same(scripts, uninterrupted, algorithm, kill, moments):
+    run, leaves = scripts.cwd / "killed", SIZES_OF[algorithm]
+    argv = flags(**leaves, run_name="killed")
     unfinished = 0
-    for after in (2, 6, 11, 15):
-        with scripts.start("train_ppo", *argv) as process:
+    for after in moments:
+        with scripts.start(f"train_{algorithm}", *argv) as process:
             kill(run, max(after, last_update(run) + 1), process)
             finish(process)
         assert process.returncode == -signal.SIGKILL
@@ -98,11 +123,11 @@ def test_a_killed_run_ends_the_same(scripts, reference, kill):
         argv = ["--resume", "killed"]
     if kill is _kill_during_a_save:
         assert unfinished >= 1  # else nothing was tested
-    out, err = scripts.run("train_ppo", *argv)
+    out, err = scripts.run(f"train_{algorithm}", *argv)
     assert err == ""
     assert "resumed after update" in out
-    assert_same_run(reference, run)
-    assert _checkpoints(run) == [22, 23, 24]
+    assert_same_run(uninterrupted(algorithm), run)
+    assert _checkpoints(run) == [leaves["num_updates"] - left for left in (2, 1, 0)]
     assert not [path for path in (run / "checkpoints").rglob("*") if "tmp" in path.name]
 
 

@@ -6,18 +6,11 @@ from pathlib import Path
 import pytest
 from support.asserts import assert_same_bits
 from support.marks import full
-from support.scripted_runs import BASE, SHARDED, SPO_BASE, assert_close, cut_back, flags, rows_of, state_of
+from support.scripted_runs import BASE, SHARDED, SIZES_OF, assert_close, cut_back, flags, rows_of, state_of
 
 from stoix_like.runtime.runs import saved
 
 pytestmark = pytest.mark.usefixtures("scripts")  # in an empty folder
-SIZES = {"ppo": BASE, "spo": SPO_BASE}
-
-
-@pytest.fixture
-def uninterrupted(request):
-    """(algorithm) -> the run that others are compared with."""
-    return lambda algorithm: request.getfixturevalue({"ppo": "reference", "spo": "spo_reference"}[algorithm])
 
 
 @pytest.mark.parametrize(
@@ -36,7 +29,7 @@ def uninterrupted(request):
     ids=str,
 )
 def test_evaluating_reporting_and_saving_change_no_bit(train_here, uninterrupted, algorithm, changes):
-    assert train_here(**SIZES[algorithm] | changes, run_name="varied", algorithm=algorithm) == 0
+    assert train_here(**SIZES_OF[algorithm] | changes, run_name="varied", algorithm=algorithm) == 0
     one, other = state_of(uninterrupted(algorithm)), state_of("varied")
     if "save_replay" in changes:
         one, other = (state._replace(replay=None) for state in (one, other))
@@ -58,7 +51,7 @@ def test_reports_of_three_updates_tell_what_reports_of_one_tell(train_here, refe
 
 @pytest.mark.parametrize("algorithm", ["ppo", full("spo")])
 def test_four_devices_give_what_one_gives(scripts, uninterrupted, algorithm):
-    leaves = SIZES[algorithm] | {"run_name": "four", "num_devices": 4, "device_type": "cpu"}
+    leaves = SIZES_OF[algorithm] | {"run_name": "four", "num_devices": 4, "device_type": "cpu"}
     scripts.run(f"train_{algorithm}", *flags(**leaves))
     reference = uninterrupted(algorithm)
     assert_close(state_of(reference), state_of("four"))
@@ -79,7 +72,7 @@ def test_the_state_lies_on_four_devices_and_stays_there(scripts, argv, distinct)
 @pytest.mark.full
 @pytest.mark.parametrize("algorithm", ["ppo", "spo"])
 def test_a_run_on_four_devices_continues_on_one(scripts, uninterrupted, algorithm):
-    leaves = SIZES[algorithm] | {"keep_last_n": 100, "num_devices": 4, "device_type": "cpu"}
+    leaves = SIZES_OF[algorithm] | {"keep_last_n": 100, "num_devices": 4, "device_type": "cpu"}
     scripts.run(f"train_{algorithm}", *flags(**leaves, run_name="moved"))
     out, _ = scripts.run(f"train_{algorithm}", "--resume", cut_back("moved", 6), "--num-devices", "1")
     assert "resumed with num_devices = 1 (was 4)" in out
@@ -91,7 +84,7 @@ def test_a_run_on_four_devices_continues_on_one(scripts, uninterrupted, algorith
     [("ppo", [5, 6, 7], "evaluator/mean_return"), full("spo", [5, 6], "evaluator_network/mean_return")],
 )
 def test_seeds_side_by_side_are_separate_runs(train_here, algorithm, seeds, score):
-    leaves = SIZES[algorithm] | {"algorithm": algorithm}
+    leaves = SIZES_OF[algorithm] | {"algorithm": algorithm}
     assert train_here(**leaves, run_name="together", num_seeds=len(seeds), seed=5) == 0
     together = saved.load_run("together", "latest")
     for index, seed in enumerate(seeds):

@@ -34,6 +34,7 @@ RESAMPLING = {"resampling": "ess", "resampling_ess_threshold": 0.9}
 TEMPERATURE = {"temperature_mode": "dual", "init_temperature": 0.05}
 REPLAY = {"replay_buffer_size": 8 * 16, "sample_sequence_length": 6, "batch_size": 8, "gamma": 0.9}
 SPO_BASE = BASE | MAZE | {"num_updates": 12} | SEARCH | RESAMPLING | TEMPERATURE | REPLAY
+SIZES_OF = {"ppo": BASE, "spo": SPO_BASE}
 #: Runs of a few small updates, of which every checkpoint is kept.
 SMALL_PPO_RUN = BASE | {"num_layers": 1, "num_updates": 8, "keep_last_n": 100}
 SMALL_SPO_RUN = SMALL_PPO_RUN | {"num_updates": 6, "num_particles": 3, "search_depth": 2, "root": "iid"}

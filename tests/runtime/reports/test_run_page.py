@@ -99,16 +99,8 @@ def test_the_report_of_a_run_says_what_it_is(tmp_path):
     path = _run(tmp_path, seeds=(3, 4), device="cpu: 2 cores")
     page = _harmless(run_page.report([path]))
     words = page.words()
-    for expected in (
-        "PPO on Maze-v0: run",
-        "3, 4",
-        "cpu: 2 cores",
-        "4,000 of each seed",
-        "0:00:04",
-        "num_envs",
-        "0.10.2",
-    ):
-        assert expected in words, expected
+    facts = ("PPO on Maze-v0: run", "3, 4", "cpu: 2 cores", "4,000 of each seed", "0:00:04", "num_envs", "0.10.2")
+    assert [fact for fact in facts if fact not in words] == []
     assert page.tags.count("img") == 2  # mean_return and entropy
     cells = [data for tag, data in page.text if tag == "td"]
     last, best = cells.index("last"), cells.index("best")
@@ -137,15 +129,6 @@ def test_a_large_animation_stays_outside(tmp_path):
     text = run_page.report([path])
     assert "episode.gif has 4.0 MB and is not embedded: see the run folder" in Page(text).words()
     assert len(text) < 2_000_000
-
-
-def test_it_is_readable_on_a_phone_and_in_the_dark(tmp_path):
-    page = Page(run_page.report([_run(tmp_path)]))
-    assert ("meta", "content", "width=device-width, initial-scale=1") in page.attributes
-    style = "".join(data for tag, data in page.text if tag == "style")
-    assert "color-scheme: light dark" in style
-    assert "max-width: 100%" in style
-    assert [value for tag, name, value in page.attributes if (tag, name) == ("div", "class")].count("scroll") >= 3
 
 
 def test_whatever_files_say_is_text(tmp_path):

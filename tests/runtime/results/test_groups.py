@@ -1,5 +1,7 @@
 """Which experiments meet, and their scores at equal budgets, worked out by hand."""
 
+import itertools
+
 import numpy as np
 import pytest
 from support.hand_made import write_run
@@ -145,11 +147,11 @@ def _config(**leaves):
 
 
 def test_seeds_are_pooled_and_settings_are_apart(tmp_path):
-    paths = [
-        write_run(tmp_path / f"{rate}-{seed}", _level(rate), seeds=(seed,), config=_config(actor_lr=rate))
-        for rate in (0.1, 0.2)
-        for seed in (0, 1)
-    ]
+    """What is only printed is no difference, and the same folder twice counts once."""
+    paths = []
+    for rate, seed in itertools.product((0.1, 0.2), (0, 1)):
+        config = _config(actor_lr=rate) | {"architecture": {"seed": seed}, "logging": {"progress": seed == 0}}
+        paths.append(write_run(tmp_path / f"{rate}-{seed}", _level(rate), seeds=(seed,), config=config))
     (group,), notes = _found([*paths, paths[0]])
     assert [(entry.name, len(entry.series)) for entry in group.experiments] == [
         ("PPO · actor_lr 0.1", 2),
