@@ -111,9 +111,6 @@ def facts_of(view):
     return dict(view.page.locator("dl > div").evaluate_all("all => all.map((one) => one.innerText.split('\\n'))"))
 
 
-# --- what is there
-
-
 @pytest.mark.parametrize("scheme", ["light", full("dark")])
 @pytest.mark.parametrize("width", [DESKTOP, full(PHONE), SMALL_PHONE])
 @pytest.mark.parametrize("name", [full("one.html"), "both.html"])
@@ -181,9 +178,6 @@ def test_several_runs_are_compared_in_tables(browser, runs):
         assert view.page.evaluate(CUT_OFF) == []
 
 
-# --- how it looks
-
-
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_pages_and_curves_are_as_light_or_dark_as_the_reader_wants_them(browser, runs, scheme, is_dark):
     """Pictures too: their paper is as the page's."""
@@ -208,9 +202,6 @@ def test_on_paper_everything_is_unfolded_and_fits(browser, runs):
             assert [cell.is_visible() for cell in cells] == [True, True]
         pages = len(re.findall(rb"/Type\s*/Page\b", view.page.pdf(format="A4", prefer_css_page_size=True)))
         assert 4 <= pages <= 16
-
-
-# --- and that all this can fail
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """What sinks are given: the facts of a run, and its rows."""
 
 import contextlib
+import threading
 
 from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry
 
@@ -29,3 +30,34 @@ def send(sink, folder, updates, meta=META):
         sink.write([row(update, loss=update / 4, broken=float("nan"), event=f"saved {update}")])
     sink.close()
     sink.close()
+
+
+class RowSink:
+    """A real sink that notes how it is called, and fails and waits on request."""
+
+    def __init__(self, fails_in="", error=None, waits_in=""):
+        self.fails_in, self.error, self.waits_in = fails_in, error or ConnectionError("refused\nby host"), waits_in
+        self.waits, self.go_on, self.calls, self.threads = threading.Event(), threading.Event(), [], set()
+
+    def _call(self, name, *what):
+        self.threads.add(threading.get_ident())
+        if name == self.waits_in:
+            self.waits.set()
+            self.go_on.wait(20.0)
+        self.calls.append((name, *what))
+        if name == self.fails_in:
+            raise self.error
+
+    def open(self, run_dir, meta):
+        self._call("open")
+
+    def write(self, rows):
+        self._call("write", [row.update for row in rows])
+
+    def close(self):
+        self._call("close")
+
+
+class TracingSink(RowSink):
+    def trace(self, spans):
+        self._call("trace", [span.name for span in spans])

@@ -39,9 +39,6 @@ def _curves(paths, metric="mean_return"):
     return curves.make_curves([read_run(path) for path in paths], metric)
 
 
-# --- curves
-
-
 @pytest.mark.parametrize(
     ("num_seeds", "final"),
     [(1, 1.0), (3, 1.1), (6, 1.25)],  # 6 seeds: 1.0 ... 1.5 less one at each end
@@ -106,9 +103,6 @@ def test_a_metric_that_one_experiment_lacks_is_said(tmp_path):
     assert "PPO · Maze-v0: no values of temperature yet" in summary.table
 
 
-# --- figure and table
-
-
 @pytest.mark.parametrize("num_seeds", [1, 3, 6])
 def test_figure_and_table(tmp_path, num_seeds):
     path = _write_run(tmp_path / "run", range(num_seeds), _linear)
@@ -161,9 +155,6 @@ def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
     assert legend.y0 >= 0.0  # and it is not cut off
 
 
-# --- refusals
-
-
 def test_refusals_name_the_cause_and_what_to_do(tmp_path):
     run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
     for paths, to, metric, what, hint in (
@@ -201,9 +192,6 @@ def test_a_figure_that_cannot_be_written_leaves_the_old_one(tmp_path):
     with pytest.raises(RunError, match="cannot be written"):
         learning_curves.plot_runs([run], target / "curves.png")
     assert target.read_text() == "old"
-
-
-# --- animations
 
 
 def _environment(animate):

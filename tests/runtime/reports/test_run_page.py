@@ -73,9 +73,6 @@ def _harmless(text):
     return page
 
 
-# --- HTML
-
-
 def test_elements_by_hand():
     assert html_page.tag("p", "a < b & ", html_page.tag("b", '"c"')) == "<p>a &lt; b &amp; <b>&quot;c&quot;</b></p>"
     assert html_page.tag("img", src='x" onerror="y', class_="z") == '<img src="x&quot; onerror=&quot;y" class="z">'
@@ -90,9 +87,6 @@ def test_a_check_that_can_fail():
         with pytest.raises((AssertionError, IndexError)):
             _harmless(html_page.page("t", html_page.Markup(bad)))
     _harmless(html_page.page("t", "fine"))
-
-
-# --- one run
 
 
 def test_the_report_of_a_run_says_what_it_is(tmp_path):
@@ -155,9 +149,6 @@ def test_a_run_that_was_not_evaluated_yet(tmp_path):
     page = _harmless(run_page.report([_run(tmp_path, metrics=("actor/mean_return",))]))
     assert "not evaluated yet" in page.words()
     assert page.tags.count("img") == 1
-
-
-# --- several runs, and the script
 
 
 def test_several_runs_are_compared_first(tmp_path):

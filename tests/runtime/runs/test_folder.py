@@ -85,7 +85,14 @@ def test_a_folder_named_latest_costs_only_the_convenience():
     assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "latest"]
 
 
-def test_a_file_in_the_way_is_a_plain_error():
+def test_a_file_a_folder_or_a_link_in_the_way_is_a_plain_error():
+    path = _make_run("others/a")
+    with refused(RunError, "cannot make others/a: something of that name exists"):
+        run_folder.create_run(path, "other", {})
+    assert (path / "config.yaml").read_text() == "# a configuration\n"
+    Path("links").symlink_to("gone")
+    with pytest.raises(RunError, match="cannot make links/a"):
+        _make_run("links/a", numbered=True)  # a number is no way around it
     Path("runs").write_text("not a folder")
     with refused(RunError, "cannot make runs/a: Not a directory", "choose another folder with --save-dir"):
         run_folder.create_run(Path("runs/a"), "", {})
@@ -143,12 +150,6 @@ def test_runs_begun_in_the_same_second_get_a_number(monkeypatch):
     assert os.readlink("runs/latest") == f"{begin}-3"
 
 
-def test_a_number_is_no_way_around_a_link_that_leads_nowhere():
-    Path("runs").symlink_to("gone")
-    with pytest.raises(RunError, match="cannot make runs/a"):
-        _make_run("runs/a", numbered=True)
-
-
 @pytest.mark.parametrize("before", [None, "a"])
 def test_a_discarded_run_leaves_everything_as_it_was(before):
     if before:
@@ -171,13 +172,6 @@ def test_a_discarded_run_leaves_another_ones_latest_alone():
     assert os.readlink("runs/latest") == "b"
 
 
-def test_create_does_not_take_over_a_folder():
-    path = _make_run("runs/a")
-    with refused(RunError, "cannot make runs/a: something of that name exists"):
-        run_folder.create_run(path, "other", {})
-    assert (path / "config.yaml").read_text() == "# a configuration\n"
-
-
 def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeypatch):
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
@@ -186,9 +180,6 @@ def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeyp
     with refused(RunError, f"cannot lock runs/a: {os.strerror(errno.ENOLCK)}"):
         run_folder.create_run(Path("runs/a"), "", {})
     assert not Path("runs/a").exists()
-
-
-# --- runs among other things
 
 
 def _run(folder, name):

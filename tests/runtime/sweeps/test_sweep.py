@@ -47,9 +47,8 @@ LINE = "config: run.yaml\nspace: {actor_lr: {low: 1e-4, high: 1e-1, log: true}, 
 
 
 @pytest.fixture
-def plan(tmp_path, monkeypatch):
+def plan(inside):
     """A plan from the text of a sweep file, over the tiny run; the working folder is the test's own."""
-    monkeypatch.chdir(tmp_path)
     Path("run.yaml").write_text(RUN)
 
     def read(text=LINE):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.telemetry import META, row, write
+from support.telemetry import META, RowSink, row, write
 
 from stoix_like.errors import MissingExtraError, RunError
 from stoix_like.runtime.telemetry import JsonlSink, Row, open_telemetry, read_rows
@@ -25,9 +25,6 @@ def _report(update):
         row(update, policy_loss=0.031, entropy=0.88, global_grad_norm=0.5),
         row(update, "ACTOR", steps_per_second=96_312.4, mean_return=0.83),
     ]
-
-
-# --- metrics.jsonl
 
 
 def test_a_row_is_the_line_of_the_schema(tmp_path):
@@ -111,35 +108,9 @@ def test_a_disk_that_fills_up_ends_the_run_and_leaves_a_readable_file(tmp_path):
     assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 1]
 
 
-# --- the fan-out
-
-
-class _Sink:
-    """A real sink that keeps its rows and fails on request."""
-
-    def __init__(self, fails_in="", error=None):
-        self.fails_in, self.error = fails_in, error or ConnectionError("refused\nby host")
-        self.rows, self.calls = [], []
-
-    def _call(self, name):
-        self.calls.append(name)
-        if name == self.fails_in:
-            raise self.error
-
-    def open(self, run_dir, meta):
-        self._call("open")
-
-    def write(self, rows):
-        self._call("write")
-        self.rows += rows
-
-    def close(self):
-        self._call("close")
-
-
 @pytest.mark.parametrize(("fails_in", "calls"), [("open", ["open", "close"]), ("write", ["open", "write", "close"])])
 def test_a_failing_sink_is_dropped_with_one_warning(tmp_path, capsys, fails_in, calls):
-    bad, good = _Sink(fails_in), _Sink()
+    bad, good = RowSink(fails_in), RowSink()
     telemetry = open_telemetry(tmp_path, META, [bad, good])
     for update in (1, 2, 3):
         telemetry.write([row(update, loss=1.0)])
@@ -147,36 +118,33 @@ def test_a_failing_sink_is_dropped_with_one_warning(tmp_path, capsys, fails_in, 
     telemetry.close()
     error = capsys.readouterr().err
     assert error == (
-        f"warning: _Sink dropped (ConnectionError: refused by host); metrics continue in {tmp_path}/metrics.jsonl\n"
+        f"warning: RowSink dropped (ConnectionError: refused by host); metrics continue in {tmp_path}/metrics.jsonl\n"
     )
-    assert bad.calls == calls
-    assert [row.update for row in good.rows] == [1, 2, 3]
+    assert [name for name, *_ in bad.calls] == calls
+    assert good.calls == [("open",), ("write", [1]), ("write", [2]), ("write", [3]), ("close",)]
     assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
 def test_a_missing_extra_is_said_before_training(tmp_path):
-    good, bad = _Sink(), _Sink("open", MissingExtraError("wandb", "wandb", "pip install wandb"))
+    good, bad = RowSink(), RowSink("open", MissingExtraError("wandb", "wandb", "pip install wandb"))
     with pytest.raises(MissingExtraError):
         open_telemetry(tmp_path, META, [good, bad])
-    assert good.calls == ["open", "close"]
+    assert good.calls == [("open",), ("close",)]
 
 
 def test_the_record_is_written_first(tmp_path):
-    class Reader(_Sink):
+    class Reader(RowSink):
         def write(self, rows):
-            self.rows += read_rows(tmp_path / "metrics.jsonl")
+            self.found = read_rows(tmp_path / "metrics.jsonl")
 
     reader = Reader()
     write(tmp_path, [row(1, loss=1.0)], sinks=[reader])
-    assert len(reader.rows) == 1
+    assert len(reader.found) == 1
 
 
 def test_writing_to_a_sink_that_is_not_open_is_our_bug(tmp_path):
     with pytest.raises(ValueError, match="not open"):
         JsonlSink().write([row(1, loss=1.0)])
-
-
-# --- plain lines
 
 
 def _shown(*reports, meta=META, environ=None, progress=True):
@@ -259,9 +227,6 @@ def test_banner_of_a_resumed_run_with_many_seeds():
     assert plan.endswith("= 204,800 steps for each of 8 seeds · evaluation at the end · resumed after update 100")
 
 
-# --- a real terminal
-
-
 def _on_terminal(environ, progress=True):
     """What a pseudo-terminal of 100 columns receives of two reports."""
     reader, writer = pty.openpty()
@@ -336,9 +301,6 @@ def test_a_terminal_without_unicode_gets_replacements():
     stream = io.TextIOWrapper(raw, encoding="ascii")
     TerminalView(stream=stream, environ={}).compiling()
     assert raw.getvalue() == b"compiling ? "
-
-
-# --- the summary behind the views
 
 
 def test_seeds_are_summed_averaged_or_taken_at_the_extreme():

@@ -114,9 +114,6 @@ def test_what_is_not_finite_is_left_out(tmp_path):
     assert step["mean_episode_return"] == [0.5]
 
 
-# --- resumed runs
-
-
 REPORTS = [[_evaluation(u, 0.1 * (u % 7), seed=seed) for seed in (0, 1)] for u in (10, 20, 30, 40)]
 
 
@@ -159,9 +156,6 @@ def test_an_evaluation_made_up_for_replaces_the_one_before(tmp_path):
     _write(tmp_path, [[_evaluation(10, 0.5, seconds=7.0)]], META._replace(resumed_update=10))
     run = _seeds(tmp_path)["seed_0"]
     assert [run["step_0"]["elapsed_time"], len(run)] == [7.0, 2]
-
-
-# --- written whole or not at all
 
 
 def test_a_reader_never_sees_half_of_it(tmp_path):

@@ -4,44 +4,13 @@ import threading
 import time
 
 import pytest
-from support.telemetry import META, row
+from support.telemetry import META, RowSink, TracingSink, row
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.telemetry import QueuedSink, Span, hub, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.sink import SpanSink
 
 SPAN = Span("chunk", 1.0, 2.0)
-
-
-class _Sink:
-    """A real sink that keeps its rows, and fails and waits on request."""
-
-    def __init__(self, fails_in="", error=None, waits_in=""):
-        self.fails_in, self.error, self.waits_in = fails_in, error or ConnectionError("refused"), waits_in
-        self.waits, self.go_on, self.calls, self.threads = threading.Event(), threading.Event(), [], set()
-
-    def _call(self, name, *what):
-        self.threads.add(threading.get_ident())
-        if name == self.waits_in:
-            self.waits.set()
-            self.go_on.wait(20.0)
-        self.calls.append((name, *what))
-        if name == self.fails_in:
-            raise self.error
-
-    def open(self, run_dir, meta):
-        self._call("open")
-
-    def write(self, rows):
-        self._call("write", [row.update for row in rows])
-
-    def close(self):
-        self._call("close")
-
-
-class _Tracing(_Sink):
-    def trace(self, spans):
-        self._call("trace", [span.name for span in spans])
 
 
 @pytest.fixture
@@ -55,7 +24,7 @@ def _dropped(name, reason, folder):
 
 
 def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
-    sink = _Tracing()
+    sink = TracingSink()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S")])
     telemetry.write([row(1)])
     telemetry.trace([SPAN])
@@ -68,7 +37,7 @@ def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
 
 
 def test_spans_go_only_to_those_who_take_them(tmp_path):
-    plain, tracing = _Sink(), _Tracing()
+    plain, tracing = RowSink(), TracingSink()
     assert (isinstance(plain, SpanSink), isinstance(tracing, SpanSink)) == (False, True)
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(plain, "P"), QueuedSink(tracing, "T")])
     telemetry.trace([SPAN])
@@ -78,7 +47,7 @@ def test_spans_go_only_to_those_who_take_them(tmp_path):
 
 @pytest.mark.parametrize("fails_in", ["open", "write", "trace", "close"])
 def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
-    bad, good = _Tracing(fails_in), _Tracing()
+    bad, good = TracingSink(fails_in), TracingSink()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(bad, "MLflow"), QueuedSink(good, "G")])
     for update in (1, 2, 3):
         telemetry.write([row(update)])
@@ -86,7 +55,7 @@ def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
         time.sleep(0.05)  # so that the thread has failed by the next call
     telemetry.close()
     telemetry.close()
-    assert capsys.readouterr().err == _dropped("MLflow", "ConnectionError: refused", tmp_path)
+    assert capsys.readouterr().err == _dropped("MLflow", "ConnectionError: refused by host", tmp_path)
     assert [call[0] for call in bad.calls].count(fails_in) == 1
     assert bad.calls[-1] == ("close",)
     assert [call for call in good.calls if call[0] == "write"] == [("write", [1]), ("write", [2]), ("write", [3])]
@@ -94,7 +63,7 @@ def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
 
 
 def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
-    good, bad = _Sink(), _Sink("open", ConfigError("there is no run 'x'", "copy it"))
+    good, bad = RowSink(), RowSink("open", ConfigError("there is no run 'x'", "copy it"))
     with pytest.raises(ConfigError, match="no run 'x'"):
         open_telemetry(tmp_path, META, async_sinks=[QueuedSink(good, "G"), QueuedSink(bad, "B")])
     assert good.calls == [("open",), ("close",)]
@@ -104,13 +73,13 @@ def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
 def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
     """An answer that takes longer than others are waited for, as importing MLflow does, is still heard in time."""
 
-    class Late(_Sink):
+    class Late(RowSink):
         def open(self, run_dir, meta):
             time.sleep(2 * hub.OPEN_SECONDS)
             super().open(run_dir, meta)
 
     refusing = Late("open", ConfigError("there is no run 'x'", "copy it"))
-    hanging = _Sink(waits_in="open")
+    hanging = RowSink(waits_in="open")
     queued = [QueuedSink(hanging, "G"), QueuedSink(refusing, "B", answer_seconds=20.0)]
     began = time.monotonic()
     with pytest.raises(ConfigError, match="no run 'x'"):
@@ -122,7 +91,7 @@ def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
 
 def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(hub, "OPEN_SECONDS", 2.0)  # so that a loaded machine is not taken for a second wait
-    slow = [_Sink(waits_in="open"), _Sink(waits_in="open")]
+    slow = [RowSink(waits_in="open"), RowSink(waits_in="open")]
     began = time.monotonic()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S") for sink in slow])
     assert 2.0 <= time.monotonic() - began < 4.0  # once, not twice
@@ -136,7 +105,7 @@ def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys
 
 @pytest.mark.usefixtures("in_a_hurry")
 def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
-    hung = _Sink(waits_in="write")
+    hung = RowSink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(hung, "H", max_pending=100)])
     began = time.monotonic()
     for update in range(50):
@@ -149,7 +118,7 @@ def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
 
 
 def test_one_that_is_too_far_behind_is_dropped_and_its_thread_ends(tmp_path, capsys):
-    slow = _Sink(waits_in="write")
+    slow = RowSink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(slow, "Slow", max_pending=5)])
     telemetry.write([row(0)])
     assert slow.waits.wait(5.0)  # else its thread may end before it begins to write

@@ -36,9 +36,6 @@ from stoix_like.search.model import Root, may_resample
 pytestmark = pytest.mark.usefixtures("inside")
 
 
-# --- rows
-
-
 def test_the_network_alone_is_evaluated_beside_the_search(spo_run):
     rows, last = rows_of(spo_run, "EVALUATOR"), saved_run.load_run(str(spo_run), "latest")
     names = []
@@ -72,9 +69,6 @@ def test_training_rows_tell_the_duals_the_search_and_the_warm_up(spo_run):
         assert all(f"trainer/{name}" in row for row in rows)
     assert all(row["trainer/model_steps_sum"] == 8 * 4 * 3 for row in rows)  # every episode lasts one step
     assert rows[1]["trainer/temperature"] == pytest.approx(2.0, rel=1e-3)
-
-
-# --- checkpoints
 
 
 def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_with_its_replay(spo_run):
@@ -115,9 +109,6 @@ def test_saving_the_replay_can_be_switched_when_a_run_is_continued(spo_run, caps
     assert command("train-spo", "--resume", "cut", "--num-updates", "6") == 0
     assert "holds no replay" not in capsys.readouterr().out
     assert int(saved_run.load_run("cut", "latest").state.replay.current_index) == 8  # of updates 5 and 6
-
-
-# --- what may change when a run is continued
 
 
 @pytest.mark.integration
@@ -221,9 +212,6 @@ def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_writt
     assert not Path("runs").exists()
 
 
-# --- presets
-
-
 @pytest.mark.parametrize(("name", "kind"), [full("spo/maze", "period"), ("spo/maze_mlp", "ess")])
 def test_two_presets_resample_within_their_search(name, kind):
     """Period 4 of depth 4, the paper's, never does: by period and by sample size one preset each has to show it."""
@@ -248,9 +236,6 @@ def test_two_presets_resample_within_their_search(name, kind):
     assert (np.asarray(cold.diagnostics.surviving_root_actions) == 1).any()
     hot, _ = found(jax.random.key(0), 1e3)  # the particles do not differ: all of them stay
     np.testing.assert_array_equal(hot.diagnostics.surviving_root_actions, hot.diagnostics.distinct_root_actions)
-
-
-# --- parameters of another run
 
 
 def still(**leaves):
@@ -284,9 +269,6 @@ def test_networks_of_several_seeds_go_from_spo_to_ppo():
     given = saved_run.load_run("two", "best").params.online
     assert_same_bits(saved_run.load_run("back", "0").params, given)
     assert {x.shape[0] for x in jax.tree.leaves(given)} == {2}
-
-
-# --- evaluate.py
 
 
 @pytest.fixture
