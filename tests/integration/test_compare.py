@@ -5,14 +5,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.scripted_runs import (
-    BASE,
-    MAZE,
-    SPO_BASE,
-    Scripts,
-    flags,
-    rows_of,
-)
+from support.scripted_runs import BASE, MAZE, SPO_BASE, Scripts, flags, rows_of
 
 SPO = SPO_BASE | {"num_updates": 6}
 PPO = BASE | MAZE | {"num_updates": 6, "gamma": 0.9}

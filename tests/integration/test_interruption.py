@@ -5,12 +5,13 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from support.marks import full
-from support.paths import contents
+from support.paths import ROOT, contents
 from support.scripted_runs import (
     BASE,
     SIZES_OF,
@@ -44,12 +45,7 @@ def _stop(scripts, run, number, after, *argv, algorithm="ppo"):
 
 @pytest.mark.parametrize(
     ("algorithm", "number"),
-    [
-        full("ppo", signal.SIGINT),
-        ("ppo", signal.SIGTERM),
-        full("ppo", signal.SIGHUP),
-        full("spo", signal.SIGINT),
-    ],
+    [full("ppo", signal.SIGINT), ("ppo", signal.SIGTERM), full("ppo", signal.SIGHUP), full("spo", signal.SIGINT)],
 )
 def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, uninterrupted, algorithm, number, not_under_nohup):
     run, leaves = scripts.cwd / "stopped", SIZES_OF[algorithm]
@@ -194,18 +190,8 @@ def test_a_reader_that_leaves_does_not_stop_the_run(scripts, reference):
 @pytest.mark.full
 def test_a_run_without_a_terminal_at_all(scripts, reference):
     """Standard output closed before the start, as under some job runners: `train_ppo.py >&-`"""
-    command = f'exec "$@" --run-name silent {" ".join(flags(**BASE))} >&-'
-    with scripts.start("train_ppo") as process:  # only for its command line
-        process.kill()
-        finish(process)
-    result = subprocess.run(
-        ["bash", "-c", command, "bash", *map(str, process.args)],
-        check=False,
-        cwd=scripts.cwd,
-        env=scripts.environment(),
-        text=True,
-        capture_output=True,
-        timeout=180,
-    )
+    script = f"{sys.executable} {ROOT}/scripts/train_ppo.py --run-name silent {' '.join(flags(**BASE))}"
+    options = {"cwd": scripts.cwd, "env": scripts.environment(), "text": True, "capture_output": True, "timeout": 180}
+    result = subprocess.run(["bash", "-c", f"exec {script} >&-"], check=False, **options)
     assert (result.returncode, result.stderr) == (0, "")
     assert_same_run(reference, scripts.cwd / "silent")

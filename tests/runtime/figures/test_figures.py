@@ -223,7 +223,7 @@ def test_a_reader_of_the_old_picture_never_sees_half_of_the_new(tmp_path):
     assert target.read_bytes().startswith(b"GIF")
 
 
-def test_a_failing_animation_leaves_the_old_gif(tmp_path):
+def test_an_animation_that_fails_or_cannot_be_drawn_leaves_the_old_gif(tmp_path):
     def fail(states, path):
         _draw_gif(states, path)
         raise OSError(28, "No space left on device")
@@ -234,9 +234,6 @@ def test_a_failing_animation_leaves_the_old_gif(tmp_path):
         save_gif(_environment(fail), [0], target)
     assert target.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["episode.gif"]
-
-
-def test_what_cannot_be_drawn_is_refused(tmp_path):
     with refused(UnsupportedEnvironmentError, "custom cannot be drawn: it has no `animate`"):
         save_gif(_environment(None), [0], tmp_path / "episode.gif")
     with pytest.raises(RunError, match="at least one state"):

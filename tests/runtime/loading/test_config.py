@@ -85,7 +85,7 @@ def test_scalars_are_those_of_yaml_1_2(file, text, value):
     assert type(read) is type(value)
 
 
-def test_none_is_null_only_where_null_is_allowed(file):
+def test_none_is_null_only_where_null_is_allowed_and_text_is_as_written(file):
     path = file("optimization: {value_clip_eps: none, standardize_advantages: none}\ncheckpointing: {run_name: none}\n")
     config = loaded("--config", path).config
     assert config.optimization.value_clip_eps is None
@@ -94,9 +94,6 @@ def test_none_is_null_only_where_null_is_allowed(file):
     flagged = loaded("--num-layers", "none", "--keep-last-n=null", "--run-name", "None").config
     assert (flagged.architecture.num_layers, flagged.checkpointing.keep_last_n) == (None, None)
     assert flagged.checkpointing.run_name is None
-
-
-def test_text_leaves_take_the_scalar_as_written(file):
     assert loaded("--config", file("checkpointing: {run_name: 0042}\n")).config.checkpointing.run_name == "0042"
     assert loaded("--save-dir", "out #1: x").config.checkpointing.save_dir == "out #1: x"
 

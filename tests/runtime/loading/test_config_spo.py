@@ -213,21 +213,10 @@ def test_help_lists_the_section_and_says_what_is_ppos():
 
 
 def test_every_leaf_of_the_section_survives_being_written_and_read(file):
-    other = {
-        "search_depth": "full",
-        "root": "gumbel_topk",
-        "continuation": "greedy",
-        "kl_constraint": "root",
-        "search_gamma": 0.5,
-        "search_gae_lambda": None,
-        "root_noise_correction": True,
-        "resampling": "ess",
-        "resampler": "multinomial",
-        "temperature_mode": "std",
-        "rekey_particles": False,
-        "replay_buffer_size": 64 * 500,
-        "sample_period": 3,
-    }
+    other = {"search_depth": "full", "root": "gumbel_topk", "continuation": "greedy", "kl_constraint": "root"}
+    other |= {"search_gamma": 0.5, "search_gae_lambda": None, "root_noise_correction": True, "resampling": "ess"}
+    other |= {"resampler": "multinomial", "temperature_mode": "std", "rekey_particles": False}
+    other |= {"replay_buffer_size": 64 * 500, "sample_period": 3}
     default = SPOSectionConfig()
     numbers = {f.name: getattr(default, f.name) for f in dataclasses.fields(default) if f.name not in other}
     other |= {name: value + 1 if isinstance(value, int) else 0.75 for name, value in numbers.items()}

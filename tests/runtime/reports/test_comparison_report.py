@@ -24,16 +24,11 @@ SCORES = {"PPO": [0.2, 0.4, 0.6], "SPO": [0.4, 0.5, 0.8, 0.9, 1.0]}
 
 def _folders(folder, scores=None, **options):
     """A run per algorithm whose seeds end with these scores, having begun at half of them."""
-    return [
-        write_run(
-            folder / algorithm,
-            lambda seed, update, ends=ends: ends[seed] * (0.5 if update == 10 else 1.0),
-            seeds=range(len(ends)),
-            algorithm=algorithm,
-            **options,
-        )
-        for algorithm, ends in (scores or SCORES).items()
-    ]
+    paths = []
+    for algorithm, ends in (scores or SCORES).items():
+        score = lambda seed, update, ends=ends: ends[seed] * (0.5 if update == 10 else 1.0)
+        paths.append(write_run(folder / algorithm, score, seeds=range(len(ends)), algorithm=algorithm, **options))
+    return paths
 
 
 def _comparison(paths, metric="mean_return", scales=None):

@@ -220,6 +220,12 @@ def test_a_folder_that_goes_while_it_is_written_is_a_plain_error(make_store, tmp
         _save(store, 2)
 
 
+def _read(store, part):
+    """All that the store's checkpoint of update 3 holds, or its parameters."""
+    template = _template(_arrays(3))
+    return store.load(template) if part == "all" else store.load_part("params", template["params"])
+
+
 def _damages(content):
     """(name, damaged content or None for a missing file) of one file."""
     yield "missing", None
@@ -234,9 +240,8 @@ def _damages(content):
 @pytest.mark.parametrize("part", ["all", "params"])
 def test_damage_is_refused_and_never_loaded(saved_folder, tmp_path, part, capfd):
     """Every file in turn is removed, emptied, cut, and has single bits flipped. What loads must be what was saved."""
-    arrays = _arrays(3)
-    template = _template(arrays)
-    refused, wrong = 0, []
+    expected = _arrays(3) if part == "all" else _arrays(3)["params"]
+    num_refused, wrong = 0, []
     for file, content in sorted(contents(saved_folder).items()):
         for name, damaged in _damages(content):
             shutil.rmtree(tmp_path / "damaged", ignore_errors=True)
@@ -247,18 +252,17 @@ def test_damage_is_refused_and_never_loaded(saved_folder, tmp_path, part, capfd)
             store = CheckpointStore(folder)
             try:
                 meta = store.load_meta()
-                loaded = store.load(template) if part == "all" else store.load_part("params", template["params"])
+                loaded = _read(store, part)
             except CheckpointError:
-                refused += 1
+                num_refused += 1
                 continue
-            expected = arrays if part == "all" else arrays["params"]
             try:
                 assert_same_bits(loaded, expected)
                 assert meta == _meta(3, elapsed_seconds=1.25)
             except AssertionError:
                 wrong.append(f"{file}: {name}")
     assert wrong == []
-    assert refused > 0
+    assert num_refused > 0
     assert capfd.readouterr().err == ""  # orbax's own tracebacks are no answer to a user
 
 
@@ -282,9 +286,8 @@ def test_what_is_as_it_was_written_is_not_called_damaged(saved_folder, monkeypat
         raise failure
 
     monkeypatch.setattr(checkpoint.ocp.Checkpointer, method, fail)
-    store, template = CheckpointStore(saved_folder), _template(_arrays(3))
     with refused(kind, f"checkpoint {saved_folder / '3'} {what}") as caught:
-        store.load(template) if part == "all" else store.load_part("params", template["params"])
+        _read(CheckpointStore(saved_folder), part)
     assert "remove" not in caught.value.hint
     assert "damaged" not in caught.value.hint
 
@@ -301,15 +304,10 @@ def test_a_checkpoint_that_its_run_removes_while_it_is_read(saved_folder, tmp_pa
         return original(path)
 
     monkeypatch.setattr(digests, step, removing)
-    store, template = CheckpointStore(folder), _template(_arrays(3))
-    reads = {
-        "meta": store.load_meta,
-        "all": lambda: store.load(template),
-        "params": lambda: store.load_part("params", template["params"]),
-    }
+    store = CheckpointStore(folder)
     what = f"checkpoint {folder / '3'} has just been removed by its run"
     with refused(CheckpointError, what, "try again: the run has written a newer one"):
-        reads[read]()
+        store.load_meta() if read == "meta" else _read(store, read)
 
 
 def _params(*values):

@@ -69,20 +69,16 @@ def test_create_writes_configuration_and_versions():
     assert not list(path.glob("*.tmp"))
 
 
-def test_latest_follows_the_newest_run():
+def test_latest_follows_the_newest_run_if_it_is_no_folder():
     _make_run("runs/a")
     assert os.readlink("runs/latest") == "a"
     _make_run("runs/b")
     assert os.readlink("runs/latest") == "b"
     assert find_run("latest") == Path("runs/b")
     assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "b", "latest"]
-
-
-def test_a_folder_named_latest_costs_only_the_convenience():
-    Path("runs/latest").mkdir(parents=True)
-    path = _make_run("runs/a")
-    assert (path / "config.yaml").is_file()
-    assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "latest"]
+    Path("others/latest").mkdir(parents=True)
+    assert (_make_run("others/a") / "config.yaml").is_file()
+    assert sorted(p.name for p in Path("others").iterdir()) == ["a", "latest"]
 
 
 def test_a_file_a_folder_or_a_link_in_the_way_is_a_plain_error():
@@ -163,13 +159,10 @@ def test_a_discarded_run_leaves_everything_as_it_was(before):
     else:
         assert sorted(path.name for path in Path("new/runs").iterdir()) == ["a", "latest"]
         assert os.readlink("new/runs/latest") == "a"
-
-
-def test_a_discarded_run_leaves_another_ones_latest_alone():
-    new = run_folder.create_run(Path("runs/a"), "", {})
-    _make_run("runs/b")
-    new.discard()
-    assert os.readlink("runs/latest") == "b"
+        new = run_folder.create_run(Path("new/runs/b"), "", {})
+        _make_run("new/runs/c")
+        new.discard()
+        assert os.readlink("new/runs/latest") == "c"  # that of another run is left alone
 
 
 def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeypatch):

@@ -35,14 +35,8 @@ from stoix_like.runtime.searches.settings import METHODS, ComparisonSettings
 from stoix_like.types import ActionSpec, role_key
 
 ITEMS = 5  # the horizon
-SMALL = {
-    "task_id": "BinPack-v2",
-    "kwargs": {"max_num_items": ITEMS, "max_num_ems": 8, "obs_num_ems": 8},
-    "num_envs": 4,
-    "rollout_length": 2,
-    "num_minibatches": 1,
-    "hidden_dim": 8,
-}
+SMALL = {"task_id": "BinPack-v2", "kwargs": {"max_num_items": ITEMS, "max_num_ems": 8, "obs_num_ems": 8}}
+SMALL |= {"num_envs": 4, "rollout_length": 2, "num_minibatches": 1, "hidden_dim": 8}
 PROBE = SMALL | {"task_id": "probe/action_observation_reward", "kwargs": {}}
 PROBE_LEVELS = "actionobservationreward"
 KEY = jax.random.key(3)

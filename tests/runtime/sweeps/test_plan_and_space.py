@@ -130,10 +130,7 @@ def test_number_of_updates_and_of_steps_replace_each_other(plan):
             "ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake, spo/binpack, spo/maze, spo/maze_mlp, "
             "spo/quick",
         ),
-        (
-            "metric: mean_return",
-            "metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?",
-        ),
+        ("metric: mean_return", "metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?"),
         (
             "metric: evaluator_sampled/mean_return",
             "metric: 'evaluator_sampled/mean_return' needs 'evaluate_sampled: true' under 'fixed'",

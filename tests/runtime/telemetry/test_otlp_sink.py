@@ -15,13 +15,8 @@ from support.telemetry import META
 from stoix_like.runtime.telemetry import QueuedSink, Span, open_telemetry
 from stoix_like.runtime.telemetry.otlp_sink import OtlpSink
 
-CHUNK = Span(
-    "chunk",
-    1000.0,
-    4.0,
-    {"from_update": 4},
-    (Span("update", 1000.0, 3.0, {"updates": 2}, (Span("rollout", 1000.0, 1.0),)), Span("evaluate", 1003.0, 1.0)),
-)
+UPDATE = Span("update", 1000.0, 3.0, {"updates": 2}, (Span("rollout", 1000.0, 1.0),))
+CHUNK = Span("chunk", 1000.0, 4.0, {"from_update": 4}, (UPDATE, Span("evaluate", 1003.0, 1.0)))
 
 
 class _Collector(http.server.ThreadingHTTPServer):

@@ -76,12 +76,17 @@ def test_next_stop(update, last, intervals, expected):
     assert next_stop(update, last, *intervals) == expected
 
 
-def test_a_run_reports_evaluates_and_saves_when_due(ppo_run):
+def test_a_run_reports_evaluates_and_saves_when_due_and_tells_its_time_in_order(ppo_run):
     assert [row["update"] for row in rows_of(ppo_run, "TRAINER")] == list(range(1, 9))
     assert [row["update"] for row in rows_of(ppo_run, "EVALUATOR")] == [2, 4, 6, 8]
     saved = [row["misc/path"] for row in rows_of(ppo_run, "MISC") if row["misc/event"] == "checkpoint_saved"]
     assert saved == [f"checkpoints/{update}" for update in range(9)]
     assert all(row["seed"] == 0 and row["timesteps"] == 32 * row["update"] for row in rows_of(ppo_run, "ACTOR"))
+    rows = read_rows(ppo_run / "metrics.jsonl")
+    times = [row["elapsed_seconds"] for row in rows]
+    assert times == sorted(times)
+    (compiled,) = [row for row in rows if row.get("misc/event") == "compiled"]
+    assert compiled["elapsed_seconds"] >= compiled["misc/compile_seconds"] > 0
 
 
 def test_an_evaluation_says_which_episodes_were_cut_for_never_ending(ppo_run, monkeypatch):
@@ -281,14 +286,6 @@ def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, mo
     assert train("--resume", "cut") == 0
     assert "has finished its 8 updates" in capsys.readouterr().out
     assert len(rows_of("cut", "EVALUATOR")) == 1
-
-
-def test_a_run_tells_its_time_in_order(ppo_run):
-    rows = list(read_rows(ppo_run / "metrics.jsonl"))
-    times = [row["elapsed_seconds"] for row in rows]
-    assert times == sorted(times)
-    (compiled,) = [row for row in rows if row.get("misc/event") == "compiled"]
-    assert compiled["elapsed_seconds"] >= compiled["misc/compile_seconds"] > 0
 
 
 def test_a_broken_run_continues_with_lower_rates(capsys):

@@ -110,6 +110,11 @@ def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
         jax.profiler.stop_trace()
     assert (ran, taken.times, taken.is_over) == ([1], None, True)
     assert "profile" in taken.problem.lower()
+    untold = profile.Profile(tmp_path / "untold")
+    untold.set_program(PROGRAM)  # which is not the one that runs
+    with untold.recording(1):
+        pass
+    assert untold.problem == "the trace holds no instruction of the update"
 
 
 def test_a_trace_that_is_not_wanted_leaves_nothing_and_takes_nothing_else(tmp_path):
@@ -124,11 +129,3 @@ def test_a_trace_that_is_not_wanted_leaves_nothing_and_takes_nothing_else(tmp_pa
             pass
         assert taken.is_over
         assert sorted(tmp_path.rglob("*")) == expected
-
-
-def test_a_trace_without_the_program_is_a_problem(tmp_path):
-    taken = profile.Profile(tmp_path / "profile")
-    taken.set_program(PROGRAM)
-    with taken.recording(1):
-        pass
-    assert taken.problem == "the trace holds no instruction of the update"

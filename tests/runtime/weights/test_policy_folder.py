@@ -99,9 +99,6 @@ def test_each_of_several_seeds():
     alone = saved._replace(params=saved.seed_params(1), config=make_saved("ppo", MAZE).config)
     assert files.program == policy.export_policy(alone).program
     assert files.program != policy.export_policy(saved, 0).program
-
-
-def test_a_seed_that_never_had_a_score_is_refused():
     saved = make_saved("ppo", MAZE, num_seeds=2, host={"updates": [2, -1], "scores": [0.5, float("-inf")]})
     with pytest.raises(CheckpointError, match="seed 1 of runs/none has no best checkpoint"):
         policy.export_policy(saved, 1)
