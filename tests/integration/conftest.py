@@ -1,11 +1,12 @@
 """Fixtures of the integration tests: processes, the run that others are compared with, training in this process."""
 
+import functools
 import os
 from pathlib import Path
 
 import pytest
 from support.paths import load_script
-from support.scripted_runs import BASE, Scripts, flags
+from support.scripted_runs import SIZES_OF, Scripts, flags
 
 from stoix_like.commands.entry import exit_code
 
@@ -34,11 +35,22 @@ def scripts(tmp_path, compile_cache, monkeypatch):
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory, compile_cache):
-    """The uninterrupted run. Only read it."""
-    folder = tmp_path_factory.mktemp("reference")
-    Scripts(folder, compile_cache).run("train_ppo", *flags(**BASE, run_name="reference"))
-    return folder / "reference"
+def uninterrupted(tmp_path_factory, compile_cache):
+    """(algorithm) -> the run that was never stopped, with which others are compared. Only read it."""
+
+    @functools.cache
+    def trained(algorithm):
+        folder = tmp_path_factory.mktemp(algorithm)
+        Scripts(folder, compile_cache).run(f"train_{algorithm}", *flags(**SIZES_OF[algorithm], run_name="reference"))
+        return folder / "reference"
+
+    return trained
+
+
+@pytest.fixture
+def reference(uninterrupted):
+    """That of PPO."""
+    return uninterrupted("ppo")
 
 
 @pytest.fixture(scope="session")

@@ -9,13 +9,8 @@ import pytest
 from PIL import Image
 from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, rows_of, wait_until
 
-MAZE = BASE | {
-    "task_id": "Maze-v0",
-    "kwargs": "{num_rows: 5, num_cols: 5}",
-    "num_updates": 6,
-    "save_interval": 2,
-    "keep_last_n": 10,
-}
+MAZE = BASE | {"task_id": "Maze-v0", "kwargs": "{num_rows: 5, num_cols: 5}"}
+MAZE |= {"num_updates": 6, "save_interval": 2, "keep_last_n": 10}
 LAZY = """
 import sys
 import stoix_like as sl
@@ -102,23 +97,17 @@ def test_evaluate_latest_by_sampling(evaluate):
     assert other["seeds"] != result["seeds"]
 
 
-def test_plot_draws_and_prints(scripts, maze):
+def test_plot_and_animate_draw_and_print(scripts, maze):
     out, err = scripts.run("plot", maze, "--out", "curves.png")
-    assert err == ""
-    assert "curve curves.png" in out
+    assert (err, "curve curves.png" in out) == ("", True)
     with Image.open("curves.png") as image:
         assert image.size[0] > 300
         assert np.asarray(image.convert("L")).std() > 1  # something is drawn
-
-
-def test_animate_draws_an_episode(scripts, maze):
     out, err = scripts.run("animate", maze)
-    assert err == ""
-    steps = int(out.partition("episode of ")[2].partition(" steps")[0])
-    assert 1 <= steps <= 25
+    assert (err, f"animation {maze / 'episode.gif'}" in out) == ("", True)
+    assert 1 <= int(out.partition("episode of ")[2].partition(" steps")[0]) <= 25
     with Image.open(maze / "episode.gif") as image:
         assert image.n_frames >= 1
-    assert f"animation {maze / 'episode.gif'}" in out
 
 
 @pytest.mark.full

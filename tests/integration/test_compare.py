@@ -1,18 +1,14 @@
-"""Runs trained by the scripts, compared by the script; and marl_eval.json as a stopped and continued run leaves it."""
+"""Runs trained by the scripts, compared by the script, and what they leave in marl_eval.json."""
 
 import json
-import shutil
-import signal
 from pathlib import Path
 
 import pytest
 from PIL import Image
-from support.scripted_runs import SPO_BASE, Scripts, finish, flags, last_update, marl_eval_of, rows_of, wait_until
+from support.scripted_runs import BASE, MAZE, SPO_BASE, Scripts, flags, rows_of
 
 SPO = SPO_BASE | {"num_updates": 6}
-PPO = {name: SPO[name] for name in SPO if name not in ("num_particles", "search_depth", "root", "continuation")}
-PPO = {name: value for name, value in PPO.items() if not name.startswith(("resampling", "temperature", "init_"))}
-PPO = {name: PPO[name] for name in PPO if name not in ("replay_buffer_size", "sample_sequence_length", "batch_size")}
+PPO = BASE | MAZE | {"num_updates": 6, "gamma": 0.9}
 
 
 @pytest.fixture(scope="module")
@@ -70,25 +66,3 @@ def test_every_run_has_its_evaluations_in_the_schema_of_marl_eval(runs):
         assert [run[step]["mean_episode_return"] for step in steps] == [[score] for score in scores]
         assert run[absolute]["mean_episode_return"] == [max(scores)]
         assert set(run[absolute]) == {"mean_episode_return", "mean_episode_length", "solve_rate"}
-
-
-@pytest.mark.full
-def test_a_stopped_run_continues_it(scripts, runs):
-    with scripts.start("train_ppo", *flags(**PPO | {"seed": 1}, run_name="stopped")) as process:
-        wait_until(lambda: last_update(scripts.cwd / "stopped") >= 3, process)
-        process.send_signal(signal.SIGINT)
-        finish(process)
-    scripts.run("train_ppo", "--resume", "stopped")
-    assert marl_eval_of("stopped") == marl_eval_of(runs / "ppo-1")
-
-
-@pytest.mark.full
-def test_a_run_continued_from_an_earlier_checkpoint_cuts_and_continues_it(scripts, runs):
-    """As after a kill: what was evaluated after the checkpoint is forgotten, and found again."""
-    scripts.run("train_ppo", *flags(**PPO | {"keep_last_n": 100, "seed": 1}, run_name="cut"))
-    for folder in (scripts.cwd / "cut/checkpoints").iterdir():
-        if folder.name.isdecimal() and int(folder.name) > 3:
-            shutil.rmtree(folder)
-    Path("cut/marl_eval.json").unlink()
-    scripts.run("train_ppo", "--resume", "cut")
-    assert marl_eval_of("cut") == marl_eval_of(runs / "ppo-1")

@@ -79,11 +79,8 @@ NOT_RUN = {
 }
 #: A block of Python that is not run: (page, its first words, why that is no loss).
 SHOWN = ("architecture.md", "class Learner(NamedTuple):", "it has the fields of types.Learner, which is tested")
-PAGES = sorted(
-    page.relative_to(DOCS).as_posix()
-    for page in DOCS.rglob("*.md")
-    if not page.relative_to(DOCS).as_posix().startswith(LEFT_OUT)
-)
+PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+PAGES = [page for page in PAGES if not page.startswith(LEFT_OUT)]
 
 
 def text_of(page):
@@ -123,11 +120,8 @@ def clone(tmp_path, trained, compile_cache):
     made = Clone(tmp_path, compile_cache)
     shutil.copytree(trained, made.path / "runs", symlinks=True)
     sweep = made.path / "configs" / "sweep" / "ppo_maze.yaml"
-    sweep.write_text(
-        re.sub(
-            r"(?<=^fixed:\n)(?:  .*\n)+", SMALL_TRIALS + "  eval_interval: 1\n", sweep.read_text(), flags=re.MULTILINE
-        )
-    )
+    fixed = f"{SMALL_TRIALS}  eval_interval: 1\n"
+    sweep.write_text(re.sub(r"(?m)(?<=^fixed:\n)(?:  .*\n)+", fixed, sweep.read_text()))
     (tmp_path / "bin").mkdir()
     srun = tmp_path / "bin" / "srun"  # in a job of one task it runs what it is given, and so does this one
     srun.write_text('#!/bin/sh\nexec "$@"\n')
@@ -157,9 +151,8 @@ def test_a_wrong_flag_and_a_wrong_line_of_python_are_seen(clone):
 def test_what_is_not_run_is_listed():
     lines = [command for page in PAGES for block in blocks(text_of(page), "bash") for command in commands(block.code)]
     left_out = {pattern: [line for line in lines if why_not(line) == pattern] for pattern in NOT_RUN}
-    assert {p: len(found) for p, found in left_out.items()} == {p: number for p, (_, number) in NOT_RUN.items()}, (
-        left_out
-    )
+    expected = {pattern: number for pattern, (_, number) in NOT_RUN.items()}
+    assert {pattern: len(found) for pattern, found in left_out.items()} == expected, left_out
 
 
 def test_the_class_that_is_shown_has_the_fields_of_the_code():

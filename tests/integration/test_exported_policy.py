@@ -1,7 +1,6 @@
 """Exported policies in a clean environment: jax, numpy, flatbuffers, and the loader as the documentation gives it."""
 
 import os
-import re
 import subprocess
 import sys
 
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.exports import blocks
 from support.marks import quick
 from support.scripted_runs import BASE, ROOT, SPO_BASE, Scripts
 
@@ -16,9 +16,7 @@ from stoix_like.ops import trees
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.weights.policy_program import observation_leaves
 
-LOADER = re.findall(
-    r"^```python\n(.*?)^```", (ROOT / "docs/how-to/export-a-policy.md").read_text(), re.MULTILINE | re.DOTALL
-)[0]
+LOADER = blocks("python")[0]
 COMPARE = """
 import importlib.util
 import sys
@@ -37,11 +35,7 @@ print("the same actions as", spec["algorithm"], "on", spec["task_id"])
 RUNS = {
     "spo": SPO_BASE | {"num_updates": 4},
     "ppo": BASE
-    | {
-        "task_id": "BinPack-v2",
-        "kwargs": "{max_num_items: 4, max_num_ems: 8, obs_num_ems: 6}",
-        "num_updates": 4,
-    },
+    | {"task_id": "BinPack-v2", "kwargs": "{max_num_items: 4, max_num_ems: 8, obs_num_ems: 6}", "num_updates": 4},
 }
 
 
@@ -68,15 +62,8 @@ class CleanEnvironment:
 
     def _run(self, *command):
         kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
-        done = subprocess.run(
-            [str(word) for word in command],
-            check=False,
-            cwd=self.folder.parent,
-            env=kept | {"JAX_PLATFORMS": "cpu"},
-            capture_output=True,
-            text=True,
-            timeout=900,
-        )
+        options = {"cwd": self.folder.parent, "env": kept | {"JAX_PLATFORMS": "cpu"}, "text": True, "timeout": 900}
+        done = subprocess.run([str(word) for word in command], check=False, capture_output=True, **options)
         return done.returncode, done.stdout + done.stderr
 
 

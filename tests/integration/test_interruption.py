@@ -2,52 +2,64 @@
 
 import random
 import re
+import shutil
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
-from support.marks import full, quick
-from support.scripted_runs import BASE, assert_same_run, finish, flags, last_update, rows_of, stopped, wait_until
+from support.marks import full
+from support.paths import ROOT, contents
+from support.scripted_runs import (
+    BASE,
+    SIZES_OF,
+    assert_same_run,
+    finish,
+    flags,
+    last_update,
+    rows_of,
+    stopped,
+    wait_until,
+)
 
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 
+STOPPING = "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n"
+
 
 def _checkpoints(run):
-    store = CheckpointStore(run / "checkpoints")
-    return store.updates()
+    return CheckpointStore(run / "checkpoints").updates()
 
 
-def _stop(scripts, run, number, after, *argv):
-    """Starts `train_ppo`, sends the signal once `after` updates are reported; returns (code, output, errors)."""
-    with scripts.start("train_ppo", *argv) as process:
+def _stop(scripts, run, number, after, *argv, algorithm="ppo"):
+    """Starts a training, sends the signal once `after` updates are reported; returns (code, output, errors)."""
+    with scripts.start(f"train_{algorithm}", *argv) as process:
         wait_until(lambda: last_update(run) >= after, process)
         process.send_signal(number)
         out, err = finish(process)
     return process.returncode, out, err
 
 
-@pytest.mark.parametrize("number", quick([signal.SIGINT, signal.SIGTERM, signal.SIGHUP], [signal.SIGTERM]))
-def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, reference, number, not_under_nohup):
-    run = scripts.cwd / "stopped"
-    code, out, err = _stop(scripts, run, number, 5, *flags(**BASE, run_name="stopped"))
-    expected = (
-        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n"
-        if number == signal.SIGINT
-        else ""
-    )
-    assert (code, err) == (130, expected)
+@pytest.mark.parametrize(
+    ("algorithm", "number"),
+    [full("ppo", signal.SIGINT), ("ppo", signal.SIGTERM), full("ppo", signal.SIGHUP), full("spo", signal.SIGINT)],
+)
+def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, uninterrupted, algorithm, number, not_under_nohup):
+    run, leaves = scripts.cwd / "stopped", SIZES_OF[algorithm]
+    code, out, err = _stop(scripts, run, number, 5, *flags(**leaves, run_name="stopped"), algorithm=algorithm)
+    assert (code, err) == (130, STOPPING if number == signal.SIGINT else "")
     assert "interrupted after update" in out
-    assert re.fullmatch(r"next: \S*python\S* scripts/train_ppo.py --resume stopped", out.splitlines()[-1])
+    assert re.fullmatch(rf"next: \S*python\S* scripts/train_{algorithm}.py --resume stopped", out.splitlines()[-1])
     reached = last_update(run)
-    assert 5 <= reached < BASE["num_updates"]
+    assert 5 <= reached < leaves["num_updates"]
     assert _checkpoints(run)[-1] == reached
-    out, err = scripts.run("train_ppo", "--resume", "stopped")
-    assert err == ""
+    out, err = scripts.run(f"train_{algorithm}", "--resume", "stopped")
+    assert (err, "holds no replay" in out) == ("", False)
     assert f"resumed after update {reached}" in out
-    assert_same_run(reference, run)
+    assert_same_run(uninterrupted(algorithm), run)
     resumed = [row["update"] for row in rows_of(run, "MISC") if row["misc/event"] == "resume"]
     assert resumed == [reached]
 
@@ -58,10 +70,7 @@ def test_a_run_that_saves_only_at_its_end_is_saved_when_stopped(scripts, train_h
     leaves = BASE | {"num_updates": 4000, "save_interval": 0, "eval_interval": 500}
     run = scripts.cwd / "stopped"
     code, _, err = _stop(scripts, run, signal.SIGINT, 37, *flags(**leaves, run_name="stopped"))
-    assert (code, err) == (
-        130,
-        "stopping after the current chunk or compilation; a second Ctrl-C stops at once, at the last checkpoint\n",
-    )
+    assert (code, err) == (130, STOPPING)
     reached = last_update(run)
     assert 37 <= reached < 4000
     assert _checkpoints(run) == [0, reached]
@@ -89,13 +98,20 @@ def _kill_at_random(run, after, process):
     process.kill()
 
 
-@pytest.mark.parametrize("kill", [full(_kill_during_a_save), _kill_at_random])
-def test_a_killed_run_ends_the_same(scripts, reference, kill):
-    run = scripts.cwd / "killed"
-    argv = flags(**BASE, run_name="killed")
+@pytest.mark.parametrize(
+    ("algorithm", "kill", "moments"),
+    [
+        full("ppo", _kill_during_a_save, (2, 6, 11, 15)),
+        ("ppo", _kill_at_random, (2, 6, 11, 15)),
+        ("spo", _kill_at_random, (2, 6)),
+    ],
+)
+def test_a_killed_run_ends_the_same(scripts, uninterrupted, algorithm, kill, moments):
+    run, leaves = scripts.cwd / "killed", SIZES_OF[algorithm]
+    argv = flags(**leaves, run_name="killed")
     unfinished = 0
-    for after in (2, 6, 11, 15):
-        with scripts.start("train_ppo", *argv) as process:
+    for after in moments:
+        with scripts.start(f"train_{algorithm}", *argv) as process:
             kill(run, max(after, last_update(run) + 1), process)
             finish(process)
         assert process.returncode == -signal.SIGKILL
@@ -103,11 +119,11 @@ def test_a_killed_run_ends_the_same(scripts, reference, kill):
         argv = ["--resume", "killed"]
     if kill is _kill_during_a_save:
         assert unfinished >= 1  # else nothing was tested
-    out, err = scripts.run("train_ppo", *argv)
+    out, err = scripts.run(f"train_{algorithm}", *argv)
     assert err == ""
     assert "resumed after update" in out
-    assert_same_run(reference, run)
-    assert _checkpoints(run) == [22, 23, 24]
+    assert_same_run(uninterrupted(algorithm), run)
+    assert _checkpoints(run) == [leaves["num_updates"] - left for left in (2, 1, 0)]
     assert not [path for path in (run / "checkpoints").rglob("*") if "tmp" in path.name]
 
 
@@ -129,9 +145,9 @@ def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
     with scripts.start("train_ppo", *flags(**BASE, run_name="shared")) as first:
         wait_until(lambda: last_update(run) >= 3, first)
         with stopped(first):  # so that it is there as long as the second needs
-            before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+            before = contents(run)
             out, err = scripts.run("train_ppo", "--resume", "shared", code=1)
-            after = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+            after = contents(run)
         finish(first)
     assert err.splitlines() == [
         "error: another process is writing shared",
@@ -145,7 +161,7 @@ def test_a_second_writer_is_refused_and_the_first_unharmed(scripts, reference):
 
 @pytest.mark.full
 def test_more_updates_are_noted_and_take_over(scripts, reference):
-    subprocess.run(["cp", "-r", reference, "longer"], check=True)
+    shutil.copytree(reference, "longer")
     out, _ = scripts.run("train_ppo", "--resume", "longer", "--num-updates", "32")
     assert "note: resumed with num_updates = 32 (was 24)" in out.splitlines()
     saved = saved_run.load_run("longer", "latest")
@@ -174,18 +190,8 @@ def test_a_reader_that_leaves_does_not_stop_the_run(scripts, reference):
 @pytest.mark.full
 def test_a_run_without_a_terminal_at_all(scripts, reference):
     """Standard output closed before the start, as under some job runners: `train_ppo.py >&-`"""
-    command = f'exec "$@" --run-name silent {" ".join(flags(**BASE))} >&-'
-    with scripts.start("train_ppo") as process:  # only for its command line
-        process.kill()
-        finish(process)
-    result = subprocess.run(
-        ["bash", "-c", command, "bash", *map(str, process.args)],
-        check=False,
-        cwd=scripts.cwd,
-        env=scripts.environment(),
-        text=True,
-        capture_output=True,
-        timeout=180,
-    )
+    script = f"{sys.executable} {ROOT}/scripts/train_ppo.py --run-name silent {' '.join(flags(**BASE))}"
+    options = {"cwd": scripts.cwd, "env": scripts.environment(), "text": True, "capture_output": True, "timeout": 180}
+    result = subprocess.run(["bash", "-c", f"exec {script} >&-"], check=False, **options)
     assert (result.returncode, result.stderr) == (0, "")
     assert_same_run(reference, scripts.cwd / "silent")

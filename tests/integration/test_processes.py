@@ -12,9 +12,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.marks import full
-from support.scripted_runs import BASE, SPO_BASE, finish, flags, last_update, rows_of, stopped, wait_until, words
+from support.scripted_runs import (
+    BASE,
+    SPO_BASE,
+    assert_close,
+    finish,
+    flags,
+    last_update,
+    rows_of,
+    state_of,
+    stopped,
+    wait_until,
+)
 
 from stoix_like.runtime.runs import saved as saved_run
+
+ENDED_BY_THE_LEAD = ["error: process 0 ended the run", "hint: see the error message of that process"]
 
 
 def _free_address():
@@ -48,24 +61,13 @@ def together(scripts, script, *argv, codes=(0, 0), **options):
     return outputs
 
 
-def state_of(run):
-    return words(saved_run.load_run(str(run), "latest").state)
-
-
-def assert_nearly_same(one, other):
-    """Sums over the minibatch are taken in another order: the last bits of many updates differ."""
-    assert one.keys() == other.keys()
-    for name, value in one.items():
-        np.testing.assert_allclose(other[name], value, rtol=1e-4, atol=1e-5, err_msg=name)
-
-
 def losses(run):
     return np.array([row["trainer/policy_loss"] for row in rows_of(run, "TRAINER")])
 
 
 def test_two_processes_train_what_one_trains(scripts, reference):
     (out, _), (other_out, other_error) = together(scripts, "train_ppo", *flags(**BASE, run_name="two"))
-    assert_nearly_same(state_of(reference), state_of("two"))
+    assert_close(state_of(reference), state_of("two"))
     np.testing.assert_allclose(losses("two"), losses(reference), rtol=1e-3, atol=1e-6)
     evaluated = [row["evaluator/mean_return"] for row in rows_of("two", "EVALUATOR")]
     assert evaluated == [row["evaluator/mean_return"] for row in rows_of(reference, "EVALUATOR")]
@@ -75,11 +77,10 @@ def test_two_processes_train_what_one_trains(scripts, reference):
 
 
 @pytest.mark.full
-def test_two_processes_search_and_replay_as_one(scripts):
-    scripts.run("train_spo", *flags(**SPO_BASE, run_name="one"))
+def test_two_processes_search_and_replay_as_one(scripts, uninterrupted):
     together(scripts, "train_spo", *flags(**SPO_BASE, run_name="two"))
-    np.testing.assert_allclose(losses("two"), losses("one"), rtol=1e-3, atol=1e-5)
-    assert_nearly_same(state_of("one"), state_of("two"))
+    np.testing.assert_allclose(losses("two"), losses(uninterrupted("spo")), rtol=1e-3, atol=1e-5)
+    assert_close(state_of(uninterrupted("spo")), state_of("two"))
 
 
 @pytest.mark.full
@@ -93,7 +94,7 @@ def test_a_run_moves_from_two_processes_to_one_and_back(scripts, reference):
     scripts.run("train_ppo", "--resume", "moved", "--num-updates", "16")
     (out, _), _ = together(scripts, "train_ppo", "--resume", "moved", "--num-updates", "24")
     assert "resumed after update 16" in out
-    assert_nearly_same(state_of("whole"), state_of("moved"))
+    assert_close(state_of("whole"), state_of("moved"))
 
 
 @pytest.mark.parametrize("signalled", [full(0), 1])
@@ -113,29 +114,25 @@ def test_what_the_lead_refuses_ends_all(scripts):
     Path("taken").mkdir()
     (_, error), (_, other) = together(scripts, "train_ppo", *flags(**BASE, run_name="taken"), codes=(2, 1))
     assert "taken exists already" in error
-    assert other.splitlines()[-2:] == ["error: process 0 ended the run", "hint: see the error message of that process"]
+    assert other.splitlines()[-2:] == ENDED_BY_THE_LEAD
 
 
 @pytest.mark.full
-def test_processes_with_different_flags_are_refused(scripts):
-    own = (["--seed", "1"], ["--seed", "2"])
-    outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), own=own)
-    assert all("the processes of this run differ in their configuration" in error for _, error in outputs)
+@pytest.mark.parametrize(
+    ("leaves", "own", "variables", "what"),
+    [
+        ({}, (["--seed", "1"], ["--seed", "2"]), (), "the processes of this run differ in their configuration"),
+        ({}, (["--profile"], []), (), "the processes of this run differ in their configuration"),
+        ({"num_envs": 9, "num_minibatches": 2}, (), (), "9 is not divisible by the 2 devices of the run"),
+        ({}, (), (("JAX_NUM_CPU_DEVICES", "2"),), "error: the processes of this run have 1, 2 devices"),
+    ],
+    ids=["leaves", "options", "environments", "devices"],
+)
+def test_processes_that_do_not_fit_together_are_refused(scripts, leaves, own, variables, what):
+    each = (scripts, scripts._replace(variables=variables))
+    outputs = together(scripts, "train_ppo", *flags(**BASE | leaves, run_name="odd"), codes=(2, 2), own=own, each=each)
+    assert all(what in error for _, error in outputs)
     assert not Path("odd").exists()
-
-
-@pytest.mark.full
-def test_environments_that_the_devices_of_all_do_not_divide_are_refused(scripts):
-    leaves = BASE | {"num_envs": 9, "num_minibatches": 2}
-    outputs = together(scripts, "train_ppo", *flags(**leaves, run_name="odd"), codes=(2, 2))
-    assert all("9 is not divisible by the 2 devices of the run" in error for _, error in outputs)
-    assert not Path("odd").exists()
-
-
-@pytest.mark.full
-def test_options_of_the_command_must_be_the_same_too(scripts):
-    outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), own=(["--profile"], []))
-    assert all("the processes of this run differ in their configuration" in error for _, error in outputs)
 
 
 @pytest.mark.full
@@ -156,12 +153,6 @@ def test_only_the_lead_needs_the_run_that_is_continued(scripts, reference, tmp_p
 LONG = BASE | {"num_updates": 100_000, "eval_interval": 0, "save_interval": 0}
 
 
-def block(path):
-    """Puts a file where a folder was."""
-    path.rename(path.with_name("gone"))
-    path.write_text("in the way")
-
-
 def seconds_to_end(processes):
     began = time.monotonic()
     outputs = [finish(process) for process in processes]
@@ -172,16 +163,14 @@ def test_what_the_lead_cannot_write_ends_all_at_once(scripts):
     with started(scripts, "train_ppo", *flags(**LONG | {"save_interval": 5}, run_name="full")) as processes:
         wait_until(lambda: last_update(Path("full")) >= 6, processes[0])
         with stopped(processes[0]):  # so that it never meets a path at which there is nothing
-            block(Path("full/checkpoints"))
+            Path("full/checkpoints").rename("full/gone")
+            Path("full/checkpoints").write_text("in the way")
         seconds, outputs = seconds_to_end(processes)
     assert [process.returncode for process in processes] == [1, 1], outputs
     assert seconds < 60.0
     where = re.escape(str(Path("full/checkpoints").absolute()))  # or the best in it, whichever is met first
     assert re.search(rf"error: cannot .*{where}(/best)?: Not a directory$", outputs[0][1], re.MULTILINE), outputs[0][1]
-    assert outputs[1][1].splitlines()[-2:] == [
-        "error: process 0 ended the run",
-        "hint: see the error message of that process",
-    ]
+    assert outputs[1][1].splitlines()[-2:] == ENDED_BY_THE_LEAD
 
 
 @pytest.mark.parametrize("killed", [0, full(1)])
@@ -213,13 +202,6 @@ def test_a_platform_that_is_not_there_is_told(scripts):
     process_flags = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
     _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *process_flags, code=2)
     assert "hardware.device_type: 'tpu' is not available" in error
-
-
-@pytest.mark.full
-def test_processes_with_different_numbers_of_devices_are_refused(scripts):
-    each = (scripts, scripts._replace(variables=(("JAX_NUM_CPU_DEVICES", "2"),)))
-    outputs = together(scripts, "train_ppo", *flags(**BASE, run_name="odd"), codes=(2, 2), each=each)
-    assert all("error: the processes of this run have 1, 2 devices" in error for _, error in outputs)
 
 
 @pytest.mark.full

@@ -16,14 +16,13 @@ import pytest
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 from support.marks import full
-from support.scripted_runs import BASE, SPO_BASE, Scripts, flags, rows_of
+from support.scripted_runs import BASE, MAZE, SPO_BASE, Scripts, flags, rows_of
 
 from stoix_like.runtime.console.text import number_text
 
 EXECUTABLES = ("chromium", "chromium-browser", "google-chrome")
 #: Beside what Playwright sets itself, which keeps Chromium from calling home: a root user and no GPU.
 ARGUMENTS = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-sync")
-MAZE = {"task_id": "Maze-v0", "kwargs": "{num_rows: 4, num_cols: 4}", "observation_adapter": "dense"}
 SIZE = {"num_updates": 6, "save_interval": 0}
 DESKTOP, PHONE, SMALL_PHONE, PAPER = 1280, 390, 320, 680  # CSS pixels; A4 within its margins
 CURVES = ["mean return", "solve rate", "episode length mean", "entropy", "explained variance"]
@@ -112,9 +111,6 @@ def facts_of(view):
     return dict(view.page.locator("dl > div").evaluate_all("all => all.map((one) => one.innerText.split('\\n'))"))
 
 
-# --- what is there
-
-
 @pytest.mark.parametrize("scheme", ["light", full("dark")])
 @pytest.mark.parametrize("width", [DESKTOP, full(PHONE), SMALL_PHONE])
 @pytest.mark.parametrize("name", [full("one.html"), "both.html"])
@@ -182,9 +178,6 @@ def test_several_runs_are_compared_in_tables(browser, runs):
         assert view.page.evaluate(CUT_OFF) == []
 
 
-# --- how it looks
-
-
 @pytest.mark.parametrize(("scheme", "is_dark"), [("light", False), ("dark", True)])
 def test_pages_and_curves_are_as_light_or_dark_as_the_reader_wants_them(browser, runs, scheme, is_dark):
     """Pictures too: their paper is as the page's."""
@@ -204,15 +197,11 @@ def test_on_paper_everything_is_unfolded_and_fits(browser, runs):
         boxes = view.page.locator("pre").evaluate_all("all => all.map((one) => one.getBoundingClientRect().height)")
         assert len(boxes) == 2
         assert min(boxes) > 500
-        for cell in ("jaxlib", "start"):
-            assert [one.is_visible() for one in view.page.get_by_role("cell", name=cell, exact=True).all()] == [
-                True
-            ] * 2
+        for name in ("jaxlib", "start"):
+            cells = view.page.get_by_role("cell", name=name, exact=True).all()
+            assert [cell.is_visible() for cell in cells] == [True, True]
         pages = len(re.findall(rb"/Type\s*/Page\b", view.page.pdf(format="A4", prefer_css_page_size=True)))
         assert 4 <= pages <= 16
-
-
-# --- and that all this can fail
 
 
 @pytest.mark.parametrize(

@@ -21,10 +21,8 @@ print("imported:", [name for name in ("jax", "stoix_like") if name in sys.module
 
 def build(project, out):
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "default"}
-    command = [sys.executable, "-c", BUILD, str(out)]
-    return subprocess.run(
-        command, cwd=project, env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
+    options = {"cwd": project, "env": environment, "capture_output": True, "text": True, "timeout": 300}
+    return subprocess.run([sys.executable, "-c", BUILD, str(out)], check=False, **options)
 
 
 @pytest.fixture(scope="module")
@@ -53,9 +51,8 @@ def test_the_site_is_built_without_a_warning_and_without_importing_what_it_descr
 def test_pages_load_nothing_from_elsewhere(site):
     out, _ = site
     pages = list(out.rglob("*.html"))
-    loaded = re.compile(
-        r"<(?:script|img|iframe)[^>]*src=\"?(https?:|//)|<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*//"
-    )
+    link = r"<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*//"
+    loaded = re.compile(rf"<(?:script|img|iframe)[^>]*src=\"?(https?:|//)|{link}")
     assert len(pages) > 30
     assert [page.name for page in pages if loaded.search(page.read_text())] == []
 
@@ -78,11 +75,8 @@ def plant(project, path, text):
 def test_dead_links_missing_pages_and_wrong_docstrings_end_the_build(copy, tmp_path):
     plant(copy, "docs/onboarding.md", "\n[a](nowhere.md) [b](log.md#no-such-heading) [c](../README.md)\n")
     plant(copy, "docs/orphan.md", "# Not in nav\n")
-    plant(
-        copy,
-        "stoix_like/replay.py",
-        '\n\ndef planted(x: int) -> None:\n    """Text.\n\n    Args:\n        y: what.\n    """\n',
-    )
+    program = '\n\ndef planted(x: int) -> None:\n    """Text.\n\n    Args:\n        y: what.\n    """\n'
+    plant(copy, "stoix_like/replay.py", program)
     done = build(copy, tmp_path / "site")
     assert done.returncode != 0
     warnings = [line for line in done.stderr.splitlines() if not line.startswith("INFO")]

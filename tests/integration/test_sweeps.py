@@ -6,7 +6,8 @@ import signal
 
 import pytest
 from support.marks import full
-from support.scripted_runs import KEPT_HOWEVER_FAST, Scripts, assert_same_run, finish, last_update, wait_until
+from support.paths import contents
+from support.scripted_runs import KEPT_HOWEVER_FAST, Scripts, assert_same_run, finish, last_update, stopped, wait_until
 
 pytest.importorskip("optuna", reason="needs the 'sweep' extra")
 
@@ -112,10 +113,8 @@ def test_a_stopped_sweep_says_how_to_go_on(scripts, sweep, unbroken, number):
 def test_a_second_sweep_of_a_study_is_refused(scripts, sweep):
     with scripts.start("sweep", "tiny.yaml") as first:
         wait_until(lambda: last_update(sweep / "trial-0000") >= 1, first)
-        first.send_signal(signal.SIGSTOP)  # so that it is there as long as the second needs
-        try:
+        with stopped(first):  # so that it is there as long as the second needs
             out, err = scripts.run("sweep", "tiny.yaml", code=1)
-        finally:
             first.kill()
         finish(first)
     assert out == ""
@@ -127,10 +126,8 @@ def test_a_second_sweep_of_a_study_is_refused(scripts, sweep):
 
 @pytest.mark.full
 def test_a_changed_sweep_is_refused_and_leaves_the_study_alone(scripts, sweep, unbroken):
-    shutil.copytree(unbroken, sweep)
-    before = {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file() and path.name != ".lock"}
+    shutil.copytree(unbroken, sweep, symlinks=True)
     (scripts.cwd / "tiny.yaml").write_text(SWEEP.replace("num_seeds: 2", "num_seeds: 3"))
     _, err = scripts.run("sweep", "tiny.yaml", code=2)
     assert err.splitlines()[0] == "error: tiny.yaml: num_seeds is 3, and was 2 when the study began"
-    after = {path: path.read_bytes() for path in sweep.rglob("*") if path.is_file() and path.name != ".lock"}
-    assert after == before
+    assert contents(sweep, ".lock") == contents(unbroken, ".lock")

@@ -60,11 +60,8 @@ def _start(python, folder):
         port = probe.getsockname()[1]
     command = [python, "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     command += ["--backend-store-uri", f"sqlite:///{folder}/store.db"]
-    environ = {
-        **os.environ,
-        "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false",
-        "PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}",
-    }
+    environ = os.environ | {"PATH": f"{python.parent}{os.pathsep}{os.environ['PATH']}"}
+    environ["MLFLOW_SERVER_ENABLE_JOB_EXECUTION"] = "false"
     with (folder / "log.txt").open("w") as log:
         options = {"cwd": folder, "env": environ, "stdout": log, "stderr": log, "start_new_session": True}
         process = subprocess.Popen([*map(str, command)], **options)
@@ -84,19 +81,15 @@ def _start(python, folder):
     return _Server(url, process)
 
 
-def _client(server):
-    from mlflow.tracking import MlflowClient
-
-    return MlflowClient(tracking_uri=server.url)
-
-
 def _endpoints(server):
     return {"mlflow_tracking_uri": server.url, "otlp_endpoint": server.url}
 
 
 def test_metrics_and_traces_are_read_back_from_the_server(scripts, server):
+    from mlflow.tracking import MlflowClient
+
     scripts.run("train_ppo", *flags(**SMALL, **_endpoints(server), run_name="logged"))
-    client = _client(server)
+    client = MlflowClient(tracking_uri=server.url)
     noted = json.loads((scripts.cwd / "logged" / "mlflow.json").read_text())
     run = client.get_run(noted["run_id"])
     assert (run.info.status, run.info.run_name, run.data.params["num_envs"]) == ("FINISHED", "logged", "8")

@@ -1,8 +1,20 @@
-"""What several rooms assert of pytrees, whose leaves may be typed keys."""
+"""What several rooms assert: of pytrees, whose leaves may be typed keys, and of refusals."""
+
+import contextlib
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
+
+
+@contextlib.contextmanager
+def refused(kind, what=None, hint=None):
+    """That the block raises an error of this kind with these words; a list is the problems of a configuration."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    assert what in (None, caught.value.problems if isinstance(what, list) else caught.value.what)
+    assert hint in (None, caught.value.hint)
 
 
 def key_data(tree):

@@ -90,18 +90,11 @@ class Clone:
 
     def run(self, command):
         """What a shell command, which must succeed, prints."""
-        done = subprocess.run(
-            ["bash", "-ec", f"source .venv/bin/activate; {command}"],
-            check=False,
-            cwd=self.path,
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=1800,
-        )
-        assert done.returncode == 0, (
-            f"$ {command}\nexit code {done.returncode}\n{done.stdout[-3000:]}{done.stderr[-3000:]}"
-        )
+        line = ["bash", "-ec", f"source .venv/bin/activate; {command}"]
+        options = {"cwd": self.path, "env": self.environment, "text": True, "timeout": 1800}
+        done = subprocess.run(line, check=False, capture_output=True, **options)
+        output = done.stdout[-3000:] + done.stderr[-3000:]
+        assert done.returncode == 0, f"$ {command}\nexit code {done.returncode}\n{output}"
         return done.stdout
 
     def lines_of(self, command):

@@ -115,8 +115,3 @@ def exported(name, folder):
 def blocks(language):
     """The contents of the page's fenced blocks of one language."""
     return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-
-
-def contents(folder):
-    """{path: bytes} of every file below a folder."""
-    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}

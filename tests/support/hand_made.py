@@ -17,7 +17,10 @@ def write_run(
     device="cpu",
     config=None,
 ):
-    """A run folder; `score(seed, update)` at 100 steps per update and `pace` seconds per update (None: no clock)."""
+    """A run folder; `score(seed, update)` at 100 steps per update and `pace` seconds per update (None: no clock).
+
+    Of every metric, or what {metric: function} makes of it."""
+    of_score = metrics if isinstance(metrics, dict) else dict.fromkeys(metrics, lambda score: score)
     path.mkdir(parents=True)
     start = {"category": "MISC", "update": 0, "timesteps": 0, "elapsed_seconds": 0.0, "seed": None}
     start |= {"misc/algorithm": algorithm, "misc/task_id": task, "misc/num_seeds": len(seeds), "misc/device": device}
@@ -27,7 +30,7 @@ def write_run(
             row = {"category": "EVALUATOR", "update": update, "timesteps": 100 * update, "seed": seed}
             if pace is not None:
                 row["elapsed_seconds"] = pace * update
-            row |= {key: score(seed, update) for key in metrics}
+            row |= {key: value_of(score(seed, update)) for key, value_of in of_score.items()}
             if level_hash is not None:
                 row["evaluator/level_hash"] = level_hash(update) if callable(level_hash) else level_hash
             rows.append(row)

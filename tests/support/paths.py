@@ -1,9 +1,15 @@
-"""Where things of the clone are, and its scripts as modules."""
+"""Where things of the clone are, its scripts as modules, and what a folder holds."""
 
 import importlib.util
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+
+
+def contents(folder, *left_out):
+    """{path: bytes} of every file below a folder, but for those names."""
+    files = [path for path in Path(folder).rglob("*") if path.is_file() and path.name not in left_out]
+    return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
 def load_script(name):

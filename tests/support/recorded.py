@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from support.tabular import GARBAGE_REWARD, GARBAGE_VALUE, softmax, split_config
+from support import tabular
+from support.tabular import softmax
 
-from stoix_like.ops import distributions
 from stoix_like.search import smc
 from stoix_like.search.model import Root, SearchConfig, SearchModel
-from stoix_like.types import LAST, MID, Observation, TimeStep
+from stoix_like.types import LAST, MID, TimeStep
 
 NUM_STATES = 6  # the last one is terminal
 NUM_VALUES = 3 * (NUM_STATES - 1)
@@ -33,18 +33,6 @@ class NoisyState(NamedTuple):
     fault: Any  # [M] int32, for a planted gather to know which fault is asked for; 0 in a sound search
 
 
-class Tables(NamedTuple):
-    """What happens depends on the state, the action and one random bit."""
-
-    logits: Any  # [S, A]
-    mask: Any  # [S, A] bool
-    value: Any  # [S]
-    next_state: Any  # [S, A, 2]
-    reward: Any  # [S, A, 2]
-    discount: Any  # [S, A, 2]
-    is_last: Any  # [S, A, 2] bool
-
-
 class Step(NamedTuple):
     """One depth of a search as the model saw it, leaves [N, P, ...]; `after` is before finished particles stay."""
 
@@ -57,7 +45,8 @@ class Step(NamedTuple):
 
 
 def make_tables(seed=0, end_probability=0.2):
-    """A share of the steps ends: half of them in the terminal, half by truncation."""
+    """What happens depends on the state, the action and one random bit: tables [S, A, 2], but for the network's.
+    A share of the steps ends: half of them in the terminal, half by truncation."""
     rng = np.random.default_rng(seed)
     shape = (NUM_STATES, NUM_VALUES, 2)
     terminal = NUM_STATES - 1
@@ -69,25 +58,16 @@ def make_tables(seed=0, end_probability=0.2):
     next_state = np.where(is_terminal, terminal, next_state)
     discount = np.where(rng.random(shape) < 0.5, rng.uniform(0.3, 0.9, shape), 1.0)
     discount = np.where(is_terminal, 0.0, np.where(is_last, 1.0, discount))
-    reward = np.where(mask[..., None], rng.normal(0.0, 0.5, shape), GARBAGE_REWARD)
+    reward = np.where(mask[..., None], rng.normal(0.0, 0.5, shape), tabular.GARBAGE_REWARD)
     value = rng.normal(0.0, 0.5, NUM_STATES)
-    value[terminal] = GARBAGE_VALUE
+    value[terminal] = tabular.GARBAGE_VALUE
     is_last[terminal], discount[terminal] = False, 1.0  # whoever leaves the terminal lives again, and it must not count
-    return Tables(rng.normal(size=shape[:2]), mask, value, next_state, reward, discount, is_last)
-
-
-def on_device(tables):
-    types = Tables(jnp.float32, bool, jnp.float32, jnp.int32, jnp.float32, jnp.float32, bool)
-    return jax.tree.map(jnp.asarray, tables, types)
+    return tabular.Tree(rng.normal(size=shape[:2]), mask, value, next_state, reward, discount, is_last)
 
 
 def with_ident(state, ident, key, fault):
     mirror = jax.lax.bitcast_convert_type(ident, jnp.uint8)
     return NoisyState(state, ident, mirror, ident % 2 == 1, key, fault)
-
-
-def observe(tables, state):
-    return Observation({"state": state}, tables.mask[state])
 
 
 def make_model(tables, write, rekeyed):
@@ -97,7 +77,7 @@ def make_model(tables, write, rekeyed):
         next_key = jax.random.fold_in(env_state.key, 1)
         after = with_ident(tables.next_state[where], bits[0], next_key, env_state.fault)
         step_type = jnp.where(tables.is_last[where], LAST, MID).astype(jnp.int8)
-        observation = observe(tables, after.state)
+        observation = tabular.observe(tables, after.state)
         return after, TimeStep(step_type, tables.reward[where], tables.discount[where], observation, extras={})
 
     def step(env_state, action):
@@ -107,14 +87,10 @@ def make_model(tables, write, rekeyed):
         jax.debug.callback(write, without_keys, ordered=True)
         return after, timestep
 
-    def logits(params, observation):
-        return distributions.masked_logits(params.logits[observation.agent_view["state"]], observation.action_mask)
-
-    def value(params, observation):
-        return params.value[observation.agent_view["state"]]
-
     rekey = lambda env_state, keys: env_state._replace(key=keys)
-    return SearchModel(step, logits, value, rekey=rekey if rekeyed else None, deterministic=not rekeyed)
+    return SearchModel(
+        step, tabular.logits_of, tabular.value_of, rekey=rekey if rekeyed else None, deterministic=not rekeyed
+    )
 
 
 _written = []
@@ -126,7 +102,7 @@ def _compiled(config, rekeyed):
     def run(tables, roots, key, temperature, floats, fault):
         idents = jnp.arange(roots.shape[0], dtype=jnp.uint32)
         keys = jax.vmap(jax.random.key)(idents)
-        root = Root(with_ident(roots, idents, keys, jnp.full_like(roots, fault)), observe(tables, roots))
+        root = Root(with_ident(roots, idents, keys, jnp.full_like(roots, fault)), tabular.observe(tables, roots))
         model = make_model(tables, _written.append, rekeyed)
         return smc.search(model, tables, key, root, temperature, config._replace(**floats))
 
@@ -135,9 +111,9 @@ def _compiled(config, rekeyed):
 
 def search_recorded(tables, roots, *, temperature=1.0, rekeyed=True, fault=0, **leaves):
     """(output, list of `Step`) of a search from the states `roots`, all NumPy."""
-    config, floats = split_config(**leaves)
+    config, floats = tabular.split_config(**leaves)
     _written.clear()
-    arguments = (on_device(tables), jnp.asarray(roots, jnp.int32), jax.random.key(0))
+    arguments = (tabular.on_device(tables), jnp.asarray(roots, jnp.int32), jax.random.key(0))
     output = _compiled(config, rekeyed)(*arguments, jnp.asarray(temperature, jnp.float32), floats, jnp.int32(fault))
     jax.block_until_ready(output)
     jax.effects_barrier()

@@ -1,8 +1,9 @@
-"""Scripts in new processes that share one compile cache, and how two runs are compared."""
+"""Scripts in new processes that share one compile cache, commands in this one, and how two runs are compared."""
 
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,12 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import numpy as np
 from support.asserts import assert_same_bits, key_data
 from support.paths import ROOT
 
+from stoix_like.commands.entry import exit_code
+from stoix_like.commands.table import COMMANDS
 from stoix_like.runtime.runs import saved
 from stoix_like.runtime.telemetry import read_rows
 
@@ -30,8 +34,18 @@ RESAMPLING = {"resampling": "ess", "resampling_ess_threshold": 0.9}
 TEMPERATURE = {"temperature_mode": "dual", "init_temperature": 0.05}
 REPLAY = {"replay_buffer_size": 8 * 16, "sample_sequence_length": 6, "batch_size": 8, "gamma": 0.9}
 SPO_BASE = BASE | MAZE | {"num_updates": 12} | SEARCH | RESAMPLING | TEMPERATURE | REPLAY
+SIZES_OF = {"ppo": BASE, "spo": SPO_BASE}
+#: Runs of a few small updates, of which every checkpoint is kept.
+SMALL_PPO_RUN = BASE | {"num_layers": 1, "num_updates": 8, "keep_last_n": 100}
+SMALL_SPO_RUN = SMALL_PPO_RUN | {"num_updates": 6, "num_particles": 3, "search_depth": 2, "root": "iid"}
+SMALL_SPO_RUN |= {"continuation": "sampled", "resampling": "period", "kl_constraint": "trajectory"}
+SMALL_SPO_RUN |= {"replay_buffer_size": 8 * 10, "sample_sequence_length": 4, "batch_size": 8, "gamma": 0.9}
+SMALL_SPO_RUN |= {"temperature_mode": "dual", "init_temperature": 2.0}
+SMALL_SPO_RUN |= {"actor_lr": 0.01, "decay_learning_rates": "false"}
 #: A variable for tests that look into the compile cache: what a fast machine compiles in no time is kept, too.
 KEPT_HOWEVER_FAST = ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
+#: Prints where a training state lies on four devices.
+SHARDED = Path(__file__).with_name("sharded.py").read_text()
 #: What may differ between two runs of the same numbers.
 TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms", "evaluator_network/duration_ms"}
 
@@ -39,6 +53,19 @@ TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms", "
 def flags(**leaves):
     """Leaves as words of a command line: `num_envs=8` is `--num-envs 8`."""
     return [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+
+
+def command(name, *argv, **leaves):
+    """The exit code of a command in this process."""
+    return exit_code(COMMANDS[name].run, [*map(str, argv), *flags(**leaves)])
+
+
+def cut_back(run, update):
+    """The run without its checkpoints after that update, as a kill leaves it: rows may go further."""
+    for folder in (Path(run) / "checkpoints").iterdir():
+        if folder.name.isdecimal() and int(folder.name) > update:
+            shutil.rmtree(folder)
+    return Path(run)
 
 
 class Scripts(NamedTuple):
@@ -137,6 +164,18 @@ def rows_of(run, *categories):
     """Rows of those categories without what depends on the clock."""
     rows = [row for row in read_rows(Path(run) / "metrics.jsonl") if row["category"] in categories]
     return [{name: value for name, value in row.items() if name not in TIMED} for row in rows]
+
+
+def state_of(run):
+    return saved.load_run(str(run), "latest").state
+
+
+def assert_close(expected, found, rtol=1e-4, atol=1e-5):
+    """Equal but for the order of sums, which changes the last bits; one other action would differ far more."""
+    left, right = words(expected), words(found)
+    assert left.keys() == right.keys()
+    for name, value in left.items():
+        np.testing.assert_allclose(right[name], value, rtol=rtol, atol=atol, err_msg=name)
 
 
 def marl_eval_of(run):

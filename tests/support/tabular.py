@@ -117,18 +117,19 @@ def make_model(tree):
         state, joint = env_state.state, joint_index(action, tree)
         after = tree.next_state[state, joint]
         step_type = jnp.where(tree.is_last[state, joint], LAST, MID).astype(jnp.int8)
-        timestep = TimeStep(
-            step_type, tree.reward[state, joint], tree.discount[state, joint], observe(tree, after), extras={}
-        )
+        reward, discount = tree.reward[state, joint], tree.discount[state, joint]
+        timestep = TimeStep(step_type, reward, discount, observe(tree, after), extras={})
         return TreeState(after, env_state.steps + jnp.int8(1)), timestep
 
-    def logits(params, observation):
-        return distributions.masked_logits(params.logits[observation.agent_view["state"]], observation.action_mask)
+    return SearchModel(step=step, logits=logits_of, value=value_of, deterministic=True)
 
-    def value(params, observation):
-        return params.value[observation.agent_view["state"]]
 
-    return SearchModel(step=step, logits=logits, value=value, deterministic=True)
+def logits_of(tree, observation):
+    return distributions.masked_logits(tree.logits[observation.agent_view["state"]], observation.action_mask)
+
+
+def value_of(tree, observation):
+    return tree.value[observation.agent_view["state"]]
 
 
 def joint_index(action, tree):

@@ -47,12 +47,11 @@ def test_a_hook_of_another_repository_changes_nothing(root, monkeypatch, tmp_pat
     assert installation.git_commit() == git(root, "rev-parse", "--short", "HEAD").strip()
 
 
-def test_what_it_is_installed_in_is_not_meant(root, monkeypatch):
+def test_there_is_none_without_git_or_where_it_is_only_installed(root, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setenv("PATH", str(root))
+        assert installation.git_commit() is None
+    installation.git_commit.cache_clear()
     (root / "site-packages").mkdir()
     monkeypatch.setattr(installation, "ROOT", (root / "site-packages").resolve())
     assert "commit" not in versions()
-
-
-def test_without_git_there_is_none(root, monkeypatch):
-    monkeypatch.setenv("PATH", str(root))
-    assert installation.git_commit() is None

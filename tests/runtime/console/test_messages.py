@@ -31,17 +31,14 @@ for name in ("stoix_like.runtime.training.driver", "matplotlib.animation", "absl
 )
 def test_each_message_is_shown_once_from_its_level_on(level, backend, ours, library, orbax):
     result = subprocess.run([sys.executable, "-c", SPEAK, level, backend], check=True, capture_output=True, text=True)
-    names = {"d": "DEBUG", "i": "INFO", "w": "WARNING", "e": "ERROR"}
-    expected = [
-        f"{names[letter]} {name}: {letter}"
-        for name, letters in {
-            "stoix_like.runtime.training.driver": ours,
-            "matplotlib.animation": library,
-            "absl": orbax,
-            "asyncio": orbax,
-        }.items()
-        for letter in letters
-    ]
+    levels = {"d": "DEBUG", "i": "INFO", "w": "WARNING", "e": "ERROR"}
+    shown = {
+        "stoix_like.runtime.training.driver": ours,
+        "matplotlib.animation": library,
+        "absl": orbax,
+        "asyncio": orbax,
+    }
+    expected = [f"{levels[letter]} {name}: {letter}" for name, letters in shown.items() for letter in letters]
     assert (result.stdout, result.stderr.splitlines()) == ("", expected)
 
 

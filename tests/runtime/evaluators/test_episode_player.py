@@ -49,10 +49,8 @@ def _player(schedule, num_episodes, **options):
 @pytest.mark.usefixtures("steps_per_piece")
 @pytest.mark.parametrize("deterministic", [False, True])
 def test_fresh_levels_in_pieces(deterministic):
-    play = functools.partial(
-        episodes.evaluate, _maze(), _uniform, num_episodes=16, num_envs=8, deterministic=deterministic
-    )
-    expected = jax.jit(play)(jnp.int32(1), KEYS[0])
+    play = functools.partial(episodes.evaluate, _maze(), _uniform, num_episodes=16, num_envs=8)
+    expected = jax.jit(functools.partial(play, deterministic=deterministic))(jnp.int32(1), KEYS[0])
     player = _player(fresh_levels(16, 8), 16, deterministic=deterministic)
     results, decisions = player(jnp.int32(1), KEYS[0])
     jax.tree.map(np.testing.assert_array_equal, results, expected)
@@ -93,11 +91,9 @@ def test_progress_is_reported_after_every_piece_and_the_callback_may_raise(monke
     results, _ = player(jnp.int32(0), KEYS[0], on_progress=lambda *seen: reports.append(seen))
     rounds = results.episode_length.reshape(2, 8)
     assert len(reports) == rounds.max(axis=1).sum()
-    by_hand = [
-        (8 * r + (lengths <= step).sum(), 16, step)
-        for r, lengths in enumerate(rounds)
-        for step in range(1, lengths.max() + 1)
-    ]
+    by_hand = []
+    for r, lengths in enumerate(rounds):
+        by_hand += [(8 * r + (lengths <= step).sum(), 16, step) for step in range(1, lengths.max() + 1)]
     assert reports == by_hand
 
     seen = []

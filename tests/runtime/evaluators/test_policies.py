@@ -56,16 +56,13 @@ def test_searches_that_may_not_have_been_meant():
 @pytest.mark.parametrize("choice", [None, SearchChoice(depth=2)])
 @pytest.mark.parametrize(("hidden", "said"), [(None, False), ("where the mines are", True)])
 def test_a_search_that_sees_what_is_hidden_is_named_so(choice, hidden, said):
-    env = make_action_reward()._replace(hidden_state=hidden)
-    config = spo_config(search_depth=2)
-    learner = SimpleNamespace(policy=len, network_policy=id)
-    meta = SimpleNamespace(algorithm="spo")
     saved = SimpleNamespace(
-        env=env, network=indifferent(), config=config, meta=meta, learner=learner, network_params=lambda p: p
+        env=make_action_reward()._replace(hidden_state=hidden),
+        network=Network(*[lambda *_: None] * 4),
+        config=spo_config(search_depth=2),
+        meta=SimpleNamespace(algorithm="spo"),
+        learner=SimpleNamespace(policy=len, network_policy=id),
+        network_params=lambda params: params,
     )
     assert (select_policy(saved, choice, False, True).hidden_state == "where the mines are") == said
     assert select_policy(saved, None, True, True).name == "network"
-
-
-def indifferent():
-    return Network(*[lambda *_: None] * 4)

@@ -6,13 +6,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.exports import SMALL, contents
+from support.exports import SMALL
+from support.paths import contents
+from support.scripted_runs import command, rows_of
 
 import stoix_like as sl
-from stoix_like.commands.entry import exit_code
-from stoix_like.commands.table import COMMANDS
 from stoix_like.runtime.runs import saved as saved_run
-from stoix_like.runtime.telemetry import read_rows
 
 FILES = ("policy.stablehlo", "params.safetensors", "model_card.md", "policy.json")
 
@@ -23,16 +22,15 @@ def trained(tmp_path_factory):
     folder = tmp_path_factory.mktemp("trained")
     leaves = SMALL | {"task_id": "probe/action_observation_reward", "num_seeds": 2, "seed": 4, "save_dir": folder}
     leaves |= {"eval_interval": 2, "save_interval": 2, "num_eval_envs": 8, "num_eval_episodes": 8, "run_name": "two"}
-    flags = [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAX_COMPILATION_CACHE_DIR", "")
-        assert exit_code(COMMANDS["train-ppo"].run, flags) == 0
+        assert command("train-ppo", **leaves) == 0
     return folder / "two"
 
 
 def test_the_command(trained, tmp_path, capfd):
     shutil.copytree(trained, tmp_path / "two")
-    assert exit_code(COMMANDS["export"].run, [str(tmp_path / "two"), "--checkpoint", "2", "--seed", "5"]) == 0
+    assert command("export", tmp_path / "two", "--checkpoint", "2", "--seed", "5") == 0
     out, err = capfd.readouterr()
     folder = tmp_path / "two" / "export"
     lines = out.splitlines()
@@ -46,11 +44,7 @@ def test_the_command(trained, tmp_path, capfd):
     policy, saved = sl.load_policy(folder), saved_run.load_run(str(trained), "2")
     description = policy.description
     assert (description["checkpoint"], description["update"], description["seed"]) == ("2", 2, 5)
-    (row,) = [
-        r
-        for r in read_rows(trained / "metrics.jsonl")
-        if (r["category"], r["update"], r["seed"]) == ("EVALUATOR", 2, 5)
-    ]
+    (row,) = [row for row in rows_of(trained, "EVALUATOR") if (row["update"], row["seed"]) == (2, 5)]
     assert description["evaluation"]["evaluator/mean_return"] == row["evaluator/mean_return"]
     assert "evaluator/duration_ms" not in description["evaluation"]
     observation = sl.Observation({"features": jnp.array([[-1.0], [1.0], [0.5]])}, jnp.ones((3, 2), bool))
@@ -60,7 +54,7 @@ def test_the_command(trained, tmp_path, capfd):
 
 
 def test_the_command_takes_the_best_of_the_first_seed(trained, tmp_path, capfd):
-    assert exit_code(COMMANDS["export"].run, [str(trained), "--out", str(tmp_path / "new" / "place")]) == 0
+    assert command("export", trained, "--out", tmp_path / "new" / "place") == 0
     description = sl.load_policy(tmp_path / "new" / "place").description
     best = saved_run.load_run(str(trained))
     assert (description["seed"], description["update"], description["checkpoint"]) == (4, best.updates[0], "best")
@@ -80,7 +74,7 @@ def test_the_command_takes_the_best_of_the_first_seed(trained, tmp_path, capfd):
 )
 def test_the_command_refuses(trained, capfd, argv, code, error):
     before = contents(trained)
-    assert exit_code(COMMANDS["export"].run, [str(trained), *(word.format(run=trained) for word in argv)]) == code
+    assert command("export", trained, *(word.format(run=trained) for word in argv)) == code
     first, second = capfd.readouterr().err.splitlines()
     assert first == f"error: {error.format(run=trained)}"
     assert second.startswith("hint: ")

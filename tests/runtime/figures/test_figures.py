@@ -1,6 +1,5 @@
 """Curves, tables, figures and animations from hand-made run folders."""
 
-import json
 import os
 import threading
 import time
@@ -10,6 +9,8 @@ import numpy as np
 import pytest
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
+from support.asserts import refused
+from support.hand_made import write_run
 
 from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.evaluation import statistics
@@ -19,24 +20,15 @@ from stoix_like.runtime.results import curves
 from stoix_like.runtime.results.series import read_run
 from stoix_like.types import ActionSpec, Environment
 
+METRICS = {
+    "evaluator/mean_return": lambda score: score,
+    "actor/mean_return": lambda score: score - 0.1,  # of training episodes
+    "evaluator/solve_rate": lambda score: None,
+}
 
-def _write_run(path, seeds, score, *, updates=range(20, 201, 20), algorithm="PPO", task="Maze-v0", config=None):
-    """A run folder whose evaluations are score(seed, update); training episodes lie 0.1 below."""
-    path.mkdir()
-    lines = [{"category": "MISC", "update": 0, "timesteps": 0, "elapsed_seconds": 0.0, "seed": None}]
-    lines[0].update({"misc/algorithm": algorithm, "misc/task_id": task, "misc/num_seeds": len(seeds)})
-    for update in updates:
-        for seed in seeds:
-            place = {"update": update, "timesteps": update * 1024, "elapsed_seconds": update / 10, "seed": seed}
-            value = score(seed, update)
-            lines.append({"category": "ACTOR", **place, "actor/mean_return": value - 0.1})
-            lines.append(
-                {"category": "EVALUATOR", **place, "evaluator/mean_return": value, "evaluator/solve_rate": None}
-            )
-    (path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    if config is not None:
-        (path / "config.yaml").write_text(json.dumps(config))  # JSON is YAML
-    return path
+
+def _write_run(path, seeds, score, *, updates=range(20, 201, 20), **options):
+    return write_run(path, score, seeds=seeds, updates=updates, metrics=METRICS, **options)
 
 
 def _linear(seed, update):
@@ -47,9 +39,6 @@ def _curves(paths, metric="mean_return"):
     return curves.make_curves([read_run(path) for path in paths], metric)
 
 
-# --- curves
-
-
 @pytest.mark.parametrize(
     ("num_seeds", "final"),
     [(1, 1.0), (3, 1.1), (6, 1.25)],  # 6 seeds: 1.0 ... 1.5 less one at each end
@@ -58,7 +47,7 @@ def test_the_final_iqm_by_hand(tmp_path, num_seeds, final):
     path = _write_run(tmp_path / "run", range(num_seeds), _linear)
     (quoted,), (beside,), missing = _curves([path])
     assert (quoted.name, quoted.key, len(quoted.seeds), missing) == ("PPO", "evaluator/mean_return", num_seeds, [])
-    np.testing.assert_array_equal(quoted.timesteps, 1024.0 * np.arange(20, 201, 20))
+    np.testing.assert_array_equal(quoted.timesteps, 100.0 * np.arange(20, 201, 20))
     assert quoted.iqm.point[-1] == pytest.approx(final, rel=1e-12)
     assert beside.key == "actor/mean_return"
     assert beside.iqm.point[-1] == pytest.approx(final - 0.1, rel=1e-12)
@@ -80,7 +69,7 @@ def test_curves_are_aligned_by_interpolation_on_the_range_they_share(tmp_path):
     one = _write_run(tmp_path / "a", [0], lambda seed, update: float(update), updates=[10, 20, 40])
     other = _write_run(tmp_path / "b", [1], lambda seed, update: float(update), updates=[20, 30, 50])
     (curve,), _, _ = _curves([one, other])
-    np.testing.assert_array_equal(curve.timesteps, np.array([20, 30, 40]) * 1024.0)
+    np.testing.assert_array_equal(curve.timesteps, np.array([20, 30, 40]) * 100.0)
     np.testing.assert_allclose(curve.iqm.point, [20.0, 30.0, 40.0], rtol=1e-12)  # 30 and 40 are interpolated once each
 
 
@@ -91,42 +80,14 @@ def test_seeds_without_a_common_range_have_no_iqm(tmp_path):
     assert "no common steps yet" in summary.table
 
 
-def test_experiments_that_differ_are_not_pooled_and_are_named_by_what_differs(tmp_path):
-    def config(rate, seed):
-        return {"optimization": {"actor_lr": rate}, "architecture": {"seed": seed}, "logging": {"progress": seed == 0}}
-
-    paths = [
-        _write_run(tmp_path / f"{rate}-{seed}", [seed], _linear, config=config(rate, seed))
-        for rate in (0.001, 0.0003)
-        for seed in (0, 1)
-    ]
-    quoted, _, _ = _curves([*paths, paths[0]])  # the same folder twice counts once
-    assert [(curve.name, len(curve.seeds)) for curve in quoted] == [
-        ("PPO · actor_lr 0.001", 2),
-        ("PPO · actor_lr 0.0003", 2),
-    ]
-
-
 def test_where_a_run_began_and_what_it_is_scored_on_are_differences(tmp_path):
     """Seeds 0 and 1 of what would else be one experiment; how often it is saved and scored is none."""
-    plain = {"checkpointing": {"load_path": None, "save_interval": 5}, "evaluation": {"level_set": None}}
-    loaded = {"checkpointing": {"load_path": "runs/a", "save_interval": 9}, "evaluation": {"level_set": None}}
-    frozen = {"checkpointing": {"load_path": None, "save_interval": 5}, "evaluation": {"level_set": "maze-8"}}
-    paths = [
-        _write_run(tmp_path / str(seed), [seed], _linear, config=config)
-        for seed, config in enumerate([plain, loaded, frozen])
-    ]
+    paths = []
+    for seed, (load_path, level_set) in enumerate([(None, None), ("runs/a", None), (None, "maze-8")]):
+        saving = {"load_path": load_path, "save_interval": 5 + seed}
+        config = {"checkpointing": saving, "evaluation": {"level_set": level_set}}
+        paths.append(_write_run(tmp_path / str(seed), [seed], _linear, config=config))
     assert [len(curve.seeds) for curve in _curves(paths)[0]] == [1, 1, 1]
-
-
-def test_more_than_two_differences_are_named_by_the_run(tmp_path):
-    paths = [_write_run(tmp_path / name, [0], _linear, config={"a": dict.fromkeys("xyz", name)}) for name in ("p", "q")]
-    assert [curve.name for curve in _curves(paths)[0]] == ["PPO · p", "PPO · q"]
-
-
-def test_a_seed_that_comes_twice_is_no_second_sample(tmp_path):
-    paths = [_write_run(tmp_path / name, [0], _linear, config={}) for name in ("before", "after")]
-    assert [(curve.name, len(curve.seeds)) for curve in _curves(paths)[0]] == [("PPO · before", 1), ("PPO · after", 1)]
 
 
 def test_a_metric_that_one_experiment_lacks_is_said(tmp_path):
@@ -138,13 +99,8 @@ def test_a_metric_that_one_experiment_lacks_is_said(tmp_path):
     quoted, _, missing = _curves([ours, other], "temperature")
     assert [curve.key for curve in quoted] == ["trainer/temperature"]
     assert missing == ["PPO · Maze-v0"]
-    assert (
-        "PPO · Maze-v0: no values of temperature yet"
-        in learning_curves.plot_runs([ours, other], tmp_path / "x.svg", "temperature").table
-    )
-
-
-# --- figure and table
+    summary = learning_curves.plot_runs([ours, other], tmp_path / "x.svg", "temperature")
+    assert "PPO · Maze-v0: no values of temperature yet" in summary.table
 
 
 @pytest.mark.parametrize("num_seeds", [1, 3, 6])
@@ -160,7 +116,7 @@ def test_figure_and_table(tmp_path, num_seeds):
     # Of three seeds all alike come up with probability 1/27 > 2.5 %: the interval is the whole range.
     _, low, high = statistics.bootstrap_interval(1.0 + np.arange(num_seeds) / 10)
     final, interval = {1: ("1", "–"), 3: ("1.1", "[1, 1.2]"), 6: ("1.25", f"[{low:.3g}, {high:.3g}]")}[num_seeds]
-    expected = ["PPO", "Maze-v0", "evaluator/mean_return", str(num_seeds), final, *interval.split(), final, "204,800"]
+    expected = ["PPO", "Maze-v0", "evaluator/mean_return", str(num_seeds), final, *interval.split(), final, "20,000"]
     assert line.split() == expected
     assert len(notes) == (num_seeds < 4)
 
@@ -199,63 +155,43 @@ def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
     assert legend.y0 >= 0.0  # and it is not cut off
 
 
-# --- refusals
-
-
-def _refused(kind, call):
-    with pytest.raises(kind) as caught:
-        call()
-    return caught.value.what if hasattr(caught.value, "what") else str(caught.value), caught.value.hint
-
-
 def test_refusals_name_the_cause_and_what_to_do(tmp_path):
     run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
-    what, hint = _refused(ConfigError, lambda: learning_curves.plot_runs([tmp_path / "maze-2"], out))
-    assert "no run at" in what
-    assert "did you mean" in what
-    assert str(run) in hint
-    what, hint = _refused(ConfigError, lambda: learning_curves.plot_runs([run], out, "mean_retrun"))
-    assert what == "unknown metric 'mean_retrun'; did you mean 'mean_return'?"
-    assert "mean_return" in hint
-    what, _ = _refused(ConfigError, lambda: learning_curves.plot_runs([run], out, "solve_rate"))  # only nulls so far
-    assert "unknown metric 'solve_rate'" in what
-    assert (
-        "unknown figure format '.doc'"
-        in _refused(ConfigError, lambda: learning_curves.plot_runs([run], tmp_path / "a.doc"))[0]
-    )
-    assert "no run to plot" in _refused(ConfigError, lambda: learning_curves.plot_runs([], out))[0]
+    for paths, to, metric, what, hint in (
+        ([tmp_path / "maze-2"], out, "mean_return", r"no run at .*did you mean", str(run)),
+        ([run], out, "mean_retrun", r"^unknown metric 'mean_retrun'; did you mean 'mean_return'\?$", "mean_return"),
+        ([run], out, "solve_rate", "unknown metric 'solve_rate'", ""),  # only nulls so far
+        ([run], tmp_path / "a.doc", "mean_return", r"unknown figure format '\.doc'", ""),
+        ([], out, "mean_return", "no run to plot", ""),
+    ):
+        with pytest.raises(ConfigError, match=what) as caught:
+            learning_curves.plot_runs(paths, to, metric)
+        assert hint in caught.value.hint
     assert not out.exists()
 
 
 def test_a_run_without_rows_yet(tmp_path):
-    for name, text in [
-        ("empty", ""),
-        ("started", '{"category": "MISC", "update": 0, "misc/algorithm": "PPO", "misc/task_id": "Maze-v0"}\n'),
-    ]:
+    started = '{"category": "MISC", "update": 0, "misc/algorithm": "PPO", "misc/task_id": "Maze-v0"}\n'
+    for name, text, what in (
+        ("empty", "", "has no metrics yet"),
+        ("started", started, "has no metrics yet"),
+        ("bare", None, "no metrics at"),
+    ):
         (tmp_path / name).mkdir()
-        (tmp_path / name / "metrics.jsonl").write_text(text)
-        what, hint = _refused(
-            RunError, lambda name=name: learning_curves.plot_runs([tmp_path / name], tmp_path / "x.png")
-        )
-        assert "has no metrics yet" in what
-        assert "first report" in hint
-    (tmp_path / "bare").mkdir()
-    assert (
-        "no metrics at"
-        in _refused(RunError, lambda: learning_curves.plot_runs([tmp_path / "bare"], tmp_path / "x.png"))[0]
-    )
+        if text is not None:
+            (tmp_path / name / "metrics.jsonl").write_text(text)
+        with pytest.raises(RunError, match=what) as caught:
+            learning_curves.plot_runs([tmp_path / name], tmp_path / "x.png")
+        assert text is None or "first report" in caught.value.hint
 
 
 def test_a_figure_that_cannot_be_written_leaves_the_old_one(tmp_path):
     run = _write_run(tmp_path / "run", [0], _linear)
     target = tmp_path / "file"
     target.write_text("old")
-    what, _ = _refused(RunError, lambda: learning_curves.plot_runs([run], target / "curves.png"))
-    assert "cannot be written" in what
+    with pytest.raises(RunError, match="cannot be written"):
+        learning_curves.plot_runs([run], target / "curves.png")
     assert target.read_text() == "old"
-
-
-# --- animations
 
 
 def _environment(animate):
@@ -287,23 +223,21 @@ def test_a_reader_of_the_old_picture_never_sees_half_of_the_new(tmp_path):
     assert target.read_bytes().startswith(b"GIF")
 
 
-def test_a_failing_animation_leaves_the_old_gif(tmp_path):
+def test_an_animation_that_fails_or_cannot_be_drawn_leaves_the_old_gif(tmp_path):
     def fail(states, path):
         _draw_gif(states, path)
         raise OSError(28, "No space left on device")
 
     target = tmp_path / "episode.gif"
     target.write_bytes(b"old")
-    what, _ = _refused(RunError, lambda: save_gif(_environment(fail), [0], target))
-    assert what == f"{target} cannot be written: No space left on device"
+    with refused(RunError, f"{target} cannot be written: No space left on device"):
+        save_gif(_environment(fail), [0], target)
     assert target.read_bytes() == b"old"
     assert os.listdir(tmp_path) == ["episode.gif"]
-
-
-def test_what_cannot_be_drawn_is_refused(tmp_path):
-    what, _ = _refused(UnsupportedEnvironmentError, lambda: save_gif(_environment(None), [0], tmp_path / "episode.gif"))
-    assert what == "custom cannot be drawn: it has no `animate`"
-    assert "at least one state" in _refused(RunError, lambda: save_gif(_environment(_draw_gif), [], tmp_path / "e"))[0]
+    with refused(UnsupportedEnvironmentError, "custom cannot be drawn: it has no `animate`"):
+        save_gif(_environment(None), [0], tmp_path / "episode.gif")
+    with pytest.raises(RunError, match="at least one state"):
+        save_gif(_environment(_draw_gif), [], tmp_path / "e")
 
 
 def test_a_running_run_can_be_read_while_it_is_written(tmp_path):

@@ -12,6 +12,8 @@ from stoix_like.config.sections import HardwareConfig
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.hardware import compile_cache, devices
 
+WHOLE = zlib.compress(b"program" * 1000)
+
 
 @pytest.mark.parametrize("variable", [None, "XDG_CACHE_HOME"])
 def test_without_a_home_nothing_is_cached_unless_it_is_said_where(variable, monkeypatch, tmp_path):
@@ -42,43 +44,45 @@ def test_cached_is_what_takes_a_fifth_of_a_second_unless_jax_is_told_another_tim
     assert name not in asked
 
 
-def _warn_of_entry(path, monkeypatch, *, why="zlib.error: Error -5 while decompressing data: incomplete stream"):
-    """Lets JAX's warning of this entry of `jit_chunk` go through what the compile cache installs."""
+@pytest.fixture
+def entry(tmp_path, monkeypatch):
+    """An entry of `jit_chunk` to be, and what lets JAX's warning of it go through what the compile cache installs."""
+    path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
     monkeypatch.setattr(warnings, "showwarning", warnings.showwarning)
-    config = types.SimpleNamespace(update=lambda *_: None, jax_compilation_cache_dir=str(path.parent))
+    config = types.SimpleNamespace(update=lambda *_: None, jax_compilation_cache_dir=str(tmp_path))
     monkeypatch.setattr(compile_cache, "jax", types.SimpleNamespace(config=config))
     monkeypatch.setattr(messages, "is_cli", lambda: True)
     compile_cache.enable()
-    text = f"Error reading persistent compilation cache entry for 'jit_chunk': {why}"
-    warnings.showwarning(UserWarning(text), UserWarning, "compiler.py", 1)
+
+    def warn(why="zlib.error: Error -5 while decompressing data: incomplete stream"):
+        text = f"Error reading persistent compilation cache entry for 'jit_chunk': {why}"
+        warnings.showwarning(UserWarning(text), UserWarning, "compiler.py", 1)
+
+    return path, warn
 
 
-def test_an_entry_that_another_process_is_writing_is_left_to_it(tmp_path, monkeypatch, capsys):
-    path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
-    whole = zlib.compress(b"program" * 1000)
-    path.write_bytes(whole[:-8])
-    writer = threading.Timer(0.2, path.write_bytes, [whole])
+def test_an_entry_that_another_process_is_writing_is_left_to_it(entry, capsys):
+    path, warn = entry
+    path.write_bytes(WHOLE[:-8])
+    writer = threading.Timer(0.2, path.write_bytes, [WHOLE])
     writer.start()
-    _warn_of_entry(path, monkeypatch)
+    warn()
     writer.join()
-    assert path.read_bytes() == whole
-    assert capsys.readouterr().err == ""
+    assert (path.read_bytes(), capsys.readouterr().err) == (WHOLE, "")
 
 
-def test_a_truncated_entry_is_removed_and_noted(tmp_path, monkeypatch, capsys):
-    path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
-    path.write_bytes(zlib.compress(b"program" * 1000)[:-8])
-    _warn_of_entry(path, monkeypatch)
+def test_a_truncated_entry_is_removed_and_noted(entry, capsys):
+    path, warn = entry
+    path.write_bytes(WHOLE[:-8])
+    warn()
     assert not path.exists()
-    assert capsys.readouterr().err == ("note: jit_chunk is compiled again: its cache entry was truncated\n")
+    assert capsys.readouterr().err == "note: jit_chunk is compiled again: its cache entry was truncated\n"
 
 
-def test_a_complete_entry_that_cannot_be_used_is_noted(tmp_path, monkeypatch, capsys):
-    path = tmp_path / f"jit_chunk-{'0f' * 32}-cache"
-    path.write_bytes(zlib.compress(b"program" * 1000))
-    _warn_of_entry(path, monkeypatch, why="XlaRuntimeError: made for another machine")
+def test_a_complete_entry_that_cannot_be_used_is_noted(entry, capsys):
+    path, warn = entry
+    path.write_bytes(WHOLE)
+    warn("XlaRuntimeError: made for another machine")
     assert path.exists()
-    assert capsys.readouterr().err == (
-        f"note: the compile cache {tmp_path} cannot be used (XlaRuntimeError: made for another machine); "
-        "every start compiles\n"
-    )
+    why = "cannot be used (XlaRuntimeError: made for another machine); every start compiles"
+    assert capsys.readouterr().err == f"note: the compile cache {path.parent} {why}\n"

@@ -2,12 +2,12 @@
 
 import dataclasses
 from pathlib import Path
-from typing import Literal
 
 import config_table
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.asserts import refused
 
 from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
@@ -22,6 +22,7 @@ from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
+ABOVE = "is above 2,147,483,647; lower one of them"
 PRESETS = [*(f"ppo/{name}" for name in PPO_PRESETS), *(f"spo/{name}" for name in SPO_PRESETS)]
 CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig}
 
@@ -52,9 +53,12 @@ def test_defaults_below_yaml_below_flags(file):
     assert result.overridden == {"epochs"}
 
 
-def test_empty_file_and_empty_section_are_all_defaults(file):
-    assert loaded("--config", file("")).config == PPOConfig()
-    assert loaded("--config", file("environment:\n  # num_envs: 3\n")).config == PPOConfig()
+@pytest.mark.parametrize(
+    "text", ["", "environment:\n  # num_envs: 3\n", "spo: {num_particles: lots, adaptive_temperature: true}"]
+)
+def test_files_of_defaults_alone(file, text):
+    """Of another algorithm's section the keys are checked and the values are not read."""
+    assert loaded("--config", file(text)).config == PPOConfig()
 
 
 def test_scientific_numbers_and_underscores(file):
@@ -81,7 +85,7 @@ def test_scalars_are_those_of_yaml_1_2(file, text, value):
     assert type(read) is type(value)
 
 
-def test_none_is_null_only_where_null_is_allowed(file):
+def test_none_is_null_only_where_null_is_allowed_and_text_is_as_written(file):
     path = file("optimization: {value_clip_eps: none, standardize_advantages: none}\ncheckpointing: {run_name: none}\n")
     config = loaded("--config", path).config
     assert config.optimization.value_clip_eps is None
@@ -90,9 +94,6 @@ def test_none_is_null_only_where_null_is_allowed(file):
     flagged = loaded("--num-layers", "none", "--keep-last-n=null", "--run-name", "None").config
     assert (flagged.architecture.num_layers, flagged.checkpointing.keep_last_n) == (None, None)
     assert flagged.checkpointing.run_name is None
-
-
-def test_text_leaves_take_the_scalar_as_written(file):
     assert loaded("--config", file("checkpointing: {run_name: 0042}\n")).config.checkpointing.run_name == "0042"
     assert loaded("--save-dir", "out #1: x").config.checkpointing.save_dir == "out #1: x"
 
@@ -105,16 +106,9 @@ def test_booleans_have_four_spellings():
     assert loaded("--standardize-advantages", "true").config.optimization.standardize_advantages == "batch"
 
 
-def test_kwargs_flag_is_yaml_flow():
-    config = loaded("--config", "ppo/maze", "--kwargs", "{num_rows: 6, num_cols: 6}").config
-    assert config.environment.kwargs == {"num_rows": 6, "num_cols": 6}
-
-
 def test_rust_rl_spellings(file):
     assert loaded("--checkpoint-save-dir", "a", "--checkpoint-load-path", "b").config.checkpointing.load_path == "b"
     assert loaded("--config", file("ppo_core: {epochs: 9}\n")).config.training_core.epochs == 9
-    path = file("spo:\n  num_particles: lots\n  adaptive_temperature: true\n")
-    assert loaded("--config", path).config == PPOConfig()  # keys are checked, values are not read
 
 
 def test_options_are_not_leaves():
@@ -132,14 +126,13 @@ def test_leaf_names_are_unique_over_all_sections():
 
 
 def test_steps_and_updates_replace_each_other_across_layers(file):
-    path = file(
-        "environment: {num_envs: 4}\ntraining_core: {rollout_length: 32, num_updates: 9, total_timesteps: null}\n"
-    )
+    sizes = "environment: {num_envs: 4}\ntraining_core: {rollout_length: 32, "
+    path = file(sizes + "num_updates: 9, total_timesteps: null}\n")
     by_steps = loaded("--config", path, "--total-timesteps", "1280")
     assert by_steps.config.training_core.num_updates == 10
     assert by_steps.config.training_core.total_timesteps is None
     assert by_steps.overridden == {"num_updates"}
-    path = file("environment: {num_envs: 4}\ntraining_core: {rollout_length: 32, total_timesteps: 1280}\n")
+    path = file(sizes + "total_timesteps: 1280}\n")
     assert loaded("--config", path).config.training_core.num_updates == 10
     assert loaded("--config", path, "--num-updates", "3").config.training_core.num_updates == 3
 
@@ -147,66 +140,52 @@ def test_steps_and_updates_replace_each_other_across_layers(file):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("environment:\n  num_env: 4\n", "run.yaml:2: unknown key 'environment.num_env'; did you mean 'num_envs'?"),
-        (
-            "environment:\n  gamma: 1\n",
-            "run.yaml:2: unknown key 'environment.gamma'; it belongs to section 'training_core'",
-        ),
-        ("num_envs: 4\n", "run.yaml:1: unknown section 'num_envs'; it is a key of section 'environment'"),
-        ("enviroment: {}\n", "run.yaml:1: unknown section 'enviroment'; did you mean 'environment'?"),
-        ("environment: 3\n", "run.yaml:1: section 'environment' must hold keys, such as 'task_id:'"),
-        ("- 3\n", "run.yaml:1: a configuration is made of sections, such as 'environment:'"),
-        (
-            "optimization:\n\n  actor_lr: fast\n",
-            "run.yaml:3: optimization.actor_lr: expected float, got 'fast' (str)",
-        ),
-        ("logging: {progress: yes}\n", "run.yaml:1: logging.progress: expected bool, got 'yes' (str)"),
-        ("logging: {progress: 1}\n", "run.yaml:1: logging.progress: expected bool, got 1 (int)"),
-        ("training_core: {epochs: true}\n", "run.yaml:1: training_core.epochs: expected int, got True (bool)"),
-        ("training_core: {epochs: 1.5}\n", "run.yaml:1: training_core.epochs: expected int, got 1.5 (float)"),
-        ("training_core: {epochs: null}\n", "run.yaml:1: training_core.epochs: expected int, got null"),
-        ("training_core: {gamma: 1.01}\n", "run.yaml:1: training_core.gamma: must lie in [0, 1], got 1.01"),
-        ("training_core: {gamma: .nan}\n", "run.yaml:1: training_core.gamma: must be finite, got nan"),
-        ("optimization: {clip_eps: 0}\n", "run.yaml:1: optimization.clip_eps: must be greater than 0, got 0.0"),
-        ("architecture: {num_layers: 0}\n", "run.yaml:1: architecture.num_layers: must be at least 1, got 0"),
+        ("environment:\n  num_env: 4\n", "2: unknown key 'environment.num_env'; did you mean 'num_envs'?"),
+        ("environment:\n  gamma: 1\n", "2: unknown key 'environment.gamma'; it belongs to section 'training_core'"),
+        ("num_envs: 4\n", "1: unknown section 'num_envs'; it is a key of section 'environment'"),
+        ("enviroment: {}\n", "1: unknown section 'enviroment'; did you mean 'environment'?"),
+        ("environment: 3\n", "1: section 'environment' must hold keys, such as 'task_id:'"),
+        ("- 3\n", "1: a configuration is made of sections, such as 'environment:'"),
+        ("optimization:\n\n  actor_lr: fast\n", "3: optimization.actor_lr: expected float, got 'fast' (str)"),
+        ("logging: {progress: yes}\n", "1: logging.progress: expected bool, got 'yes' (str)"),
+        ("logging: {progress: 1}\n", "1: logging.progress: expected bool, got 1 (int)"),
+        ("training_core: {epochs: true}\n", "1: training_core.epochs: expected int, got True (bool)"),
+        ("training_core: {epochs: 1.5}\n", "1: training_core.epochs: expected int, got 1.5 (float)"),
+        ("training_core: {epochs: null}\n", "1: training_core.epochs: expected int, got null"),
+        ("training_core: {gamma: 1.01}\n", "1: training_core.gamma: must lie in [0, 1], got 1.01"),
+        ("training_core: {gamma: .nan}\n", "1: training_core.gamma: must be finite, got nan"),
+        ("optimization: {clip_eps: 0}\n", "1: optimization.clip_eps: must be greater than 0, got 0.0"),
+        ("architecture: {num_layers: 0}\n", "1: architecture.num_layers: must be at least 1, got 0"),
         (
             "architecture: {observation_adapter: gird}\n",
-            "run.yaml:1: architecture.observation_adapter: expected dense, binpack, grid or null, got 'gird' (str);"
+            "1: architecture.observation_adapter: expected dense, binpack, grid or null, got 'gird' (str);"
             " did you mean 'grid'?",
         ),
-        (
-            "architecture:\n  seed: 1\n  seed: 2\n",
-            "run.yaml:3: duplicate key 'architecture.seed' (first at line 2)",
-        ),
-        ("logging: {}\nlogging: {}\n", "run.yaml:2: duplicate key 'logging' (first at line 1)"),
+        ("architecture:\n  seed: 1\n  seed: 2\n", "3: duplicate key 'architecture.seed' (first at line 2)"),
+        ("logging: {}\nlogging: {}\n", "2: duplicate key 'logging' (first at line 1)"),
         (
             "ppo_core: {}\ntraining_core: {}\n",
-            "run.yaml:2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them",
+            "2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them",
         ),
-        ("environment:\n  kwargs: {a: 1, a: 2}\n", "run.yaml:2: not valid YAML: duplicate key 'a'"),
-        ("environment: &e {}\nlogging: *e\n", "run.yaml:2: not valid YAML: aliases (*name) are not read here"),
+        ("environment:\n  kwargs: {a: 1, a: 2}\n", "2: not valid YAML: duplicate key 'a'"),
+        ("environment: &e {}\nlogging: *e\n", "2: not valid YAML: aliases (*name) are not read here"),
         (
             "architecture: {seed: !!python/name:os.system x}\n",
-            "run.yaml:1: not valid YAML: tag tag:yaml.org,2002:python/name:os.system is not read here",
+            "1: not valid YAML: tag tag:yaml.org,2002:python/name:os.system is not read here",
         ),
-        ("architecture: {seed: !!int x}\n", "run.yaml:1: not valid YAML: 'x' is no int"),
-        (
-            "spo:\n  init_log_alpha: 3\n",
-            "run.yaml:2: 'spo.init_log_alpha' is not read; use init_alpha: the weight itself",
-        ),
-        ("spo: {num_particle: 3}\n", "run.yaml:1: unknown key 'spo.num_particle'; did you mean 'num_particles'?"),
-        (
-            "training_core: {num_updates: 3, total_timesteps: 3}\n",
-            "run.yaml:1: give num_updates or total_timesteps, not both",
-        ),
+        ("architecture: {seed: !!int x}\n", "1: not valid YAML: 'x' is no int"),
+        ("spo:\n  init_log_alpha: 3\n", "2: 'spo.init_log_alpha' is not read; use init_alpha: the weight itself"),
+        ("spo: {num_particle: 3}\n", "1: unknown key 'spo.num_particle'; did you mean 'num_particles'?"),
+        ("training_core: {num_updates: 3, total_timesteps: 3}\n", "1: give num_updates or total_timesteps, not both"),
     ],
 )
 def test_file_problems_word_for_word(file, text, expected):
-    assert problems("--config", file(text)) == [expected]
+    assert problems("--config", file(text)) == [f"run.yaml:{expected}"]
 
 
-def test_keys_are_text_whatever_they_look_like(file):
+def test_kwargs_are_yaml_flow_and_their_keys_text_whatever_they_look_like(file):
     assert loaded("--config", file("environment:\n  kwargs: {1: 2}\n")).config.environment.kwargs == {"1": 2}
+    assert loaded("--kwargs", "{num_rows: 6, a: [1]}").config.environment.kwargs == {"num_rows": 6, "a": [1]}
 
 
 def test_broken_yaml_names_its_line(file):
@@ -259,23 +238,17 @@ def test_broken_yaml_names_its_line(file):
         (["--reward-scale", "1e300"], "--reward-scale: must be at most 3.4028235e+38, the largest float32, got 1e+300"),
         (
             ["--num-envs", "1024", "--rollout-length", "1e9"],
-            "--rollout-length: num_seeds * num_envs * rollout_length = 1,024,000,000,000 is above 2,147,483,647; lower"
-            " one of them",
+            f"--rollout-length: num_seeds * num_envs * rollout_length = 1,024,000,000,000 {ABOVE}",
         ),
         (
             ["--num-eval-envs", "1e9", "--num-eval-episodes", "1e9", "--num-seeds", "3"],
-            "--num-eval-episodes: num_seeds * num_eval_episodes = 3,000,000,000 is above 2,147,483,647; lower one of"
-            " them",
+            f"--num-eval-episodes: num_seeds * num_eval_episodes = 3,000,000,000 {ABOVE}",
         ),
         (
             ["--hidden-dim", "2e9"],  # XLA aborts the process on such a product
-            "--hidden-dim: num_seeds * hidden_dim * hidden_dim = 4,000,000,000,000,000,000 is above 2,147,483,647;"
-            " lower one of them",
+            f"--hidden-dim: num_seeds * hidden_dim * hidden_dim = 4,000,000,000,000,000,000 {ABOVE}",
         ),
-        (
-            ["--max-items", "1e6", "--max-ems", "1e6"],
-            "--max-items: max_items * max_ems = 1,000,000,000,000 is above 2,147,483,647; lower one of them",
-        ),
+        (["--max-items=1e6", "--max-ems=1e6"], f"--max-items: max_items * max_ems = 1,000,000,000,000 {ABOVE}"),
         (
             ["--total-timesteps", "5120e10"],
             "--total-timesteps: 51,200,000,000,000 steps are 10,000,000,000 updates, and at most 2,147,483,647 can be"
@@ -285,6 +258,29 @@ def test_broken_yaml_names_its_line(file):
             ["--total-timesteps", "1e6"],
             "--total-timesteps: 1,000,000 is not a multiple of num_envs * rollout_length = 5,120;"
             " use 998,400 or 1,003,520",
+        ),
+        (
+            ["--seed", "2147483646", "--num-seeds", "3"],
+            "--num-seeds: the last seed would be 2147483648, above 2147483647; use a lower seed",
+        ),
+        (
+            ["--otlp-endpoint", "localhost:4318"],
+            "--otlp-endpoint: 'localhost:4318' is no address; give one such as http://localhost:4318",
+        ),
+        *(
+            (
+                ["--mlflow-tracking-uri", folder],
+                f"--mlflow-tracking-uri: '{folder}' is a folder, which MLflow no longer takes as a store; give"
+                " sqlite:///<path>.db or http://<server>",
+            )
+            for folder in ("mlruns", "file:./mlruns")
+        ),
+        *(
+            (
+                ["--coordinator-address", address, "--num-processes", "2", "--process-id", "0"],
+                f"--coordinator-address: expected HOST:PORT, got {address!r}",
+            )
+            for address in ("localhost", "host:port", "a b:12", ":")
         ),
     ],
 )
@@ -305,12 +301,6 @@ def test_problems_of_file_and_flags_come_together_in_order(file):
     ]
 
 
-@pytest.mark.parametrize("address", ["localhost", "host:port", "a b:12", ":"])
-def test_an_address_has_a_host_and_a_port(address):
-    given = ("--coordinator-address", address, "--num-processes", "2", "--process-id", "0")
-    assert problems(*given) == [f"--coordinator-address: expected HOST:PORT, got {address!r}"]
-
-
 def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
     path = file("environment:\n  num_envs: 25\ntraining_core:\n  rollout_length: 40\n  num_minibatches: 16\n")
     assert problems("--config", path, "--num-devices", "2", "--process-id", "0") == [
@@ -321,9 +311,13 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
     ]
 
 
-def test_where_telemetry_goes_must_be_an_address():
-    good = ("http://localhost:4318", "https://collector.lab/v1/traces")
-    assert [loaded("--otlp-endpoint", one).config.logging.otlp_endpoint for one in good] == [*good]
+def test_where_telemetry_goes_must_be_an_address_without_a_password():
+    for flag, address in (
+        ("--otlp-endpoint", "http://localhost:4318"),
+        ("--otlp-endpoint", "https://collector.lab/v1/traces"),
+        ("--mlflow-tracking-uri", "postgresql://me@lab/db"),
+    ):
+        assert getattr(loaded(flag, address).config.logging, flag[2:].replace("-", "_")) == address
     for flag, address in (
         ("--otlp-endpoint", "http://me:s3cret@lab:4318"),
         ("--mlflow-tracking-uri", "https://s3cret@lab"),
@@ -332,41 +326,19 @@ def test_where_telemetry_goes_must_be_an_address():
         (problem,) = problems(flag, address)
         assert "it has a password, which would be written into files of the run" in problem
         assert "s3cret" not in problem
-    postgres = "postgresql://me@lab/db"
-    assert loaded("--mlflow-tracking-uri", postgres).config.logging.mlflow_tracking_uri == postgres
-    assert problems("--otlp-endpoint", "localhost:4318") == [
-        "--otlp-endpoint: 'localhost:4318' is no address; give one such as http://localhost:4318"
-    ]
-    for folder in ("mlruns", "file:./mlruns"):
-        assert problems("--mlflow-tracking-uri", folder) == [
-            f"--mlflow-tracking-uri: '{folder}' is a folder, which MLflow no longer takes as a store; give"
-            " sqlite:///<path>.db or http://<server>"
-        ]
-
-
-def test_the_last_seed_must_be_a_seed():
-    (problem,) = problems("--seed", "2147483646", "--num-seeds", "3")
-    assert problem == "--num-seeds: the last seed would be 2147483648, above 2147483647; use a lower seed"
 
 
 def test_notebook_keywords_are_checked_alike():
     assert ppo_config(num_envs=1e2, num_minibatches=8).environment.num_envs == 100
     assert ppo_config(num_updates=None, total_timesteps=81920).training_core.num_updates == 10
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, ["training_core: give num_updates or total_timesteps, not both"]):
         ppo_config(num_updates=3, total_timesteps=81920)
-    assert caught.value.problems == ["training_core: give num_updates or total_timesteps, not both"]
-    with pytest.raises(ConfigError) as caught:
+    unknown = ["unknown leaf 'num_env'; did you mean 'num_envs'?", "unknown leaf 'gama'; did you mean 'gamma'?"]
+    with refused(ConfigError, unknown):
         ppo_config(num_env=3, gama=1)
-    assert caught.value.problems == [
-        "unknown leaf 'num_env'; did you mean 'num_envs'?",
-        "unknown leaf 'gama'; did you mean 'gamma'?",
-    ]
-    with pytest.raises(ConfigError) as caught:
+    device = "hardware.device_type: expected auto, cpu, cuda, gpu, tpu, got 'gpp' (str); did you mean 'gpu'?"
+    with refused(ConfigError, ["training_core.gamma: must lie in [0, 1], got 2.0", device]):
         ppo_config(gamma=2, device_type="gpp")
-    assert caught.value.problems == [
-        "training_core.gamma: must lie in [0, 1], got 2.0",
-        "hardware.device_type: expected auto, cpu, cuda, gpu, tpu, got 'gpp' (str); did you mean 'gpu'?",
-    ]
 
 
 def test_absurd_sizes_fail_at_once():
@@ -418,9 +390,8 @@ def test_find_config_prefers_files_and_refuses_folders(file):
             find_config("maze", algorithm)
     with pytest.raises(ConfigError, match="'\\.' is a folder"):
         find_config(".")
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, hint="presets: " + ", ".join(PRESETS)):
         find_config("../../etc/passwd.yaml")
-    assert caught.value.hint == "presets: " + ", ".join(PRESETS)
 
 
 def test_resume_reads_the_runs_own_configuration(file, tmp_path):
@@ -449,11 +420,10 @@ def test_resume_says_where_a_damaged_configuration_stands_too(file, tmp_path):
     assert "the value of 'config' in runs/a/checkpoints/3/meta.json" in caught.value.hint
 
 
+TEXT = st.text(st.characters(codec="utf-8"))
 PLAIN = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(st.characters(codec="utf-8")),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(st.characters(codec="utf-8")), inner, max_size=3)
-    ),
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
     max_leaves=5,
 )
 RUN_NAMES = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,20}", fullmatch=True)
@@ -472,10 +442,10 @@ def leaf_values(field, annotation):
         most = LARGEST_NUMBER if high is None else high
         kinds.append(st.floats(least, most, exclude_min=above is not None, allow_infinity=False, allow_subnormal=True))
     if allows(annotation, str):
-        kinds.append(RUN_NAMES if field.name == "run_name" else st.text(st.characters(codec="utf-8")))
+        kinds.append(RUN_NAMES if field.name == "run_name" else TEXT)
     if allows(annotation, type(None)):
         kinds.append(st.none())
-    return st.one_of(kinds) if kinds else st.dictionaries(st.text(st.characters(codec="utf-8")), PLAIN, max_size=3)
+    return st.one_of(kinds) if kinds else st.dictionaries(TEXT, PLAIN, max_size=3)
 
 
 @st.composite
@@ -536,9 +506,8 @@ def test_infinity_and_awkward_text_survive(tmp_path):
 
 def test_stored_configurations_keep_defaults_and_refuse_strangers():
     assert config_from_dict(PPOConfig, {"environment": {"num_envs": 32}}) == ppo_config(num_envs=32)
-    with pytest.raises(ConfigError) as caught:
+    with refused(ConfigError, ["unknown key 'environment.num_env'", "unknown section 'spo'"]):
         config_from_dict(PPOConfig, {"environment": {"num_env": 32}, "spo": {}})
-    assert caught.value.problems == ["unknown key 'environment.num_env'", "unknown section 'spo'"]
 
 
 def test_kwargs_hold_plain_data_only():
@@ -551,25 +520,18 @@ def test_kwargs_hold_plain_data_only():
 
 def test_help_shows_every_flag_with_type_default_and_range(monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
-    text = flags.help_text(PPOConfig, "ppo", "ppo/quick")
+    lines = flags.help_text(PPOConfig, "ppo", "ppo/quick").splitlines()
     for leaf in leaf_sections(PPOConfig):
-        assert f"\n  {flags.flag_name(leaf)} " in text
-    assert "  --gamma FLOAT                     discount per step [default 0.99, 0 to 1]" in text.splitlines()
-    assert (
-        "  --num-envs INT                    environments stepped in parallel [default 64, >= 1]" in text.splitlines()
-    )
-    assert max(map(len, text.splitlines())) <= 120
+        assert any(line.startswith(f"  {flags.flag_name(leaf)} ") for line in lines)
+    assert "  --gamma FLOAT                     discount per step [default 0.99, 0 to 1]" in lines
+    assert "  --num-envs INT                    environments stepped in parallel [default 64, >= 1]" in lines
+    assert max(map(len, lines)) <= 120
 
 
 def test_documentation_table_is_up_to_date():
     text = config_table.DOCUMENT.read_text(encoding="utf-8")
     assert config_table.with_table(text, SPOConfig) == text, "run: python docs/tools/config_table.py"
     assert "| `gamma` | `--gamma` | float | `0.99` | 0 to 1 | discount per step |" in text.splitlines()
-
-
-def test_choices_of_unions_are_found():
-    assert choices(int | Literal["auto"]) == ["auto"]
-    assert choices(float | None) == []
 
 
 @pytest.mark.parametrize(

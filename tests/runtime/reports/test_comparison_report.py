@@ -24,16 +24,11 @@ SCORES = {"PPO": [0.2, 0.4, 0.6], "SPO": [0.4, 0.5, 0.8, 0.9, 1.0]}
 
 def _folders(folder, scores=None, **options):
     """A run per algorithm whose seeds end with these scores, having begun at half of them."""
-    return [
-        write_run(
-            folder / algorithm,
-            lambda seed, update, ends=ends: ends[seed] * (0.5 if update == 10 else 1.0),
-            seeds=range(len(ends)),
-            algorithm=algorithm,
-            **options,
-        )
-        for algorithm, ends in (scores or SCORES).items()
-    ]
+    paths = []
+    for algorithm, ends in (scores or SCORES).items():
+        score = lambda seed, update, ends=ends: ends[seed] * (0.5 if update == 10 else 1.0)
+        paths.append(write_run(folder / algorithm, score, seeds=range(len(ends)), algorithm=algorithm, **options))
+    return paths
 
 
 def _comparison(paths, metric="mean_return", scales=None):
@@ -44,9 +39,6 @@ def _comparison(paths, metric="mean_return", scales=None):
 def _over_two_tasks(folder, scales=None):
     paths = _folders(folder / "maze") + _folders(folder / "snake", {"PPO": [3.0, 5.0], "SPO": [4.0]}, task="Snake-v1")
     return _comparison(paths, scales=scales)
-
-
-# --- aggregates
 
 
 def test_the_standing_on_one_task_by_hand(tmp_path):
@@ -128,9 +120,6 @@ def test_few_seeds_are_warned_of(tmp_path):
     assert not any("D" in note.removeprefix("Maze-v0") for note in notes)
 
 
-# --- text and JSON
-
-
 def test_the_text_says_everything_with_its_n(tmp_path):
     lines = comparison_tables.text(_comparison(_folders(tmp_path))).splitlines()
     assert lines[0] == "Maze-v0 · evaluator/mean_return · at 4,000 environment steps of each seed"
@@ -168,16 +157,9 @@ def test_the_document_is_strict_json_and_holds_what_was_found(tmp_path):
     assert content["notes"] == list(comparison.notes)
 
 
-# --- figures
-
-
 def _figures(comparison, axis="steps"):
-    drawn = (
-        comparison_figures.profiles_figure,
-        comparison_figures.improvement_figure,
-        comparison_figures.efficiency_figure,
-    )
-    return [draw(comparison, axis) for draw in drawn]
+    drawn = ("profiles_figure", "improvement_figure", "efficiency_figure")
+    return [getattr(comparison_figures, name)(comparison, axis) for name in drawn]
 
 
 @pytest.mark.parametrize("axis", AXES)
@@ -227,29 +209,23 @@ def test_figures_are_written_where_there_is_something_to_draw(tmp_path):
     """One experiment has no pair, and without a clock there is nothing at equal wall-clock."""
     comparison = _comparison(_folders(tmp_path / "runs", {"PPO": [0.5, 0.7]}, pace=None))
     paths = comparison_figures.save_figures(comparison, tmp_path / "figures")
-    assert sorted(path.name for path in (tmp_path / "figures").iterdir()) == [
-        "efficiency_steps.png",
-        "profiles_steps.png",
-    ]
+    drawn = sorted(path.name for path in (tmp_path / "figures").iterdir())
+    assert drawn == ["efficiency_steps.png", "profiles_steps.png"]
     for path in paths:
         with Image.open(path) as image:
             assert image.size == (960, 630)
             assert len(image.convert("L").getcolors(100_000)) > 10  # something is drawn, also in grey
 
 
-# --- the script
+def compared(*argv):
+    """The exit code of the script."""
+    return exit_code(load_script("compare").main, [*map(str, argv)])
 
 
-@pytest.fixture
-def script():
-    return load_script("compare")
-
-
-def test_the_script_prints_and_writes(tmp_path, script, capfd, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    paths = _folders(tmp_path / "runs", config={})
+def test_the_script_prints_and_writes(inside, capfd):
+    paths = _folders(inside / "runs", config={})
     flags = ["--json", "result.json", "--out", "figures", "--normalise", "Maze-v0", "-1", "1"]
-    assert exit_code(script.main, [str(paths[0]), "SPO", str(paths[0]), *flags]) == 0
+    assert compared(paths[0], "SPO", paths[0], *flags) == 0
     out, err = capfd.readouterr()
     assert err == ""
     assert "Maze-v0 · evaluator/mean_return, -1 as 0 and 1 as 1 · at 4,000 environment steps of each seed" in out
@@ -275,34 +251,33 @@ def test_the_script_prints_and_writes(tmp_path, script, capfd, monkeypatch):
         (["--bogus"], "unrecognized arguments: --bogus"),
     ],
 )
-def test_what_is_refused(tmp_path, script, capfd, monkeypatch, flags, error):
-    monkeypatch.chdir(tmp_path)
-    _folders(tmp_path / "runs", config={})
+def test_what_is_refused(inside, capfd, flags, error):
+    _folders(inside / "runs", config={})
     before = sorted(Path().rglob("*"))
-    assert exit_code(script.main, ["PPO", *flags]) == 2
+    assert compared("PPO", *flags) == 2
     out, err = capfd.readouterr()
     assert [out, err.splitlines()[0]] == ["", f"error: {error}"]
     assert err.splitlines()[1].startswith("hint: ")
     assert sorted(Path().rglob("*")) == before
 
 
-def test_runs_of_which_none_fits_are_refused(tmp_path, script, capfd):
+def test_runs_of_which_none_fits_are_refused(tmp_path, capfd):
     path = write_run(tmp_path / "a", lambda s, u: 0.5, level_hash=lambda update: str(update > 10), config={})
-    assert exit_code(script.main, [str(path)]) == 1
+    assert compared(path) == 1
     assert "nothing can be compared" in capfd.readouterr().err
-    assert exit_code(script.main, [str(tmp_path / "b")]) == 4
+    assert compared(tmp_path / "b") == 4
 
 
-def test_of_a_damaged_configuration_it_is_said_where_else_it_stands(tmp_path, script, capfd):
+def test_of_a_damaged_configuration_it_is_said_where_else_it_stands(tmp_path, capfd):
     path = write_run(tmp_path / "a", lambda s, u: 0.5)
     (path / "config.yaml").write_text("training_core: {seed: [")
-    assert exit_code(script.main, [str(path)]) == 1
+    assert compared(path) == 1
     error, hint = capfd.readouterr().err.splitlines()
     assert (error, hint) == (f"error: {path / 'config.yaml'} is not readable YAML", "hint: leave it out")
     meta = path / "checkpoints" / "20" / "meta.json"
     meta.parent.mkdir(parents=True)
     meta.write_text("{}")
-    assert exit_code(script.main, [str(path)]) == 1
+    assert compared(path) == 1
     hint = capfd.readouterr().err.splitlines()[1]
     assert f"the value of 'config' in {meta}" in hint
     assert "or leave this run out" in hint

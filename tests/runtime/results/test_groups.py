@@ -1,5 +1,7 @@
 """Which experiments meet, and their scores at equal budgets, worked out by hand."""
 
+import itertools
+
 import numpy as np
 import pytest
 from support.hand_made import write_run
@@ -23,34 +25,18 @@ def _scores(group, axis):
     return {entry.name: scores_at(entry, axis, moment)[:, 0].tolist() for entry in group.experiments}
 
 
-# --- which runs are one experiment
-
-
-def _three_leaves(value):
-    return {"optimization": {"actor_lr": value, "critic_lr": value, "ent_coef": value}}
-
-
 def test_runs_of_one_folder_name_stay_apart(tmp_path):
     """Two sweeps have a trial-0000 each; where more than two leaves differ, folders name the experiments."""
-    for sweep, value in (("first", 0.2), ("second", 0.8)):
-        write_run(tmp_path / sweep / "trial-0000", _level(value), config=_three_leaves(value))
-    write_run(tmp_path / "first" / "other", _level(0.5), config=_three_leaves(0.5))
-    paths = [tmp_path / "first" / "trial-0000", tmp_path / "second" / "trial-0000", tmp_path / "first" / "other"]
+    paths = []
+    for folder, value in (("first/trial-0000", 0.2), ("second/trial-0000", 0.8), ("first/other", 0.5)):
+        leaves = {"optimization": dict.fromkeys(("actor_lr", "critic_lr", "ent_coef"), value)}
+        paths.append(write_run(tmp_path / folder, _level(value), config=leaves))
     (group,), _ = _found(paths)
-    assert _scores(group, "steps") == {
-        "PPO · first/trial-0000": [0.2],
-        "PPO · second/trial-0000": [0.8],
-        "PPO · other": [0.5],
-    }
-
-
-def test_a_repeated_seed_stays_apart_by_its_folder(tmp_path):
+    scores = {"PPO · first/trial-0000": [0.2], "PPO · second/trial-0000": [0.8], "PPO · other": [0.5]}
+    assert _scores(group, "steps") == scores
     paths = [write_run(tmp_path / machine / "maze", _level(value)) for machine, value in (("a", 0.2), ("b", 0.8))]
-    (group,), _ = _found(paths)
+    (group,), _ = _found(paths)  # of one seed, which is no second sample
     assert _scores(group, "steps") == {"PPO · a/maze": [0.2], "PPO · b/maze": [0.8]}
-
-
-# --- equal budgets
 
 
 def test_scores_at_equal_steps_are_interpolated_and_never_extrapolated(tmp_path):
@@ -83,19 +69,13 @@ def test_scores_at_equal_wall_clock_are_others(tmp_path):
 
 
 def test_without_a_common_range_there_is_no_budget_and_it_is_said(tmp_path):
-    paths = [
-        write_run(tmp_path / "a", _level(0.5), updates=(10, 20)),
-        write_run(tmp_path / "b", _level(0.5), seeds=(1,), updates=(30,)),
-    ]
-    (group,), _ = _found(paths)
+    early = write_run(tmp_path / "a", _level(0.5), updates=(10, 20))
+    (group,), _ = _found([early, write_run(tmp_path / "b", _level(0.5), seeds=(1,), updates=(30,))])
     assert common_budget(group, "steps") is None
     (note,) = budget_notes(group, "steps", None)
     assert "a, seed 0 ends at 2,000" in note
     assert "b, seed 1 is first scored at 3,000" in note
-
-
-def test_rows_without_a_clock_are_compared_by_steps_alone(tmp_path):
-    (group,), _ = _found([write_run(tmp_path / "a", _level(0.5), pace=None)])
+    (group,), _ = _found([write_run(tmp_path / "c", _level(0.5), pace=None)])  # without a clock
     assert common_budget(group, "steps") is not None
     assert common_budget(group, "seconds") is None
     assert "no elapsed_seconds" in budget_notes(group, "seconds", None)[0]
@@ -133,9 +113,6 @@ def test_normalised_scores_by_hand(tmp_path):
     assert not _found([path]).groups[0].is_on_unit_scale
 
 
-# --- who meets whom
-
-
 def _config(**leaves):
     return {
         "environment": {"kwargs": leaves.pop("kwargs", {})},
@@ -145,17 +122,14 @@ def _config(**leaves):
 
 
 def test_seeds_are_pooled_and_settings_are_apart(tmp_path):
-    paths = [
-        write_run(tmp_path / f"{rate}-{seed}", _level(rate), seeds=(seed,), config=_config(actor_lr=rate))
-        for rate in (0.1, 0.2)
-        for seed in (0, 1)
-    ]
+    """What is only printed is no difference, and the same folder twice counts once."""
+    paths = []
+    for rate, seed in itertools.product((0.1, 0.2), (0, 1)):
+        config = _config(actor_lr=rate) | {"architecture": {"seed": seed}, "logging": {"progress": seed == 0}}
+        paths.append(write_run(tmp_path / f"{rate}-{seed}", _level(rate), seeds=(seed,), config=config))
     (group,), notes = _found([*paths, paths[0]])
-    assert [(entry.name, len(entry.series)) for entry in group.experiments] == [
-        ("PPO · actor_lr 0.1", 2),
-        ("PPO · actor_lr 0.2", 2),
-    ]
-    assert notes == []
+    found = [(entry.name, len(entry.series)) for entry in group.experiments]
+    assert (found, notes) == ([("PPO · actor_lr 0.1", 2), ("PPO · actor_lr 0.2", 2)], [])
 
 
 @pytest.mark.parametrize(
@@ -207,12 +181,7 @@ def test_evaluations_are_not_compared_with_training_episodes(tmp_path):
 
 
 def test_a_seed_without_values_is_told_and_not_counted(tmp_path):
-    path = write_run(
-        tmp_path / "a",
-        lambda seed, update: None if seed == 1 else 0.5,
-        seeds=(0, 1, 2),
-        metrics=("evaluator/mean_return",),
-    )
+    path = write_run(tmp_path / "a", lambda seed, update: None if seed == 1 else 0.5, seeds=(0, 1, 2))
     with (path / "metrics.jsonl").open("a") as file:
         file.write('{"category": "ACTOR", "update": 5, "timesteps": 5, "seed": 1, "actor/mean_return": 0.5}\n')
     (group,), (note,) = _found([path])

@@ -9,13 +9,13 @@ import sys
 from pathlib import Path
 
 import pytest
+from support.asserts import refused
 
 from stoix_like.config.sections import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs.find import find_run, find_runs
 from stoix_like.runtime.storage import lock
-from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 
 HOLDER = """
@@ -28,9 +28,8 @@ time.sleep(60)
 """
 
 
-@pytest.fixture(autouse=True)
-def _inside(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+pytestmark = pytest.mark.usefixtures("inside")
+NAMES = "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
 
 
 def _make_run(path, **options):
@@ -48,20 +47,16 @@ def test_new_name_says_what_when_and_which_seed():
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "", ".hidden", "-flag", "a b", "/tmp/x", "..", "a\n", "latest"])
 def test_a_name_cannot_leave_the_folder(name):
-    with pytest.raises(ConfigError, match="cannot name a run") as caught:
+    with refused(ConfigError, f"checkpointing.run_name: {name!r} cannot name a run", NAMES):
         run_folder.run_path("runs", name)
-    assert caught.value.hint == (
-        "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
-    )
     assert not list(Path().iterdir())
 
 
 def test_an_existing_name_is_refused():
     path = _make_run("runs/a")
-    with pytest.raises(ConfigError) as caught:
+    hint = f"choose another --run-name, or continue it: --resume {path}"
+    with refused(ConfigError, f"checkpointing.run_name: {path} exists already", hint):
         run_folder.run_path("runs", "a")
-    assert caught.value.what == f"checkpointing.run_name: {path} exists already"
-    assert caught.value.hint == f"choose another --run-name, or continue it: --resume {path}"
 
 
 def test_create_writes_configuration_and_versions():
@@ -74,30 +69,29 @@ def test_create_writes_configuration_and_versions():
     assert not list(path.glob("*.tmp"))
 
 
-def test_latest_follows_the_newest_run():
+def test_latest_follows_the_newest_run_if_it_is_no_folder():
     _make_run("runs/a")
     assert os.readlink("runs/latest") == "a"
     _make_run("runs/b")
     assert os.readlink("runs/latest") == "b"
     assert find_run("latest") == Path("runs/b")
     assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "b", "latest"]
+    Path("others/latest").mkdir(parents=True)
+    assert (_make_run("others/a") / "config.yaml").is_file()
+    assert sorted(p.name for p in Path("others").iterdir()) == ["a", "latest"]
 
 
-def test_a_folder_named_latest_costs_only_the_convenience():
-    Path("runs/latest").mkdir(parents=True)
-    path = _make_run("runs/a")
-    assert (path / "config.yaml").is_file()
-    assert sorted(p.name for p in Path("runs").iterdir()) == ["a", "latest"]
-
-
-def test_a_file_in_the_way_is_a_plain_error():
+def test_a_file_a_folder_or_a_link_in_the_way_is_a_plain_error():
+    path = _make_run("others/a")
+    with refused(RunError, "cannot make others/a: something of that name exists"):
+        run_folder.create_run(path, "other", {})
+    assert (path / "config.yaml").read_text() == "# a configuration\n"
+    Path("links").symlink_to("gone")
+    with pytest.raises(RunError, match="cannot make links/a"):
+        _make_run("links/a", numbered=True)  # a number is no way around it
     Path("runs").write_text("not a folder")
-    with pytest.raises(RunError) as caught:
+    with refused(RunError, "cannot make runs/a: Not a directory", "choose another folder with --save-dir"):
         run_folder.create_run(Path("runs/a"), "", {})
-    assert (caught.value.what, caught.value.hint) == (
-        "cannot make runs/a: Not a directory",
-        "choose another folder with --save-dir",
-    )
     assert Path("runs").read_text() == "not a folder"
 
 
@@ -111,29 +105,21 @@ def test_a_run_is_found_by_path_and_by_name():
 
 
 def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
-    with pytest.raises(CheckpointError) as caught:
+    with refused(CheckpointError, "no run at runs/a", "train one first: python scripts/train_ppo.py"):
         find_run("runs/a")
-    assert (caught.value.what, caught.value.hint) == (
-        "no run at runs/a",
-        "train one first: python scripts/train_ppo.py",
-    )
     _make_run("runs/a")
     _make_run("runs/b")
     Path("runs/junk").mkdir()
-    with pytest.raises(CheckpointError) as caught:
+    with refused(CheckpointError, "no run at runs/junk", "existing runs: runs/b, runs/a"):
         find_run("runs/junk")
-    assert (caught.value.what, caught.value.hint) == ("no run at runs/junk", "existing runs: runs/b, runs/a")
 
 
 def test_only_one_writer():
     path = _make_run("runs/a")
     first = RunLock(path)
-    with pytest.raises(RunError) as caught:
+    hint = "wait for it to end, or start a run under another --run-name"
+    with refused(RunError, "another process is writing runs/a", hint):
         RunLock(path)
-    assert (caught.value.what, caught.value.hint) == (
-        "another process is writing runs/a",
-        "wait for it to end, or start a run under another --run-name",
-    )
     first.close()
     RunLock(path).close()
 
@@ -160,12 +146,6 @@ def test_runs_begun_in_the_same_second_get_a_number(monkeypatch):
     assert os.readlink("runs/latest") == f"{begin}-3"
 
 
-def test_a_number_is_no_way_around_a_link_that_leads_nowhere():
-    Path("runs").symlink_to("gone")
-    with pytest.raises(RunError, match="cannot make runs/a"):
-        _make_run("runs/a", numbered=True)
-
-
 @pytest.mark.parametrize("before", [None, "a"])
 def test_a_discarded_run_leaves_everything_as_it_was(before):
     if before:
@@ -179,31 +159,10 @@ def test_a_discarded_run_leaves_everything_as_it_was(before):
     else:
         assert sorted(path.name for path in Path("new/runs").iterdir()) == ["a", "latest"]
         assert os.readlink("new/runs/latest") == "a"
-
-
-def test_a_discarded_run_leaves_another_ones_latest_alone():
-    new = run_folder.create_run(Path("runs/a"), "", {})
-    _make_run("runs/b")
-    new.discard()
-    assert os.readlink("runs/latest") == "b"
-
-
-def test_create_does_not_take_over_a_folder():
-    path = _make_run("runs/a")
-    with pytest.raises(RunError) as caught:
-        run_folder.create_run(path, "other", {})
-    assert caught.value.what == "cannot make runs/a: something of that name exists"
-    assert (path / "config.yaml").read_text() == "# a configuration\n"
-
-
-def test_a_failed_write_leaves_the_old_text():
-    path = Path("config.yaml")
-    atomic_write_text(path, "old")
-    with pytest.raises(UnicodeEncodeError):
-        atomic_write_text(path, "new \udc80")  # cannot be encoded, so it fails half-way
-    assert path.read_text() == "old"
-    atomic_write_text(path, "new ä")
-    assert path.read_text(encoding="utf-8") == "new ä"
+        new = run_folder.create_run(Path("new/runs/b"), "", {})
+        _make_run("new/runs/c")
+        new.discard()
+        assert os.readlink("new/runs/latest") == "c"  # that of another run is left alone
 
 
 def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeypatch):
@@ -211,13 +170,9 @@ def test_a_file_system_without_locks_is_a_plain_error_and_leaves_nothing(monkeyp
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(lock.fcntl, "flock", no_locks)
-    with pytest.raises(RunError) as caught:
+    with refused(RunError, f"cannot lock runs/a: {os.strerror(errno.ENOLCK)}"):
         run_folder.create_run(Path("runs/a"), "", {})
-    assert caught.value.what == f"cannot lock runs/a: {os.strerror(errno.ENOLCK)}"
     assert not Path("runs/a").exists()
-
-
-# --- runs among other things
 
 
 def _run(folder, name):

@@ -3,13 +3,12 @@ test_spo_run.py and tests/integration/test_variations.py.)
 """
 
 import jax
-import numpy as np
 import pytest
+from support.asserts import assert_same_bits
 from support.exports import MAZE, SEARCH, SMALL, make_saved
 from support.marks import full
+from support.scripted_runs import command
 
-from stoix_like.commands.entry import exit_code
-from stoix_like.commands.table import COMMANDS
 from stoix_like.runtime.export import policy
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.weights import policy_folder
@@ -34,8 +33,7 @@ def begin(algorithm, capsys, *, code=0, **leaves):
     leaves |= {"save_dir": ".", "run_name": "taken", "seed": 9}
     if algorithm == "spo":
         leaves |= SEARCH | {"num_minibatches": 1}
-    flags = [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    assert exit_code(COMMANDS[f"train-{algorithm}"].run, flags) == code
+    assert command(f"train-{algorithm}", **leaves) == code
     printed = capsys.readouterr()
     if code:
         return None, printed.err
@@ -43,49 +41,37 @@ def begin(algorithm, capsys, *, code=0, **leaves):
     return taken.network_params(taken.params), printed.out + printed.err
 
 
-def same(ours, theirs):
-    jax.tree.map(np.testing.assert_array_equal, ours, theirs)
-
-
 @pytest.mark.parametrize("where", [full("the same algorithm"), "the other one"])
-def test_it_begins_with_the_published_network(published, where, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_it_begins_with_the_published_network(published, where, inside, capsys):
     algorithm, saved, folder = published
     ours = algorithm if where == "the same algorithm" else OTHER[algorithm]
     network, message = begin(ours, capsys, load_path=folder)
-    same(network, saved.network_params(saved.params))
+    assert_same_bits(network, saved.network_params(saved.params))
     assert f"starts with the network ({algorithm.upper()}) of {folder / 'params.safetensors'}" in message
 
 
 @pytest.mark.parametrize("published", ["ppo", full("spo")], indirect=True)
-def test_every_seed_begins_with_it(published, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_every_seed_begins_with_it(published, inside, capsys):
     algorithm, saved, folder = published
     network, _ = begin(algorithm, capsys, load_path=folder / "params.safetensors", num_seeds=2)
     given = saved.network_params(saved.params)
     for seed in (0, 1):
-        same(jax.tree.map(lambda x, seed=seed: x[seed], network), given)
+        assert_same_bits(jax.tree.map(lambda x, seed=seed: x[seed], network), given)
 
 
-def test_what_does_not_fit_or_is_damaged_is_refused_in_one_line(published, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
+def test_what_does_not_fit_or_is_damaged_is_refused_in_one_line(published, inside, capsys):
     algorithm, _, folder = published
     _, message = begin(algorithm, capsys, code=4, load_path=folder, hidden_dim=8)
     error, hint = message.splitlines()
-    assert error.startswith(
-        f"error: the parameters {folder / 'params.safetensors'} do not fit this run's configuration: "
-    )
+    assert error.startswith(f"error: the parameters {folder}/params.safetensors do not fit this run's configuration: ")
     assert hint == "hint: take task, --hidden-dim, --num-layers and --observation-adapter from their configuration"
     probe = {"task_id": "probe/action_observation_reward", "kwargs": "{}"}
     _, message = begin(algorithm, capsys, code=4, load_path=folder, **probe)
     error, _ = message.splitlines()
-    assert error.endswith(
-        "params.safetensors is of Maze-v0, and its network does not fit probe/action_observation_reward"
-    )
-    (tmp_path / "torn.safetensors").write_bytes((folder / "params.safetensors").read_bytes()[:500])
+    assert error.endswith("safetensors is of Maze-v0, and its network does not fit probe/action_observation_reward")
+    (inside / "torn.safetensors").write_bytes((folder / "params.safetensors").read_bytes()[:500])
     _, message = begin(algorithm, capsys, code=4, load_path="torn.safetensors")
     error, _ = message.splitlines()
-    assert error.startswith(
-        "error: the parameters torn.safetensors cannot be used: not a safetensors file, or a damaged"
-    )
-    assert not (tmp_path / "taken").exists()
+    refused = "error: the parameters torn.safetensors cannot be used: not a safetensors file, or a damaged"
+    assert error.startswith(refused)
+    assert not (inside / "taken").exists()

@@ -35,14 +35,8 @@ from stoix_like.runtime.searches.settings import METHODS, ComparisonSettings
 from stoix_like.types import ActionSpec, role_key
 
 ITEMS = 5  # the horizon
-SMALL = {
-    "task_id": "BinPack-v2",
-    "kwargs": {"max_num_items": ITEMS, "max_num_ems": 8, "obs_num_ems": 8},
-    "num_envs": 4,
-    "rollout_length": 2,
-    "num_minibatches": 1,
-    "hidden_dim": 8,
-}
+SMALL = {"task_id": "BinPack-v2", "kwargs": {"max_num_items": ITEMS, "max_num_ems": 8, "obs_num_ems": 8}}
+SMALL |= {"num_envs": 4, "rollout_length": 2, "num_minibatches": 1, "hidden_dim": 8}
 PROBE = SMALL | {"task_id": "probe/action_observation_reward", "kwargs": {}}
 PROBE_LEVELS = "actionobservationreward"
 KEY = jax.random.key(3)
@@ -83,7 +77,10 @@ def greedy(saved, level_set):
     return _play(saved, level_set, "greedy")["greedy", 0]
 
 
-# --- what is played
+@pytest.fixture
+def probe_run(inside):
+    """Trains nothing: (name, leaves) -> a run of the probe in the test's own folder."""
+    return lambda name="a", **leaves: _untrained(Path(name), **PROBE | leaves)
 
 
 def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, level_set):
@@ -200,9 +197,6 @@ def test_what_cannot_be_played_is_left_out_with_the_reason(saved, changes, exclu
     assert described.keys() == {"smc", "distinct", "plan"} - excluded.keys()
 
 
-# --- rows, lines and notes
-
-
 def _played(method, returns, *, budget=0, model_steps=0):
     returns = np.asarray(returns, np.float32)
     lengths = np.full(returns.shape, 4)
@@ -211,15 +205,9 @@ def _played(method, returns, *, budget=0, model_steps=0):
 
 def test_rows_that_took_more_than_their_budget_are_named():
     """A single particle walks to the end of the episode, whatever the budget; policies that think nothing have none."""
-    rows = [
-        {"method": method, "budget": budget, "model_steps_per_decision": steps}
-        for method, budget, steps in [
-            ("greedy", 0, 0.0),
-            ("best_of", 16, 16.0),
-            ("plan", 16, 41.26),
-            ("plan", 64, 41.3),
-        ]
-    ]
+    columns = ("method", "budget", "model_steps_per_decision")
+    steps = [("greedy", 0, 0.0), ("best_of", 16, 16.0), ("plan", 16, 41.26), ("plan", 64, 41.3)]
+    rows = [dict(zip(columns, row, strict=True)) for row in steps]
     assert compare_search._overspent_notes({"rows": rows}) == ["plan at 16 took 41.3 model steps per decision"]
 
 
@@ -239,41 +227,25 @@ def test_a_line_by_hand():
     row = tables.method_row(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
     words = tables.row_text(row).split()
     half = 12.7062 * math.sqrt(0.5) / math.sqrt(2)  # one degree of freedom
-    expected = [
-        "smc",
-        "1,024",
-        "1,024",
-        "1.5000",
-        f"[{1.5 - half:.4f},",
-        f"{1.5 + half:.4f}]",
-        "+0.5000",
-        "±",
-        "0.0000",
-    ]
-    assert words == [*expected, "12.5", "1.5"]
+    interval = f"[{1.5 - half:.4f}, {1.5 + half:.4f}]"
+    assert words == f"smc 1,024 1,024 1.5000 {interval} +0.5000 ± 0.0000 12.5 1.5".split()
 
 
 def test_one_level_has_no_interval():
     row = tables.method_row(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
-    assert (row["mean"], row["low"], row["high"], row["gain"]) == (0.75, None, None, {"mean": 0.25} | _NOTHING)
+    gain = {"mean": 0.25, "low": None, "high": None}
+    assert (row["mean"], row["low"], row["high"], row["gain"]) == (0.75, None, None, gain)
     assert tables.row_text(row).split()[:6] == ["smc", "16", "16", "0.7500", "–", "+0.2500"]
     line = tables.make_panel("one", [row]).lines[0]
     assert np.isnan([*line.low, *line.high]).all()
 
 
-_NOTHING = {"low": None, "high": None}
-
-
 def test_the_mean_over_runs_by_hand():
-    runs = [
-        [
-            tables.method_row(_played("greedy", [mean] * 3), _played("greedy", [mean] * 3)),
-            tables.method_row(
-                _played("smc", [mean + gain] * 3, budget=16, model_steps=steps), _played("greedy", [mean] * 3)
-            ),
-        ]
-        for mean, gain, steps in ((0.25, 0.5, 40), (0.5, 0.25, 48), (0.75, 0.0, 56))
-    ]
+    runs = []
+    for mean, gain, steps in ((0.25, 0.5, 40), (0.5, 0.25, 48), (0.75, 0.0, 56)):
+        first = _played("greedy", [mean] * 3)
+        second = _played("smc", [mean + gain] * 3, budget=16, model_steps=steps)
+        runs.append([tables.method_row(played, first) for played in (first, second)])
     greedy, smc = tables.rows_over_runs(runs)
     half = 4.30265 * 0.25 / math.sqrt(3)  # two degrees of freedom
     assert greedy["mean"] == 0.5
@@ -284,17 +256,8 @@ def test_the_mean_over_runs_by_hand():
     assert (smc["model_steps_per_decision"], smc["budget"]) == (12.0, 16)
 
 
-# --- the command
-
-
-@pytest.fixture
-def _inside(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.mark.usefixtures("_inside")
-def test_the_command_prints_and_writes_what_it_compared(capfd):
-    _untrained(Path("runs/a"), **PROBE)
+def test_the_command_prints_and_writes_what_it_compared(probe_run, capfd):
+    probe_run("runs/a")
     flags = ["--levels", f"{PROBE_LEVELS}-8", "--budgets", "8,2,8", "--json", "out.json", "--plot", "out.png"]
     assert exit_code(main, ["a", *flags]) == 0
     captured = capfd.readouterr()
@@ -315,12 +278,10 @@ def test_the_command_prints_and_writes_what_it_compared(capfd):
         assert picture.format == "PNG"
 
 
-@pytest.mark.usefixtures("_inside")
-def test_a_result_is_plain_json_and_follows_the_seed():
+def test_a_result_is_plain_json_and_follows_the_seed(probe_run):
     """One-step episodes: the best of many samples gets the larger reward, one sample does not always."""
-    _untrained(Path("a"), **PROBE)
     settings = ComparisonSettings(("sampled", "best_of"), (32,))
-    compare = functools.partial(compare_search.compare, [Path("a")], "best", f"{PROBE_LEVELS}-64")
+    compare = functools.partial(compare_search.compare, [probe_run()], "best", f"{PROBE_LEVELS}-64")
     first, again, other = (compare(settings._replace(seed=seed)) for seed in (0, 0, 1))
     assert json.loads(json.dumps(first)) == first
     _, sampled, best = first["runs"][0]["rows"]
@@ -330,38 +291,27 @@ def test_a_result_is_plain_json_and_follows_the_seed():
     assert _means(first) == _means(again) != _means(other)
 
 
-def _row_means(block):
-    return [row["mean"] for row in block["rows"]]
-
-
 def _means(result):
-    return [mean for block in result["runs"] for mean in _row_means(block)]
+    return [row["mean"] for block in result["runs"] for row in block["rows"]]
 
 
-@pytest.mark.usefixtures("_inside")
-def test_the_key_of_a_comparison_is_that_of_evaluations():
-    path = _untrained(Path("a"), **PROBE)
-    result = compare_search.compare([path], "best", f"{PROBE_LEVELS}-32", ComparisonSettings(("sampled",), seed=5))
+def test_the_key_of_a_comparison_is_that_of_evaluations(probe_run):
+    settings = ComparisonSettings(("sampled",), seed=5)
+    result = compare_search.compare([probe_run()], "best", f"{PROBE_LEVELS}-32", settings)
     saved = saved_run.load_run("a")
     level_set = sl.level_set(f"{PROBE_LEVELS}-32", PROBE["task_id"])
     key = jax.random.fold_in(role_key(jax.random.key(5), "evaluation"), 0)
-    policy = saved.learner.network_policy
-    results = episodes.evaluate_levels(
-        saved.env, policy, saved.params, level_set.keys, key, num_envs=32, deterministic=False
-    )
+    play = functools.partial(episodes.evaluate_levels, saved.env, saved.learner.network_policy, num_envs=32)
+    results = play(saved.params, level_set.keys, key, deterministic=False)
     assert result["runs"][0]["rows"][1]["mean"] == np.asarray(results.episode_return, np.float64).mean()
 
 
 @pytest.mark.full
-@pytest.mark.usefixtures("_inside")
-def test_seeds_of_one_setting_are_averaged_and_others_are_not():
-    runs = [_untrained(Path(f"s{seed}"), **PROBE, seed=seed) for seed in (0, 1)]
-    both = _untrained(Path("both"), **PROBE, seed=2, num_seeds=2)
-    other = _untrained(Path("other"), **PROBE, seed=4, gamma=0.5)
-    lines = []
-    compare = functools.partial(
-        compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=ComparisonSettings(("greedy",))
-    )
+def test_seeds_of_one_setting_are_averaged_and_others_are_not(probe_run):
+    runs = [probe_run(f"s{seed}", seed=seed) for seed in (0, 1)]
+    both, other = probe_run("both", seed=2, num_seeds=2), probe_run("other", seed=4, gamma=0.5)
+    lines, settings = [], ComparisonSettings(("greedy",))
+    compare = functools.partial(compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=settings)
     result = compare([*runs, both, other], report=lines.append)
     members = ["s0 seed 0", "s1 seed 1", "both seed 2", "both seed 3"]
     assert [f"{block['run']} seed {block['seed']}" for block in result["runs"]] == [*members, "other seed 4"]
@@ -369,28 +319,22 @@ def test_seeds_of_one_setting_are_averaged_and_others_are_not():
     assert pooled["members"] == members
     means = _means(result)
     assert len(set(means[:4])) > 1
-    assert _row_means(pooled) == pytest.approx([np.mean(means[:4])], rel=1e-12)
+    assert [row["mean"] for row in pooled["rows"]] == pytest.approx([np.mean(means[:4])], rel=1e-12)
     assert sum("mean over 4 runs of PPO" in line for line in lines) == 1
-    again = _untrained(Path("again"), **PROBE, seed=0)  # a seed that is there already is no second sample
-    assert compare([runs[0], again])["over_runs"] == []
+    assert compare([runs[0], probe_run("again")])["over_runs"] == []  # a seed that is there is no second sample
 
 
-@pytest.mark.usefixtures("_inside")
-def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(monkeypatch):
-    path = _untrained(Path("a"), **PROBE)
+def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(probe_run, monkeypatch):
     monkeypatch.setattr(compare_methods, "MAX_PARTICLES", 8)
-    compare = functools.partial(compare_search.compare, [path], "best", f"{PROBE_LEVELS}-8")
+    compare = functools.partial(compare_search.compare, [probe_run()], "best", f"{PROBE_LEVELS}-8")
     for num_envs, notes in ((None, []), (8, ["plan at 4: 2 levels at a time, to limit the number of particles"])):
         (block,) = compare(ComparisonSettings(("plan",), (1, 4), num_envs=num_envs))["runs"]
         assert block["notes"] == notes
         assert [row["num_envs"] for row in block["rows"]] == [8, 8, 2]
 
 
-@pytest.mark.usefixtures("_inside")
-def test_the_default_levels_are_the_256_of_the_task():
-    (block,) = compare_search.compare([_untrained(Path("a"), **PROBE)], settings=ComparisonSettings(("greedy",)))[
-        "runs"
-    ]
+def test_the_default_levels_are_the_256_of_the_task(probe_run):
+    (block,) = compare_search.compare([probe_run()], settings=ComparisonSettings(("greedy",)))["runs"]
     assert block["levels"] == f"{PROBE_LEVELS}-256"
     saved = saved_run.load_run("a")
     evaluator = Evaluator(saved.env, saved.learner.policy, EvaluationConfig(level_set=f"{PROBE_LEVELS}-256"), 1)
@@ -398,20 +342,17 @@ def test_the_default_levels_are_the_256_of_the_task():
     assert [row["method"] for row in block["rows"]] == ["greedy"]
 
 
-@pytest.mark.usefixtures("_inside")
 def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(monkeypatch):
     drawn = []
     monkeypatch.setattr(compare_search, "plot_panels", lambda panels, out, *labels: drawn.extend(panels))
     facts = {"algorithm": "ppo", "levels": "maze-8", "rows": []}
     runs = [{"run": f"runs/{name}", "seed": 0} | facts for name in "abc"]
-    compare_search.plot_comparison(
-        {"runs": runs, "over_runs": [{"members": ["runs/a seed 0", "runs/c seed 0"]} | facts]}, Path("x.png")
-    )
+    over_runs = [{"members": ["runs/a seed 0", "runs/c seed 0"]} | facts]
+    compare_search.plot_comparison({"runs": runs, "over_runs": over_runs}, Path("x.png"))
     assert [panel.title for panel in drawn] == ["PPO on maze-8, 2 runs", "b seed 0 on maze-8"]
 
 
-@pytest.mark.usefixtures("_inside")
-def test_a_figure_without_lines_can_be_drawn():
+def test_a_figure_without_lines_can_be_drawn(tmp_path):
     rows = [tables.method_row(_played("greedy", [0.5]), _played("greedy", [0.5]))]
-    block = {"run": "a", "seed": 0, "levels": "maze-1", "rows": rows}
-    assert compare_search.plot_comparison({"runs": [block], "over_runs": []}, Path("x.svg")).stat().st_size > 1000
+    result = {"runs": [{"run": "a", "seed": 0, "levels": "maze-1", "rows": rows}], "over_runs": []}
+    assert compare_search.plot_comparison(result, tmp_path / "x.svg").stat().st_size > 1000

@@ -6,7 +6,13 @@ import math
 import pytest
 
 from stoix_like.errors import RunError
-from stoix_like.runtime.storage.atomic import atomic_write, atomic_write_json, atomic_write_output, write_files
+from stoix_like.runtime.storage.atomic import (
+    atomic_write,
+    atomic_write_json,
+    atomic_write_output,
+    atomic_write_text,
+    write_files,
+)
 
 
 def names(folder):
@@ -23,7 +29,11 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
 
     with pytest.raises(KeyError):
         write_half()
+    with pytest.raises(UnicodeEncodeError):
+        atomic_write_text(tmp_path / "a.txt", "new \udc80")  # cannot be encoded
     assert (names(tmp_path), (tmp_path / "a.txt").read_text()) == (["a.txt"], "old")
+    atomic_write_text(tmp_path / "a.txt", "new ä")
+    assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "new ä"
 
 
 def test_json_is_strict(tmp_path):

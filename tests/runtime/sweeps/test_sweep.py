@@ -2,11 +2,14 @@
 
 import csv
 import json
+import re
 import shutil
 import statistics
 from pathlib import Path
 
 import pytest
+from support import telemetry
+from support.asserts import refused
 
 from stoix_like.commands.entry import exit_code
 from stoix_like.commands.sweep import main
@@ -17,7 +20,7 @@ from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.sweeps import trial as sweep_trial
 from stoix_like.runtime.sweeps.plan import read_plan
 from stoix_like.runtime.sweeps.study import Study
-from stoix_like.runtime.telemetry import Row, RunMeta, read_rows
+from stoix_like.runtime.telemetry import Row, read_rows
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.training.train import train
 
@@ -44,9 +47,8 @@ LINE = "config: run.yaml\nspace: {actor_lr: {low: 1e-4, high: 1e-1, log: true}, 
 
 
 @pytest.fixture
-def plan(tmp_path, monkeypatch):
+def plan(inside):
     """A plan from the text of a sweep file, over the tiny run; the working folder is the test's own."""
-    monkeypatch.chdir(tmp_path)
     Path("run.yaml").write_text(RUN)
 
     def read(text=LINE):
@@ -102,7 +104,6 @@ def test_a_study_that_is_opened_anew_draws_what_an_unbroken_one_draws(study, tmp
 
 def test_another_sampler_seed_draws_others(study):
     first = study().ask()
-    assert study(LINE + "sampler_seed: 1\n").ask().parameters != first.parameters  # the second trial of the same study
     Path("study.db").unlink()
     assert study(LINE + "sampler_seed: 1\n").ask().parameters != first.parameters
 
@@ -176,12 +177,12 @@ def test_a_trial_killed_while_it_was_drawn_counts_for_nothing(study):
 
 def test_a_changed_sweep_is_refused_and_a_longer_one_is_not(study):
     study().close()
-    with pytest.raises(ConfigError) as caught:
-        study(LINE.replace("high: 1}", "high: 0.5}") + "metric: evaluator/max_return\n")
-    assert caught.value.problems == [
+    problems = [
         'sweep.yaml: metric is "evaluator/max_return", and was "evaluator/mean_return" when the study began',
         'sweep.yaml: space.gamma is {"low": 0.0, "high": 0.5}, and was {"low": 0.0, "high": 1.0} when the study began',
     ]
+    with refused(ConfigError, problems) as caught:
+        study(LINE.replace("high: 1}", "high: 0.5}") + "metric: evaluator/max_return\n")
     assert "--study NAME" in caught.value.hint
     assert study(LINE + "num_trials: 90\npruner: none\nsampler: random\n").ask().number == 0
 
@@ -205,58 +206,58 @@ def test_importances_find_what_matters(study):
     assert found["gamma"] > 0.8
 
 
-META = RunMeta("PPO", "task", "cpu", 0, 2, 8, 4, 24, 4, {}, {})
+META = telemetry.META._replace(num_seeds=2, num_updates=24, eval_interval=4)
 
 
 def evaluated(update, *values):
     return [Row("EVALUATOR", update, 0, 0.0, seed, {"evaluator/mean_return": v}) for seed, v in enumerate(values)]
 
 
-def test_a_hopeless_trial_is_ended_at_its_evaluation(study, tmp_path):
-    each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
-    complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
-    sink = sweep_trial.TrialSink(each, each.ask().number, "evaluator/mean_return", stop)
-    sink.open(tmp_path, META)
+def watched(study, folder, number=None, **facts):
+    """The sink of a trial, new if it has no number, and what the sink may stop."""
+    stop = StopRequest()
+    number = study.ask().number if number is None else number
+    sink = sweep_trial.TrialSink(study, number, "evaluator/mean_return", stop)
+    sink.open(folder, META._replace(**facts))
+    return sink, stop
+
+
+@pytest.fixture
+def strict(study):
+    """A study in which a trial that is below 0.5 at its second evaluation is hopeless."""
+    each = study(LINE + "pruner_startup_trials: 1\n")
+    complete(each, *[0.5] * 6)
+    return each
+
+
+def test_a_hopeless_trial_is_ended_at_its_evaluation(strict, tmp_path):
+    sink, stop = watched(strict, tmp_path)
     sink.write([Row("TRAINER", 4, 0, 0.0, 0, {"trainer/entropy": 0.0})])
     sink.write(evaluated(4, 0.0, 0.2))
     sink.write(evaluated(8, 0.4, 0.7))  # 0.55 on average
     assert (stop.is_set, sink.was_pruned) == (False, False)
-    each2, stop = each.ask().number, StopRequest()
-    sink = sweep_trial.TrialSink(each, each2, "evaluator/mean_return", stop)
-    sink.open(tmp_path, META)
+    sink, stop = watched(strict, tmp_path)
     sink.write(evaluated(4, 0.0, 0.2))
     sink.write(evaluated(8, 0.2, 0.6))  # 0.4
     assert (stop.is_set, sink.was_pruned, sink.is_signalled) == (True, True, False)
-    assert each._study.trials[each2].intermediate_values == {4: 0.1, 8: 0.4}
+    assert strict._study.trials[-1].intermediate_values == {4: 0.1, 8: 0.4}
 
 
-def test_a_trial_that_is_finished_is_not_pruned(study, tmp_path):
-    each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
-    complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
-    sink = sweep_trial.TrialSink(each, each.ask().number, "evaluator/mean_return", stop)
-    sink.open(tmp_path, META)
+def test_a_trial_that_is_finished_is_not_pruned(strict, tmp_path):
+    sink, stop = watched(strict, tmp_path)
     sink.write(evaluated(24, 0.0, 0.0))
     assert (stop.is_set, sink.was_pruned) == (False, False)
 
 
-def test_a_signal_comes_before_the_pruner(study, tmp_path):
+def test_a_signal_comes_before_the_pruner(strict, tmp_path):
     """The trial is saved and resumed. Its metrics.jsonl is reported again, so that it can be pruned then."""
-    each, stop = study(LINE + "pruner_startup_trials: 1\n"), StopRequest()
-    complete(each, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5)
-    number = each.ask().number
-    sink = sweep_trial.TrialSink(each, number, "evaluator/mean_return", stop)
-    sink.open(tmp_path, META)
+    sink, stop = watched(strict, tmp_path)
     stop.is_set = True
     sink.write(evaluated(8, 0.0, 0.0))
     assert (sink.was_pruned, sink.is_signalled) == (False, True)
-    rows = [
-        {"update": 8, "category": "EVALUATOR", "elapsed_seconds": 1.0, "seed": s, "evaluator/mean_return": 0.0}
-        for s in (0, 1)
-    ]
-    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    stop = StopRequest()
-    sink = sweep_trial.TrialSink(each, number, "evaluator/mean_return", stop)
-    sink.open(tmp_path, META._replace(resumed_update=8))
+    row = {"update": 8, "category": "EVALUATOR", "elapsed_seconds": 1.0, "evaluator/mean_return": 0.0}
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row | {"seed": seed}) + "\n" for seed in (0, 1)))
+    sink, stop = watched(strict, tmp_path, strict.trials()[-1].number, resumed_update=8)
     assert (stop.is_set, sink.was_pruned, sink.is_signalled) == (True, True, False)
 
 
@@ -269,14 +270,22 @@ def swept(tmp_path_factory):
         patch.setenv("XDG_CACHE_HOME", str(folder / "cache"))
         Path("run.yaml").write_text(RUN)
         Path("tiny.yaml").write_text(SWEEP)
-        study_folder = Path("runs/tiny")
-        study_folder.mkdir(parents=True)
-        study = Study(study_folder, read_plan(Path("tiny.yaml")))
-        for actor_lr, num_minibatches in [(0.02, 2), (0.03, 2), (0.02, 3), (0.0, 2)]:
-            study._study.enqueue_trial({"actor_lr": actor_lr, "num_minibatches": num_minibatches})
-        study.close()
+        Path("runs/tiny").mkdir(parents=True)
+        enqueue(Path("runs/tiny"), (0.02, 2), (0.03, 2), (0.02, 3), (0.0, 2)).close()
         assert exit_code(main, ["tiny.yaml"]) == 0
     return folder / "runs" / "tiny"
+
+
+def table(folder):
+    return json.loads((folder / "trials.json").read_text())
+
+
+def enqueue(folder, *parameters):
+    """Opens the sweep's study and queues trials of these values of actor_lr and num_minibatches."""
+    study = Study(folder, read_plan(Path("tiny.yaml")))
+    for actor_lr, num_minibatches in parameters:
+        study._study.enqueue_trial({"actor_lr": actor_lr, "num_minibatches": num_minibatches})
+    return study
 
 
 def evaluations(run):
@@ -307,20 +316,15 @@ def test_values_are_those_of_the_runs(swept):
         assert trials[number].user_attrs["updates"] == max(values)
     assert trials[0].value > 0.9  # it did learn
 
+    impossible = "num_envs * rollout_length = 8 * 4 = 32 is not divisible by 3; use 2 or 4"
+    assert trials[2].user_attrs["message"] == f"training_core.num_minibatches: {impossible}"
+    assert not (swept / "trial-0002").exists()
+
 
 def test_a_hopeless_run_stopped_early_and_was_saved(swept):
     run = swept / "trial-0003"
-    last = read_rows(run / "metrics.jsonl")[-1]["update"]
-    assert last == 8  # the first evaluation after the warm-up
+    assert read_rows(run / "metrics.jsonl")[-1]["update"] == 8  # the first evaluation after the warm-up
     assert [path.name for path in (run / "checkpoints").iterdir() if path.name.isdecimal()] == ["8"]
-
-
-def test_an_impossible_combination_fails_its_trial_with_its_reason(swept):
-    message = optuna_trials(swept)[2].user_attrs["message"]
-    assert message == (
-        "training_core.num_minibatches: num_envs * rollout_length = 8 * 4 = 32 is not divisible by 3; use 2 or 4"
-    )
-    assert not (swept / "trial-0002").exists()
 
 
 def test_a_trial_is_a_run_with_its_parameters(swept):
@@ -332,18 +336,18 @@ def test_a_trial_is_a_run_with_its_parameters(swept):
 
 
 def test_tables_have_the_same_content(swept):
-    content = json.loads((swept / "trials.json").read_text())
-    trials = optuna_trials(swept)
-    assert [trial["number"] for trial in content["trials"]] == [0, 1, 2, 3]
-    assert [trial["value"] for trial in content["trials"]] == [trials[0].value, trials[1].value, None, trials[3].value]
-    assert [trial["state"] for trial in content["trials"]] == ["complete", "complete", "failed", "pruned"]
-    assert [trial["updates"] for trial in content["trials"]] == [24, 24, None, 8]
+    content, trials = table(swept), optuna_trials(swept)
+    assert [(one["number"], one["value"], one["state"], one["updates"]) for one in content["trials"]] == [
+        (0, trials[0].value, "complete", 24),
+        (1, trials[1].value, "complete", 24),
+        (2, None, "failed", None),
+        (3, trials[3].value, "pruned", 8),
+    ]
     assert content["best"] == max((0, 1), key=lambda number: (trials[number].value, -number))
     rows = list(csv.DictReader((swept / "trials.csv").read_text().splitlines()))
     for row, trial in zip(rows, content["trials"], strict=True):
-        assert (row["value"], row["updates"]) == tuple(
-            "" if v is None else str(v) for v in (trial["value"], trial["updates"])
-        )
+        for name in ("value", "updates"):
+            assert row[name] == ("" if trial[name] is None else str(trial[name]))
         assert float(row["actor_lr"]) == trial["parameters"]["actor_lr"]
 
 
@@ -361,28 +365,19 @@ def test_a_finished_sweep_prints_its_table_again(again, capfd):
     assert exit_code(main, ["tiny.yaml"]) == 0
     out = capfd.readouterr().out
     assert "study runs/tiny, 4 of its trials are done" in out
-    lines = [line.split() for line in out.splitlines()]
-    (best,) = [line for line in lines if line[:2] == ["best:", "trial"]]
-    rows = [
-        line for line in lines if len(line) > 2 and line[2] in ("complete", "pruned", "failed") and line[0].isdigit()
-    ]
-    assert [row[0] for row in rows] == [best[2].strip(","), *({"0", "1"} - {best[2].strip(",")}), "3", "2"]
+    best = re.search(r"(?m)^best: trial (\d)", out)[1]
+    rows = re.findall(r"(?m)^ *(\d) +\S+ +(?:complete|pruned|failed)\b", out)
+    assert rows == [best, *({"0", "1"} - {best}), "3", "2"]
     assert {path: path.stat().st_mtime_ns for path in again.glob("trial-*/*")} == before
 
 
 def test_more_trials_go_on_and_the_figure_is_drawn(again, capfd):
-    study = Study(again, read_plan(Path("tiny.yaml")))
-    for actor_lr in (0.01, 0.04):
-        study._study.enqueue_trial({"actor_lr": actor_lr, "num_minibatches": 2})
-    study.close()
+    enqueue(again, (0.01, 2), (0.04, 2)).close()
     assert exit_code(main, ["tiny.yaml", "--num-trials", "6"]) == 0
-    out = capfd.readouterr().out
-    assert [line.split()[1] for line in out.splitlines() if line.startswith("trial ") and " updates in " in line] == [
-        "4",
-        "5",
-    ]
-    content = json.loads((again / "trials.json").read_text())
-    assert content["importances"].keys() == {"actor_lr", "num_minibatches"}
+    lines = capfd.readouterr().out.splitlines()
+    played = [line.split()[1] for line in lines if line.startswith("trial ") and " updates in " in line]
+    assert played == ["4", "5"]
+    assert table(again)["importances"].keys() == {"actor_lr", "num_minibatches"}
     assert (again / "importances.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -401,17 +396,15 @@ def test_the_command_it_names_repeats_the_best_trial(again, capfd):
 @pytest.mark.full
 def test_a_trial_killed_before_its_first_checkpoint_begins_anew(again):
     """A trial killed after its last update, but before its result was stored, is only recorded."""
-    study = Study(again, read_plan(Path("tiny.yaml")))
+    study = enqueue(again, (0.02, 2), (0.03, 2))
     values = {trial.number: trial.value for trial in study.trials()}
-    for number in (0, 1):
-        study._study.enqueue_trial(study.trials()[number].parameters)
     asked = [study.ask().number for _ in range(2)]
     study.close()
     (again / "trial-0004").mkdir()
     (again / "trial-0004" / "config.yaml").write_text("torn: ")
     shutil.copytree(again / "trial-0001", again / "trial-0005")
     assert (asked, exit_code(main, ["tiny.yaml"])) == ([4, 5], 0)
-    content = json.loads((again / "trials.json").read_text())["trials"]
+    content = table(again)["trials"]
     assert [content[4]["value"], content[5]["value"]] == [values[0], values[1]]
     assert len(content) == 6  # no other was started: four were requested
 
@@ -428,9 +421,8 @@ def test_what_no_trial_could_do_ends_the_sweep(plan, study, tmp_path, monkeypatc
 
 def test_a_loss_that_is_not_finite_fails_its_trial(plan, study, tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")
-    text = (
-        "config: run.yaml\nspace: {actor_lr: {choices: [1e38, 3e38]}}\nfixed: {reward_scale: 1e38, critic_lr: 1e38}\n"
-    )
+    text = "config: run.yaml\nspace: {actor_lr: {choices: [1e38, 3e38]}}\n"
+    text += "fixed: {reward_scale: 1e38, critic_lr: 1e38}\n"
     each = study(text)
     trial = each.ask()
     played = sweep_trial.run_trial(plan(text), each, trial, tmp_path / "trial-0000", StopRequest())
@@ -465,7 +457,7 @@ def test_a_bug_in_the_program_fails_its_trial_and_is_raised(plan, study, tmp_pat
 
 
 @pytest.fixture
-def refused(plan, capfd):
+def nothing_started(plan, capfd):
     """Runs the command, which must fail with this code and write nothing."""
     plan()
 
@@ -480,25 +472,24 @@ def refused(plan, capfd):
     return run
 
 
-def test_what_cannot_start_is_reported_before_anything_is_written(refused):
-    assert refused(2, "sweep.yaml", "--study", "../else")[0] == "error: --study: '../else' cannot name a study"
+def test_what_cannot_start_is_reported_before_anything_is_written(nothing_started):
+    assert nothing_started(2, "sweep.yaml", "--study", "../else")[0] == "error: --study: '../else' cannot name a study"
     Path("runs/other").mkdir(parents=True)
     Path("runs/other/config.yaml").write_text(RUN)
-    assert refused(2, "sweep.yaml", "--study", "other")[0] == "error: --study: runs/other holds something else"
+    assert nothing_started(2, "sweep.yaml", "--study", "other")[0] == "error: --study: runs/other holds something else"
     Path("what?").mkdir()
-    assert "has a question mark" in refused(2, "sweep.yaml", "--save-dir", "what?")[0]
-    assert refused(2, "sweep.yaml", "--num-trials", "0")[0].startswith(
-        "error: argument --num-trials: expected a positive"
-    )
+    assert "has a question mark" in nothing_started(2, "sweep.yaml", "--save-dir", "what?")[0]
+    (error, *_) = nothing_started(2, "sweep.yaml", "--num-trials", "0")
+    assert error.startswith("error: argument --num-trials: expected a positive")
     Path("sweep.yaml").write_text(LINE + "metric: evaluator/solve_rate\n")
-    assert refused(2, "sweep.yaml")[0] == (
+    assert nothing_started(2, "sweep.yaml")[0] == (
         "error: sweep.yaml: metric: evaluations of probe/action_observation_reward report no 'solve_rate'"
     )
     Path("sweep.yaml").write_text(LINE + "fixed: {task_id: Mase-v0}\n")
-    assert refused(3, "sweep.yaml")[0].startswith("error: unknown task 'Mase-v0'")
+    assert nothing_started(3, "sweep.yaml")[0].startswith("error: unknown task 'Mase-v0'")
     Path("sweep.yaml").write_text(LINE)
     Path("runs/file").write_text("")
-    assert refused(1, "sweep.yaml", "--study", "file")[0] == "error: cannot make runs/file: File exists"
+    assert nothing_started(1, "sweep.yaml", "--study", "file")[0] == "error: cannot make runs/file: File exists"
 
 
 def test_a_sweep_without_a_value_says_so(plan, capfd):
@@ -508,4 +499,4 @@ def test_a_sweep_without_a_value_says_so(plan, capfd):
     captured = capfd.readouterr()
     assert captured.err.splitlines()[0] == "error: no trial of runs/sweep is complete"
     assert captured.out.count("is not divisible by") == 4  # a line for each as it ends, and below the table
-    assert json.loads(Path("runs/sweep/trials.json").read_text())["best"] is None
+    assert table(Path("runs/sweep"))["best"] is None

@@ -12,29 +12,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.telemetry import META, RowSink, row, write
 
 from stoix_like.errors import MissingExtraError, RunError
-from stoix_like.runtime.telemetry import JsonlSink, Row, RunMeta, open_telemetry, read_rows
+from stoix_like.runtime.telemetry import Row, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.summary import RunSummary, parse_labels
 from stoix_like.runtime.telemetry.terminal import TerminalView
-
-META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {"stoix_like": "0.1.0", "jax": "0.10.2"}, {})
-
-
-def _row(update, category="TRAINER", seed=0, elapsed=None, **values):
-    prefix = {"EVALUATOR": "evaluator"}.get(category, category.lower())
-    named = {f"{prefix}/{name}": value for name, value in values.items()}
-    return Row(category, update, update * 1024, update / 10 if elapsed is None else elapsed, seed, named)
 
 
 def _report(update):
     return [
-        _row(update, policy_loss=0.031, entropy=0.88, global_grad_norm=0.5),
-        _row(update, "ACTOR", steps_per_second=96_312.4, mean_return=0.83),
+        row(update, policy_loss=0.031, entropy=0.88, global_grad_norm=0.5),
+        row(update, "ACTOR", steps_per_second=96_312.4, mean_return=0.83),
     ]
-
-
-# --- metrics.jsonl
 
 
 def test_a_row_is_the_line_of_the_schema(tmp_path):
@@ -49,8 +39,7 @@ def test_a_row_is_the_line_of_the_schema(tmp_path):
 
 def test_values_that_are_not_finite_become_null(tmp_path):
     values = {"actor/a": math.nan, "actor/b": -math.inf, "actor/c": np.float32("inf"), "actor/d": np.int32(3)}
-    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
-        telemetry.write([Row("ACTOR", 1, 1, 1.0, None, values)])
+    write(tmp_path, [Row("ACTOR", 1, 1, 1.0, None, values)])
     (row,) = read_rows(tmp_path / "metrics.jsonl")
     assert (row["actor/a"], row["actor/b"], row["actor/c"], row["actor/d"]) == (None, None, None, 3)
     assert row["seed"] is None
@@ -59,8 +48,7 @@ def test_values_that_are_not_finite_become_null(tmp_path):
 @pytest.mark.parametrize("torn", [b'{"category": "TRAINER", "upd', b'{"update": 5, "misc/text": "\xc3'])
 def test_resume_cuts_a_torn_line_and_the_rows_after_the_checkpoint(tmp_path, torn):
     path = tmp_path / "metrics.jsonl"
-    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
-        telemetry.write([row for update in (1, 2, 3, 4) for row in _report(update)])
+    write(tmp_path, [row for update in (1, 2, 3, 4) for row in _report(update)])
     before = path.read_bytes().splitlines(keepends=True)
     with path.open("ab") as file:
         file.write(torn)
@@ -74,39 +62,28 @@ def test_resume_cuts_a_torn_line_and_the_rows_after_the_checkpoint(tmp_path, tor
 
 @pytest.mark.parametrize(("evaluated", "kept"), [(True, [1, 2, 2]), (False, [1, 2])])
 def test_resume_cuts_an_evaluation_of_which_the_checkpoint_knows_nothing(tmp_path, evaluated, kept):
-    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
-        telemetry.write([_row(1, "EVALUATOR", score=1.0), _row(2, loss=1.0), _row(2, "EVALUATOR", score=2.0)])
+    write(tmp_path, [row(1, "EVALUATOR", score=1.0), row(2, loss=1.0), row(2, "EVALUATOR", score=2.0)])
     meta = META._replace(resumed_update=2, resumed_evaluated=evaluated)
     with contextlib.closing(open_telemetry(tmp_path, meta)):
         assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == kept
 
 
-def test_a_complete_last_line_without_its_newline_is_kept(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_bytes(b'{"update": 1}\n{"update": 2}')
-    with contextlib.closing(open_telemetry(tmp_path, META._replace(resumed_update=2))) as telemetry:
-        telemetry.write([_row(3, loss=1.0)])
+def test_metrics_that_are_there_are_left_alone_by_a_fresh_run_and_gone_on_with_by_a_resumed_one(tmp_path):
+    path, content = tmp_path / "metrics.jsonl", b'{"update": 1}\n{"update": 2}'  # complete without its newline
+    path.write_bytes(content)
+    with pytest.raises(RunError, match="exists already"):
+        open_telemetry(tmp_path, META)
+    assert path.read_bytes() == content
+    write(tmp_path, [row(3, loss=1.0)], meta=META._replace(resumed_update=2))
     assert [row["update"] for row in read_rows(path)] == [1, 2, 3]
 
 
-def test_a_fresh_run_does_not_touch_the_metrics_of_another(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"update": 1}\n')
-    with pytest.raises(RunError, match="exists already"):
-        open_telemetry(tmp_path, META)
-    assert path.read_text() == '{"update": 1}\n'
-
-
-def test_a_damaged_line_in_the_middle_is_named(tmp_path):
-    path = tmp_path / "metrics.jsonl"
-    path.write_text('{"update": 1}\n{"upd\n{"update": 3}\n')
+def test_a_record_that_is_damaged_missing_or_cannot_be_written_is_a_run_error(tmp_path):
+    (tmp_path / "metrics.jsonl").write_text('{"update": 1}\n{"upd\n{"update": 3}\n')
     with pytest.raises(RunError, match=r"metrics\.jsonl:2: not a row"):
-        read_rows(path)
+        read_rows(tmp_path / "metrics.jsonl")
     with pytest.raises(RunError, match="no metrics at"):
         read_rows(tmp_path / "nothing.jsonl")
-
-
-def test_a_record_that_cannot_be_written_is_a_run_error(tmp_path):
     with pytest.raises(RunError, match="metrics cannot be written: No such file or directory"):
         open_telemetry(tmp_path / "gone", META)
 
@@ -126,77 +103,38 @@ def test_a_disk_that_fills_up_ends_the_run_and_leaves_a_readable_file(tmp_path):
     assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 1]
 
 
-# --- the fan-out
-
-
-class _Sink:
-    """A real sink that keeps its rows and fails on request."""
-
-    def __init__(self, fails_in="", error=None):
-        self.fails_in, self.error, self.rows, self.calls = (
-            fails_in,
-            error or ConnectionError("refused\nby host"),
-            [],
-            [],
-        )
-
-    def _call(self, name):
-        self.calls.append(name)
-        if name == self.fails_in:
-            raise self.error
-
-    def open(self, run_dir, meta):
-        self._call("open")
-
-    def write(self, rows):
-        self._call("write")
-        self.rows += rows
-
-    def close(self):
-        self._call("close")
-
-
 @pytest.mark.parametrize(("fails_in", "calls"), [("open", ["open", "close"]), ("write", ["open", "write", "close"])])
 def test_a_failing_sink_is_dropped_with_one_warning(tmp_path, capsys, fails_in, calls):
-    bad, good = _Sink(fails_in), _Sink()
+    bad, good = RowSink(fails_in), RowSink()
     telemetry = open_telemetry(tmp_path, META, [bad, good])
     for update in (1, 2, 3):
-        telemetry.write([_row(update, loss=1.0)])
+        telemetry.write([row(update, loss=1.0)])
     telemetry.close()
     telemetry.close()
     error = capsys.readouterr().err
     assert error == (
-        f"warning: _Sink dropped (ConnectionError: refused by host); metrics continue in {tmp_path}/metrics.jsonl\n"
+        f"warning: RowSink dropped (ConnectionError: refused by host); metrics continue in {tmp_path}/metrics.jsonl\n"
     )
-    assert bad.calls == calls
-    assert [row.update for row in good.rows] == [1, 2, 3]
+    assert [name for name, *_ in bad.calls] == calls
+    assert good.calls[:4] == [("open",), ("write", [1]), ("write", [2]), ("write", [3])]
     assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
 def test_a_missing_extra_is_said_before_training(tmp_path):
-    good, bad = _Sink(), _Sink("open", MissingExtraError("wandb", "wandb", "pip install wandb"))
+    good, bad = RowSink(), RowSink("open", MissingExtraError("wandb", "wandb", "pip install wandb"))
     with pytest.raises(MissingExtraError):
         open_telemetry(tmp_path, META, [good, bad])
-    assert good.calls == ["open", "close"]
+    assert good.calls == [("open",), ("close",)]
 
 
 def test_the_record_is_written_first(tmp_path):
-    class Reader(_Sink):
+    class Reader(RowSink):
         def write(self, rows):
-            self.rows += read_rows(tmp_path / "metrics.jsonl")
+            self.found = read_rows(tmp_path / "metrics.jsonl")
 
     reader = Reader()
-    with contextlib.closing(open_telemetry(tmp_path, META, [reader])) as telemetry:
-        telemetry.write([_row(1, loss=1.0)])
-    assert len(reader.rows) == 1
-
-
-def test_writing_to_a_sink_that_is_not_open_is_our_bug(tmp_path):
-    with pytest.raises(ValueError, match="not open"):
-        JsonlSink().write([_row(1, loss=1.0)])
-
-
-# --- plain lines
+    write(tmp_path, [row(1, loss=1.0)], sinks=[reader])
+    assert len(reader.found) == 1
 
 
 def _shown(*reports, meta=META, environ=None, progress=True):
@@ -210,11 +148,8 @@ def _shown(*reports, meta=META, environ=None, progress=True):
 
 
 def test_a_report_on_a_pipe_is_one_plain_line():
-    evaluation = _row(110, "EVALUATOR", mean_return=0.86, episode_length_mean=27.4)
-    text = _shown(
-        [*_report(110), evaluation],
-        [*_report(120), _row(120, "EVALUATOR", mean_return=0.83)],
-    )
+    evaluation = row(110, "EVALUATOR", mean_return=0.86, episode_length_mean=27.4)
+    text = _shown([*_report(110), evaluation], [*_report(120), row(120, "EVALUATOR", mean_return=0.83)])
     # The first report knows only the rate: 90 * 1024 / 96,312 s = 1 s; the second took 1 s for 10 updates: 8 s for 80.
     assert text.splitlines() == [
         "update 110/200 · 96,312 steps/s · mean_return 0.83 · policy_loss 0.031 · entropy 0.88"
@@ -225,13 +160,10 @@ def test_a_report_on_a_pipe_is_one_plain_line():
     assert "\x1b" not in text
 
 
-def test_an_evaluation_alone_is_a_line_of_its_own_and_misc_is_none():
-    text = _shown([_row(0, "MISC", seed=None, task_id="Maze-v0")], [_row(20, "EVALUATOR", mean_return=0.5)])
+def test_an_evaluation_alone_is_a_line_misc_is_none_and_a_dash_stands_for_no_episodes():
+    text = _shown([row(0, "MISC", seed=None, task_id="Maze-v0")], [row(20, "EVALUATOR", mean_return=0.5)])
     assert text == "update 20/200 · eval mean_return 0.5 (best 0.5 @ 20)\n"
-
-
-def test_without_episodes_a_dash_stands_for_the_return():
-    text = _shown([_row(200, "ACTOR", steps_per_second=10.0, mean_return=math.nan)])
+    text = _shown([row(200, "ACTOR", steps_per_second=10.0, mean_return=math.nan)])
     assert text == "update 200/200 · 10 steps/s · mean_return –\n"
 
 
@@ -251,7 +183,7 @@ def test_banner_compiling_and_closing_lines():
     view.compiling()
     view.compiled(6.12)
     view.open("runs/x", META)
-    view.write([*_report(200), _row(200, "EVALUATOR", mean_return=0.97)])
+    view.write([*_report(200), row(200, "EVALUATOR", mean_return=0.97)])
     view.done(204_800, 41.3, ["python scripts/evaluate.py runs/x", "python scripts/plot.py runs/x"])
     lines = stream.getvalue().splitlines()
     assert lines[:4] == [
@@ -285,9 +217,6 @@ def test_banner_of_a_resumed_run_with_many_seeds():
     assert plan.endswith("= 204,800 steps for each of 8 seeds · evaluation at the end · resumed after update 100")
 
 
-# --- a real terminal
-
-
 def _on_terminal(environ, progress=True):
     """What a pseudo-terminal of 100 columns receives of two reports."""
     reader, writer = pty.openpty()
@@ -296,7 +225,7 @@ def _on_terminal(environ, progress=True):
         view.console.width = 100
         view.open("runs/x", META)
         view.write(_report(60))
-        view.write([*_report(120), _row(120, "EVALUATOR", mean_return=0.86, solve_rate=0.5)])
+        view.write([*_report(120), row(120, "EVALUATOR", mean_return=0.86, solve_rate=0.5)])
         view.close()
         stream.flush()
         text = b""
@@ -350,18 +279,9 @@ def test_a_closed_stdout_leaves_exit_code_0():
     )
     reader, writer = os.pipe()
     os.close(reader)
-    environ = {
-        name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"
-    }  # what is buffered counts
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        stdout=writer,
-        stderr=subprocess.PIPE,
-        text=True,
-        timeout=60,
-        check=False,
-        env=environ,
-    )
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # the buffer counts
+    streams = {"stdout": writer, "stderr": subprocess.PIPE, "text": True, "env": environ}
+    done = subprocess.run([sys.executable, "-c", program], timeout=60, check=False, **streams)
     os.close(writer)
     assert (done.returncode, done.stderr) == (0, "still here")
 
@@ -373,34 +293,21 @@ def test_a_terminal_without_unicode_gets_replacements():
     assert raw.getvalue() == b"compiling ? "
 
 
-# --- the summary behind the views
-
-
 def test_seeds_are_summed_averaged_or_taken_at_the_extreme():
     summary = RunSummary(META._replace(num_seeds=2))
-    summary.add(
-        [
-            _row(10, "ACTOR", seed=0, steps_per_second=100.0, mean_return=0.2, max_return=0.9, episode_length_min=4),
-            _row(
-                10, "ACTOR", seed=1, steps_per_second=150.0, mean_return=math.nan, max_return=0.4, episode_length_min=2
-            ),
-        ]
-    )
-    assert summary.actor == {
-        "steps_per_second": 250.0,
-        "mean_return": 0.2,
-        "max_return": 0.9,
-        "episode_length_min": 2.0,
-    }
+    seeds = {"steps_per_second": (100.0, 150.0), "mean_return": (0.2, math.nan)}
+    seeds |= {"max_return": (0.9, 0.4), "episode_length_min": (4, 2)}
+    summary.add([row(10, "ACTOR", seed, **{name: both[seed] for name, both in seeds.items()}) for seed in (0, 1)])
+    assert list(summary.actor.items()) == [*zip(seeds, (250.0, 0.2, 0.9, 2.0), strict=True)]
 
 
 def test_the_best_evaluation_of_a_resumed_run_is_not_forgotten():
     summary = RunSummary(META._replace(resumed_update=100, best=(0.9, 80)))
-    summary.add([_row(120, "EVALUATOR", mean_return=0.85)])
+    summary.add([row(120, "EVALUATOR", mean_return=0.85)])
     assert summary.best == (0.9, 80)
     summary.add([Row("EVALUATOR", 140, 0, 1.0, 0, {"evaluator_sampled/mean_return": 0.99})])
     assert summary.best == (0.9, 80)
-    summary.add([_row(160, "EVALUATOR", mean_return=0.95)])
+    summary.add([row(160, "EVALUATOR", mean_return=0.95)])
     assert summary.best == (0.95, 160)
 
 
@@ -410,12 +317,10 @@ def test_while_a_replay_is_filled_no_time_left_is_told():
     view = TerminalView(stream=stream, environ={})
     view.open(Path("r"), META)
     for update, steps in ((10, 0.0), (20, 0.0), (30, 64.0), (40, 64.0)):
+        elapsed = float(update) if update <= 20 else 20.0 + 5 * (update - 20)
         rows = [
-            _row(update, "TRAINER", gradient_steps_sum=steps, policy_loss=steps),
-            _row(update, "ACTOR", steps_per_second=64.0),
-        ]
-        rows = [
-            row._replace(elapsed_seconds=float(update) if update <= 20 else 20.0 + 5 * (update - 20)) for row in rows
+            row(update, elapsed=elapsed, gradient_steps_sum=steps, policy_loss=steps),
+            row(update, "ACTOR", elapsed=elapsed, steps_per_second=64.0),
         ]
         summary.add(rows)
         view.write(rows)

@@ -5,26 +5,14 @@ import struct
 import time
 
 import pytest
+from support import telemetry
+from support.telemetry import row, send
 
-from stoix_like.runtime.telemetry import Row, RunMeta
+from stoix_like.runtime.telemetry import JsonlSink
 from stoix_like.runtime.telemetry.tensorboard_sink import TensorboardSink
 from stoix_like.runtime.telemetry.wandb_sink import WandbSink
 
-CONFIG = {"environment": {"num_envs": 64}}
-META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 3, 20, {}, CONFIG)
-
-
-def _row(update, **values):
-    return Row("TRAINER", update, update * 1024, update / 10, 0, {f"trainer/{name}": v for name, v in values.items()})
-
-
-def _told(sink, folder, updates, meta=META):
-    folder.mkdir(exist_ok=True)
-    sink.open(folder, meta)
-    for update in updates:
-        sink.write([_row(update, loss=update / 4, broken=float("nan"), event=f"saved {update}")])
-    sink.close()
-    sink.close()
+META = telemetry.META._replace(num_updates=3, config={"environment": {"num_envs": 64}})
 
 
 def _events(path):
@@ -39,7 +27,7 @@ def _events(path):
 
 
 def test_tensorboard_has_the_scalars_over_steps_and_the_configuration(tmp_path):
-    _told(TensorboardSink(), tmp_path / "run", [1, 2])
+    send(TensorboardSink(), tmp_path / "run", [1, 2], META)
     (path,) = (tmp_path / "run" / "tensorboard").iterdir()
     values = [(event.step, value) for event in _events(path) for value in event.summary.value]
     assert [(step, v.tag, v.simple_value) for step, v in values if v.HasField("simple_value")] == [
@@ -53,7 +41,7 @@ def test_tensorboard_has_the_scalars_over_steps_and_the_configuration(tmp_path):
 def test_tensorboard_shows_what_is_written_before_the_run_ends(tmp_path):
     sink = TensorboardSink()
     sink.open(tmp_path, META)
-    sink.write([_row(1, loss=1.0)])
+    sink.write([row(1, loss=1.0)])
     (path,) = (tmp_path / "tensorboard").iterdir()
     deadline = time.monotonic() + 20.0
     while not any(value.tag == "trainer/loss" for event in _events(path) for value in event.summary.value):
@@ -63,9 +51,9 @@ def test_tensorboard_shows_what_is_written_before_the_run_ends(tmp_path):
 
 
 def test_a_resumed_run_hides_what_came_after_its_checkpoint(tmp_path):
-    _told(TensorboardSink(), tmp_path / "run", [1, 2])
+    send(TensorboardSink(), tmp_path / "run", [1, 2], META)
     before = set((tmp_path / "run" / "tensorboard").iterdir())
-    _told(TensorboardSink(), tmp_path / "run", [2, 3], META._replace(resumed_update=1))
+    send(TensorboardSink(), tmp_path / "run", [2, 3], META._replace(resumed_update=1))
     (path,) = set((tmp_path / "run" / "tensorboard").iterdir()) - before
     events = list(_events(path))
     starts = [event.step for event in events if event.WhichOneof("what") == "session_log"]
@@ -75,18 +63,15 @@ def test_a_resumed_run_hides_what_came_after_its_checkpoint(tmp_path):
 
 def test_wandb_writes_an_offline_run_that_it_can_read(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_MODE", raising=False)
-    _told(WandbSink(), tmp_path / "run-1", [1, 2, 3])
+    send(WandbSink(), tmp_path / "run-1", [1, 2, 3], META)
     (folder,) = (tmp_path / "run-1" / "wandb").glob("offline-run-*")
     (path,) = folder.glob("*.wandb")
     deadline = time.monotonic() + 20.0  # wandb's own process writes it
     while len(_wandb_records(path)[0]) < 3 and time.monotonic() < deadline:
         time.sleep(0.1)
     history, config = _wandb_records(path)
-    assert [(row["_step"], row["trainer/loss"]) for row in history] == [
-        ("1024", "0.25"),
-        ("2048", "0.5"),
-        ("3072", "0.75"),
-    ]
+    steps = [(one["_step"], one["trainer/loss"]) for one in history]
+    assert steps == [("1024", "0.25"), ("2048", "0.5"), ("3072", "0.75")]
     assert "trainer/broken" not in history[0]
     assert config["environment"] == '{"num_envs":64}'
 
@@ -97,7 +82,7 @@ def test_a_wandb_run_goes_on_under_its_id_and_a_new_one_has_its_own(tmp_path, mo
     ids = {}
     for place, meta in (("a", META), ("a", META._replace(resumed_update=1)), ("b", META)):
         (tmp_path / place).mkdir(exist_ok=True)
-        _told(WandbSink(), tmp_path / place / "trial-0000", [1], meta)
+        send(WandbSink(), tmp_path / place / "trial-0000", [1], meta)
         noted = json.loads((tmp_path / place / "trial-0000" / "wandb.json").read_text())["run_id"]
         ids.setdefault(place, []).append(noted)
         assert list((tmp_path / place / "trial-0000" / "wandb").glob(f"offline-run-*-{noted}"))
@@ -130,6 +115,6 @@ def _wandb_records(path):
 
 
 def test_writing_to_a_sink_that_is_not_open_is_our_bug():
-    for sink in (TensorboardSink(), WandbSink()):
+    for sink in (TensorboardSink(), WandbSink(), JsonlSink()):
         with pytest.raises(ValueError, match="not open"):
-            sink.write([_row(1, loss=1.0)])
+            sink.write([row(1, loss=1.0)])

@@ -5,6 +5,7 @@ import json
 import math
 
 import pytest
+from support.telemetry import write
 
 from stoix_like.runtime.telemetry import MarlEvalSink, Row, RunMeta, open_telemetry
 from stoix_like.runtime.telemetry.marl_eval import names_of
@@ -14,17 +15,9 @@ META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 40, 20, {}, {})
 
 def _evaluation(update, score, *, seed=0, seconds=None, prefix="evaluator", **more):
     """A row as the driver writes it, 32 steps per update and a tenth of a second each."""
-    values = {
-        "episodes": 8,
-        "mean_return": score,
-        "max_return": score + 1.0,
-        "min_return": score - 1.0,
-        "episode_length_mean": 12.5,
-        "episode_length_max": 20,
-        "episode_length_min": 3,
-        "duration_ms": 17.0,
-        **more,
-    }
+    values = {"episodes": 8, "mean_return": score, "max_return": score + 1.0, "min_return": score - 1.0}
+    values |= {"episode_length_mean": 12.5, "episode_length_max": 20, "episode_length_min": 3, "duration_ms": 17.0}
+    values |= more
     named = {f"{prefix}/{name}": value for name, value in values.items()}
     return Row("EVALUATOR", update, 32 * update, update / 10 if seconds is None else seconds, seed, named)
 
@@ -34,9 +27,11 @@ def _learning(update):
 
 
 def _write(folder, reports, meta=META):
-    with contextlib.closing(open_telemetry(folder, meta, [MarlEvalSink()])) as telemetry:
-        for rows in reports:
-            telemetry.write(rows)
+    write(folder, *reports, meta=meta, sinks=[MarlEvalSink()])
+
+
+def _seeds(folder):
+    return _content(folder)["Jumanji"]["Maze-v0"]["PPO"]
 
 
 def _lists(score, solve_rate):
@@ -63,26 +58,27 @@ def test_the_document_of_three_evaluations_by_hand(tmp_path):
         "step_2": {"step_count": 960, "elapsed_time": 3.0, **_lists(0.5, 0.75)},
     }
     assert _content(tmp_path) == {"Jumanji": {"Maze-v0": {"PPO": {"seed_0": {**steps, "absolute_metrics": best}}}}}
-    keys = list(_content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"])
-    assert keys[-1] == "absolute_metrics"  # earlier versions of the reader take the last entry for it
+    assert (
+        list(_seeds(tmp_path)["seed_0"])[-1] == "absolute_metrics"
+    )  # earlier versions of the reader take the last entry for it
     assert sorted(path.name for path in tmp_path.iterdir()) == ["marl_eval.json", "metrics.jsonl"]
 
 
-def test_it_is_there_after_the_first_evaluation_and_not_before(tmp_path):
+def test_it_is_there_after_the_first_evaluation_and_a_reader_never_sees_half_of_it(tmp_path):
     with contextlib.closing(open_telemetry(tmp_path, META, [MarlEvalSink()])) as telemetry:
         telemetry.write(_learning(5))
         assert not (tmp_path / "marl_eval.json").exists()
         telemetry.write([_evaluation(10, 0.5)])
-        run = _content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]
-        assert list(run) == ["step_0", "absolute_metrics"]
-        telemetry.write([_evaluation(20, 0.25)])
-        assert len(_content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]) == 3
+        with (tmp_path / "marl_eval.json").open() as reader:
+            telemetry.write([_evaluation(20, 0.25)])
+            assert list(json.load(reader)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]) == ["step_0", "absolute_metrics"]
+        assert len(_seeds(tmp_path)["seed_0"]) == 3
 
 
 def test_seeds_side_by_side_have_an_entry_each(tmp_path):
     rows = [_evaluation(10, 0.5, seed=12), _evaluation(10, 0.25, seed=3)]
     _write(tmp_path, [rows], META._replace(seed=3, num_seeds=2))
-    seeds = _content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]
+    seeds = _seeds(tmp_path)
     assert list(seeds) == ["seed_3", "seed_12"]
     assert seeds["seed_3"]["absolute_metrics"]["mean_episode_return"] == [0.25]
 
@@ -96,7 +92,7 @@ def test_the_suite_of_a_task(task_id, suite, task):
 
 def test_of_equal_scores_the_first_is_the_best(tmp_path):
     _write(tmp_path, [[_evaluation(10, 0.5, solve_rate=0.1)], [_evaluation(20, 0.5, solve_rate=0.9)]])
-    run = _content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]
+    run = _seeds(tmp_path)["seed_0"]
     assert run["absolute_metrics"]["solve_rate"] == [0.1]
 
 
@@ -107,18 +103,15 @@ def test_scores_on_other_levels_are_not_the_best(tmp_path):
         folder = tmp_path / str(count)
         folder.mkdir()
         _write(folder, [[row] for row in rows[:count]])
-        run = _content(folder)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]
+        run = _seeds(folder)["seed_0"]
         assert run["absolute_metrics"]["mean_episode_return"] == [best]
 
 
 def test_what_is_not_finite_is_left_out(tmp_path):
     _write(tmp_path, [[_evaluation(10, 0.5, solve_rate=math.nan)]])
-    step = _content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]["step_0"]
+    step = _seeds(tmp_path)["seed_0"]["step_0"]
     assert "solve_rate" not in step
     assert step["mean_episode_return"] == [0.5]
-
-
-# --- resumed runs
 
 
 REPORTS = [[_evaluation(u, 0.1 * (u % 7), seed=seed) for seed in (0, 1)] for u in (10, 20, 30, 40)]
@@ -135,10 +128,9 @@ def test_a_resumed_run_ends_with_the_file_of_an_unbroken_one(tmp_path, resumed):
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"category": "EVALUATOR", "upd')
     left = [rows for rows in REPORTS if rows[0].update > resumed]
-    with contextlib.closing(
-        open_telemetry(broken, META._replace(resumed_update=resumed), [MarlEvalSink()])
-    ) as telemetry:
-        seeds = _content(broken)["Jumanji"]["Maze-v0"]["PPO"]
+    meta = META._replace(resumed_update=resumed)
+    with contextlib.closing(open_telemetry(broken, meta, [MarlEvalSink()])) as telemetry:
+        seeds = _seeds(broken)
         assert [len(run) - 1 for run in seeds.values()] == [len(REPORTS) - len(left)] * 2  # cut at once
         for rows in left:
             telemetry.write(rows)
@@ -152,30 +144,18 @@ def test_resumed_before_its_first_evaluation_it_has_no_file(tmp_path):
 
 
 def test_a_run_of_an_earlier_version_gets_its_file_when_it_is_continued(tmp_path):
-    with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
-        telemetry.write([_evaluation(10, 0.5)])
+    write(tmp_path, [_evaluation(10, 0.5)])
     assert not (tmp_path / "marl_eval.json").exists()
     _write(tmp_path, [], META._replace(resumed_update=10))
-    assert len(_content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]) == 2
+    assert len(_seeds(tmp_path)["seed_0"]) == 2
 
 
 def test_an_evaluation_made_up_for_replaces_the_one_before(tmp_path):
     """Stopped between an evaluation's rows and the note that it was made: the continued run makes it again."""
     _write(tmp_path, [[_evaluation(10, 0.5)]])
     _write(tmp_path, [[_evaluation(10, 0.5, seconds=7.0)]], META._replace(resumed_update=10))
-    run = _content(tmp_path)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]
+    run = _seeds(tmp_path)["seed_0"]
     assert [run["step_0"]["elapsed_time"], len(run)] == [7.0, 2]
-
-
-# --- written whole or not at all
-
-
-def test_a_reader_never_sees_half_of_it(tmp_path):
-    with contextlib.closing(open_telemetry(tmp_path, META, [MarlEvalSink()])) as telemetry:
-        telemetry.write([_evaluation(10, 0.5)])
-        with (tmp_path / "marl_eval.json").open() as reader:
-            telemetry.write([_evaluation(20, 0.75)])
-            assert list(json.load(reader)["Jumanji"]["Maze-v0"]["PPO"]["seed_0"]) == ["step_0", "absolute_metrics"]
 
 
 def test_a_file_that_cannot_be_written_costs_a_warning_and_no_metrics(tmp_path, capsys):

@@ -6,17 +6,18 @@ import socket
 import time
 
 import pytest
+from support import telemetry
 
 from stoix_like.errors import ConfigError, MissingExtraError
 from stoix_like.runtime.console import installation
 from stoix_like.runtime.console.installation import require_extra
-from stoix_like.runtime.telemetry import QueuedSink, Row, RunMeta, open_telemetry
+from stoix_like.runtime.telemetry import QueuedSink, Row, open_telemetry
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
 
 #: Of MLflow's own use of SQLAlchemy 2.1; a command of ours does not show it.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
 CONFIG = {"environment": {"num_envs": 64, "kwargs": {"a": 1}}, "logging": {"wandb": False}}
-META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 3, 20, {"jax": "0.10.2"}, CONFIG)
+META = telemetry.META._replace(num_updates=3, config=CONFIG)
 
 
 @pytest.fixture(scope="module")
@@ -31,18 +32,8 @@ def client(uri):
     return MlflowClient(tracking_uri=uri)
 
 
-def _row(update, **values):
-    return Row("TRAINER", update, update * 1024, update / 10, 0, {f"trainer/{name}": v for name, v in values.items()})
-
-
 def _told(uri, folder, updates, meta=META, run_id=None):
-    folder.mkdir(exist_ok=True)
-    sink = MlflowSink(uri, run_id)
-    sink.open(folder, meta)
-    for update in updates:
-        sink.write([_row(update, loss=update / 4, broken=float("nan"), event=f"saved {update}")])
-    sink.close()
-    sink.close()
+    telemetry.send(MlflowSink(uri, run_id), folder, updates, meta)
     return json.loads((folder / "mlflow.json").read_text())["run_id"]
 
 
@@ -66,13 +57,14 @@ def test_a_trial_is_known_by_its_sweep(uri, client, tmp_path):
     assert run.info.run_name == "mini/trial-0000"
 
 
-def test_a_resumed_run_goes_on_in_its_own(uri, client, tmp_path):
+def test_a_resumed_run_goes_on_in_its_own_and_a_fresh_one_in_its_folder_gets_a_new_one(uri, client, tmp_path):
     first = _told(uri, tmp_path / "run", [1])
     assert client.get_run(first).info.status == "KILLED"  # before its last update
     again = _told(uri, tmp_path / "run", [2, 3], META._replace(resumed_update=1))
     assert again == first
     assert [m.step for m in client.get_metric_history(first, "trainer/loss")] == [1024, 2048, 3072]
     assert client.get_run(first).info.status == "FINISHED"
+    assert _told(uri, tmp_path / "run", [1]) != first
 
 
 def test_a_run_that_was_deleted_over_there_gets_a_new_one_unless_it_was_asked_for(uri, client, tmp_path):
@@ -87,17 +79,12 @@ def test_a_run_that_was_deleted_over_there_gets_a_new_one_unless_it_was_asked_fo
 
 
 def test_a_run_that_an_error_ended_is_failed(uri, client, tmp_path):
-    (tmp_path / "run").mkdir()
     sink = MlflowSink(uri)
-    sink.open(tmp_path / "run", META)
+    sink.open(tmp_path, META)
     sink.write([Row("MISC", 1, 1024, 0.1, None, {"misc/event": "failed", "misc/message": "the disk is full"})])
     sink.close()
     run = client.get_run(sink.run.result().run_id)
     assert (run.info.status, run.data.tags["misc/message"]) == ("FAILED", "the disk is full")
-
-
-def test_a_fresh_run_in_a_folder_that_knows_one_gets_a_new_one(uri, tmp_path):
-    assert _told(uri, tmp_path / "run", [1]) != _told(uri, tmp_path / "run", [1])
 
 
 def test_an_existing_run_is_gone_on_with_and_an_unknown_one_is_refused(uri, client, tmp_path):
@@ -111,11 +98,9 @@ def test_an_existing_run_is_gone_on_with_and_an_unknown_one_is_refused(uri, clie
 
 
 def test_more_metrics_than_a_request_takes_are_several(uri, client, tmp_path):
-    folder = tmp_path / "many"
-    folder.mkdir()
     sink = MlflowSink(uri)
-    sink.open(folder, META)
-    sink.write([_row(1, **{f"m{index}": index for index in range(2300)})])
+    sink.open(tmp_path, META)
+    sink.write([telemetry.row(1, **{f"m{index}": index for index in range(2300)})])
     sink.close()
     data = client.get_run(sink.run.result().run_id).data
     assert len(data.metrics) == 2300
@@ -155,11 +140,11 @@ def test_a_server_that_is_not_there_costs_at_most_three_seconds_each_time(tmp_pa
     for name in ("first", "second"):  # the second run of a process is no more patient
         (tmp_path / name).mkdir()
         began = time.monotonic()
-        telemetry = open_telemetry(tmp_path / name, META, async_sinks=[QueuedSink(MlflowSink(url), "MLflow")])
+        hub = open_telemetry(tmp_path / name, META, async_sinks=[QueuedSink(MlflowSink(url), "MLflow")])
         assert time.monotonic() - began < 3.5
         time.sleep(3.0)  # so that a client that is still being imported has failed, too
-        telemetry.write([_row(1, loss=1.0)])
-        telemetry.close()
+        hub.write([telemetry.row(1, loss=1.0)])
+        hub.close()
         warning = capsys.readouterr().err
         assert warning.startswith("warning: MLflow dropped (MlflowException: ")
         assert warning.count("\n") == 1

@@ -7,20 +7,16 @@ import json
 import logging
 import threading
 import time
+from pathlib import Path
 
 import pytest
+from support.telemetry import META
 
-from stoix_like.runtime.telemetry import QueuedSink, RunMeta, Span, open_telemetry
+from stoix_like.runtime.telemetry import QueuedSink, Span, open_telemetry
 from stoix_like.runtime.telemetry.otlp_sink import OtlpSink
 
-META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {"stoix_like": "0.1.0"}, {})
-CHUNK = Span(
-    "chunk",
-    1000.0,
-    4.0,
-    {"from_update": 4},
-    (Span("update", 1000.0, 3.0, {"updates": 2}, (Span("rollout", 1000.0, 1.0),)), Span("evaluate", 1003.0, 1.0)),
-)
+UPDATE = Span("update", 1000.0, 3.0, {"updates": 2}, (Span("rollout", 1000.0, 1.0),))
+CHUNK = Span("chunk", 1000.0, 4.0, {"from_update": 4}, (UPDATE, Span("evaluate", 1003.0, 1.0)))
 
 
 class _Collector(http.server.ThreadingHTTPServer):
@@ -118,25 +114,26 @@ def test_a_chunk_is_a_trace_with_its_parts_inside(tmp_path):
     assert "x-mlflow-experiment-id" not in {name.lower() for name in server.headers[0]}
 
 
+def _sent_headers(server):
+    """Those of what a sink sends of a run."""
+    sink = OtlpSink(server.url, "ours", None)
+    sink.open(Path("run"), META)
+    sink.close()
+    return {name.lower(): value for name, value in server.headers[0].items()}
+
+
 @pytest.mark.parametrize("known", [{"ours": "3"}, {"other": "1"}])
-def test_a_server_of_mlflow_is_told_the_experiment(tmp_path, known):
+def test_a_server_of_mlflow_is_told_the_experiment(known):
     with collector(dict(known)) as server:
-        sink = OtlpSink(server.url, "ours", None)
-        sink.open(tmp_path, META)
-        sink.close()
-    header = {name.lower(): value for name, value in server.headers[0].items()}
-    assert header["x-mlflow-experiment-id"] == known.get("ours", "8")
+        assert _sent_headers(server)["x-mlflow-experiment-id"] == known.get("ours", "8")
 
 
-def test_headers_of_the_environment_are_sent_with_everything(tmp_path, monkeypatch):
+def test_headers_of_the_environment_are_sent_with_everything(monkeypatch):
     """A server of MLflow that wants a password is recognised, too, and gets its header beside that."""
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_HEADERS", "Authorization=Basic%20bWU6cHc=,x-team=ours")
     with collector({"ours": "3"}) as server:
         server.wants = ("Authorization", "Basic bWU6cHc=")
-        sink = OtlpSink(server.url, "ours", None)
-        sink.open(tmp_path, META)
-        sink.close()
-    header = {name.lower(): value for name, value in server.headers[0].items()}
+        header = _sent_headers(server)
     assert header["x-mlflow-experiment-id"] == "3"
     assert (header["authorization"], header["x-team"]) == ("Basic bWU6cHc=", "ours")
 

@@ -1,9 +1,13 @@
 """How a trace becomes a table of phases: by hand, and once for real."""
 
+import contextlib
 import gzip
+import io
 import json
 
+import jax
 import pytest
+from support.scripted_runs import MAZE, SMALL_PPO_RUN, command
 
 from stoix_like.runtime.training import profile
 from stoix_like.runtime.training.profile import ProfileEvent, Scopes
@@ -44,76 +48,27 @@ def test_instructions_are_known_by_their_scopes():
 
 def test_a_loop_does_not_count_what_runs_in_it():
     """A loop of 100 ns holds two instructions of 30 and 20; another thread runs one of 7 meanwhile."""
-    main = [
-        ProfileEvent("while.6", 0, 100),
-        ProfileEvent("fusion.1", 10, 30),
-        ProfileEvent("dot.2", 40, 20),
-        ProfileEvent("copy.4", 100, 5),
-    ]
-    assert profile.self_times([main, [ProfileEvent("dot.2", 0, 7)]]) == {
-        "while.6": 50,
-        "fusion.1": 30,
-        "dot.2": 27,
-        "copy.4": 5,
-    }
+    events = [("while.6", 0, 100), ("fusion.1", 10, 30), ("dot.2", 40, 20), ("copy.4", 100, 5)]
+    found = profile.self_times([[ProfileEvent(*event) for event in events], [ProfileEvent("dot.2", 0, 7)]])
+    assert found == {"while.6": 50, "fusion.1": 30, "dot.2": 27, "copy.4": 5}
 
 
 def test_shares_and_parts_by_hand():
-    times = profile.phase_times(
-        {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 15, "dot.7": 5}, profile.scopes_of(PROGRAM), 2, 0.5
-    )
-    assert times.shares == {
-        "generate": 0.0,
-        "step": 0.3,
-        "search": 0.0,
-        "model": 0.0,
-        "network": 0.05,
-        "gather": 0.1,
-        "replay": 0.0,
-        "optimise": 0.4,
-        "other": 0.15,
-    }
+    nanoseconds = {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 15, "dot.7": 5}
+    times = profile.phase_times(nanoseconds, profile.scopes_of(PROGRAM), 2, 0.5)
+    shares = {"step": 0.3, "network": 0.05, "gather": 0.1, "optimise": 0.4, "other": 0.15}
+    assert times.shares == dict.fromkeys(("generate", "search", "model", "replay"), 0.0) | shares
     assert (times.playing, times.optimising, times.searching) == (0.35, 0.5, 0.05)
 
 
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
     """A few updates on a probe, in this process: (run folder, what was printed)."""
-    import contextlib
-    import io
-
-    from stoix_like.config.sections import PPOConfig
-    from stoix_like.runtime.runs.sources import load_config
-    from stoix_like.runtime.training import train
-
     folder = tmp_path_factory.mktemp("profile")
-    flags = ["--config", "ppo/quick", "--task-id", "Maze-v0", "--kwargs", "{num_rows: 4, num_cols: 4}"]
-    flags += [
-        "--num-envs",
-        "8",
-        "--rollout-length",
-        "8",
-        "--num-minibatches",
-        "2",
-        "--hidden-dim",
-        "8",
-        "--gamma",
-        "0.9",
-    ]
-    flags += ["--num-layers", "1", "--num-updates", "4", "--eval-interval", "0", "--num-eval-envs", "4"]
-    flags += [
-        "--num-eval-episodes",
-        "4",
-        "--observation-adapter",
-        "dense",
-        "--run-name",
-        "p",
-        "--save-dir",
-        str(folder),
-    ]
+    leaves = SMALL_PPO_RUN | MAZE | {"rollout_length": 8, "num_updates": 4, "eval_interval": 0, "log_interval": 10}
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
-        assert train.train("ppo", load_config(PPOConfig, "ppo", [*flags, "--profile"], "ppo/quick")) == 0
+        assert command("train-ppo", "--profile", **leaves | {"save_dir": folder, "run_name": "p"}) == 0
     return folder / "p", printed.getvalue()
 
 
@@ -144,8 +99,6 @@ def test_the_trace_is_one_that_viewers_open(profiled):
 
 def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
     """Another profiler is at work: the problem is reported, and the block has run."""
-    import jax
-
     taken = profile.Profile(tmp_path / "profile")
     taken.set_program(PROGRAM)
     ran = []
@@ -157,6 +110,11 @@ def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
         jax.profiler.stop_trace()
     assert (ran, taken.times, taken.is_over) == ([1], None, True)
     assert "profile" in taken.problem.lower()
+    untold = profile.Profile(tmp_path / "untold")
+    untold.set_program(PROGRAM)  # which is not the one that runs
+    with untold.recording(1):
+        pass
+    assert untold.problem == "the trace holds no instruction of the update"
 
 
 def test_a_trace_that_is_not_wanted_leaves_nothing_and_takes_nothing_else(tmp_path):
@@ -171,11 +129,3 @@ def test_a_trace_that_is_not_wanted_leaves_nothing_and_takes_nothing_else(tmp_pa
             pass
         assert taken.is_over
         assert sorted(tmp_path.rglob("*")) == expected
-
-
-def test_a_trace_without_the_program_is_a_problem(tmp_path):
-    taken = profile.Profile(tmp_path / "profile")
-    taken.set_program(PROGRAM)
-    with taken.recording(1):
-        pass
-    assert taken.problem == "the trace holds no instruction of the update"

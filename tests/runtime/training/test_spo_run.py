@@ -1,6 +1,5 @@
 """An SPO run from start to end in this process: rows, checkpoints with and without replay, continuing, evaluating."""
 
-import functools
 import json
 import shutil
 from pathlib import Path
@@ -9,11 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.asserts import assert_same_bits, key_data
 from support.marks import full
-from support.paths import load_script
+from support.scripted_runs import SMALL_PPO_RUN as PPO
+from support.scripted_runs import SMALL_SPO_RUN as SPO
+from support.scripted_runs import assert_same_run, command, cut_back, rows_of
 
 from stoix_like.algorithms import searching, spo
-from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import leaf_types
 from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.envs.probes import make_action_observation_reward, make_action_reward, make_truncated_constant
@@ -32,129 +33,37 @@ from stoix_like.runtime.training.start import FIXED_ON_RESUME
 from stoix_like.search import smc
 from stoix_like.search.model import Root, may_resample
 
-PPO = {
-    "task_id": "probe/action_observation_reward",
-    "num_envs": 8,
-    "rollout_length": 4,
-    "num_minibatches": 2,
-    "epochs": 1,
-    "hidden_dim": 8,
-    "num_layers": 1,
-    "num_eval_envs": 8,
-    "num_eval_episodes": 8,
-    "num_updates": 6,
-    "eval_interval": 2,
-    "save_interval": 1,
-    "log_interval": 1,
-    "keep_last_n": 100,
-}
-SPO = PPO | {
-    "num_particles": 3,
-    "search_depth": 2,
-    "replay_buffer_size": 8 * 10,
-    "sample_sequence_length": 4,
-    "batch_size": 8,
-    "actor_lr": 0.01,
-    "gamma": 0.9,
-    "init_temperature": 2.0,
-    "decay_learning_rates": "false",
-    "root": "iid",
-    "continuation": "sampled",
-    "resampling": "period",
-    "temperature_mode": "dual",
-    "kl_constraint": "trajectory",
-}
-TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms", "evaluator_network/duration_ms"}
+pytestmark = pytest.mark.usefixtures("inside")
 
 
-@functools.cache
-def _main(script):
-    return load_script(script).main
-
-
-def run(script, *argv, **leaves):
-    flags = [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    return exit_code(_main(script), [*map(str, argv), *flags])
-
-
-@pytest.fixture(autouse=True)
-def _inside(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A run of six updates with a checkpoint of each. Copy it before touching it."""
-    folder = tmp_path_factory.mktemp("finished")
-    assert run("train_spo", **SPO, save_dir=folder, run_name="a") == 0
-    return folder / "a"
-
-
-@pytest.fixture(scope="module")
-def ppo_run(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("ppo")
-    assert run("train_ppo", **PPO | {"num_updates": 2}, save_dir=folder, run_name="p") == 0
-    return folder / "p"
-
-
-def words(tree):
-    is_key = lambda x: jnp.issubdtype(x.dtype, jax.dtypes.prng_key)
-    return jax.tree.map(lambda x: np.asarray(jax.random.key_data(x) if is_key(x) else x), tree)
-
-
-def assert_same_bits(one, other):
-    jax.tree.map(np.testing.assert_array_equal, words(one), words(other))
-
-
-def rows_of(path, category):
-    rows = [row for row in read_rows(Path(path) / "metrics.jsonl") if row["category"] == category]
-    return [{name: value for name, value in row.items() if name not in TIMED} for row in rows]
-
-
-def cut_back(finished, update, path="cut"):
-    """A copy of the run as a kill leaves it: the last checkpoint is of `update`; rows may go further."""
-    copy = Path(shutil.copytree(finished, path))
-    for folder in (copy / "checkpoints").iterdir():
-        if folder.name.isdigit() and int(folder.name) > update:
-            shutil.rmtree(folder)
-    return copy
-
-
-# --- rows
-
-
-def test_the_network_alone_is_evaluated_beside_the_search(finished):
-    rows = rows_of(finished, "EVALUATOR")
-    search = [row for row in rows if "evaluator/mean_return" in row]
-    network = [row for row in rows if "evaluator_network/mean_return" in row]
-    assert [row["update"] for row in search] == [row["update"] for row in network] == [2, 4, 6]
-    assert len(rows) == 6
-    assert {name.partition("/")[2] for name in search[0] if "/" in name} == {
-        name.partition("/")[2] for name in network[0] if "/" in name
-    }
-    last = saved_run.load_run(str(finished), "latest")
-    for policy, mode, row in (
-        (last.learner.policy, "deterministic", search[-1]),
-        (last.learner.network_policy, "network", network[-1]),
+def test_the_network_alone_is_evaluated_beside_the_search(spo_run):
+    rows, last = rows_of(spo_run, "EVALUATOR"), saved_run.load_run(str(spo_run), "latest")
+    names = []
+    for prefix, policy, mode in (
+        ("evaluator", last.learner.policy, "deterministic"),
+        ("evaluator_network", last.learner.network_policy, "network"),
     ):
+        own = [row for row in rows if f"{prefix}/mean_return" in row]
+        assert [row["update"] for row in own] == [2, 4, 6]
         evaluator = Evaluator(last.env, policy, last.config.evaluation, 1, mode=mode)
-        score = float(evaluator(last.params, jax.random.key(0), 6).mean_return()[0])
-        prefix = "evaluator" if mode == "deterministic" else "evaluator_network"
-        assert row[f"{prefix}/mean_return"] == score
+        scores = evaluator(last.params, jax.random.key(0), 6).mean_return()
+        assert own[-1][f"{prefix}/mean_return"] == float(scores[0])
+        names.append([name.removeprefix(prefix) for name in own[-1]])
+    assert names[0] == names[1]
+    assert len(rows) == 6
 
 
-def test_the_best_is_what_the_search_scored_best(finished):
-    scores = {
-        r["update"]: r["evaluator/mean_return"] for r in rows_of(finished, "EVALUATOR") if "evaluator/mean_return" in r
-    }
-    best = saved_run.load_run(str(finished), "best")
+def test_the_best_is_what_the_search_scored_best(spo_run):
+    key = "evaluator/mean_return"
+    scores = {row["update"]: row[key] for row in rows_of(spo_run, "EVALUATOR") if key in row}
+    best = saved_run.load_run(str(spo_run), "best")
     assert best.meta.host["scores"] == [max(scores.values())]
     assert best.meta.update == min(u for u, score in scores.items() if score == max(scores.values()))
-    assert_same_bits(best.params, saved_run.load_run(str(finished), str(best.meta.update)).params)
+    assert_same_bits(best.params, saved_run.load_run(str(spo_run), str(best.meta.update)).params)
 
 
-def test_training_rows_tell_the_duals_the_search_and_the_warm_up(finished):
-    rows = rows_of(finished, "TRAINER")
+def test_training_rows_tell_the_duals_the_search_and_the_warm_up(spo_run):
+    rows = rows_of(spo_run, "TRAINER")
     assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0] + [2.0] * 5
     for name in ("temperature", "alpha", "kl_nonparametric", "kl_policy", "effective_sample_size_depth_1"):
         assert all(f"trainer/{name}" in row for row in rows)
@@ -162,143 +71,100 @@ def test_training_rows_tell_the_duals_the_search_and_the_warm_up(finished):
     assert rows[1]["trainer/temperature"] == pytest.approx(2.0, rel=1e-3)
 
 
-# --- checkpoints
+def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_with_its_replay(spo_run):
+    assert command("train-spo", "--resume", cut_back(shutil.copytree(spo_run, "cut"), 3)) == 0
+    assert bool(saved_run.load_run("cut", "latest").state.replay.is_full)
+    assert_same_run(spo_run, "cut")
 
 
-def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_with_its_replay(finished):
-    cut = cut_back(finished, 3)
-    assert run("train_spo", "--resume", "cut") == 0
-    one, other = (saved_run.load_run(str(path), "latest") for path in (finished, cut))
-    assert bool(one.state.replay.is_full)
-    assert_same_bits(one.state, other.state)
-    for category in ("TRAINER", "ACTOR", "EVALUATOR"):
-        assert rows_of(finished, category) == rows_of(cut, category)
-
-
-def test_a_run_whose_replay_was_not_saved_goes_on_from_an_empty_one(finished, capsys):
-    assert run("train_spo", "--no-save-replay", **SPO | {"num_updates": 4}, save_dir=".", run_name="light") == 0
+def test_a_run_whose_replay_was_not_saved_goes_on_from_an_empty_one(spo_run, capsys):
+    assert command("train-spo", "--no-save-replay", **SPO | {"num_updates": 4}, run_name="light") == 0
     same = saved_run.load_run("light", "latest").state
-    assert_same_bits(saved_run.load_run(str(finished), "4").params, same.params)
-    assert not any(leaf.any() for leaf in jax.tree.leaves(words(same.replay)))  # empty, in the shapes of a full one
+    assert_same_bits(saved_run.load_run(str(spo_run), "4").params, same.params)
+    assert not any(leaf.any() for leaf in jax.tree.leaves(key_data(same.replay)))  # empty, in the shapes of a full one
     whole = saved_run.state_template(saved_run.load_run("light").learner, 1)
     with pytest.raises(CheckpointError, match=r"does not fit: replay/experience/.* is not stored"):
         CheckpointStore(Path("light/checkpoints")).load(whole)
     capsys.readouterr()
-    assert run("train_spo", "--resume", "light", "--num-updates", "6") == 0
-    output = capsys.readouterr().out
-    assert (
-        "note: the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one\n"
-        in output
-    )
+    assert command("train-spo", "--resume", "light", "--num-updates", "6") == 0
+    note = "the checkpoint holds no replay: it is filled again, and the run differs from an uninterrupted one"
+    assert f"note: {note}\n" in capsys.readouterr().out
     rows = rows_of("light", "TRAINER")
     assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0, 2.0, 2.0, 2.0, 0.0, 2.0]
-    assert int(saved_run.load_run("light", "latest").state.replay.current_index) == 0
-    assert int(saved_run.load_run("light", "latest").state.step) == 6
+    last = saved_run.load_run("light", "latest").state
+    assert (int(last.replay.current_index), int(last.step)) == (0, 6)
 
 
 @pytest.mark.integration
-def test_saving_the_replay_can_be_switched_when_a_run_is_continued(finished, capsys):
+def test_saving_the_replay_can_be_switched_when_a_run_is_continued(spo_run, capsys):
     """What a checkpoint holds is what was said when it was written."""
-    cut_back(finished, 2)
-    assert run("train_spo", "--resume", "cut", "--no-save-replay", "--num-updates", "4") == 0
+    cut_back(shutil.copytree(spo_run, "cut"), 2)
+    assert command("train-spo", "--resume", "cut", "--no-save-replay", "--num-updates", "4") == 0
     out = capsys.readouterr().out
     assert "note: resumed with num_updates = 4 (was 6), save_replay = False (was True)\n" in out
     assert "holds no replay" not in out
     assert all(row["trainer/gradient_steps_sum"] == 2.0 for row in rows_of("cut", "TRAINER")[2:4])
-    assert run("train_spo", "--resume", "cut", "--save-replay", "--num-updates", "5") == 0
+    assert command("train-spo", "--resume", "cut", "--save-replay", "--num-updates", "5") == 0
     assert "holds no replay" in capsys.readouterr().out
-    assert run("train_spo", "--resume", "cut", "--num-updates", "6") == 0
+    assert command("train-spo", "--resume", "cut", "--num-updates", "6") == 0
     assert "holds no replay" not in capsys.readouterr().out
     assert int(saved_run.load_run("cut", "latest").state.replay.current_index) == 8  # of updates 5 and 6
 
 
-# --- what may change when a run is continued
-
-
 @pytest.mark.integration
-def test_changed_numbers_take_over_and_what_is_null_follows_the_learner(finished, capsys):
-    cut_back(finished, 3)
-    assert run("train_spo", "--resume", "cut", "--gamma", "0.5", "--epsilon", "0.25", "--num-updates", "3") == 0
+def test_changed_numbers_take_over_and_what_is_null_follows_the_learner(spo_run, capsys):
+    cut_back(shutil.copytree(spo_run, "cut"), 3)
+    assert command("train-spo", "--resume", "cut", "--gamma", "0.5", "--epsilon", "0.25", "--num-updates", "3") == 0
     assert "note: resumed with num_updates = 3 (was 6), gamma = 0.5 (was 0.9), epsilon = 0.25 (was 0.5)" in (
         capsys.readouterr().out
     )
-    assert run("train_spo", "--resume", "cut", "--num-updates", "4") == 0
+    assert command("train-spo", "--resume", "cut", "--num-updates", "4") == 0
     hyper = saved_run.load_run("cut", "latest").state.hyper
-    assert {name: float(getattr(hyper, name)) for name in ("gamma", "search_gamma", "epsilon", "num_updates")} == {
-        "gamma": 0.5,
-        "search_gamma": 0.5,  # null in the configuration
-        "epsilon": 0.25,
-        "num_updates": 4.0,
-    }
-    assert run("train_spo", "--resume", "cut", "--search-gamma", "0.25", "--num-updates", "5") == 0
+    expected = {"gamma": 0.5, "search_gamma": 0.5, "epsilon": 0.25, "num_updates": 4.0}  # search_gamma is null
+    assert {name: float(getattr(hyper, name)) for name in expected} == expected
+    assert command("train-spo", "--resume", "cut", "--search-gamma", "0.25", "--num-updates", "5") == 0
     hyper = saved_run.load_run("cut", "latest").state.hyper
     assert (float(hyper.gamma), float(hyper.search_gamma)) == (0.5, 0.25)
 
 
-FIXED = {
-    "replay_buffer_size": 160,
-    "batch_size": 16,
-    "num_particles": 5,
-    "search_depth": 3,
-    "root": "gumbel_topk",
-    "root_noise_correction": "true",
-    "resampling": "ess",
-    "resampling_period": 1,
-    "init_temperature": 5.0,  # where the duals began: nothing would read them again
-    "init_alpha": 5.0,
-}
+FIXED = {"replay_buffer_size": 160, "batch_size": 16, "num_particles": 5, "search_depth": 3, "root": "gumbel_topk"}
+FIXED |= {"root_noise_correction": "true", "resampling": "ess", "resampling_period": 1}
+FIXED |= {"init_temperature": 5.0, "init_alpha": 5.0}  # where the duals began: nothing would read them again
 
 
 @pytest.mark.parametrize("leaf", FIXED)
-def test_what_gives_the_state_its_form_cannot_change(finished, leaf, capsys):
+def test_what_gives_the_state_its_form_cannot_change(spo_run, leaf, capsys):
     flag = f"--{leaf.replace('_', '-')}"
-    assert run("train_spo", "--resume", finished, flag, FIXED[leaf]) == 2
+    assert command("train-spo", "--resume", spo_run, flag, FIXED[leaf]) == 2
     assert capsys.readouterr().err.splitlines() == [
         f"error: {leaf} cannot change when a run is resumed",
-        f"hint: leave it out, or start a new run with --load-path {finished}",
+        f"hint: leave it out, or start a new run with --load-path {spo_run}",
     ]
 
 
-OTHER_VALUES = {
-    "num_particles": 5,
-    "search_depth": [1, 4, "full"],
-    "root": "gumbel_topk",
-    "continuation": "greedy",
-    "replay_buffer_size": 8 * 20,
-    "sample_sequence_length": 5,
-    "sample_period": 2,
-    "batch_size": [4, 6],
-    "kl_constraint": "root",
-    "root_exploration_dirichlet_fraction": 0.25,
-    "root_noise_correction": True,
-    "resampling": ["ess", "none"],
-    "resampling_period": 1,
-    "resampler": "multinomial",
-    "temperature_mode": ["solve", "fixed", "std"],
-    "rekey_particles": True,
-    "search_gamma": 0.5,
-    "search_gae_lambda": None,
-}
+OTHER_VALUES = {"num_particles": [5], "search_depth": [1, 4, "full"], "continuation": ["greedy"], "sample_period": [2]}
+OTHER_VALUES |= {"root": ["gumbel_topk"], "root_exploration_dirichlet_fraction": [0.25]}
+OTHER_VALUES |= {"replay_buffer_size": [8 * 20], "sample_sequence_length": [5], "batch_size": [4, 6]}
+OTHER_VALUES |= {"resampling": ["ess", "none"], "resampling_period": [1], "resampler": ["multinomial"]}
+OTHER_VALUES |= {"temperature_mode": ["solve", "fixed", "std"], "kl_constraint": ["root"], "rekey_particles": [True]}
+OTHER_VALUES |= {"search_gamma": [0.5], "search_gae_lambda": [None], "root_noise_correction": [True]}
 
 
 @pytest.mark.parametrize("task", [full("probe/action_observation_reward"), "probe/truncated_constant"])
 def test_every_leaf_of_the_section_that_changes_the_form_is_fixed(task):
     """Numbers, which all have a place of their own in the state, are left at their defaults."""
-    leaves = {name: SPO[name] for name in SPO if name in ("num_envs", "rollout_length", "hidden_dim", "num_layers")}
-    leaves |= {"replay_buffer_size": 80, "sample_sequence_length": 4, "batch_size": 8, "num_particles": 3}
+    sizes = ("num_envs", "rollout_length", "hidden_dim", "num_layers", "num_particles", "search_depth", "batch_size")
+    leaves = {name: SPO[name] for name in (*sizes, "replay_buffer_size", "sample_sequence_length")}
     env = make_env(spo_config(task_id=task).environment)
 
     def form(**changes):
-        config = spo_config(**leaves | {"search_depth": 2} | changes)
+        config = spo_config(**leaves | changes)
         learner = spo.make(env, make_network(env, config), config)
         state = jax.eval_shape(learner.init, jax.random.key(0))
         return jax.tree.map(lambda x: (x.shape, x.dtype), state), jax.tree.structure(state)
 
-    changing = set()
     before = form()
-    for name, values in OTHER_VALUES.items():
-        for value in values if isinstance(values, list) else [values]:
-            changing |= {name} if form(**{name: value}) != before else set()
+    changing = {name for name, values in OTHER_VALUES.items() if any(form(**{name: x}) != before for x in values)}
     assert changing <= FIXED_ON_RESUME
     assert {"num_particles", "replay_buffer_size", "root_noise_correction", "resampling_period"} <= changing
     numbers = {"dual_lr", "epsilon", "epsilon_policy", "init_temperature", "init_alpha", "resampling_ess_threshold"}
@@ -307,20 +173,17 @@ def test_every_leaf_of_the_section_that_changes_the_form_is_fixed(task):
 
 
 @pytest.mark.integration
-def test_a_run_of_the_other_algorithm_is_not_continued(ppo_run, finished, capsys):
-    for script, path, words_of in (("train_spo", ppo_run, ("PPO", "SPO")), ("train_ppo", finished, ("SPO", "PPO"))):
-        assert run(script, "--resume", path) in (2, 4)
+def test_a_run_of_the_other_algorithm_is_not_continued(ppo_run, spo_run, capsys):
+    for script, path, words_of in (("train-spo", ppo_run, ("PPO", "SPO")), ("train-ppo", spo_run, ("SPO", "PPO"))):
+        assert command(script, "--resume", path) in (2, 4)
         assert f"is a run of {words_of[0]}, not of {words_of[1]}" in capsys.readouterr().err
 
 
 def test_distinct_roots_of_factored_actions_are_refused_before_anything_is_written(capsys):
     leaves = SPO | {"task_id": "JobShop-v0", "root": "gumbel_topk", "save_dir": "runs"}
-    assert run("train_spo", **leaves) == 2
+    assert command("train-spo", **leaves) == 2
     assert "distinct actions, and this environment's action has several factors" in capsys.readouterr().err
     assert not Path("runs").exists()
-
-
-# --- presets
 
 
 @pytest.mark.parametrize(("name", "kind"), [full("spo/maze", "period"), ("spo/maze_mlp", "ess")])
@@ -349,43 +212,37 @@ def test_two_presets_resample_within_their_search(name, kind):
     np.testing.assert_array_equal(hot.diagnostics.surviving_root_actions, hot.diagnostics.distinct_root_actions)
 
 
-# --- parameters of another run
-
-
 def still(**leaves):
     """A run of two updates that learns nothing."""
-    return leaves | {"num_updates": 2, "actor_lr": 0, "critic_lr": 0, "seed": 9, "save_dir": ".", "run_name": "taken"}
+    return leaves | {"num_updates": 2, "actor_lr": 0, "critic_lr": 0, "seed": 9, "run_name": "taken"}
 
 
 @pytest.mark.integration
-def test_parameters_of_another_spo_run_are_taken_with_targets_and_duals(finished):
-    assert run("train_spo", **SPO | still(load_path=finished)) == 0
-    best, taken = saved_run.load_run(str(finished), "best"), saved_run.load_run("taken", "0")
+def test_parameters_of_another_spo_run_are_taken_with_targets_and_duals(spo_run):
+    assert command("train-spo", **SPO | still(load_path=spo_run)) == 0
+    best, taken = saved_run.load_run(str(spo_run), "best"), saved_run.load_run("taken", "0")
     assert_same_bits(best.params, taken.params)
     assert float(taken.params.duals.temperature) != pytest.approx(2.0, rel=1e-4)
 
 
 @pytest.mark.integration
-def test_networks_go_from_ppo_to_spo_and_back(ppo_run, finished):
-    assert run("train_spo", **SPO | still(load_path=ppo_run)) == 0
+def test_networks_go_from_ppo_to_spo_and_back(ppo_run, spo_run):
+    assert command("train-spo", **SPO | still(load_path=ppo_run)) == 0
     taken, given = saved_run.load_run("taken", "0").params, saved_run.load_run(str(ppo_run), "best").params
     assert_same_bits(taken.online, given)
     assert_same_bits(taken.target, given)
     assert float(taken.duals.temperature) == pytest.approx(2.0, rel=1e-6)  # its own
-    assert run("train_ppo", **PPO | still(load_path=finished) | {"run_name": "back"}) == 0
-    assert_same_bits(saved_run.load_run("back", "0").params, saved_run.load_run(str(finished), "best").params.online)
+    assert command("train-ppo", **PPO | still(load_path=spo_run) | {"run_name": "back"}) == 0
+    assert_same_bits(saved_run.load_run("back", "0").params, saved_run.load_run(str(spo_run), "best").params.online)
 
 
 @pytest.mark.integration
 def test_networks_of_several_seeds_go_from_spo_to_ppo():
-    assert run("train_spo", **SPO | {"num_seeds": 2, "num_updates": 2, "save_dir": ".", "run_name": "two"}) == 0
-    assert run("train_ppo", **PPO | still(load_path="two") | {"num_seeds": 2, "run_name": "back"}) == 0
+    assert command("train-spo", **SPO | {"num_seeds": 2, "num_updates": 2, "run_name": "two"}) == 0
+    assert command("train-ppo", **PPO | still(load_path="two") | {"num_seeds": 2, "run_name": "back"}) == 0
     given = saved_run.load_run("two", "best").params.online
     assert_same_bits(saved_run.load_run("back", "0").params, given)
     assert {x.shape[0] for x in jax.tree.leaves(given)} == {2}
-
-
-# --- evaluate.py
 
 
 @pytest.fixture
@@ -393,9 +250,7 @@ def evaluate(capsys):
     """`evaluate.py` on a run: (run, flags) -> the result; what is printed names the policy."""
 
     def evaluated(path, *argv):
-        assert run("evaluate", path, *argv, "--num-episodes", "16", "--json", "result.json") == 0, (
-            capsys.readouterr().err
-        )
+        assert command("evaluate", path, *argv, "--num-episodes", "16", "--json", "result.json") == 0
         result = json.loads(Path("result.json").read_text())
         assert f", {result['policy']}, {result['mode']}, levels: fresh" in capsys.readouterr().out
         assert result["seeds"]["0"]["episode_return"]["episodes"] == 16
@@ -408,33 +263,31 @@ def mean_return(result):
     return result["seeds"]["0"]["episode_return"]["mean"]
 
 
-def test_an_spo_run_is_evaluated_by_its_search_its_network_or_another_search(evaluate, finished):
+def test_an_spo_run_is_evaluated_by_its_search_its_network_or_another_search(evaluate, spo_run):
     """After one update, when the network knows nothing yet."""
-    own, network = (evaluate(finished, *flags, "--checkpoint", "1") for flags in ((), ("--network",)))
+    own, network = (evaluate(spo_run, *flags, "--checkpoint", "1") for flags in ((), ("--network",)))
     assert [(r["policy"], r["mode"]) for r in (own, network)] == [
         ("search as trained: 3 x 2, root iid, sampled, resampling none, learned temperature", "deterministic"),
         ("network", "deterministic"),
     ]
     assert own["seeds"] != network["seeds"]
     flags = ("--search-particles", "2", "--search-root", "gumbel_topk", "--search-temperature", "0.01", "--sampled")
-    distinct = evaluate(finished, *flags, "--checkpoint", "1")
+    distinct = evaluate(spo_run, *flags, "--checkpoint", "1")
     assert distinct["policy"] == "search 2 x 2, root gumbel_topk, sampled, resampling none, temperature 0.01"
-    assert (
-        mean_return(distinct) == 1.0
-    )  # both actions are tried; at the run's own temperature, 2, the worse is drawn, too
+    assert mean_return(distinct) == 1.0  # both actions are tried; at the run's own temperature the worse is drawn, too
 
 
 @pytest.mark.integration
-def test_sampling_and_a_search_that_changes_nothing(evaluate, finished):
-    own, search = (evaluate(finished, *flags, "--checkpoint", "1") for flags in ((), ("--search",)))
+def test_sampling_and_a_search_that_changes_nothing(evaluate, spo_run):
+    own, search = (evaluate(spo_run, *flags, "--checkpoint", "1") for flags in ((), ("--search",)))
     words = "3 x 2, root iid, sampled, resampling none, learned temperature"  # period 4: never within two steps
     assert search["policy"] == f"search {words}"
     assert search["seeds"] == own["seeds"]
     for flags, name in (((), f"search as trained: {words}"), (("--network",), "network")):
-        sampled = evaluate(finished, *flags, "--sampled", "--checkpoint", "1")
+        sampled = evaluate(spo_run, *flags, "--sampled", "--checkpoint", "1")
         assert (sampled["policy"], sampled["mode"]) == (name, "sampled")
         assert mean_return(sampled) < 1.0  # both draw: the temperature is 2
-        assert sampled == evaluate(finished, *flags, "--sampled", "--checkpoint", "1")
+        assert sampled == evaluate(spo_run, *flags, "--sampled", "--checkpoint", "1")
 
 
 @pytest.mark.integration
@@ -446,15 +299,6 @@ def test_a_ppo_run_can_be_searched_as_well(evaluate, ppo_run):
     planned = evaluate(ppo_run, "--search-incumbent", "--search-depth", "1")
     assert planned["policy"] == "search 4 x 1, root topk, greedy, resampling none, temperature 0.001, incumbent plan"
     assert mean_return(planned) == 1.0
-
-
-@pytest.mark.parametrize("flags", [("--search",), ("--search-particles", "3"), ("--search-incumbent",)])
-def test_the_network_alone_and_a_search_are_two_things(finished, flags, capsys):
-    assert run("evaluate", finished, "--network", *flags) == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "error: --network: the network alone does not search",
-        "hint: leave out --network or the search",
-    ]
 
 
 @pytest.mark.parametrize(
@@ -474,28 +318,31 @@ def test_the_network_alone_and_a_search_are_two_things(finished, flags, capsys):
         ),
         (("--search-gamma", "1.1"), "argument --search-gamma: expected a number from 0 to 1, got '1.1'"),
         (("--search-gae-lambda", "x"), "argument --search-gae-lambda: expected a number from 0 to 1, got 'x'"),
+        (("--network", "--search"), "--network: the network alone does not search"),
+        (("--network", "--search-particles", "3"), "--network: the network alone does not search"),
+        (("--network", "--search-incumbent"), "--network: the network alone does not search"),
     ],
 )
-def test_flags_of_a_search_are_checked(finished, flags, error, capsys):
-    assert run("evaluate", finished, *flags) == 2
-    assert capsys.readouterr().err.splitlines()[0] == f"error: {error}"
+def test_flags_of_a_search_are_checked(spo_run, flags, error, capsys):
+    assert command("evaluate", spo_run, *flags) == 2
+    found, hint = capsys.readouterr().err.splitlines()
+    assert found == f"error: {error}"
+    assert ("--network" in flags) == (hint == "hint: leave out --network or the search")
 
 
 @pytest.mark.integration
-def test_an_spo_run_is_compared_by_its_own_search_too(finished, ppo_run):
+def test_an_spo_run_is_compared_by_its_own_search_too(spo_run, ppo_run):
     """Its row is what `evaluate.py` plays; a PPO run has none, and that is said where it was asked for."""
     settings = ComparisonSettings(("own",), (4,))
-    (block,) = compare([finished], "1", "actionobservationreward-64", settings)["runs"]
+    (block,) = compare([spo_run], "1", "actionobservationreward-64", settings)["runs"]
     own = block["rows"][-1]
     assert [row["method"] for row in block["rows"]] == ["greedy", "own"]
     assert (own["budget"], own["particles"]) == (6, 3)
     assert own["model_steps_per_decision"] == 3.0  # episodes of one step: the second of a search finds all finished
     words = "3 x 2, root iid, sampled, resampling none, learned temperature"
     assert block["searches"]["own"] == f"{words}; whatever the budgets"
-    assert (
-        run("evaluate", finished, "--checkpoint", "1", "--level-set", "actionobservationreward-64", "--json", "r.json")
-        == 0
-    )
+    flags = ("--checkpoint", "1", "--level-set", "actionobservationreward-64", "--json", "r.json")
+    assert command("evaluate", spo_run, *flags) == 0
     result = json.loads(Path("r.json").read_text())
     assert result["level_hash"] == block["level_hash"]
     assert mean_return(result) == pytest.approx(own["mean"])
@@ -507,9 +354,8 @@ def test_an_spo_run_is_compared_by_its_own_search_too(finished, ppo_run):
 def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
     saved = saved_run.load_run(str(ppo_run))
     random_steps = saved._replace(env=saved.env._replace(deterministic=False))
-    with pytest.raises(
-        ConfigError, match="is stochastic, and a plan can only be followed where steps are deterministic"
-    ):
+    stochastic = "is stochastic, and a plan can only be followed where steps are deterministic"
+    with pytest.raises(ConfigError, match=stochastic):
         select_policy(random_steps, SearchChoice(incumbent=True), False, True)
     endless = saved._replace(env=saved.env._replace(time_limit=None))
     with pytest.raises(ConfigError, match="search_depth: full needs an end"):
@@ -517,25 +363,23 @@ def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
     assert select_policy(endless, SearchChoice(), False, True).name.startswith("search 4 x 4, ")  # as deep as SPO's own
 
 
-def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scored(tmp_path, monkeypatch, capsys):
+def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scored(monkeypatch, capsys):
     monkeypatch.setitem(ENVIRONMENTS, "hiding", lambda: make_action_reward()._replace(hidden_state="the sign"))
-    assert run("train_spo", **SPO | {"task_id": "hiding", "num_updates": 2}, save_dir=tmp_path, run_name="h") == 0
+    assert command("train-spo", **SPO | {"task_id": "hiding", "num_updates": 2}, run_name="h") == 0
     assert capsys.readouterr().out.count("a search steps the state of hiding, which holds the sign") == 1
-    assert run("evaluate", tmp_path / "h", num_episodes=8) == 0
+    assert command("evaluate", "h", num_episodes=8) == 0
     assert "learned temperature, which sees the sign" in capsys.readouterr().out.splitlines()[0]
 
 
-@pytest.mark.parametrize(("script", "leaves"), [("train_ppo", PPO), full("train_spo", SPO)])
-def test_a_truncation_that_was_not_declared_stops_a_run_after_its_first_chunk(
-    script, leaves, tmp_path, monkeypatch, capsys
-):
+@pytest.mark.parametrize(("script", "leaves"), [("train-ppo", PPO), full("train-spo", SPO)])
+def test_a_truncation_that_was_not_declared_stops_a_run_after_its_first_chunk(script, leaves, monkeypatch, capsys):
     monkeypatch.setitem(ENVIRONMENTS, "undeclared", lambda: make_truncated_constant(3)._replace(can_truncate=False))
     leaves = leaves | {"task_id": "undeclared", "log_interval": 100}
-    assert run(script, **leaves, save_dir=tmp_path, run_name="u") == 3
+    assert command(script, **leaves, run_name="u") == 3
     error, hint = capsys.readouterr().err.strip().splitlines()[-2:]
     assert error.startswith("error: undeclared: 8 episode(s) ended by LAST with a discount above 0")
     assert hint.startswith("hint: set can_truncate=True")
-    assert [row["update"] for row in read_rows(tmp_path / "u" / "metrics.jsonl")][-1] == 1
+    assert [row["update"] for row in read_rows(Path("u/metrics.jsonl"))][-1] == 1
 
 
 def test_an_evaluation_refuses_a_truncation_that_was_not_declared(ppo_run, monkeypatch, capsys):
@@ -546,5 +390,5 @@ def test_an_evaluation_refuses_a_truncation_that_was_not_declared(ppo_run, monke
         return state, timestep._replace(discount=jnp.float32(1.0))
 
     monkeypatch.setitem(ENVIRONMENTS, PPO["task_id"], lambda: right._replace(step=step))
-    assert run("evaluate", ppo_run, num_episodes=8) == 3
+    assert command("evaluate", ppo_run, num_episodes=8) == 3
     assert f"error: {PPO['task_id']}: 8 episode(s) ended by LAST" in capsys.readouterr().err

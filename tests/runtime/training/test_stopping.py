@@ -30,14 +30,11 @@ def test_the_second_ends_the_program(number):
             send(number)
 
 
-def test_a_lost_connection_may_say_so_twice(not_under_nohup):
+def test_a_lost_connection_may_say_so_twice_and_is_ignored_under_nohup(not_under_nohup):
     with stopping_on_signals() as stop:
         send(signal.SIGHUP)
         send(signal.SIGHUP)
         assert stop.is_set
-
-
-def test_a_lost_connection_is_ignored_under_nohup():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with stopping_on_signals() as stop:

@@ -171,7 +171,7 @@ def test_the_others_of_a_team_write_nothing(tmp_path):
     assert list(Path(tmp_path).iterdir()) == []
 
 
-def test_a_team_of_one_sends_nothing():
+def test_a_team_of_one_sends_nothing_and_defers_nothing():
     group = ProcessGroup()
     assert group.is_primary
     assert group.broadcast_object(lambda: {"a": 1}) == {"a": 1}
@@ -180,6 +180,8 @@ def test_a_team_of_one_sends_nothing():
     copied = group.fetch_to_host(state(3))
     assert isinstance(copied["x"], np.ndarray)
     np.testing.assert_array_equal(copied["key"], jax.random.key_data(jax.random.key(3)))
+    with pytest.raises(RunError), group.deferring_errors():  # at once
+        raise RunError("the disk is full", "free some space")
 
 
 def test_what_fails_in_one_process_of_several_is_raised_where_all_meet(monkeypatch):
@@ -203,8 +205,3 @@ def test_what_fails_in_one_process_of_several_is_raised_where_all_meet(monkeypat
         raise OtherProcessFailed(1)
     other[1:] = 0
     group.sync()  # so it is not kept
-
-
-def test_what_fails_in_a_single_process_is_raised_at_once():
-    with pytest.raises(RunError), ProcessGroup().deferring_errors():
-        raise RunError("the disk is full", "free some space")

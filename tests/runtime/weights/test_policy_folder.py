@@ -10,7 +10,8 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from support.exports import MAZE, PAGE, blocks, contents, exported, make_saved
+from support.exports import MAZE, PAGE, blocks, exported, make_saved
+from support.paths import contents
 
 import stoix_like as sl
 from stoix_like.config.dicts import config_to_dict
@@ -28,9 +29,6 @@ def copied(maze, tmp_path):
     """A copy of an export that may be spoilt."""
     shutil.copytree(maze.folder, tmp_path / "copy")
     return tmp_path / "copy"
-
-
-# --- the content of the files
 
 
 def test_the_description_of_a_joint_action(folder):
@@ -51,12 +49,8 @@ def test_the_description_of_a_joint_action(folder):
     assert list(shapes)[-1] == "action_mask"
     assert shapes["action_mask"] == (["batch", 24], "bool")
     assert (description["format"], description["format_version"]) == ("stoix_like.policy", 1)
-    assert (description["algorithm"], description["task_id"], description["checkpoint"]) == (
-        "spo",
-        "BinPack-v2",
-        "latest",
-    )
-    assert (description["update"], description["seed"], description["evaluation"]) == (3, 0, {})
+    facts = {"algorithm": "spo", "task_id": "BinPack-v2", "checkpoint": "latest", "update": 3, "seed": 0}
+    assert {name: description[name] for name in (*facts, "evaluation")} == facts | {"evaluation": {}}
     whole = json.loads(json.dumps(config_to_dict(case.saved.config)))
     of_the_machine = {"hardware", "logging", "checkpointing"}  # concern nobody who gets the export
     assert description["config"] == {name: leaves for name, leaves in whole.items() if name not in of_the_machine}
@@ -105,15 +99,9 @@ def test_each_of_several_seeds():
     alone = saved._replace(params=saved.seed_params(1), config=make_saved("ppo", MAZE).config)
     assert files.program == policy.export_policy(alone).program
     assert files.program != policy.export_policy(saved, 0).program
-
-
-def test_a_seed_that_never_had_a_score_is_refused():
     saved = make_saved("ppo", MAZE, num_seeds=2, host={"updates": [2, -1], "scores": [0.5, float("-inf")]})
     with pytest.raises(CheckpointError, match="seed 1 of runs/none has no best checkpoint"):
         policy.export_policy(saved, 1)
-
-
-# --- whole or not at all
 
 
 def test_exporting_again_replaces_all(maze, tmp_path):
@@ -122,12 +110,12 @@ def test_exporting_again_replaces_all(maze, tmp_path):
     assert first.program == policy.export_policy(maze.saved).program  # the same again is the same
     policy_folder.write(tmp_path, first)
     (tmp_path / "notes.txt").write_text("mine")
-    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    before = contents(tmp_path)
     sizes = policy_folder.write(tmp_path, policy.export_policy(other))
-    after = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
-    assert after.keys() == before.keys() == {*sizes, "notes.txt"}
-    assert {name: len(content) for name, content in after.items() if name in sizes} == sizes
-    assert [name for name in after if after[name] == before[name]] == ["notes.txt"]
+    after = contents(tmp_path)
+    assert after.keys() == before.keys()
+    assert {str(path): len(content) for path, content in after.items()} == sizes | {"notes.txt": 4}
+    assert [str(path) for path in after if after[path] == before[path]] == ["notes.txt"]
     assert sl.load_policy(tmp_path).description["config"]["architecture"]["hidden_dim"] == 8
 
 
@@ -164,18 +152,6 @@ def test_a_file_in_place_of_the_folder(maze, tmp_path):
     assert (tmp_path / "file").read_text() == "old"
 
 
-def test_a_replacement_that_was_cut_short_is_noticed(maze, copied):
-    """The new program beside the old description, as after a kill between two renames."""
-    other = policy.export_policy(make_saved("ppo", MAZE | {"hidden_dim": 8}))
-    (copied / "policy.stablehlo").write_bytes(other.program)
-    with pytest.raises(CheckpointError, match=r"is not the one that policy\.json describes") as caught:
-        sl.load_policy(copied)
-    assert "export again" in caught.value.hint
-
-
-# --- what cannot be loaded
-
-
 def _edit(folder, **changes):
     path = folder / "policy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -194,14 +170,16 @@ def test_no_export(tmp_path, maze):
         assert "scripts/export_policy.py RUN" in error.hint
 
 
-def test_a_damaged_program(copied):
+def test_another_program(copied):
+    """A damaged one, or the new beside the old description, as after a kill between two renames."""
     path = copied / "policy.stablehlo"
     content = bytearray(path.read_bytes())
     content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    assert "is not the one that policy.json describes" in _refusal(copied).what
-    path.write_bytes(content[:100])
-    assert "is not the one that policy.json describes" in _refusal(copied).what
+    for other in (content, content[:100]):
+        path.write_bytes(other)
+        error = _refusal(copied)
+        assert "is not the one that policy.json describes" in error.what
+        assert "export again" in error.hint
     path.unlink()
     assert "its policy.stablehlo cannot be read: No such file" in _refusal(copied).what
 
@@ -221,23 +199,24 @@ def test_a_description_that_is_damaged_or_foreign(copied, text, reason):
     assert reason in _refusal(copied).what
 
 
-def test_a_description_that_was_changed(copied):
-    _edit(copied, versions={"jax": "none"})
-    assert "its policy.json was changed" in _refusal(copied).what
-    _edit(copied, versions={"jax": jax.__version__}, observation=[{"name": "walls"}])
-    assert "its policy.json was changed" in _refusal(copied).what
-
-
-def test_a_newer_format(copied):
-    _edit(copied, format_version=2)
-    assert "has format version 2, and this version of stoix_like reads 1" in _refusal(copied).what
-
-
-def test_a_newer_jax_wrote_it(copied):
-    _edit(copied, versions={"jax": "99.1.2"})
+@pytest.mark.parametrize(
+    ("changes", "reason", "hint"),
+    [
+        ({"versions": {"jax": "none"}}, "its policy.json was changed", ""),
+        ({"observation": [{"name": "walls"}]}, "its policy.json was changed", ""),
+        ({"format_version": 2}, "has format version 2, and this version of stoix_like reads 1", ""),
+        (
+            {"versions": {"jax": "99.1.2"}},
+            f"was written with jax 99.1.2, and this is jax {jax.__version__}",
+            'pip install "jax>=99.1.2"',
+        ),
+    ],
+)
+def test_a_description_that_was_changed_or_is_newer(copied, changes, reason, hint):
+    _edit(copied, **changes)
     error = _refusal(copied)
-    assert error.what == f"the export {copied} was written with jax 99.1.2, and this is jax {jax.__version__}"
-    assert 'pip install "jax>=99.1.2"' in error.hint
+    assert reason in error.what
+    assert hint in error.hint
 
 
 def _with_program(folder, program, jax_version):

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.asserts import assert_same_bits
 from support.exports import KEY, PAGE, ROOT, blocks, make_saved
 from support.marks import full
 
@@ -53,24 +54,14 @@ def test_logits_and_values_are_those_of_the_network(case):
 
 
 def test_it_plays_as_the_run_does(maze):
-    """In `evaluate`, which is jit, a scan and a loop; and in jumanji's own maze, by the code of the page."""
-    from jumanji.environments.routing.maze.env import Maze
-
-    from stoix_like.envs.maze_levels import FastMazeGenerator
-
-    its_maze = Maze(FastMazeGenerator(5, 5))  # the same levels as jumanji's own, sooner compiled
-    levels = jax.random.split(jax.random.key(3), 64)
-    play = functools.partial(sl.evaluate_levels, maze.saved.env, maze.policy.policy, None, num_envs=64)
-    returns = np.asarray(jax.jit(play)(levels, KEY).episode_return)
-    of_each_kind = [int(np.argmax(returns == value)) for value in (0.0, 1.0)]
-    assert returns[of_each_kind].tolist() == [0.0, 1.0]
-
-    names = {}
-    for block in blocks("python")[:2]:
-        exec(compile(block, str(PAGE), "exec"), names)
-    spec, act = names["load_policy"](maze.folder)
-    with jax.numpy_rank_promotion("allow"):  # jumanji's own code is called without our door
-        assert [names["play"](its_maze, spec, act, levels[index]) for index in of_each_kind] == [0.0, 1.0]
+    """In `evaluate`, which is jit, a scan and a loop. (In jumanji's own environments: the test of the page.)"""
+    saved, levels = maze.saved, jax.random.split(jax.random.key(3), 64)
+    ours, expected = (
+        jax.jit(functools.partial(sl.evaluate_levels, saved.env, policy, params, num_envs=64))(levels, KEY)
+        for policy, params in ((maze.policy.policy, None), (saved.learner.network_policy, saved.params))
+    )
+    assert_same_bits(ours, expected)
+    assert set(ours.episode_return.tolist()) == {0.0, 1.0}
 
 
 def test_plain_arrays_of_other_widths_are_taken(maze):
@@ -99,9 +90,6 @@ def test_the_program_does_not_say_where_it_was_made(case):
 def test_it_is_lowered_for_three_platforms(case):
     exported = jax.export.deserialize(bytearray((case.folder / "policy.stablehlo").read_bytes()))
     assert exported.platforms == ("cpu", "cuda", "tpu") == tuple(case.policy.description["platforms"])
-
-
-# --- what it cannot be asked
 
 
 def _refused_observation(policy, **changes):
@@ -138,9 +126,6 @@ def test_keys_that_do_not_fit(maze):
         maze.policy(maze.observation, jax.random.key(0, impl="rbg"), False)
     with pytest.raises(ConfigError, match=r"got int64 of shape \(2,\)"):
         maze.policy(maze.observation, np.array([0, 1]), False)
-
-
-# --- the page
 
 
 def test_the_page_as_it_stands(tmp_path, monkeypatch, capsys):

@@ -1,0 +1,63 @@
+"""What sinks are given: the facts of a run, and its rows."""
+
+import contextlib
+import threading
+
+from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry
+
+META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {"stoix_like": "0.1.0", "jax": "0.10.2"}, {})
+
+
+def row(update, category="TRAINER", seed=0, elapsed=None, **values):
+    """A row of 1,024 steps and a tenth of a second for each update."""
+    prefix = {"EVALUATOR": "evaluator"}.get(category, category.lower())
+    named = {f"{prefix}/{name}": value for name, value in values.items()}
+    return Row(category, update, update * 1024, update / 10 if elapsed is None else elapsed, seed, named)
+
+
+def write(folder, *reports, meta=META, sinks=()):
+    """A run that begins or is resumed in the folder, gives these reports, and ends."""
+    with contextlib.closing(open_telemetry(folder, meta, sinks)) as telemetry:
+        for rows in reports:
+            telemetry.write(rows)
+
+
+def send(sink, folder, updates, meta=META):
+    """The same to one sink alone: a number, one that is not finite, and a text for each update; it is closed twice."""
+    folder.mkdir(exist_ok=True)
+    sink.open(folder, meta)
+    for update in updates:
+        sink.write([row(update, loss=update / 4, broken=float("nan"), event=f"saved {update}")])
+    sink.close()
+    sink.close()
+
+
+class RowSink:
+    """A real sink that notes how it is called, and fails and waits on request."""
+
+    def __init__(self, fails_in="", error=None, waits_in=""):
+        self.fails_in, self.error, self.waits_in = fails_in, error or ConnectionError("refused\nby host"), waits_in
+        self.waits, self.go_on, self.calls, self.threads = threading.Event(), threading.Event(), [], set()
+
+    def _call(self, name, *what):
+        self.threads.add(threading.get_ident())
+        if name == self.waits_in:
+            self.waits.set()
+            self.go_on.wait(20.0)
+        self.calls.append((name, *what))
+        if name == self.fails_in:
+            raise self.error
+
+    def open(self, run_dir, meta):
+        self._call("open")
+
+    def write(self, rows):
+        self._call("write", [row.update for row in rows])
+
+    def close(self):
+        self._call("close")
+
+
+class TracingSink(RowSink):
+    def trace(self, spans):
+        self._call("trace", [span.name for span in spans])
