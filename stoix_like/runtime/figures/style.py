@@ -6,6 +6,7 @@ Figures are created without pyplot, so that no global state of a notebook change
 from __future__ import annotations
 
 import io
+import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ from stoix_like.runtime.storage.atomic import atomic_write_output
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, colour-blind safe
 DASHED = (0, (4, 2))
+_WIDTH, _HEIGHT = 6.4, 4.2  # inches of a panel
+_LEGEND_ROW = 0.18  # inches
+_LONG_LABEL = 25  # characters; longer labels get a row of their own
+_FONT_SIZE, _SMALLEST_FONT_SIZE = 9.0, 5.0  # points, of a legend
+_CHARACTER_WIDTH = 0.6  # of the font size; a legend's line and spaces take the width of six more characters
 _FORMATS = (".png", ".pdf", ".svg")
 
 
@@ -22,7 +28,7 @@ def make_panels(count: int, **subplots: Any) -> tuple[Any, Sequence[Any]]:
     """(figure, [count] axes side by side)."""
     from matplotlib.figure import Figure  # imported here: it takes half a second, which only drawing needs
 
-    figure = Figure(figsize=(6.4 * count, 4.2), layout="constrained")
+    figure = Figure(figsize=(_WIDTH * count, _HEIGHT), layout="constrained")
     return figure, figure.subplots(1, count, squeeze=False, **subplots)[0]
 
 
@@ -37,10 +43,34 @@ def style_axes(panel: Any, title: str, x_label: str, y_label: str) -> None:
 
 
 def add_legend(panel: Any, handles: Sequence[Any] | None = None) -> None:
-    """Adds a legend to a panel. With more than one entry it is placed below the axes, where it hides no curve."""
+    """Adds a legend to a panel. With more than one entry it is below the axes, and the figure is made higher for it."""
     handles = panel.get_legend_handles_labels()[0] if handles is None else handles
-    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": 2} if len(handles) > 1 else {}
-    panel.legend(handles=handles, frameon=False, fontsize=9, **below)
+    if len(handles) < 2:
+        panel.legend(handles=handles, frameon=False, fontsize=_FONT_SIZE)
+        return
+    columns = _num_columns([handle.get_label() for handle in handles])
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": columns}
+    panel.legend(handles=handles, frameon=False, fontsize=_FONT_SIZE, **below)
+    _fit_legends(panel.figure, _WIDTH, _HEIGHT)
+
+
+def _num_columns(labels: Sequence[str]) -> int:
+    return 1 if any(len(label) > _LONG_LABEL for label in labels) else 2
+
+
+def _fit_legends(figure: Any, width: float, height: float) -> None:
+    """Sets the size of a figure of panels of `width` x `height` inches, and makes room for the legends below them."""
+    num_rows = 1
+    for legend in (axes.get_legend() for axes in figure.axes):
+        texts = legend.get_texts() if legend is not None else []
+        labels = [text.get_text() for text in texts]
+        columns = _num_columns(labels)
+        num_rows = max(num_rows, math.ceil(len(texts) / columns))
+        characters = columns * (max(map(len, labels), default=0) + 6)
+        fitting = 72 * width / (_CHARACTER_WIDTH * characters)
+        for text in texts:
+            text.set_fontsize(min(_FONT_SIZE, max(_SMALLEST_FONT_SIZE, fitting)))
+    figure.set_size_inches(width * len(figure.axes), height + _LEGEND_ROW * (num_rows - 1))
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:
@@ -65,6 +95,6 @@ def save_figure(figure: Any, path: Path) -> Path:
 def png_bytes(figure: Any) -> bytes:
     """The content of a PNG file of a figure for a web page: small panels whose text can be read on a phone."""
     buffer = io.BytesIO()
-    figure.set_size_inches(4.6 * len(figure.axes), 3.0)
+    _fit_legends(figure, 4.6, 3.0)
     figure.savefig(buffer, format="png", dpi=180)
     return buffer.getvalue()

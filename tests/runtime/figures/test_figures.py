@@ -14,7 +14,7 @@ from support.hand_made import write_run
 
 from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.figures import learning_curves
+from stoix_like.runtime.figures import learning_curves, style
 from stoix_like.runtime.figures.gif import save_gif
 from stoix_like.runtime.results import curves
 from stoix_like.runtime.results.series import read_run
@@ -155,11 +155,33 @@ def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
     assert legend.y0 >= 0.0  # and it is not cut off
 
 
+@pytest.mark.parametrize("page", [False, True])
+def test_six_runs_with_default_names_leave_room_for_the_curves(tmp_path, page):
+    names = [f"ppo-BinPack-v2-20260101-12000{seed}-s{seed}" for seed in range(6)]
+    configs = [{"checkpointing": {"load_path": f"runs/{name}"}, "architecture": {"seed": 0}} for name in names]
+    paths = [
+        _write_run(tmp_path / name, [0], _linear, config=config) for name, config in zip(names, configs, strict=True)
+    ]
+    figure = learning_curves.curves_figure(_curves(paths), "mean_return")
+    if page:
+        style.png_bytes(figure)
+    else:
+        style.save_figure(figure, tmp_path / "curves.png")
+    FigureCanvasAgg(figure).draw()
+    (panel,) = figure.axes
+    legend, area, whole = panel.get_legend().get_window_extent(), panel.get_window_extent(), figure.bbox
+    assert len(panel.get_legend().get_texts()) == 7
+    assert area.width > 0.6 * whole.width
+    assert area.height > 0.3 * whole.height
+    assert whole.x0 <= legend.x0 < legend.x1 <= whole.x1
+    assert whole.y0 <= legend.y0 < legend.y1 < area.y0
+
+
 def test_refusals_name_the_cause_and_what_to_do(tmp_path):
     run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
     for paths, to, metric, what, hint in (
         ([tmp_path / "maze-2"], out, "mean_return", r"no run at .*did you mean", str(run)),
-        ([run], out, "mean_retrun", r"^unknown metric 'mean_retrun'; did you mean 'mean_return'\?$", "mean_return"),
+        ([run], out, "mean_retrun", r"^unknown metric 'mean_retrun'; did you mean 'mean_return'\?\n", "mean_return"),
         ([run], out, "solve_rate", "unknown metric 'solve_rate'", ""),  # only nulls so far
         ([run], tmp_path / "a.doc", "mean_return", r"unknown figure format '\.doc'", ""),
         ([], out, "mean_return", "no run to plot", ""),
