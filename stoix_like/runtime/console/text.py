@@ -16,9 +16,8 @@ def number_text(value: Value, digits: int = 3) -> str:
         return value
     if not math.isfinite(value):
         return DASH
-    if abs(value) >= 1000 or float(value).is_integer():
-        return f"{value:,.0f}"
-    return f"{value:.{digits}g}"
+    short = f"{value:.{digits}g}"
+    return f"{value:,.0f}" if abs(float(short)) >= 1000 or float(value).is_integer() else short
 
 
 def interval_text(low: float, high: float, digits: int = 3) -> str:
