@@ -20,7 +20,6 @@ from stoix_like.runtime.console.arguments import (
     output_file,
 )
 from stoix_like.runtime.console.spelling import prog
-from stoix_like.runtime.runs.find import find_runs
 from stoix_like.runtime.storage.atomic import atomic_write_json
 
 
@@ -28,13 +27,14 @@ def main(argv: list[str]) -> int:
     """Compares the runs, prints the tables and writes the requested files; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     scales = parse_scales(arguments.normalise)
-    paths = find_runs(arguments.runs)
     from stoix_like.runtime.figures import comparison as comparison_figures
     from stoix_like.runtime.reports import comparison as comparison_tables
     from stoix_like.runtime.results.groups import comparison_groups
     from stoix_like.runtime.results.series import read_run
     from stoix_like.runtime.results.statistics import compare
+    from stoix_like.runtime.runs.find import find_runs
 
+    paths = find_runs(arguments.runs)
     runs = [read_run(path) for path in paths]
     _check_tasks(scales, [run.task_id for run in runs])
     found = comparison_groups(runs, arguments.metric, scales)

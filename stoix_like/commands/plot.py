@@ -6,13 +6,13 @@ from pathlib import Path
 
 from stoix_like.runtime.console.arguments import ArgumentParser, add_runs_argument, output_file
 from stoix_like.runtime.console.spelling import prog
-from stoix_like.runtime.runs.find import find_runs
 
 
 def main(argv: list[str]) -> int:
     """Writes the figure and prints its table; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     from stoix_like.runtime.figures import learning_curves
+    from stoix_like.runtime.runs.find import find_runs
 
     paths = find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "curves.png" if len(paths) == 1 else Path("curves.png"))

@@ -67,6 +67,21 @@ def test_questions_are_answered_without_jax(command, flag):
     assert result.stdout.startswith(beginning)
 
 
+def test_help_pages_of_runs_and_figures_need_no_jax():
+    program = """
+        import contextlib, io, sys
+        from stoix_like.commands.table import COMMANDS
+        for name in ("train-ppo", "train-spo", "plot", "compare", "sweep"):
+            with contextlib.redirect_stdout(io.StringIO()) as page, contextlib.suppress(SystemExit):
+                COMMANDS[name].run(["--help"])
+            assert page.getvalue().startswith("usage: "), name
+            assert "jax" not in sys.modules, name
+        """
+    command = [sys.executable, "-c", textwrap.dedent(program)]
+    result = subprocess.run(command, check=False, text=True, timeout=60, **PIPES)
+    assert (result.returncode, result.stderr) == (0, "")
+
+
 def test_help_wins_over_mistakes(command):
     result = command("--nonsense", "--help")
     assert (result.returncode, result.stderr) == (0, "")
