@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -43,13 +44,17 @@ def make_parser() -> ArgumentParser:
 
 
 def list_tasks() -> dict[str, str]:
-    """{task id: its line}. Jumanji's tasks are read from the table if it was made with the installed Jumanji."""
+    """{task id: its line}. Jumanji's tasks are read from the table if it was made with the installed Jumanji.
+
+    Tasks that the caller registered at Jumanji are listed too: Jumanji is imported then, and answers itself.
+    """
     from stoix_like.envs import registry
 
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     known = table["tasks"] if table["jumanji"] == importlib.metadata.version("jumanji") else {}
     known = {task_id: line for task_id, line in known.items() if task_id not in registry.ENVIRONMENTS}
-    task_ids = sorted({*known, *registry.ENVIRONMENTS}) if known else registry.task_ids()
+    is_enough = known and "jumanji" not in sys.modules
+    task_ids = sorted({*known, *registry.ENVIRONMENTS}) if is_enough else registry.task_ids()
     return {task_id: known.get(task_id) or task_line(task_id) for task_id in task_ids}
 
 

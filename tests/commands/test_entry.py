@@ -3,6 +3,7 @@
 import importlib
 import json
 import re
+import sys
 
 import pytest
 from support.paths import ROOT
@@ -150,10 +151,21 @@ def test_the_list_builds_nothing_of_jumanji_but_what_a_program_adds(monkeypatch)
     for name in ("Corridor-v0", "Snake-v1"):  # a new one, and one that replaces Jumanji's
         monkeypatch.setitem(registry.ENVIRONMENTS, name, added)
     monkeypatch.setattr(registry, "jumanji_registration", unwanted)
+    monkeypatch.delitem(sys.modules, "jumanji", raising=False)
     listed = envs.list_tasks()
     assert list(listed) == sorted(listed)
     assert listed["Maze-v0"] == "4 actions, at most 100 steps"
     assert listed["Corridor-v0"] == listed["Snake-v1"] == "2 actions, at most 7 steps"
+
+
+def test_a_task_that_the_caller_registered_at_jumanji_is_listed(monkeypatch):
+    registration = registry.jumanji_registration()
+    monkeypatch.setattr(registration, "_REGISTRY", dict(registration._REGISTRY))
+    registration.register("Mine-v0", entry_point="jumanji.environments:Snake")
+    listed = envs.list_tasks()
+    assert list(listed) == sorted(listed)
+    assert {"Mine-v0", "Maze-v0", "BinPack-v0"} <= set(listed)
+    assert listed["Mine-v0"] == "4 actions, at most 4000 steps"
 
 
 def test_another_jumanji_is_asked_for_its_tasks(monkeypatch, tmp_path):
