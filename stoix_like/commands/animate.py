@@ -44,7 +44,8 @@ def main(argv: list[str]) -> int:
     length = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
     for note in chosen.notes:
         print(f"note: {note}")
-    print(f"{length}, {chosen.name}, return {episode.episode_return:.4f}")
+    sees = f", which sees {chosen.hidden_state}" if chosen.hidden_state is not None else ""
+    print(f"{length}, {chosen.name}{sees}, return {episode.episode_return:.4f}")
     print(f"animation {path}")
     return 0
 

@@ -53,7 +53,8 @@ def make_parser() -> ArgumentParser:
     add_run_argument(parser)
     add_checkpoint_flag(parser)
     parser.add_argument("--num-episodes", type=positive_int, help="fresh episodes per seed (default: 1024)")
-    parser.add_argument("--num-envs", type=positive_int, default=256, help="episodes played at a time (default: 256)")
+    rounds = "episodes played at a time (default: equal rounds of at most 256)"
+    parser.add_argument("--num-envs", type=positive_int, help=rounds)
     parser.add_argument("--level-set", help="frozen levels instead of fresh ones, such as binpack-2048")
     parser.add_argument("--sampled", action="store_true", help="sample actions instead of taking the most probable")
     parser.add_argument(

@@ -343,7 +343,7 @@ def test_resume_of_a_folder_that_is_no_run(refused, run):
 def test_resume_with_fewer_updates_than_were_done(refused, run):
     assert refused(2, "train_ppo", "--resume", "runs/a", "--num-updates", "1") == [
         "error: --num-updates: 1 is below the 2 updates the run has done",
-        "hint: use more than 2",
+        "hint: use 2 or more",
     ]
 
 

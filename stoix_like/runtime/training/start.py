@@ -129,7 +129,7 @@ def _plan_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStart:
         if num_updates < meta.update:
             raise ConfigError(
                 f"--num-updates: {num_updates} is below the {meta.update} updates the run has done",
-                f"use more than {meta.update}",
+                f"use {meta.update} or more",
             )
     except BaseException:
         lock.close()
