@@ -136,23 +136,9 @@ def last_checkpoint_megabytes(folder: Path) -> float:
 
 @contextlib.contextmanager
 def _run_writer(folder: Path, training: _Training) -> Iterator[RunWriter]:
-    config = training.config
-    core = config.training_core
-    meta = RunMeta(
-        algorithm=training.meta.algorithm,
-        task_id=training.meta.task_id,
-        device="",
-        seed=0,
-        num_seeds=1,
-        num_envs=config.environment.num_envs,
-        rollout_length=core.rollout_length,
-        num_updates=core.num_updates,
-        eval_interval=0,
-        versions={},
-        config={},
-    )
+    meta = RunMeta(training.meta.algorithm, device="", versions={}, config=training.config)
     best = BestCheckpoint(folder / "checkpoints" / "best", 1)
-    store = CheckpointStore(folder / "checkpoints", config.checkpointing.keep_last_n, create=True)
+    store = CheckpointStore(folder / "checkpoints", training.config.checkpointing.keep_last_n, create=True)
     with (
         contextlib.closing(open_telemetry(folder, meta)) as telemetry,
         contextlib.closing(RunWriter(ProcessGroup(), RunFiles(store, best, telemetry))) as writer,

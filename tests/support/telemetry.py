@@ -3,9 +3,18 @@
 import contextlib
 import threading
 
+from stoix_like.config.sections import ppo_config
 from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry
 
-META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 64, 16, 200, 20, {"stoix_like": "0.1.0", "jax": "0.10.2"}, {})
+SIZES = {"task_id": "Maze-v0", "num_envs": 64, "rollout_length": 16, "num_updates": 200, "eval_interval": 20}
+
+
+def run_meta(**leaves):
+    """The metadata of a run of PPO on Maze with other values of these leaves."""
+    return RunMeta("PPO", "cpu", {"stoix_like": "0.1.0", "jax": "0.10.2"}, ppo_config(**SIZES | leaves))
+
+
+META = run_meta()
 
 
 def row(update, category="TRAINER", seed=0, elapsed=None, **values):

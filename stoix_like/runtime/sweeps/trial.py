@@ -74,7 +74,7 @@ class TrialSink:
         return self._stop.is_set and not self.was_pruned
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        self._eval_interval, self._last_update = meta.eval_interval, meta.num_updates
+        self._eval_interval, self._last_update = meta.config.evaluation.eval_interval, meta.num_updates
         if meta.resumed_update is not None:  # logged before, but perhaps not reported before the process ended
             self._report(read_trial_metrics(run_dir, self._metric).values)
 

@@ -74,8 +74,7 @@ class OtlpSink:
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
         self._tracer = provider.get_tracer("stoix_like")
         self._common = {"run": display_name(run_dir), "algorithm": meta.algorithm, "task_id": meta.task_id}
-        sizes = ("device", "seed", "num_seeds", "num_envs", "rollout_length", "num_updates")
-        self.trace([Span("start", time.time(), 0.0, {name: getattr(meta, name) for name in sizes})])
+        self.trace([Span("start", time.time(), 0.0, meta.sizes)])
 
     def write(self, rows: Sequence[Row]) -> None:
         """Does nothing: metrics have other sinks."""

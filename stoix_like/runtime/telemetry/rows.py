@@ -149,11 +149,11 @@ def evaluation_values(
 def start_row(meta: RunMeta, elapsed_seconds: float = 0.0) -> Row:
     """The first MISC row of a new or resumed run: algorithm, task, device, sizes and versions."""
     update = meta.resumed_update or 0
-    sizes = ("algorithm", "task_id", "device", "seed", "num_seeds", "num_envs", "rollout_length", "num_updates")
+    facts = {"algorithm": meta.algorithm, "task_id": meta.task_id, **meta.sizes}
     values: dict[str, Value] = {"misc/event": "start" if meta.resumed_update is None else "resume"}
-    values.update({f"misc/{name}": getattr(meta, name) for name in sizes})
+    values.update({f"misc/{name}": value for name, value in facts.items()})
     values.update({f"misc/version_{library}": version for library, version in meta.versions.items()})
-    return Row("MISC", update, update * meta.num_envs * meta.rollout_length, elapsed_seconds, None, values)
+    return Row("MISC", update, update * meta.steps_per_update, elapsed_seconds, None, values)
 
 
 def to_number(value: Any) -> float | int:

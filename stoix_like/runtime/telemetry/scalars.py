@@ -11,6 +11,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.config.sections import RunConfig
 from stoix_like.runtime.telemetry.sink import Row
 from stoix_like.runtime.telemetry.summary import over_seeds
 
@@ -64,10 +66,10 @@ def _report(step: int, rows: Sequence[Row]) -> Report:
     return Report(step, numbers, texts)
 
 
-def flat_config(config: Mapping[str, Any]) -> dict[str, str]:
-    """{leaf: value as text} of {section: {leaf: value}}. Leaf names are unique; lists and dictionaries become JSON."""
+def flat_config(config: RunConfig) -> dict[str, str]:
+    """{leaf: value as text}. Leaf names are unique across sections; lists and dictionaries become JSON."""
     return {
         name: json.dumps(value) if isinstance(value, (dict, list, tuple)) else str(value)
-        for leaves in config.values()
+        for leaves in config_to_dict(config).values()
         for name, value in leaves.items()
     }

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.sections import RunConfig
 from stoix_like.runtime.console.text import Value
 
 Category = Literal["TRAINER", "ACTOR", "EVALUATOR", "MISC"]
@@ -41,44 +43,59 @@ class Span(NamedTuple):
 
 
 class RunMeta(NamedTuple):
-    """Metadata of a run that sinks receive before the first row. Plain values, so that no sink needs the configuration.
+    """Metadata of a run that sinks receive before the first row.
 
     Attributes:
         algorithm: "PPO" or "SPO".
-        task_id: such as "Maze-v0".
         device: such as "cpu" or "NVIDIA H200".
-        seed: the first seed.
-        num_seeds: the run trains seeds seed ... seed + num_seeds - 1.
-        num_envs: environments of one seed.
-        rollout_length: steps of each environment per update.
-        num_updates: updates of the whole run; see `timesteps`.
-        eval_interval: updates between evaluations; 0 = only at the end.
         versions: {"stoix_like": "0.1.0", "jax": ...}.
-        config: {section: {leaf: value}}, for sinks that store parameters.
+        config: the whole configuration.
         resumed_update: the update of the checkpoint that is resumed; None for a new run.
         resumed_evaluated: whether that checkpoint was evaluated at its update; if not, rows of an evaluation are cut.
         best: (evaluation mean return, update) of the best checkpoint of a resumed run.
     """
 
     algorithm: str
-    task_id: str
     device: str
-    seed: int
-    num_seeds: int
-    num_envs: int
-    rollout_length: int
-    num_updates: int
-    eval_interval: int
     versions: Mapping[str, str]
-    config: Mapping[str, Any]
+    config: RunConfig
     resumed_update: int | None = None
     resumed_evaluated: bool = True
     best: tuple[float, int] | None = None
 
     @property
-    def timesteps(self) -> int:
-        """Environment steps of one seed over the whole run."""
-        return self.num_envs * self.rollout_length * self.num_updates
+    def task_id(self) -> str:
+        return self.config.environment.task_id
+
+    @property
+    def num_updates(self) -> int:
+        """Updates of the whole run."""
+        number = self.config.training_core.num_updates
+        assert number is not None  # narrows the type: a checked configuration has a number
+        return number
+
+    @property
+    def seeds(self) -> range:
+        first = self.config.architecture.seed
+        return range(first, first + self.config.training_core.num_seeds)
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update and one seed."""
+        return steps_per_update(self.config)
+
+    @property
+    def sizes(self) -> dict[str, str | int]:
+        """What the first row of metrics.jsonl and the first span say of the run, by name."""
+        core = self.config.training_core
+        return {
+            "device": self.device,
+            "seed": self.seeds[0],
+            "num_seeds": core.num_seeds,
+            "num_envs": self.config.environment.num_envs,
+            "rollout_length": core.rollout_length,
+            "num_updates": self.num_updates,
+        }
 
 
 class Sink(Protocol):

@@ -68,7 +68,7 @@ class RunSummary:
         updates, seconds = last.update - self._first[0], last.elapsed_seconds - self._first[1]
         if updates > 0 and seconds > 0:  # wall-clock time between reports, which includes evaluations
             return left * seconds / updates
-        per_update = self.meta.num_envs * self.meta.rollout_length * self.meta.num_seeds
+        per_update = self.meta.steps_per_update * len(self.meta.seeds)
         rate = self.steps_per_second
         return left * per_update / rate if math.isfinite(rate) and rate > 0 else None
 

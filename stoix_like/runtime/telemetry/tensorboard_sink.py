@@ -37,7 +37,7 @@ class TensorboardSink:
 
         purge_step = None
         if meta.resumed_update is not None:
-            purge_step = meta.resumed_update * meta.num_envs * meta.rollout_length + 1
+            purge_step = meta.resumed_update * meta.steps_per_update + 1
         self._writer = SummaryWriter(
             str(run_dir / FOLDER),
             purge_step=purge_step,

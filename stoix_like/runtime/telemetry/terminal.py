@@ -66,18 +66,20 @@ class TerminalView:
 
     def banner(self, run_dir: Path, meta: RunMeta) -> None:
         """Prints three lines: the run and its device, its folder, and its number of steps."""
-        seeds = f"seed {meta.seed}" if meta.num_seeds == 1 else f"seeds {meta.seed}–{meta.seed + meta.num_seeds - 1}"
+        first, last, every = meta.seeds[0], meta.seeds[-1], meta.config.evaluation.eval_interval
+        seeds = f"seed {first}" if first == last else f"seeds {first}–{last}"
         jax_version = meta.versions.get("jax")
         device = f"{meta.device} (jax {jax_version})" if jax_version else meta.device
         name = f"stoix_like {meta.versions.get('stoix_like', '')}".rstrip()
         self._print(_GAP.join((name, meta.algorithm, meta.task_id, device, seeds)), style="bold")
         self._print(f"run  {run_dir}")
-        plan = f"{meta.num_envs:,} envs × {meta.rollout_length:,} steps × {meta.num_updates:,} updates"
-        each = f" for each of {meta.num_seeds} seeds" if meta.num_seeds > 1 else ""
-        often = 0 < meta.eval_interval < meta.num_updates
-        when = f"every {meta.eval_interval:,} updates" if often else "at the end"
+        num_envs, length = meta.config.environment.num_envs, meta.config.training_core.rollout_length
+        plan = f"{num_envs:,} envs × {length:,} steps × {meta.num_updates:,} updates"
+        total = f"{meta.steps_per_update * meta.num_updates:,} steps"
+        each = "" if first == last else f" for each of {len(meta.seeds)} seeds"
+        when = f"every {every:,} updates" if 0 < every < meta.num_updates else "at the end"
         resumed = "" if meta.resumed_update is None else f"{_GAP}resumed after update {meta.resumed_update:,}"
-        self._print(f"plan {plan} = {meta.timesteps:,} steps{each}{_GAP}evaluation {when}{resumed}")
+        self._print(f"plan {plan} = {total}{each}{_GAP}evaluation {when}{resumed}")
 
     def note(self, text: str) -> None:
         """Prints a `note:` line: information that needs no action."""

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.runs.folder import display_name
 from stoix_like.runtime.storage.atomic import atomic_write_json
@@ -46,7 +47,7 @@ class WandbSink:
             id=run_id,
             group=f"{meta.algorithm} {meta.task_id}",
             dir=str(run_dir),
-            config=dict(meta.config),
+            config=config_to_dict(meta.config),
             mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]  # any text the user has set
             resume="allow",
             settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),

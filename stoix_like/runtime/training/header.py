@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 
 from stoix_like.config.checks import get_leaf, steps_per_update
-from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.config.dicts import config_from_dict
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.console.text import Value
@@ -34,16 +34,9 @@ def run_meta(plan: RunStart, run_devices: list[jax.Device], best: BestCheckpoint
     known = best.updates[0] >= 0 and config.training_core.num_seeds == 1  # with several seeds the view shows the mean
     return RunMeta(
         algorithm=plan.algorithm.upper(),
-        task_id=config.environment.task_id,
         device=devices.describe_devices(run_devices),
-        seed=config.architecture.seed,
-        num_seeds=config.training_core.num_seeds,
-        num_envs=config.environment.num_envs,
-        rollout_length=config.training_core.rollout_length,
-        num_updates=config.training_core.num_updates,
-        eval_interval=config.evaluation.eval_interval,
         versions=versions(),
-        config=config_to_dict(config),
+        config=config,
         resumed_update=plan.resumed.update if plan.resumed else None,
         resumed_evaluated=plan.resumed is None or _evaluated_at(plan.resumed) == plan.resumed.update,
         best=(float(best.scores[0]), int(best.updates[0])) if known else None,

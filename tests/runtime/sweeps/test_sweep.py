@@ -206,7 +206,7 @@ def test_importances_find_what_matters(study):
     assert found["gamma"] > 0.8
 
 
-META = telemetry.META._replace(num_seeds=2, num_updates=24, eval_interval=4)
+META = telemetry.run_meta(num_seeds=2, num_updates=24, eval_interval=4)
 
 
 def evaluated(update, *values):

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.telemetry import META, RowSink, row, write
+from support.telemetry import META, RowSink, row, run_meta, write
 
 from stoix_like.errors import MissingExtraError, RunError
 from stoix_like.runtime.telemetry import Row, open_telemetry, read_rows
@@ -210,7 +210,7 @@ def test_a_log_file_gets_no_escape_codes_even_if_colour_is_forced(monkeypatch):
 
 def test_banner_of_a_resumed_run_with_many_seeds():
     stream = io.StringIO()
-    meta = META._replace(seed=3, num_seeds=8, eval_interval=0, resumed_update=100)
+    meta = run_meta(seed=3, num_seeds=8, eval_interval=0)._replace(resumed_update=100)
     TerminalView(stream=stream, environ={}).banner("runs/x", meta)
     first, _, plan = stream.getvalue().splitlines()
     assert first.endswith("· seeds 3–10")
@@ -294,7 +294,7 @@ def test_a_terminal_without_unicode_gets_replacements():
 
 
 def test_seeds_are_summed_averaged_or_taken_at_the_extreme():
-    summary = RunSummary(META._replace(num_seeds=2))
+    summary = RunSummary(run_meta(num_seeds=2))
     seeds = {"steps_per_second": (100.0, 150.0), "mean_return": (0.2, math.nan)}
     seeds |= {"max_return": (0.9, 0.4), "episode_length_min": (4, 2)}
     summary.add([row(10, "ACTOR", seed, **{name: both[seed] for name, both in seeds.items()}) for seed in (0, 1)])

@@ -12,7 +12,7 @@ from stoix_like.runtime.telemetry import JsonlSink
 from stoix_like.runtime.telemetry.tensorboard_sink import TensorboardSink
 from stoix_like.runtime.telemetry.wandb_sink import WandbSink
 
-META = telemetry.META._replace(num_updates=3, config={"environment": {"num_envs": 64}})
+META = telemetry.run_meta(num_updates=3)
 
 
 def _events(path):
@@ -73,7 +73,7 @@ def test_wandb_writes_an_offline_run_that_it_can_read(tmp_path, monkeypatch):
     steps = [(one["_step"], one["trainer/loss"]) for one in history]
     assert steps == [("1024", "0.25"), ("2048", "0.5"), ("3072", "0.75")]
     assert "trainer/broken" not in history[0]
-    assert config["environment"] == '{"num_envs":64}'
+    assert json.loads(config["environment"])["num_envs"] == 64
 
 
 def test_a_wandb_run_goes_on_under_its_id_and_a_new_one_has_its_own(tmp_path, monkeypatch):

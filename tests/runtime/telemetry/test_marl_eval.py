@@ -5,12 +5,12 @@ import json
 import math
 
 import pytest
-from support.telemetry import write
+from support.telemetry import run_meta, write
 
-from stoix_like.runtime.telemetry import MarlEvalSink, Row, RunMeta, open_telemetry
+from stoix_like.runtime.telemetry import MarlEvalSink, Row, open_telemetry
 from stoix_like.runtime.telemetry.marl_eval import names_of
 
-META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 40, 20, {}, {})
+META = run_meta(num_updates=40)
 
 
 def _evaluation(update, score, *, seed=0, seconds=None, prefix="evaluator", **more):
@@ -77,7 +77,7 @@ def test_it_is_there_after_the_first_evaluation_and_a_reader_never_sees_half_of_
 
 def test_seeds_side_by_side_have_an_entry_each(tmp_path):
     rows = [_evaluation(10, 0.5, seed=12), _evaluation(10, 0.25, seed=3)]
-    _write(tmp_path, [rows], META._replace(seed=3, num_seeds=2))
+    _write(tmp_path, [rows], run_meta(seed=3, num_seeds=2))
     seeds = _seeds(tmp_path)
     assert list(seeds) == ["seed_3", "seed_12"]
     assert seeds["seed_3"]["absolute_metrics"]["mean_episode_return"] == [0.25]

@@ -4,8 +4,8 @@ import math
 
 import numpy as np
 import pytest
+from support.telemetry import run_meta
 
-from stoix_like.runtime.telemetry import RunMeta
 from stoix_like.runtime.telemetry import rows as report
 
 PROGRESS = report.Progress(update=12, timesteps=98_304, elapsed_seconds=8.125, steps=16_384, seconds=0.5)
@@ -91,12 +91,13 @@ def test_evaluator_values(mode, prefix):
 
 
 def test_start_row_of_a_resumed_run_stands_at_its_update():
-    meta = RunMeta("PPO", "Maze-v0", "cpu", 3, 2, 64, 16, 200, 20, {"jax": "0.10.2"}, {}, resumed_update=5)
+    meta = run_meta(seed=3, num_seeds=2)._replace(resumed_update=5)
     row = report.start_row(meta, 1.5)
     assert row[:5] == ("MISC", 5, 5 * 64 * 16, 1.5, None)
     assert row.values["misc/event"] == "resume"
-    facts = {"misc/task_id": "Maze-v0", "misc/algorithm": "PPO", "misc/num_seeds": 2, "misc/version_jax": "0.10.2"}
-    assert facts.items() <= row.values.items()
+    facts = {"task_id": "Maze-v0", "algorithm": "PPO", "device": "cpu", "seed": 3, "num_seeds": 2, "num_envs": 64}
+    facts |= {"rollout_length": 16, "num_updates": 200, "version_stoix_like": "0.1.0", "version_jax": "0.10.2"}
+    assert row.values == {"misc/event": "resume"} | {f"misc/{name}": value for name, value in facts.items()}
 
 
 def test_plain_keeps_integers_exact_and_refuses_infinities():

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from stoix_like.config.sections import ppo_config
 from stoix_like.runtime.telemetry.scalars import Report, flat_config, reports, step_of
 from stoix_like.runtime.telemetry.sink import Row
 
@@ -52,5 +53,6 @@ def test_the_step_is_the_first_name_that_is_there():
 
 
 def test_the_configuration_is_flat_and_text():
-    config = {"environment": {"num_envs": 8, "kwargs": {"a": [1]}}, "spo": {"root": None}}
-    assert flat_config(config) == {"num_envs": "8", "kwargs": '{"a": [1]}', "root": "None"}
+    flat = flat_config(ppo_config(num_envs=8, kwargs={"a": [1]}))
+    assert {"num_envs": "8", "kwargs": '{"a": [1]}', "level_set": "None", "seed": "0"}.items() <= flat.items()
+    assert all(isinstance(value, str) for value in flat.values())

@@ -8,15 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax.experimental import multihost_utils
+from support.telemetry import META
 
 from stoix_like.errors import RunError
 from stoix_like.runtime.hardware.process_group import OtherProcessFailed, ProcessGroup
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry, read_rows
+from stoix_like.runtime.telemetry import Row, open_telemetry, read_rows
 from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.runtime.training.writer import RunFiles, RunWriter
-
-RUN_META = RunMeta("PPO", "Maze-v0", "cpu", 0, 1, 8, 4, 10, 2, {}, {})
 
 
 def meta(update):
@@ -47,7 +46,7 @@ class Gated(CheckpointStore):
 @pytest.fixture
 def files(tmp_path):
     best = BestCheckpoint(tmp_path / "checkpoints" / "best", 1)
-    telemetry = open_telemetry(tmp_path, RUN_META)
+    telemetry = open_telemetry(tmp_path, META)
     yield RunFiles(Gated(tmp_path / "checkpoints"), best, telemetry)
     telemetry.close()
 
