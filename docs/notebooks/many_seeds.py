@@ -15,7 +15,7 @@
 #
 # A training is a function from a key to scores, so `jax.vmap` makes of it a function from many keys to many scores: one
 # program that trains many seeds side by side. Rates and coefficients are data in the state, so the same program trains
-# other settings, too. This page trains 32 seeds, asks what three of them would have told, compares four settings with
+# other settings, too. This page trains 32 seeds, asks what three of them would have shown, compares four settings with
 # eight seeds each, and measures what the seeds cost.
 
 # %%
@@ -82,7 +82,7 @@ scores = np.asarray(train_all(states))  # [NUM_SEEDS]
 print("solved, by seed:", " ".join(f"{score:.2f}" for score in sorted(scores)))
 
 # %% [markdown]
-# ## What few seeds tell
+# ## What few seeds show
 #
 # The interquartile mean (IQM) is the mean of the middle half of the runs: one broken or lucky seed moves it less than
 # the mean. Its interval is a bootstrap over seeds: what other seeds might have given.
@@ -93,7 +93,7 @@ truth = statistics.bootstrap_interval(scores)
 print(f"IQM of all {NUM_SEEDS} seeds: {truth.point:.3f} [{truth.low:.3f}, {truth.high:.3f}]")
 
 # %% [markdown]
-# How much would fewer seeds have told? The same 32 scores answer it: draw three of them many times, and see where the
+# What would fewer seeds have shown? The same 32 scores answer it: draw three of them many times, and see where the
 # IQMs fall and how often their intervals contain the IQM of all.
 
 # %% alt="Interquartile means of groups of 3, 5, 10 and 20 seeds: the groups of three scatter most"

@@ -228,4 +228,4 @@ _ = axes.legend()
 # [PPO against SPO](../tutorials/ppo_against_spo.md) shows what comes of it elsewhere.
 #
 # To use an environment from the command line, add its name to `stoix_like/envs/registry.py`;
-# [the architecture](../architecture.md#adding) says what else it can tell of itself, such as a GIF of an episode.
+# [the architecture](../architecture.md#adding) lists what else it can provide, such as a GIF of an episode.

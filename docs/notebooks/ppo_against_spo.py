@@ -182,4 +182,4 @@ for name, params in networks.items():
 #
 # What this does not say: one small task, one network, one setting of each, none of them tuned, and eight seeds. Mazes
 # end in few steps and punish no risk. [The benchmarks](../benchmarks.md) compare both on larger tasks, and
-# [SPO's training loop](../spo-training-loop.md) tells what its search promises.
+# [SPO's training loop](../spo-training-loop.md) says what its search guarantees.

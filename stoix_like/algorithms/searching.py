@@ -198,7 +198,7 @@ def planning_policy(
 
 
 def recorded_paths(output: SearchOutput) -> Paths:
-    """The paths of a search that was told to record them."""
+    """The paths of a search that records them."""
     if output.paths is None:
         raise ValueError("the search did not record its paths: set record_paths")
     return output.paths

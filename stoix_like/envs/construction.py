@@ -46,7 +46,7 @@ def build_jumanji(task_id: str, registered: str, arguments: Mapping[str, Any]) -
 
 @contextlib.contextmanager
 def usable_values(task_id: str, arguments: Mapping[str, Any]) -> Iterator[None]:
-    """A block in which a failure to build is told as the fault of the arguments, if there are any.
+    """A block in which a failure to build is reported as an error of the arguments, if there are any.
 
     Raises:
         ConfigError: in place of what jumanji raises on values that it cannot use.

@@ -60,7 +60,7 @@ class Task(NamedTuple):
         observation_adapter: the network that fits.
         time_limit: instance -> most steps an episode takes, or None.
         metrics: names and functions of the final step of an episode.
-        hidden_state: instance -> what no observation tells of its state, or None.
+        hidden_state: instance -> what no observation shows of its state, or None.
     """
 
     is_deterministic: bool = False

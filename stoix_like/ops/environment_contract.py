@@ -94,7 +94,7 @@ def _check_same(env: Environment, name: str, before: Any, after: Any) -> None:
                 _SAME,
             )
     forms: list[Any] = [jax.tree.structure(tree) for tree in (before, after)]
-    if forms[0] != forms[1]:  # a tuple for a list, say: no leaf tells
+    if forms[0] != forms[1]:  # for example a tuple and a list: their leaves are equal
         raise UnsupportedEnvironmentError(f"{env.task_id}: {name} has another structure after step", _SAME)
 
 

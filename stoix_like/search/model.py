@@ -113,7 +113,7 @@ def check_model(model: SearchModel) -> None:
 
 
 def check_call(root: Root, temperature: Temperature) -> None:
-    """Refuses what a search cannot begin from, as far as shapes and plain numbers tell.
+    """Refuses what a search cannot begin from, as far as shapes and plain numbers show it.
 
     Raises:
         ConfigError: a leaf of the root without the leading axis N, or a temperature that is not above 0, or neither a
