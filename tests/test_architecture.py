@@ -69,6 +69,7 @@ DOORS = {
     "optuna": ("runtime/sweeps/study.py",),
     "sqlalchemy": ("runtime/sweeps/study.py",),
     "safetensors": ("runtime/weights/parameters.py",),
+    "jax.experimental.multihost_utils": ("runtime/hardware/collectives.py",),
     "jax.distributed": ("runtime/hardware/process_group.py",),
     "jax.export": ("runtime/weights/policy_program.py",),
 }
@@ -76,20 +77,39 @@ DOORS = {
 STANDARD_ONLY = ("config", "errors.py")
 #: Only these floors may touch disk, clock, network, environment variables or the terminal.
 OUTSIDE_ROOMS = ("runtime", "bench", "commands")
-OUTSIDE_WORLD = {"os", "sys", "time", "pathlib", "socket", "subprocess", "shutil", "logging", "signal", "tempfile"}
-DYNAMIC = {"import_module", "__import__"}
+OUTSIDE_WORLD = {
+    "os",
+    "sys",
+    "time",
+    "datetime",
+    "pathlib",
+    "glob",
+    "io",
+    "shutil",
+    "tempfile",
+    "socket",
+    "urllib",
+    "http",
+}
+OUTSIDE_WORLD |= {"subprocess", "multiprocessing", "threading", "asyncio", "signal", "logging", "random"}
+READS = {"print", "open", "load", "save", "savez"}  # calls of these names, or of them in NumPy
+DYNAMIC = {"import_module", "__import__", "run_module", "resolve_name"}
+DYNAMIC_MODULES = {"importlib", "runpy", "pkgutil"}  # their submodules `importlib.metadata` and `.util` load nothing
+CALLBACKS = {"jax.debug", "jax.pure_callback", "jax.experimental.io_callback"}
 #: For the folder of the package, and for the command that was asked for.
 ALLOWED_HIDDEN = {
     ("runtime/loading/presets.py", PACKAGE),
     ("commands/envs.py", PACKAGE),
     ("commands/table.py", "import_module"),
+    ("commands/table.py", "importlib"),
 }
-ALLOWED_OUTSIDE = {("envs", "pathlib")}  # a path given to `animate` is handed on, nothing is opened
+#: A path given to `animate` is handed on, and an address in the configuration is split: nothing is opened.
+ALLOWED_OUTSIDE = {("envs", "pathlib"), ("config", "urllib")}
 
 
 MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
 FEWEST_FILES, MOST_FILES = 3, 14  # of a room of runtime, `__init__.py` left out
-_MODULE = re.compile(rf"{PACKAGE}(\.\w+)+")
+_MODULE = re.compile(rf"{PACKAGE}(\.\w+)+")  # at the start of a string, which may go on: `module:name`, an f-string
 
 
 @functools.cache
@@ -108,8 +128,8 @@ def imports(path):
             assert node.level == 0, f"{path}: relative import"
             yield node.module
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and _MODULE.fullmatch(node.value):
-            yield node.value
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (name := _MODULE.match(node.value)):
+            yield name[0]
 
 
 def room_of(relative):
@@ -135,7 +155,7 @@ def upward_imports(root):
             other = room_imported(module)
             if other is None or other == room:
                 continue
-            same_ground = FLOOR_OF[room] == 0 == FLOOR_OF[other]
+            same_ground = FLOOR_OF[room] == 0 == FLOOR_OF[other] and other == "errors"
             if FLOOR_OF[other] >= FLOOR_OF[room] and not same_ground:
                 found.append(f"{relative} -> {module}")
     return found
@@ -166,7 +186,11 @@ def hidden_imports(root):
     for path, relative in files(root):
         for node in nodes(path.read_text()):
             if isinstance(node, ast.Import):
-                targets = {alias.name for alias in node.names} & {PACKAGE, f"{PACKAGE}.runtime"}
+                targets = {alias.name for alias in node.names} & {PACKAGE, f"{PACKAGE}.runtime", *DYNAMIC_MODULES}
+            elif isinstance(node, ast.ImportFrom) and node.module in DYNAMIC_MODULES:
+                targets = {alias.name for alias in node.names} - {"metadata", "util"}
+            elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == PACKAGE:
+                targets = {node.attr} - FLOOR_OF.keys() - {"__file__"}
             elif isinstance(node, ast.ImportFrom):
                 rooms = {PACKAGE: set(FLOOR_OF) - {"runtime"}, f"{PACKAGE}.runtime": set(ROOMS)}.get(node.module)
                 targets = set() if rooms is None else {alias.name for alias in node.names} - rooms
@@ -178,12 +202,17 @@ def hidden_imports(root):
     return found + ["runtime/__init__.py holds code"] * (len(ast.parse(start.read_text()).body) > 1)
 
 
+def _stem(word):
+    """The part that `searches` and `search`, or `evaluation` and `evaluate`, share."""
+    return word.removesuffix("ion").rstrip("es")
+
+
 def named_like_the_folder(root):
     """Files whose name repeats their folder's: `runs/run_folder.py`."""
     found = []
     for _, relative in files(root):
-        words = {word.rstrip("s") for word in relative.stem.split("_")}
-        if len(relative.parts) > 1 and relative.parts[-2].rstrip("s") in words:
+        words = {_stem(word) for word in relative.stem.split("_")}
+        if len(relative.parts) > 1 and _stem(relative.parts[-2]) in words:
             found.append(f"{relative} repeats {relative.parts[-2]}")
     return found
 
@@ -219,8 +248,18 @@ def outside_world(root):
         names = {module.split(".")[0] for module in imports(path)} & OUTSIDE_WORLD
         found += [f"{relative} -> {name}" for name in names if (room, name) not in ALLOWED_OUTSIDE]
         for node in nodes(path.read_text()):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("print", "open"):
-                found.append(f"{relative}:{node.lineno} -> {node.func.id}()")
+            called = ast.unparse(node.func).removeprefix("np.") if isinstance(node, ast.Call) else ""
+            if called in READS:
+                found.append(f"{relative}:{node.lineno} -> {called}()")
+    return found
+
+
+def callbacks(root):
+    """Calls from a compiled program back into Python, which are slow and may come in any order."""
+    found = []
+    for path, relative in files(root):
+        used = {ast.unparse(node) for node in nodes(path.read_text()) if isinstance(node, ast.Attribute)}
+        found += [f"{relative} -> {name}" for name in CALLBACKS & {*used, *imports(path)}]
     return found
 
 
@@ -284,6 +323,7 @@ RULES = [
     sizes_of_rooms,
     wrong_doors,
     outside_world,
+    callbacks,
     heavy_configuration,
     too_long,
 ]
@@ -349,6 +389,9 @@ def test_modules_say_why_they_exist():
         (upward_imports, "algorithms/ppo.py", "from stoix_like import runtime", "stoix_like.runtime"),
         (upward_imports, "runtime/training/train.py", "import stoix_like.bench.measure", "stoix_like.bench"),
         (upward_imports, "runtime/console/text.py", "NAME = 'stoix_like.commands.plot'", "stoix_like.commands.plot"),
+        (upward_imports, "config/values.py", "NAME = 'stoix_like.commands.plot:main'", "stoix_like.commands.plot"),
+        (upward_imports, "ops/trees.py", "NAME = f'stoix_like.runtime.{ops}'", "stoix_like.runtime"),
+        (upward_imports, "errors.py", "from stoix_like.config import values", "stoix_like.config"),
         (wrong_rooms, "runtime/console/text.py", "from stoix_like.runtime import storage", "runtime.storage"),
         (wrong_rooms, "runtime/results/curves.py", "def f():\n    from stoix_like.runtime.figures import gif", "gif"),
         (wrong_rooms, "runtime/runs/find.py", "NAME = 'stoix_like.runtime.training.train'", "training.train"),
@@ -361,13 +404,22 @@ def test_modules_say_why_they_exist():
             "import_mod",
         ),
         (hidden_imports, "ops/losses.py", "__import__('flax')", "__import__"),
+        (hidden_imports, "ops/losses.py", "from importlib import import_module as load", "import_module"),
+        (hidden_imports, "ops/losses.py", "import importlib\ngetattr(importlib, 'import_module')", "importlib"),
+        (hidden_imports, "ops/losses.py", "import runpy\nrunpy.run_module('flax')", "runpy"),
+        (hidden_imports, "runtime/runs/find.py", "import stoix_like.errors\nstoix_like.train", "train"),
         (hidden_imports, "runtime/__init__.py", "import os", "holds code"),
         (wrong_doors, "runtime/runs/find.py", "import jax\njax.export.export", "jax.export"),
+        (wrong_doors, "ops/trees.py", "from jax.experimental import multihost_utils", "multihost_utils"),
         (wrong_doors, "algorithms/ppo.py", "import jumanji.wrappers", "jumanji"),
         (wrong_doors, "runtime/training/train.py", "def f():\n    import optax", "optax"),
         (wrong_doors, "ops/losses.py", "from distrax import Categorical", "distrax"),
         (outside_world, "algorithms/ppo.py", "import time", "time"),
         (outside_world, "networks/grid.py", "print('here')", "print()"),
+        (outside_world, "networks/grid.py", "np.load('weights.npz')", "load()"),
+        (outside_world, "evaluation/levels.py", "from datetime import datetime", "datetime"),
+        (callbacks, "algorithms/ppo.py", "jax.debug.print('{}', 1)", "jax.debug"),
+        (callbacks, "ops/losses.py", "from jax.experimental import io_callback", "io_callback"),
         (heavy_configuration, "config/sections.py", "import numpy", "numpy"),
         (too_long, "ops/returns.py", "\n" * 300, " lines"),
         (too_long, "types.py", "def long():\n" + "    pass\n" * 40, "long has 41 lines"),
@@ -388,7 +440,13 @@ def test_a_file_that_repeats_its_folder_and_a_room_of_two_files_are_seen(tmp_pat
     runtime = tmp_path / PACKAGE / "runtime"
     (runtime / "runs" / "find.py").rename(runtime / "runs" / "find_run.py")
     (runtime / "storage" / "lock.py").unlink()
-    assert named_like_the_folder(tmp_path) == ["runtime/runs/find_run.py repeats runs"]
+    (runtime / "searches" / "tables.py").rename(runtime / "searches" / "search_tables.py")
+    (tmp_path / PACKAGE / "evaluation" / "levels.py").rename(tmp_path / PACKAGE / "evaluation" / "evaluate.py")
+    assert named_like_the_folder(tmp_path) == [
+        "evaluation/evaluate.py repeats evaluation",
+        "runtime/runs/find_run.py repeats runs",
+        "runtime/searches/search_tables.py repeats searches",
+    ]
     assert sizes_of_rooms(tmp_path) == ["runtime/storage/: 2 files"]
 
 

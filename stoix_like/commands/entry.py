@@ -85,6 +85,7 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
 
 def _report(error: StoixError, argv: Sequence[str]) -> int:
     if "--debug" in argv:
+        error.__notes__.clear()  # the hint, which is printed below
         traceback.print_exc()
     problems = error.problems if isinstance(error, ConfigError) else [error.what]
     for problem in problems:

@@ -78,14 +78,19 @@ class Task(NamedTuple):
 
 
 def task_of(env: Any) -> Task:
-    """The facts for an instance, by its class or the nearest base that is listed.
+    """The facts for an instance, by its class or the nearest base of Jumanji's that is listed.
 
-    A class that is not is taken as random, untruncated and single-agent.
-
-    A task of your own that truncates needs `from_jumanji(env, name)._replace(can_truncate=True)`.
+    A class without one is taken as random, untruncated and single-agent. A subclass of your own is taken as random too:
+    its steps may draw what Jumanji's do not. Where they draw nothing, or truncate, say so with
+    `from_jumanji(env, name)._replace(deterministic=True)`, or `can_truncate=True`.
     """
-    classes = [c.__name__ for c in type(env.unwrapped).__mro__]
-    return next((TASKS[name] for name in classes if name in TASKS), Task())
+    kind = type(env.unwrapped)
+    listed = (base for base in kind.__mro__ if base.__name__ in TASKS and base.__module__.startswith("jumanji."))
+    base = next(listed, None)
+    if base is None:
+        return Task()
+    is_reviewed = kind is base or kind.__module__.startswith("stoix_like.")  # our BinPack draws nothing either
+    return TASKS[base.__name__] if is_reviewed else TASKS[base.__name__]._replace(is_deterministic=False)
 
 
 def _from_extras(name: str) -> Metric:

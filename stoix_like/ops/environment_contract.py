@@ -58,6 +58,9 @@ def undeclared_truncations(count: int, task_id: str) -> UnsupportedEnvironmentEr
 
 def _check_first(env: Environment, first: TimeStep) -> None:
     view, mask = first.observation.agent_view, first.observation.action_mask
+    spec = env.action_spec
+    if spec.num_values < 1 or (spec.num_factors is not None and spec.num_factors < 1):
+        raise UnsupportedEnvironmentError(f"{env.task_id}: {spec} has no actions", "give it at least one value")
     if sum(leaf.size for leaf in jax.tree.leaves(view)) == 0:
         raise UnsupportedEnvironmentError(
             f"{env.task_id}: observation.agent_view is empty", "show the policy something, a constant if need be"
@@ -68,6 +71,10 @@ def _check_first(env: Environment, first: TimeStep) -> None:
             f"{env.task_id}: observation.action_mask has the shape {shape}, and {env.action_spec} needs"
             f" {env.action_spec.mask_shape}",
             "give the mask an entry for every value of the action, or the ActionSpec the number of entries",
+        )
+    if mask is not None and mask.dtype != bool:
+        raise UnsupportedEnvironmentError(
+            f"{env.task_id}: observation.action_mask is {mask.dtype}, not bool", "make it bool: mask.astype(bool)"
         )
 
 

@@ -68,6 +68,18 @@ BROKEN = {
         environment(STEPS, reward=np.zeros(2)),
         "broken: reward has the shape (2,) after step",
     ),
+    "no values": (
+        environment(STEPS)._replace(action_spec=sl.ActionSpec(0)),
+        f"broken: {sl.ActionSpec(0)} has no actions",
+    ),
+    "no factors": (
+        environment(STEPS)._replace(action_spec=sl.ActionSpec(3, 0)),
+        f"broken: {sl.ActionSpec(3, 0)} has no actions",
+    ),
+    "a mask of numbers": (
+        without(observation=sl.Observation({"x": jnp.zeros(2)}, jnp.ones(3, jnp.int32))),
+        "broken: observation.action_mask is int32, not bool",
+    ),
     "no mask": (without(observation=sl.Observation({"x": jnp.zeros(2)}, None)), SHAPE.format(None)),
     "no extras": (without(extras=None), "broken: extras is NoneType after reset"),
     "a first reward for each of two": (without(reward=jnp.zeros(2)), "broken: reward has the shape (2,) after reset"),

@@ -24,7 +24,7 @@ def test_links_lead_somewhere(page):
 def test_scripts_targets_and_presets_exist(page):
     text = page.read_text()
     makefile = (ROOT / "Makefile").read_text()
-    assert [s for s in re.findall(r"scripts/(\w+\.py)", text) if not (ROOT / "scripts" / s).exists()] == []
+    assert [s for s in re.findall(r"(?:scripts|tests)/[\w/]+\.py", text) if not (ROOT / s).exists()] == []
     assert [
         t
         for t in re.findall(r"`?make ((?:train|test|check|docs|site|tutorials|bench|format)[\w-]*)", text)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.interpreters import partial_eval
 from jumanji import registration, specs
-from jumanji.environments import Connector, LevelBasedForaging
+from jumanji.environments import Connector, LevelBasedForaging, Maze
 from jumanji.environments.routing.connector.generator import RandomWalkGenerator
 from jumanji.environments.routing.lbf.generator import RandomGenerator as ForagingGenerator
 from jumanji.wrappers import MultiToSingleWrapper
@@ -17,6 +17,8 @@ from PIL import Image
 from support.asserts import assert_fits_a_scan
 from support.marks import full, quick
 
+import stoix_like as sl
+from stoix_like.algorithms import searching
 from stoix_like.envs import registry
 from stoix_like.envs.jumanji import action_form, from_jumanji
 from stoix_like.envs.jumanji_tasks import TASKS, Task, task_of
@@ -287,6 +289,23 @@ def test_every_task_is_admitted_or_refused_and_hides_what_no_player_can_know():
     task = task_of(Unknown())
     assert not task.is_deterministic
     assert not task.is_cooperative
+
+
+def test_the_steps_of_a_subclass_are_taken_as_random_unless_it_says_otherwise():
+    """Jumanji's Maze draws nothing. A subclass may, also one of the same name, and a search must not see it coming."""
+
+    class Slippery(Maze):
+        def step(self, state, action):
+            slipped = jax.random.randint(state.key, (), 0, 4)
+            return super().step(state, jnp.where(jax.random.bernoulli(state.key), slipped, action))
+
+    for kind in (Slippery, type("Maze", (Slippery,), {})):
+        env = from_jumanji(kind(), "slippery")
+        assert not env.deterministic
+        assert searching.search_model(env, sl.make_network(env, sl.spo_config(observation_adapter="dense"))).rekey
+        assert env.time_limit == 100  # other facts are the base's
+    assert from_jumanji(Maze(), "Maze-v0").deterministic
+    assert registry.make("BinPack-v2").deterministic  # our own subclass
 
 
 @pytest.mark.parametrize(("fov", "hides"), [(3, True), (6, True), (7, False), (8, False)])

@@ -1,4 +1,4 @@
-"""The style of all figures: colours, axes, legends and formats. All matplotlib figures are created and saved here.
+"""The style of all figures: colours, axes, legends and formats. Every figure is saved here.
 
 Figures are created without pyplot, so that no global state of a notebook changes.
 """
@@ -20,7 +20,8 @@ _WIDTH, _HEIGHT = 6.4, 4.2  # inches of a panel
 _LEGEND_ROW = 0.18  # inches
 _LONG_LABEL = 25  # characters; longer labels get a row of their own
 _FONT_SIZE, _SMALLEST_FONT_SIZE = 9.0, 5.0  # points, of a legend
-_CHARACTER_WIDTH = 0.6  # of the font size; a legend's line and spaces take the width of six more characters
+_CHARACTER_WIDTH = 0.62  # of the font size
+_HANDLE = 8  # characters that take as much room as the line of a legend's entry and the spaces around it
 _FORMATS = (".png", ".pdf", ".svg")
 
 
@@ -43,12 +44,13 @@ def style_axes(panel: Any, title: str, x_label: str, y_label: str) -> None:
 
 
 def add_legend(panel: Any, handles: Sequence[Any] | None = None) -> None:
-    """Adds a legend to a panel. With more than one entry it is below the axes, and the figure is made higher for it."""
+    """Adds a legend to a panel: a single short entry inside the axes, others below, where they hide no curve."""
     handles = panel.get_legend_handles_labels()[0] if handles is None else handles
-    if len(handles) < 2:
+    labels = [handle.get_label() for handle in handles]
+    columns = _num_columns(labels)
+    if len(labels) < 2 and columns == 2:
         panel.legend(handles=handles, frameon=False, fontsize=_FONT_SIZE)
         return
-    columns = _num_columns([handle.get_label() for handle in handles])
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.15), "ncols": columns}
     panel.legend(handles=handles, frameon=False, fontsize=_FONT_SIZE, **below)
     _fit_legends(panel.figure, _WIDTH, _HEIGHT)
@@ -59,18 +61,28 @@ def _num_columns(labels: Sequence[str]) -> int:
 
 
 def _fit_legends(figure: Any, width: float, height: float) -> None:
-    """Sets the size of a figure of panels of `width` x `height` inches, and makes room for the legends below them."""
+    """Sets the size of a figure of panels of `width` x `height` inches, and makes room for the legends below them.
+
+    The font of a legend shrinks until its labels fit. Labels that are too long for the smallest one lose their middle.
+    """
     num_rows = 1
+    characters = 72 * width / _CHARACTER_WIDTH  # of one point that fit into the width
     for legend in (axes.get_legend() for axes in figure.axes):
         texts = legend.get_texts() if legend is not None else []
-        labels = [text.get_text() for text in texts]
-        columns = _num_columns(labels)
+        columns = _num_columns([text.get_text() for text in texts])
         num_rows = max(num_rows, math.ceil(len(texts) / columns))
-        characters = columns * (max(map(len, labels), default=0) + 6)
-        fitting = 72 * width / (_CHARACTER_WIDTH * characters)
         for text in texts:
-            text.set_fontsize(min(_FONT_SIZE, max(_SMALLEST_FONT_SIZE, fitting)))
+            text.set_text(_shortened(text.get_text(), int(characters / _SMALLEST_FONT_SIZE) - _HANDLE))
+        longest = max((len(text.get_text()) for text in texts), default=0)
+        for text in texts:
+            text.set_fontsize(min(_FONT_SIZE, characters / (columns * (longest + _HANDLE))))
     figure.set_size_inches(width * len(figure.axes), height + _LEGEND_ROW * (num_rows - 1))
+
+
+def _shortened(label: str, most: int) -> str:
+    """The label with an ellipsis for its middle if it has more than `most` characters."""
+    half = (most - 1) // 2
+    return label if len(label) <= most else f"{label[:half]}…{label[-half:]}"
 
 
 def colours_of(names: Iterable[str]) -> dict[str, str]:

@@ -118,13 +118,15 @@ def _empty_result(run: RunOnLevels, settings: ComparisonSettings, index: int) ->
     from stoix_like.runtime.searches import methods
 
     saved = run.saved
-    hidden = [note for note in [searching.hidden_note(saved.env)] if note is not None]
     excluded = methods.excluded_methods(saved.env, settings.methods)
     searches = methods.describe_searches(saved.env, settings)
     if methods.plays_own_search(saved, settings.methods):
         searches["own"] = f"{policies.describe_own_search(saved, deterministic=True)}; whatever the budgets"
     elif "own" in settings.methods and settings.methods != tuple(METHODS):  # requested by name
         excluded["own"] = f"a run of {saved.meta.algorithm.upper()} has no search of its own"
+    looks_ahead = bool(searches) or "best_of" in set(settings.methods) - excluded.keys()
+    hidden = searching.hidden_note(saved.env) if looks_ahead else None
+    notes = [f"{method} is left out: {reason}" for method, reason in excluded.items()]
     return {
         "run": str(saved.path),
         "seed": saved.seeds[index],
@@ -136,7 +138,7 @@ def _empty_result(run: RunOnLevels, settings: ComparisonSettings, index: int) ->
         "levels": run.levels.name,
         "level_hash": run.level_hash,
         "searches": searches,
-        "notes": [f"{method} is left out: {reason}" for method, reason in excluded.items()] + hidden,
+        "notes": notes if hidden is None else [*notes, hidden],
         "rows": [],
     }
 

@@ -95,6 +95,10 @@ def excluded_methods(env: Environment, methods: tuple[str, ...]) -> dict[str, st
         search = SEARCHES.get(method)
         if search is not None and search.depth == "full" and env.time_limit is None:
             reasons[method] = f"it searches to the end of the episode, and {env.task_id} states no time limit"
+        elif search is not None and env.rekey is None and not env.deterministic:
+            reasons[method] = (
+                f"it would see the randomness to come: steps of {env.task_id} are stochastic without rekey"
+            )
         elif search is not None and search.root == "topk" and env.action_spec.num_factors is not None:
             reasons[method] = f"it takes distinct first actions, and those of {env.task_id} have several factors"
         elif (method == "best_of" or (search is not None and search.follows_plan)) and not env.deterministic:

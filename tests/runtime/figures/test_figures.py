@@ -156,8 +156,9 @@ def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
 
 
 @pytest.mark.parametrize("page", [False, True])
-def test_six_runs_with_default_names_leave_room_for_the_curves(tmp_path, page):
-    names = [f"ppo-BinPack-v2-20260101-12000{seed}-s{seed}" for seed in range(6)]
+@pytest.mark.parametrize(("count", "length"), [(6, 34), (3, 120), (3, 200)])
+def test_runs_with_long_names_leave_room_for_the_curves(tmp_path, count, length, page):
+    names = [f"ppo-BinPack-v2-20260101-12000{seed}-s{seed}".ljust(length, "x") for seed in range(count)]
     configs = [{"checkpointing": {"load_path": f"runs/{name}"}, "architecture": {"seed": 0}} for name in names]
     paths = [
         _write_run(tmp_path / name, [0], _linear, config=config) for name, config in zip(names, configs, strict=True)
@@ -170,18 +171,30 @@ def test_six_runs_with_default_names_leave_room_for_the_curves(tmp_path, page):
     FigureCanvasAgg(figure).draw()
     (panel,) = figure.axes
     legend, area, whole = panel.get_legend().get_window_extent(), panel.get_window_extent(), figure.bbox
-    assert len(panel.get_legend().get_texts()) == 7
+    assert len(panel.get_legend().get_texts()) == count + 1
+    assert all(text.get_fontsize() >= 5.0 for text in panel.get_legend().get_texts())
     assert area.width > 0.6 * whole.width
     assert area.height > 0.3 * whole.height
     assert whole.x0 <= legend.x0 < legend.x1 <= whole.x1
     assert whole.y0 <= legend.y0 < legend.y1 < area.y0
 
 
+def test_a_single_long_entry_stands_below_the_axes_and_a_short_one_inside():
+    for label, is_below in (("x" * 60, True), ("x" * 8, False)):
+        figure, (panel,) = style.make_panels(1)
+        panel.plot([0.0, 1.0], label=label)
+        style.add_legend(panel)
+        FigureCanvasAgg(figure).draw()
+        legend = panel.get_legend().get_window_extent()
+        assert figure.bbox.x0 <= legend.x0 < legend.x1 <= figure.bbox.x1
+        assert (legend.y1 < panel.get_window_extent().y0) == is_below
+
+
 def test_refusals_name_the_cause_and_what_to_do(tmp_path):
     run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
     for paths, to, metric, what, hint in (
         ([tmp_path / "maze-2"], out, "mean_return", r"no run at .*did you mean", str(run)),
-        ([run], out, "mean_retrun", r"^unknown metric 'mean_retrun'; did you mean 'mean_return'\?\n", "mean_return"),
+        ([run], out, "mean_retrun", r"^unknown metric 'mean_retrun'; did you mean 'mean_return'\?", "mean_return"),
         ([run], out, "solve_rate", "unknown metric 'solve_rate'", ""),  # only nulls so far
         ([run], tmp_path / "a.doc", "mean_return", r"unknown figure format '\.doc'", ""),
         ([], out, "mean_return", "no run to plot", ""),

@@ -19,6 +19,7 @@ from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import EvaluationConfig, SPOSectionConfig
+from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.evaluators.scores import Evaluator
 from stoix_like.runtime.loading.documents import to_yaml
@@ -186,6 +187,7 @@ def test_fewer_levels_are_played_at_a_time_where_particles_are_many(particles, a
         ({}, {}),
         ({"time_limit": None}, {"distinct": "states no time limit", "plan": "states no time limit"}),
         ({"deterministic": False}, {"best_of": "stochastic", "plan": "stochastic"}),
+        ({"deterministic": False, "rekey": None}, dict.fromkeys(("smc", "distinct", "best_of", "plan"), "stochastic")),
         ({"action_spec": ActionSpec(4, 2)}, {"distinct": "several factors", "plan": "several factors"}),
     ],
 )
@@ -289,6 +291,16 @@ def test_a_result_is_plain_json_and_follows_the_seed(probe_run):
     assert best["mean"] == best["high"] == 1.0
     assert 0.9 < best["low"] < 1.0  # nothing failed in 64 levels, which is no proof that nothing will
     assert _means(first) == _means(again) != _means(other)
+
+
+def test_what_a_search_sees_is_noted_where_one_is_played(probe_run, monkeypatch):
+    env = build("ppo", sl.ppo_config(**PROBE)).env._replace(hidden_state="the sign")
+    monkeypatch.setitem(ENVIRONMENTS, PROBE["task_id"], lambda: env)
+    run = probe_run()
+    for methods, is_noted in ((("sampled",), False), (("sampled", "best_of"), True), (("smc",), True)):
+        settings = ComparisonSettings(methods, (2,), temperature=0.005)
+        (seed,) = compare_search.compare([run], "best", f"{PROBE_LEVELS}-8", settings)["runs"]
+        assert seed["notes"] == [searching.hidden_note(env)] * is_noted
 
 
 def _means(result):

@@ -364,11 +364,16 @@ def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
 
 
 def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scored(monkeypatch, capsys):
-    monkeypatch.setitem(ENVIRONMENTS, "hiding", lambda: make_action_reward()._replace(hidden_state="the sign"))
+    draw = lambda _states, path: Path(path).write_bytes(b"GIF89a")
+    hiding = make_action_reward()._replace(hidden_state="the sign", animate=draw)
+    monkeypatch.setitem(ENVIRONMENTS, "hiding", lambda: hiding)
     assert command("train-spo", **SPO | {"task_id": "hiding", "num_updates": 2}, run_name="h") == 0
     assert capsys.readouterr().out.count("a search steps the state of hiding, which holds the sign") == 1
     assert command("evaluate", "h", num_episodes=8) == 0
     assert "learned temperature, which sees the sign" in capsys.readouterr().out.splitlines()[0]
+    for flags, sees in ((), True), (("--network",), False):
+        assert command("animate", "h", *flags) == 0
+        assert (", which sees the sign, return " in capsys.readouterr().out) == sees
 
 
 @pytest.mark.parametrize(("script", "leaves"), [("train-ppo", PPO), full("train-spo", SPO)])
