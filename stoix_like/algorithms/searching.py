@@ -146,10 +146,9 @@ def search_policy(
     """A policy that searches, see `decide`.
 
     Args:
-        model: see `smc.search`.
-        config: likewise.
-        network_params: takes the network's parameters out of the learner's.
-        temperature: likewise.
+        model, config: see `smc.search`.
+        network_params: the learner's parameters -> those of the network.
+        temperature: the learner's parameters -> the temperature of the search.
     """
 
     def policy(

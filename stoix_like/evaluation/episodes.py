@@ -128,8 +128,8 @@ def advance(
 
     Args:
         env: raw.
-        policy: what plays.
-        params: with which parameters.
+        policy: chooses the actions.
+        params: of the policy.
         playing: N episodes from `begin`, or from the call before.
         key: of the round, the same in every call.
         most_steps: of each episode in this call; episodes need not end, so the caller decides when to give up.

@@ -163,7 +163,7 @@ def test_the_class_that_is_shown_has_the_fields_of_the_code():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_command_hides_in_a_block_that_is_not_run(page):
-    """Transcripts begin their commands with `$`; tests/commands/test_config_flags.py compares those of configuration.md."""
+    """Transcripts begin with `$`; tests/commands/test_config_flags.py compares those of configuration.md."""
     others = [block for block in blocks(text_of(page)) if block.language not in ("bash", "python")]
     hidden = re.compile(r"^(python|pip|make|stoix-like|docker|ssh|wandb|mlflow|git) ", re.MULTILINE)
     assert [block.code for block in others if hidden.search(block.code)] == []

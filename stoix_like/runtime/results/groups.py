@@ -59,11 +59,6 @@ class ComparisonGroup(NamedTuple):
         """Whether scores lie on a scale that groups share, on which 1 is the target."""
         return self.scale is not None or self.key.rpartition("/")[2] in UNIT_METRICS
 
-    @property
-    def all_series(self) -> list[Series]:
-        """The series of all experiments."""
-        return [one for experiment in self.experiments for one in experiment.series]
-
 
 class GroupedRuns(NamedTuple):
     """The groups of some runs, and notes on runs that were left out or compared separately."""
@@ -168,7 +163,7 @@ class Budget(NamedTuple):
 
 def common_budget(group: ComparisonGroup, axis: Axis) -> Budget | None:
     """The largest budget that all seeds share; None if they share none, or if a row has no wall-clock."""
-    axes = [axis_values(one, axis) for one in group.all_series]
+    axes = [axis_values(one, axis) for experiment in group.experiments for one in experiment.series]
     if not all(np.isfinite(moments).all() for moments in axes):
         return None
     grid = curves.common_grid(axes)

@@ -15,7 +15,7 @@ from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_parameters, find_run
-from stoix_like.runtime.runs.trees import stored_template
+from stoix_like.runtime.runs.stored_state import stored_template
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 

@@ -22,16 +22,6 @@ from stoix_like.runtime.sweeps.plan import SweepPlan, check_metric, pace_note
 from stoix_like.runtime.sweeps.study import Study, Trial
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 
-#: The metrics that evaluations report for every task. A task may add its own (see `rows.evaluation_values`).
-_COMMON_METRICS = (
-    "mean_return",
-    "max_return",
-    "min_return",
-    "episode_length_mean",
-    "episode_length_max",
-    "episode_length_min",
-)
-
 
 def run_sweep(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
     """Runs or resumes the sweep whose study is in `folder`; returns the exit code.
@@ -96,10 +86,11 @@ def check_task(plan: SweepPlan) -> None:
 
     devices.select(plan.example.hardware, plan.example.logging)
     from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
+    from stoix_like.runtime.telemetry.rows import EVALUATION_METRICS
 
     env = build.build(plan.settings.algorithm, plan.example).env
     of_task = jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0)))
-    check_metric(plan, [*_COMMON_METRICS, *of_task])
+    check_metric(plan, [*EVALUATION_METRICS, *of_task])
 
 
 class _SweepRun:

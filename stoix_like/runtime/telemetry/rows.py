@@ -22,6 +22,15 @@ EVALUATION_PREFIXES: dict[EvaluationMode, str] = {
     "sampled": "evaluator_sampled",
     "network": "evaluator_network",
 }
+#: The scores that evaluations of every task report. A task may add its own (see `evaluation_values`).
+EVALUATION_METRICS = (
+    "mean_return",
+    "max_return",
+    "min_return",
+    "episode_length_mean",
+    "episode_length_max",
+    "episode_length_min",
+)
 _CATEGORIES: dict[str, Category] = {"trainer": "TRAINER", "actor": "ACTOR", "misc": "MISC"}
 #: {name in a row: name of the actor's reduced metric}. Means are computed from sum and count.
 _EPISODE_EXTREMES = {

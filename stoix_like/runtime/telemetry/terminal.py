@@ -172,7 +172,8 @@ class TerminalView:
         """
         best = [f"(best {number_text(summary.best[0])} @ {summary.best[1]:,})"] if summary.best else []
         score = self._named(summary.evaluation, ("mean_return",))
-        alone = [f"network alone {number_text(value)}" for value in _mean_return(summary.network_evaluation)]
+        network = summary.network_evaluation.get("mean_return")
+        alone = [] if network is None else [f"network alone {number_text(network)}"]
         return _GAP.join([" ".join([*score, *best]), *alone]) if score else ""
 
     def _plain_line(self, summary: RunSummary, categories: set[str]) -> str:
@@ -221,10 +222,6 @@ class TerminalView:
         if end == "\n" and self._line_is_open:
             self._end_line()
         self.console.print(text, style=style, end=end, soft_wrap=True)  # a long line on a pipe stays one line
-
-
-def _mean_return(evaluation: Mapping[str, float]) -> list[float]:
-    return [evaluation["mean_return"]] if "mean_return" in evaluation else []
 
 
 def _shown_names(names: Iterable[str]) -> list[str]:

@@ -23,9 +23,8 @@ from stoix_like.runtime.evaluators.timing import ChunkSizer, EvaluationTimeShare
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.process_group import ProcessGroup, addressable_copy
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta
-from stoix_like.runtime.runs.trees import without_replay
-from stoix_like.runtime.telemetry import Row
-from stoix_like.runtime.telemetry import rows as report
+from stoix_like.runtime.runs.stored_state import without_replay
+from stoix_like.runtime.telemetry import Row, rows
 from stoix_like.runtime.training import chunk
 from stoix_like.runtime.training.profile import MOST_UPDATES, Profile
 from stoix_like.runtime.training.stopping import StopRequest
@@ -33,7 +32,7 @@ from stoix_like.runtime.training.tracing import Tracing, update_span
 from stoix_like.runtime.training.writer import RunWriter
 
 _LOG = logging.getLogger(__name__)
-LESS_MEMORY = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
+MEMORY_HINT = "raise --num-minibatches, or start a run with a lower --num-envs or --rollout-length"
 #: Metrics of the learning step: a NaN or infinity in them stops the run.
 MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
 
@@ -94,7 +93,7 @@ class Driver:
         self._began = time.monotonic()
         self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
         self._last_saved = self.update if is_continued else -1
-        self._evaluated_at = self._noted_evaluation = int(meta.host.get("evaluated_at", self.update))
+        self._evaluated_at = self._saved_evaluated_at = int(meta.host.get("evaluated_at", self.update))
         core = config.training_core
         self._seeds = [config.architecture.seed + i for i in range(core.num_seeds)]
         self._steps_per_update = steps_per_update(config)
@@ -112,8 +111,8 @@ class Driver:
         while self.update < last and not self._shall_stop(stop):
             due = next_stop(self.update, last, evaluation.eval_interval, checkpointing.save_interval, log_interval)
             with self._tracing.span("chunk", from_update=self.update):
-                self._advance(program, self._group.sync(self._wanted_length(due)).number)
-                self._writer.wait_until_written(wait=False)
+                self._train_chunk(program, self._group.sync(self._wanted_length(due)).number)
+                self._writer.check_for_errors()
                 self._evaluate_if_due(last, stop)
                 if _is_due(self.update, checkpointing.save_interval):
                     self.save()
@@ -150,16 +149,16 @@ class Driver:
         self._report()
         host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
         if self._last_saved == self.update:
-            if self._noted_evaluation != self._evaluated_at:  # evaluated after the checkpoint was saved
+            if self._saved_evaluated_at != self._evaluated_at:  # evaluated after the checkpoint was saved
                 self._writer.rewrite_host(self.update, host)
-                self._noted_evaluation = self._evaluated_at
+                self._saved_evaluated_at = self._evaluated_at
             return
         keeps_replay = self._config.checkpointing.save_replay
         stored = self.state if keeps_replay else without_replay(self.state)
         saved = functools.partial(self._saved_row, self.update, self.timesteps)
         with self._tracing.span("checkpoint", update=self.update):  # the time training waits; a thread writes the rest
             self._writer.save(stored, self._meta._replace(update=self.update, host=host), saved, at_once=at_once)
-        self._last_saved, self._noted_evaluation = self.update, self._evaluated_at
+        self._last_saved, self._saved_evaluated_at = self.update, self._evaluated_at
 
     def log_failure(self, what: str) -> None:
         """Logs the last row of a run that failed: the error message."""
@@ -170,26 +169,26 @@ class Driver:
         values: dict[str, Value] = {"misc/event": "checkpoint_saved", "misc/path": str(Path(*path.parts[-2:]))}
         return Row("MISC", update, timesteps, self.elapsed_seconds, None, values)
 
-    def _advance(self, program: chunk.ChunkFunction, length: int) -> None:
+    def _train_chunk(self, program: chunk.ChunkFunction, length: int) -> None:
         profile = self._outputs.profile
         began = time.time()
         if profile is None or not self._wants_profile():
-            seconds = self._play(program, length)
+            seconds = self._run_chunk(program, length)
             times = None if profile is None else profile.times
             self._tracing.add(update_span(began, seconds, length, self.update, times))
             return
         with profile.recording(length):
-            seconds = self._play(program, length)
+            seconds = self._run_chunk(program, length)
         self._tracing.add(update_span(began, seconds, length, self.update, profile.times))
         if profile.times is not None:
             row = Row("MISC", self.update, self.timesteps, self.elapsed_seconds, None, profile.values())
             self._writer.write([row])
 
-    def _play(self, program: chunk.ChunkFunction, length: int) -> float:
+    def _run_chunk(self, program: chunk.ChunkFunction, length: int) -> float:
         """Wall-clock seconds of a chunk of `length` updates."""
         began = time.monotonic()
         what = f"update {self.update + 1} cannot be computed"
-        with reraise_device_errors(what, lambda: f"{LESS_MEMORY}{self._how_to_continue()}"):
+        with reraise_device_errors(what, lambda: f"{MEMORY_HINT}{self._how_to_continue()}"):
             self.state, metrics = jax.block_until_ready(program(self.state, np.int32(length)))
         seconds = time.monotonic() - began
         _LOG.debug("updates %d to %d in %.3f s", self.update + 1, self.update + length, seconds)
@@ -211,10 +210,10 @@ class Driver:
         if self._pending.updates == 0:
             return
         totals, updates, seconds = self._pending.take()
-        metrics = report.reduce_metrics(totals, updates)
+        metrics = rows.reduce_metrics(totals, updates)
         steps = updates * self._steps_per_update
-        progress = report.Progress(self.update, self.timesteps, self.elapsed_seconds, steps, seconds)
-        self._writer.write(report.training_rows(metrics, progress, self._seeds))
+        progress = rows.Progress(self.update, self.timesteps, self.elapsed_seconds, steps, seconds)
+        self._writer.write(rows.training_rows(metrics, progress, self._seeds))
         broken = [name for name in MUST_BE_FINITE if name in metrics and not np.isfinite(metrics[name]).all()]
         if broken:
             raise RunError(
@@ -239,9 +238,8 @@ class Driver:
         except RunError as error:  # the state is intact, so it is saved
             self.save(at_once=True)
             raise RunError(error.what, f"{error.hint}{self._how_to_continue()}") from error
-        if (
-            note := self._time_share.note_on_evaluation(time.monotonic() - began, is_last=self.update >= last)
-        ) is not None:
+        note = self._time_share.note_on_evaluation(time.monotonic() - began, is_last=self.update >= last)
+        if note is not None:
             self._outputs.note(note)
         if scored is not None:
             self._log_scores(*scored)
@@ -280,7 +278,7 @@ class Driver:
     @property
     def saved_update(self) -> int | None:
         """The update of the last complete checkpoint, or None."""
-        return self._writer.complete()
+        return self._writer.last_saved_update()
 
     def _checkpoint_path(self) -> Path | None:
         update, folder = self.saved_update, self._writer.folder

@@ -27,7 +27,7 @@ from stoix_like.runtime.loading.config import LoadedConfig
 from stoix_like.runtime.runs import folder, initial_params
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_run
-from stoix_like.runtime.runs.trees import stored_template
+from stoix_like.runtime.runs.stored_state import stored_template
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.types import Learner
 
@@ -73,7 +73,7 @@ def prepare_start(algorithm: str, loaded: LoadedConfig) -> RunStart:
         RunError: another process is writing the run, or its folder cannot be made.
     """
     if loaded.options.resume is not None:
-        return _plan_resume(algorithm, loaded, find_run(loaded.options.resume))
+        return _prepare_resume(algorithm, loaded, find_run(loaded.options.resume))
     config = loaded.config
     load_from = initial_params.find_initial_params(config)  # raises before anything is built
     name = config.checkpointing.run_name
@@ -98,14 +98,14 @@ def prepare_start_together(group: ProcessGroup, algorithm: str, loaded: LoadedCo
         raise ConfigError("the processes of this run differ in their configuration", "give all of them the same flags")
     plans: list[RunStart] = []
 
-    def plain() -> dict[str, Any]:
+    def as_json() -> dict[str, Any]:
         plan = prepare_start(algorithm, loaded)
         plans.append(plan)
         resumed = plan.resumed._asdict() if plan.resumed else None
         load_from = str(plan.load_from) if plan.load_from else None
         return {"path": str(plan.path), "resumed": resumed, "changes": plan.changes, "load_from": load_from}
 
-    received = group.broadcast_object(plain)
+    received = group.broadcast_object(as_json)
     if group.is_primary:
         return plans[0]
     resumed = CheckpointMeta(**received["resumed"]) if received["resumed"] else None
@@ -113,10 +113,10 @@ def prepare_start_together(group: ProcessGroup, algorithm: str, loaded: LoadedCo
     return RunStart(algorithm, loaded.config, Path(received["path"]), resumed, received["changes"], None, load_from)
 
 
-def _plan_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStart:
+def _prepare_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStart:
     lock = RunLock(path)
     try:
-        meta = _last_meta(path)
+        meta = CheckpointStore(path / "checkpoints").load_meta()
         folder.check_algorithm(path, meta.algorithm, algorithm)
         changes = _changes(config_from_dict(type(loaded.config), meta.config), loaded)
         fixed = sorted(changes.keys() & FIXED_ON_RESUME)
@@ -135,10 +135,6 @@ def _plan_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStart:
         lock.close()
         raise
     return RunStart(algorithm, loaded.config, path, meta, changes, lock)
-
-
-def _last_meta(path: Path) -> CheckpointMeta:
-    return CheckpointStore(path / "checkpoints").load_meta()
 
 
 def _changes(before: Any, loaded: LoadedConfig) -> dict[str, Any]:

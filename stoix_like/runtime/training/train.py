@@ -29,7 +29,7 @@ from stoix_like.runtime.telemetry.sink import Sink
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.runtime.training import chunk, header, start
 from stoix_like.runtime.training.best import BestCheckpoint
-from stoix_like.runtime.training.driver import LESS_MEMORY, Driver, RunOutputs
+from stoix_like.runtime.training.driver import MEMORY_HINT, Driver, RunOutputs
 from stoix_like.runtime.training.profile import Profile
 from stoix_like.runtime.training.start import RunStart
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
@@ -64,7 +64,7 @@ class _RunParts(NamedTuple):
 
 
 class _StartedRun(NamedTuple):
-    """A run that is compiled and logged its header; its first update is next."""
+    """A compiled run whose header is logged, before its first update."""
 
     plan: RunStart
     view: TerminalView
@@ -255,7 +255,7 @@ def _open_files(parts: _RunParts, view: TerminalView, closing: contextlib.ExitSt
 
 
 def _compile(parts: _RunParts) -> Compiled:
-    with devices.reraise_device_errors("the update cannot be compiled", LESS_MEMORY):
+    with devices.reraise_device_errors("the update cannot be compiled", MEMORY_HINT):
         program = chunk.compile_chunk(parts.learner, parts.plan.config.training_core.num_seeds, parts.state)
     for evaluator in (parts.evaluator, *parts.extra_evaluators):
         evaluator.compile(

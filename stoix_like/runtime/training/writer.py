@@ -90,12 +90,14 @@ class RunWriter:
         else:
             self._pending = _PendingCheckpoint(self._thread.submit(self._files.store.save, copied, meta), saved_row)
 
-    def wait_until_written(self, *, wait: bool = True) -> None:
-        """Blocks until the pending checkpoint is on disk, and logs its row. Raises RunError if it was not written.
+    def check_for_errors(self) -> None:
+        """`wait_until_written` if the pending checkpoint is on disk or has failed; otherwise returns at once."""
+        if self._pending is not None and self._pending.path.done():
+            self.wait_until_written()
 
-        Without `wait` it returns at once if the checkpoint is still being written.
-        """
-        if self._files is None or self._pending is None or not (wait or self._pending.path.done()):
+    def wait_until_written(self) -> None:
+        """Blocks until the pending checkpoint is on disk, and logs its row. Raises RunError if it was not written."""
+        if self._files is None or self._pending is None:
             return
         concurrent.futures.wait([self._pending.path])  # an interruption is raised here and leaves it pending
         pending, self._pending = self._pending, None
@@ -160,7 +162,7 @@ class RunWriter:
         """The folder of the checkpoints on process 0, else None."""
         return None if self._files is None else self._files.store.folder
 
-    def complete(self) -> int | None:
+    def last_saved_update(self) -> int | None:
         """The update of the last complete checkpoint, or None. Waits for a pending one and ignores its error."""
         if self._files is None:
             return None

@@ -88,6 +88,7 @@ def test_evaluator_values(mode, prefix):
     hand = {"episodes": 4, "mean_return": 0.75, "max_return": 1.0, "min_return": 0.0, "solve_rate": 0.75}
     hand |= {"episode_length_mean": 40.0, "episode_length_max": 100, "episode_length_min": 10, "duration_ms": 250.0}
     assert values == {f"{prefix}/{name}": value for name, value in hand.items()}
+    assert {*report.EVALUATION_METRICS, "episodes", "duration_ms", "solve_rate"} == hand.keys()
 
 
 def test_start_row_of_a_resumed_run_stands_at_its_update():

@@ -208,7 +208,7 @@ def test_an_evaluation_that_failed_is_made_up_for(last, ppo_run, monkeypatch):
 
 def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(ppo_run, monkeypatch):
     """An evaluation may take longer than whoever stops it waits."""
-    advance = Driver._advance
+    advance = Driver._train_chunk
 
     def stop_at_two(self, program, length):
         advance(self, program, length)
@@ -216,7 +216,7 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(ppo_run, monkeypa
             os.kill(os.getpid(), signal.SIGTERM)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Driver, "_advance", stop_at_two)
+        patch.setattr(Driver, "_train_chunk", stop_at_two)
         assert train(**SMALL, run_name="stopped") == 130
     assert CheckpointStore(Path("stopped/checkpoints")).updates()[-1] == 2
     assert rows_of("stopped", "EVALUATOR") == []
@@ -224,7 +224,7 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(ppo_run, monkeypa
     assert rows_of("stopped", "EVALUATOR") == rows_of(ppo_run, "EVALUATOR")
 
 
-@pytest.mark.parametrize("killed_in", [full("_advance"), "save"], ids=["after it is noted", "before it is noted"])
+@pytest.mark.parametrize("killed_in", [full("_train_chunk"), "save"], ids=["after it is noted", "before it is noted"])
 def test_an_evaluation_that_was_made_up_for_is_told_once(killed_in, ppo_run, monkeypatch):
     """However soon after it the run is killed, and continued."""
     leaves = SMALL | {"save_interval": 0, "run_name": "noted"}
@@ -237,14 +237,14 @@ def test_an_evaluation_that_was_made_up_for_is_told_once(killed_in, ppo_run, mon
             train("--resume", "noted")
     saved = CheckpointStore(Path("noted/checkpoints"))
     assert saved.updates()[-1] == 2
-    assert saved.load_meta().host["evaluated_at"] == (2 if killed_in == "_advance" else 0)
+    assert saved.load_meta().host["evaluated_at"] == (2 if killed_in == "_train_chunk" else 0)
     assert [row["update"] for row in rows_of("noted", "EVALUATOR")] == [2]
     assert train("--resume", "noted") == 0
     assert rows_of("noted", "EVALUATOR") == rows_of(ppo_run, "EVALUATOR")
 
 
 def test_a_second_interrupt_names_the_checkpoint_that_is_left(ppo_run, monkeypatch, capsys):
-    advance = Driver._advance
+    advance = Driver._train_chunk
 
     def interrupted_advance(self, program, length):
         if self.update == 3:
@@ -252,7 +252,7 @@ def test_a_second_interrupt_names_the_checkpoint_that_is_left(ppo_run, monkeypat
             os.kill(os.getpid(), signal.SIGINT)
         advance(self, program, length)
 
-    monkeypatch.setattr(Driver, "_advance", interrupted_advance)
+    monkeypatch.setattr(Driver, "_train_chunk", interrupted_advance)
     assert train(**SMALL, run_name="twice") == 130
     out, err = capsys.readouterr()
     assert out.splitlines()[-2] == "the last checkpoint is of update 3"

@@ -61,7 +61,7 @@ def test_a_checkpoint_is_of_the_state_as_it_was_though_it_is_donated_at_once(fil
     writer.save(given, meta(1), row(1))
     jax.jit(lambda s: s["x"] * 7.0, donate_argnums=0)(given)
     assert given["x"].is_deleted()
-    writer.wait_until_written(wait=False)
+    writer.check_for_errors()
     assert saved_paths(tmp_path) == []  # not yet
     files.store.gate.set()
     writer.wait_until_written()
@@ -81,7 +81,7 @@ def test_a_second_checkpoint_waits_for_the_first(files, tmp_path):
     assert files.store.updates()[0] == 1
     writer.wait_until_written()
     assert saved_paths(tmp_path) == ["checkpoints/1", "checkpoints/2"]
-    assert writer.complete() == 2
+    assert writer.last_saved_update() == 2
 
 
 def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(files, tmp_path):
@@ -89,7 +89,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(fi
     files.store.gate.set()
     writer.save(state(2), meta(2), row(2))
     writer.save(state(1), meta(1), row(1))  # of an earlier update than there is
-    assert writer.complete() == 2
+    assert writer.last_saved_update() == 2
     with pytest.raises(RunError, match="checkpoint 1 was not written"):
         writer.wait_until_written()
     writer.wait_until_written()  # raised once
@@ -166,7 +166,7 @@ def test_the_others_of_a_team_write_nothing(tmp_path):
     writer.update({}, np.ones(1), meta(1), str)
     writer.rewrite_host(1, {})
     writer.wait_until_written()
-    assert writer.complete() is None
+    assert writer.last_saved_update() is None
     assert list(Path(tmp_path).iterdir()) == []
 
 
