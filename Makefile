@@ -6,6 +6,10 @@ BIN := $(VENV)/bin
 # constraints/py311.txt pins what CI ran; other Python versions resolve on their own
 CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt" if sys.version_info[:2] == (3, 11) else "")')
 
+# the name of a trained run, so that another one started meanwhile is not drawn instead
+STARTED := $(shell date +%Y%m%d-%H%M%S)
+RUN = $@-$(STARTED)
+
 .PHONY: help train train-maze train-spo test test-integration test-full test-slow check format docs site tutorials bench clean
 
 help:
@@ -34,19 +38,19 @@ $(VENV)/.dev: $(VENV)/.runtime
 	@touch $@
 
 train: $(VENV)/.runtime
-	$(BIN)/python scripts/train_ppo.py --config ppo/quick
-	$(BIN)/python scripts/plot.py latest
-	$(BIN)/python scripts/animate.py latest
+	$(BIN)/python scripts/train_ppo.py --config ppo/quick --run-name $(RUN)
+	$(BIN)/python scripts/plot.py $(RUN)
+	$(BIN)/python scripts/animate.py $(RUN)
 
 train-maze: $(VENV)/.runtime
-	$(BIN)/python scripts/train_ppo.py --config ppo/maze
-	$(BIN)/python scripts/plot.py latest
-	$(BIN)/python scripts/animate.py latest
+	$(BIN)/python scripts/train_ppo.py --config ppo/maze --run-name $(RUN)
+	$(BIN)/python scripts/plot.py $(RUN)
+	$(BIN)/python scripts/animate.py $(RUN)
 
 train-spo: $(VENV)/.runtime
-	$(BIN)/python scripts/train_spo.py --config spo/quick
-	$(BIN)/python scripts/plot.py latest
-	$(BIN)/python scripts/animate.py latest
+	$(BIN)/python scripts/train_spo.py --config spo/quick --run-name $(RUN)
+	$(BIN)/python scripts/plot.py $(RUN)
+	$(BIN)/python scripts/animate.py $(RUN)
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not integration and not slow and not full" -n auto --dist worksteal --durations=10

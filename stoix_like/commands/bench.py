@@ -9,7 +9,7 @@ from stoix_like.config.sections import HardwareConfig
 from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag, add_json_flag
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.storage.atomic import write_output_json
 
 
 def main(argv: list[str]) -> int:
@@ -27,7 +27,7 @@ def main(argv: list[str]) -> int:
             print(row_text(row), flush=True)
             rows.append(row)
             if arguments.json:  # written after every row, because a suite takes hours and may be interrupted
-                atomic_write_json(arguments.json, [row._asdict() for row in rows])
+                write_output_json(arguments.json, [row._asdict() for row in rows])
     return 0
 
 

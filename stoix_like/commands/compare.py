@@ -20,7 +20,7 @@ from stoix_like.runtime.console.arguments import (
     output_file,
 )
 from stoix_like.runtime.console.spelling import prog
-from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.storage.atomic import write_output_json
 
 
 def main(argv: list[str]) -> int:
@@ -44,7 +44,7 @@ def main(argv: list[str]) -> int:
     print(comparison_tables.text(comparison))
     if arguments.json:
         content = {"runs": list(map(str, paths)), **comparison_tables.json_values(comparison)}
-        atomic_write_json(arguments.json, content, indent=1)
+        write_output_json(arguments.json, content, indent=1)
     for path in comparison_figures.save_figures(comparison, arguments.out) if arguments.out else ():
         print(f"figure {path}")
     return 0

@@ -25,7 +25,7 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.runs.find import find_parameters, find_run
 from stoix_like.runtime.searches.compare import compare, plot_comparison
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, ComparisonSettings
-from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.storage.atomic import write_output_json
 
 
 def main(argv: list[str]) -> int:
@@ -37,7 +37,7 @@ def main(argv: list[str]) -> int:
     devices.select(HardwareConfig(device_type=arguments.device_type))
     result = compare(paths, arguments.checkpoint, arguments.levels, settings, report=_print)
     if arguments.json:
-        atomic_write_json(arguments.json, result)
+        write_output_json(arguments.json, result)
     if arguments.plot:
         _print(f"figure {plot_comparison(result, arguments.plot)}")
     return 0

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import stoix_like
-from stoix_like.config.sections import HardwareConfig
-from stoix_like.errors import StoixError
+from stoix_like.config.sections import EnvironmentConfig, HardwareConfig
+from stoix_like.errors import ConfigError, StoixError
 from stoix_like.runtime.console.arguments import ArgumentParser
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
@@ -29,8 +29,12 @@ def main(argv: list[str]) -> int:
     if arguments.task_ids:
         from stoix_like.envs import registry
 
-        print("\n\n".join("\n".join(describe_task(registry.make(task_id))) for task_id in arguments.task_ids))
+        kwargs = _kwargs(arguments.kwargs)
+        envs = [registry.make(task_id, kwargs=kwargs) for task_id in arguments.task_ids]
+        print("\n\n".join("\n".join(describe_task(env)) for env in envs))
         return 0
+    if arguments.kwargs is not None:
+        raise ConfigError("--kwargs: no task is named", f"name one: {prog('envs')} Maze-v0 --kwargs ...")
     for task_id, line in list_tasks().items():
         print(f"{task_id:<32}{line}".rstrip())
     return 0
@@ -40,7 +44,25 @@ def make_parser() -> ArgumentParser:
     """The parser of the command's arguments."""
     parser = ArgumentParser(prog("envs"), "Lists the environments, or describes those named.")
     parser.add_argument("task_ids", nargs="*", metavar="TASK", help="task ids to describe (default: list all)")
+    parser.add_argument("--kwargs", help="sizes of the tasks, such as '{num_rows: 6, num_cols: 6}'")
     return parser
+
+
+def _kwargs(text: str | None) -> Any:
+    """The keyword arguments in the text of the flag, read as in training. Raises ConfigError if they are no mapping."""
+    from stoix_like.config.checks import check_leaf, leaf_types
+    from stoix_like.runtime.loading.documents import parse_text
+
+    if text is None:
+        return {}
+    try:
+        parsed = parse_text(text, leaf_types(EnvironmentConfig)["kwargs"])
+    except ConfigError as error:
+        raise ConfigError(f"--kwargs: {error.what}", error.hint) from None
+    value, problem = check_leaf(EnvironmentConfig, "kwargs", parsed)
+    if problem is not None:
+        raise ConfigError(f"--kwargs: {problem}", "give a mapping: '{num_rows: 6, num_cols: 6}'")
+    return value
 
 
 def list_tasks() -> dict[str, str]:
@@ -102,4 +124,4 @@ def _actions(env: Any) -> str:
 def _length(env: Any) -> str:
     if env.time_limit is None:
         return "no time limit"
-    return f"at most {env.time_limit} steps{' (truncated)' if env.can_truncate else ''}"
+    return f"at most {env.time_limit} step{'s' * (env.time_limit != 1)}{' (truncated)' if env.can_truncate else ''}"

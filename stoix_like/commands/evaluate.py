@@ -21,7 +21,7 @@ from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, ProgressCallbacks, evaluate_run, table_text
 from stoix_like.runtime.evaluators.search_flags import add_search_flags, search_choice
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.storage.atomic import write_output_json
 
 
 def main(argv: list[str]) -> int:
@@ -43,7 +43,7 @@ def main(argv: list[str]) -> int:
     result = evaluate_run(arguments.run, arguments.checkpoint, settings, callbacks)
     print(table_text(result))
     if arguments.json:
-        atomic_write_json(arguments.json, result)
+        write_output_json(arguments.json, result)
     return 0
 
 

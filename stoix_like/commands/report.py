@@ -8,7 +8,7 @@ from stoix_like.runtime.console.arguments import ArgumentParser, add_runs_argume
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.reports.run_page import report
 from stoix_like.runtime.runs.find import find_runs
-from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.atomic import write_output_text
 
 
 def main(argv: list[str]) -> int:
@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     arguments = make_parser().parse_args(argv)
     paths = find_runs(arguments.runs)
     out = arguments.out or (paths[0] / "report.html" if len(paths) == 1 else Path("report.html"))
-    atomic_write_text(out, report(paths))
+    write_output_text(out, report(paths))
     print(f"report {out}")
     return 0
 

@@ -170,7 +170,7 @@ def _sokoban_arguments(task_id: str, arguments: dict[str, Any]) -> dict[str, Any
         asked = "downloads its levels from the Hugging Face hub" if choice is None else f"has no levels '{choice}'"
         raise UnsupportedEnvironmentError(
             f"{task_id} {asked}, and nothing is downloaded here",
-            "set environment.kwargs to {generator: toy} or {generator: simple}: small level sets that come with it",
+            "--kwargs '{generator: toy}' or '{generator: simple}': small level sets that come with it",
         )
     return arguments
 

@@ -1,10 +1,10 @@
 """The particles of a search: how they are weighed by their advantages, drawn anew, and what they remember.
 
-A resampling draws by what the search has found, the score. What the particles began with, their prior, they keep: drawn
-by it as well, the first actions of a sharp policy would all become its favourite before anything is known of them.
+Resampling draws by the score alone, which is what the search has found. The prior stays in the weights: if resampling
+drew by it too, all first actions of a sharp policy would become its favourite at the first resampling.
 
-It makes each particle a copy of its ancestor in all but three things, which belong to the first draw of the search and
-not to what became of it: the advantage, and in the output the log prior ratio and the initial root action.
+Each particle becomes a copy of its ancestor in all but three values, which describe the first draw of the search: the
+advantage, and in the output the log prior ratio and the initial root action.
 """
 
 from __future__ import annotations

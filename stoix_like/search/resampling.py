@@ -1,5 +1,7 @@
 """Which particles go on: ancestors drawn by weight, and how many particles the weights are worth.
 
+`particles.resample_if_due` decides when to resample, and copies the ancestors.
+
 Systematic resampling is the default: it draws one number per environment, and a particle of weight w gets floor(P w) or
 ceil(P w) descendants, so it adds less variance than multinomial draws (Douc and Cappe 2005, arXiv cs/0507025).
 """

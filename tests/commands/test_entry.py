@@ -168,6 +168,18 @@ def test_a_task_that_the_caller_registered_at_jumanji_is_listed(monkeypatch):
     assert listed["Mine-v0"] == "4 actions, at most 4000 steps"
 
 
+def test_a_task_is_described_at_the_sizes_that_are_given(capsys):
+    assert exit_code(envs.main, ["Maze-v0", "--kwargs", "{num_rows: 6, num_cols: 5}"]) == 0
+    assert "bool[6, 5]" in capsys.readouterr().out
+    for argv, error in (
+        (["Maze-v0", "--kwargs", "[6]"], "error: --kwargs: expected mapping, got [6] (list)"),
+        (["Maze-v0", "--kwargs", "{num_rows: 6"], "error: --kwargs: not valid YAML: "),
+        (["--kwargs", "{}"], "error: --kwargs: no task is named"),
+    ):
+        assert exit_code(envs.main, argv) == 2
+        assert capsys.readouterr().err.startswith(error)
+
+
 def test_another_jumanji_is_asked_for_its_tasks(monkeypatch, tmp_path):
     table = {"jumanji": "0.0.0", "tasks": {"Maze-v0": "of old", "Gone-v0": "of old"}}
     (tmp_path / "table.json").write_text(json.dumps(table))

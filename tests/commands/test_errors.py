@@ -141,7 +141,7 @@ def test_an_empty_task_is_as_unknown_as_any_other(refused, flag):
 def test_task_whose_levels_are_downloaded(refused):
     assert refused(3, "train_ppo", *_train_flags(task_id="Sokoban-v0")) == [
         "error: Sokoban-v0 downloads its levels from the Hugging Face hub, and nothing is downloaded here",
-        "hint: set environment.kwargs to {generator: toy} or {generator: simple}: small level sets that come with it",
+        "hint: --kwargs '{generator: toy}' or '{generator: simple}': small level sets that come with it",
     ]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
@@ -70,10 +71,12 @@ def seed_number(text: str) -> int:
 
 
 def output_file(text: str) -> Path:
-    """The path of a file to write. Its folder must exist: a typing error is then reported before anything runs."""
+    """The path of a file to write. Its folder must exist and be writable, which is reported before anything runs."""
     path = Path(text)
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"the folder {path.parent} is not writable")
     return path
 
 

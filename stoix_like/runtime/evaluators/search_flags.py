@@ -23,7 +23,7 @@ def add_search_flags(parser: ArgumentParser) -> None:
         help="first actions (PPO runs: topk; iid for factored ones)",
     )
     parser.add_argument("--search-continuation", choices=["sampled", "greedy"], help="later actions (PPO runs: greedy)")
-    help_text = "reward units (PPO runs: 0.001, which the return decides; with a critic, about its error)"
+    help_text = "in reward units (PPO runs: 0.001; where a critic values the particles, about its error)"
     parser.add_argument("--search-temperature", type=_temperature, metavar="T", help=help_text)
     parser.add_argument(
         "--search-resampling", choices=["period", "ess", "none"], help="when to resample (PPO runs: none)"

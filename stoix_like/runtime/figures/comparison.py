@@ -48,7 +48,8 @@ def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
         for row in aggregate.rows:
             style, share = _style(comparison, row.name), aggregate.profiles[row.name]
             label = f"{row.name} (n={'+'.join(map(str, row.num_runs))})"
-            place.plot(aggregate.thresholds, share.point, drawstyle="steps-post", label=label, **style)
+            marks = {"markevery": max(1, len(aggregate.thresholds) // _MARKS), "label": label}
+            place.plot(aggregate.thresholds, share.point, drawstyle="steps-post", **marks, **style)
             if not np.isnan(share.low).any():
                 band = {"step": "post", "color": style["color"], **_BAND}
                 place.fill_between(aggregate.thresholds, share.low, share.high, **band)

@@ -86,7 +86,10 @@ def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
 
 
 def _draw(panel: Any, curve: Curve, colour: str) -> None:
-    """Draws the curve of evaluations: its interval, single seeds if there are few, and the line with the label."""
+    """Draws a curve: its interval, single seeds if there are few, and the line with the label.
+
+    The line is dashed where there are only training episodes, such as before the first evaluation.
+    """
     num_seeds = len(curve.seeds)
     marker = "o" if curve.timesteps.size < 3 else None  # a line of one point is not visible
     if num_seeds < FEW_SEEDS and (num_seeds > 1 or not curve.timesteps.size):
@@ -94,8 +97,13 @@ def _draw(panel: Any, curve: Curve, colour: str) -> None:
             panel.plot(one.timesteps, one.values, color=colour, linewidth=0.8, alpha=0.45)
     if num_seeds > 1:
         panel.fill_between(curve.timesteps, curve.iqm.low, curve.iqm.high, color=colour, alpha=0.16, linewidth=0)
-    label = f"{curve.name} (n={num_seeds})"
-    panel.plot(curve.timesteps, curve.iqm.point, color=colour, linewidth=1.9, marker=marker, label=label)
+    kind = ", training episodes" if _is_training(curve) else ""
+    style = {"color": colour, "linewidth": 1.9, "linestyle": DASHED if kind else "solid", "marker": marker}
+    panel.plot(curve.timesteps, curve.iqm.point, label=f"{curve.name} (n={num_seeds}){kind}", **style)
+
+
+def _is_training(curve: Curve) -> bool:
+    return curve.key.startswith("actor/")
 
 
 def _table(curves: Curves, metric: str) -> str:
@@ -103,6 +111,9 @@ def _table(curves: Curves, metric: str) -> str:
     head = ("experiment", "task", "metric", "n", "final IQM", "95 % interval", "best IQM", "at step")
     text = aligned([head, *(_table_line(curve) for curve in curves.evaluation)])
     text += [f"{name}: no values of {metric} yet" for name in curves.missing]
+    if not all(map(_is_training, curves.evaluation)):
+        early = [curve for curve in curves.evaluation if _is_training(curve)]
+        text += [f"{curve.name}: not evaluated yet; {curve.key} is of training episodes" for curve in early]
     if any(len(curve.seeds) < 4 for curve in curves.evaluation):
         text.append("with n < 4 the interquartile mean trims nothing: it is the plain mean")
     return "\n".join(text)

@@ -1,8 +1,8 @@
 """The command line of the configuration dataclasses: one kebab-case flag per leaf.
 
-This module assigns texts to flags. `config.py` converts them to values by the rules of files, so that both are checked
-and reported in the same way. docs/decisions/0002 explains why neither argparse nor tyro is used. Imports neither YAML
-nor JAX, so that `--help` is fast.
+This module assigns texts to flags. `loading/config.py` passes each to `documents.parse_text` and to `check_leaf` of
+`config/checks.py`, which convert and check it as a value of a file. docs/decisions/0002 explains why neither argparse
+nor tyro is used. Imports neither YAML nor JAX, so that `--help` is fast.
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ def budget_notes(group: ComparisonGroup, axis: Axis, budget: Budget | None) -> l
     longest = max(float(moments[-1]) for moments, _ in named)
     if budget is None:
         first, late = max(((float(moments[0]), name) for moments, name in named), key=lambda entry: entry[0])
-        return [f"no common {axis}: {source} ends at {shortest:,.0f}, {late} is first scored at {first:,.0f}"]
+        ends = f"{source} ends at {shortest:,.0f}, before {late} is first scored at {first:,.0f}"
+        return [f"no common {axis}: {ends}; leave one of the two out"]
     if shortest < _SHORT * longest:
         return [f"common {axis} end at {shortest:,.0f} with {source}; the longest go on to {longest:,.0f}"]
     return []

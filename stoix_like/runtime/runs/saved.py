@@ -41,6 +41,10 @@ class SavedRun(NamedTuple):
     meta: CheckpointMeta
     checkpoint: str
 
+    def __repr__(self) -> str:
+        facts = f"{self.meta.algorithm}, {self.meta.task_id}, checkpoint={self.checkpoint!r}, updates={self.updates}"
+        return f"SavedRun({str(self.path)!r}, {facts}, seeds={self.seeds})"
+
     @property
     def is_published(self) -> bool:
         """Whether it was loaded from published parameters, without a run."""

@@ -37,7 +37,12 @@ def atomic_write_text(path: Path, text: str) -> None:
 
 def atomic_write_json(path: Path, content: Any, indent: int = 2) -> None:
     """Writes the content as strict JSON, whole or not at all. Numbers that are not finite become null."""
-    atomic_write_text(path, json.dumps(_finite(content), indent=indent, allow_nan=False) + "\n")
+    atomic_write_text(path, json_text(content, indent))
+
+
+def json_text(content: Any, indent: int = 2) -> str:
+    """The content as strict JSON. Numbers that are not finite become null."""
+    return json.dumps(_finite(content), indent=indent, allow_nan=False) + "\n"
 
 
 def _finite(content: Any) -> Any:
@@ -70,7 +75,7 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 @contextlib.contextmanager
 def atomic_write_output(path: Path) -> Iterator[Path]:
-    """`atomic_write` for output files of commands: creates the folder, and raises RunError if writing fails."""
+    """`atomic_write` for output files that a user named: creates the folder, and raises RunError if writing fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
@@ -78,3 +83,14 @@ def atomic_write_output(path: Path) -> Iterator[Path]:
     except OSError as error:
         message = f"{path} cannot be written: {error.strerror or error}"
         raise RunError(message, "choose a writable folder with free space") from error
+
+
+def write_output_text(path: Path, text: str) -> None:
+    """Writes the text to a file that a user named, whole or not at all. Raises RunError if that fails."""
+    with atomic_write_output(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
+
+
+def write_output_json(path: Path, content: Any, indent: int = 2) -> None:
+    """`write_output_text` of `json_text`."""
+    write_output_text(path, json_text(content, indent))

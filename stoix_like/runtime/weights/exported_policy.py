@@ -39,6 +39,10 @@ class ExportedPolicy(NamedTuple):
     description: dict[str, Any]
     program: policy_program.Program
 
+    def __repr__(self) -> str:
+        facts = ", ".join(f"{name}={self.description[name]!r}" for name in ("task_id", "algorithm", "update", "seed"))
+        return f"ExportedPolicy({facts})"
+
     def __call__(
         self, observation: Observation | Mapping[str, Any], key: Key | None = None, deterministic: bool = True
     ) -> PolicyOutput:

@@ -133,6 +133,17 @@ def test_few_seeds_are_drawn_singly_and_more_than_one_has_a_band(tmp_path, num_s
     assert legend == [f"PPO (n={num_seeds})", "training episodes"]
 
 
+def test_training_episodes_of_a_run_that_is_not_evaluated_yet_do_not_look_like_evaluations(tmp_path):
+    early = write_run(tmp_path / "early", _linear, algorithm="SPO", metrics=("actor/mean_return",))
+    paths = [_write_run(tmp_path / "run", [0], _linear), early]
+    (panel,) = _artists(paths)
+    styles = {line.get_label(): line.get_linestyle() for line in panel.lines if not line.get_label().startswith("_")}
+    assert styles == {"PPO (n=1)": "-", "SPO (n=1), training episodes": "--"}
+    note = "SPO: not evaluated yet; actor/mean_return is of training episodes"
+    assert note in learning_curves.plot_runs(paths, tmp_path / "x.png").table
+    assert "not evaluated" not in learning_curves.plot_runs(paths, tmp_path / "x.png", "actor/mean_return").table
+
+
 def test_each_task_has_a_panel_and_an_algorithm_one_colour(tmp_path):
     paths = [
         _write_run(tmp_path / f"{algorithm}-{task}", [0], _linear, algorithm=algorithm, task=task)

@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,8 @@ from stoix_like.runtime.storage.atomic import (
     atomic_write_output,
     atomic_write_text,
     write_files,
+    write_output_json,
+    write_output_text,
 )
 
 
@@ -55,3 +58,8 @@ def test_an_output_that_cannot_be_written_is_one_line_and_a_hint(tmp_path):
     with pytest.raises(RunError, match="cannot be written") as caught, atomic_write_output(tmp_path / "file" / "a"):
         pass
     assert caught.value.hint == "choose a writable folder with free space"
+    for write, content in ((write_output_text, "x"), (write_output_json, {})):
+        with pytest.raises(RunError, match=r"^/proc/x cannot be written: No such file"):
+            write(Path("/proc/x"), content)
+        write(tmp_path / "out", content)
+    assert (tmp_path / "out").read_text() == "{}\n"

@@ -116,7 +116,9 @@ def test_exporting_again_replaces_all(maze, tmp_path):
     assert after.keys() == before.keys()
     assert {str(path): len(content) for path, content in after.items()} == sizes | {"notes.txt": 4}
     assert [str(path) for path in after if after[path] == before[path]] == ["notes.txt"]
-    assert sl.load_policy(tmp_path).description["config"]["architecture"]["hidden_dim"] == 8
+    loaded = sl.load_policy(tmp_path)
+    assert loaded.description["config"]["architecture"]["hidden_dim"] == 8
+    assert len(repr(loaded)) < 120 > len(repr(other))  # one line in a notebook, without arrays
 
 
 def test_a_disk_that_fills_up_leaves_the_previous_export(maze, copied):
