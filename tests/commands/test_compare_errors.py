@@ -1,18 +1,12 @@
 """What `compare_search.py` refuses, before anything is played: one `error:` line, one `hint:` line, nothing written."""
 
+import shlex
 from pathlib import Path
 
-import jax
 import pytest
-from support.transcripts import assert_shown, transcripts
+from support.exports import untrained_run
+from support.transcripts import assert_shown, rows, transcripts
 
-import stoix_like as sl
-from stoix_like.config.checks import replace_leaves
-from stoix_like.config.dicts import config_to_dict
-from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.runs import folder
-from stoix_like.runtime.runs.build import build
-from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.searches import compare
 
 TASK = "probe/action_observation_reward"
@@ -20,45 +14,32 @@ TASK = "probe/action_observation_reward"
 
 @pytest.fixture
 def run(inside):
-    """A run of the smallest kind, with the parameters it began with as its best."""
-    config = replace_leaves(sl.ppo_config(task_id=TASK, num_envs=4, rollout_length=2, num_minibatches=1), {"seed": 0})
-    path = Path("runs/a")
-    folder.create_run(path, to_yaml(config), {}).lock.close()
-    env, network, _ = build("ppo", config)
-    _, timestep = jax.vmap(env.reset)(jax.random.key(0)[None])
-    params = jax.jit(network.init)(jax.random.key(0), timestep.observation)
-    meta = CheckpointMeta("ppo", TASK, 1, config_to_dict(config), {"updates": [1]})
-    CheckpointStore(path / "checkpoints" / "best", create=True).save({"params": params}, meta)
+    """A run of the smallest kind."""
+    untrained_run(Path("runs/a"), task_id=TASK, num_envs=4, rollout_length=2, num_minibatches=1)
 
 
 @pytest.mark.parametrize(
     ("flags", "error"),
-    [
-        (
-            ["--methods", "greedy,bestof"],
-            "argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan,own, got 'bestof';"
-            " did you mean 'best_of'?",
-        ),
-        (
-            ["--methods", ""],
-            "argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan,own, got ''",
-        ),
-        (["--budgets", "16,0"], "argument --budgets: expected a positive whole number, got '0'"),
-        (["--budgets", "16,"], "argument --budgets: expected a positive whole number, got ''"),
-        (["--budgets", "1e10"], "argument --budgets: expected at most 2147483647, got '1e10'"),
-        (["--temperature", "0"], "argument --temperature: expected a number above 0, or dual, got '0'"),
-        (["--temperature", "nan"], "argument --temperature: expected a number above 0, or dual, got 'nan'"),
-        (["--temperature", "learned"], "argument --temperature: expected a number above 0, or dual, got 'learned'"),
-        (["--num-envs", "1.5"], "argument --num-envs: expected a positive whole number, got '1.5'"),
-        (["--seed", "-1"], "argument --seed: expected a whole number in [0, 2147483647], got '-1'"),
-        (["--json", "nowhere/x.json"], "argument --json: there is no folder nowhere"),
-        (["--plot", "nowhere/x.png"], "argument --plot: there is no folder nowhere"),
-        (["--bogus"], "unrecognized arguments: --bogus"),
-    ],
+    rows("""
+--methods greedy,bestof => argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan,own, got
+    'bestof'; did you mean 'best_of'?
+--methods '' => argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan,own, got ''
+--budgets 16,0 => argument --budgets: expected a positive whole number, got '0'
+--budgets 16, => argument --budgets: expected a positive whole number, got ''
+--budgets 1e10 => argument --budgets: expected at most 2147483647, got '1e10'
+--temperature 0 => argument --temperature: expected a number above 0, or dual, got '0'
+--temperature nan => argument --temperature: expected a number above 0, or dual, got 'nan'
+--temperature learned => argument --temperature: expected a number above 0, or dual, got 'learned'
+--num-envs 1.5 => argument --num-envs: expected a positive whole number, got '1.5'
+--seed -1 => argument --seed: expected a whole number in [0, 2147483647], got '-1'
+--json nowhere/x.json => argument --json: there is no folder nowhere
+--plot nowhere/x.png => argument --plot: there is no folder nowhere
+--bogus => unrecognized arguments: --bogus
+"""),
 )
 def test_flags_are_refused_before_jax_starts(refused, monkeypatch, flags, error):
     monkeypatch.setattr(compare.devices, "select", None)  # calling it would be a bug, with a traceback
-    assert refused(2, "compare_search", "runs/a", *flags) == [
+    assert refused(2, "compare_search", "runs/a", *shlex.split(flags)) == [
         f"error: {error}",
         "hint: compare_search.py --help lists its arguments",
     ]

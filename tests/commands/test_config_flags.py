@@ -127,7 +127,7 @@ def test_printed_configuration_feeds_back(command, tmp_path):
     assert again.stdout == first.stdout
 
 
-def test_spos_help_and_configuration_are_printed_without_jax(train_spo, tmp_path):
+def test_spos_help_configuration_and_mistakes_are_printed_at_once_without_jax(train_spo, tmp_path):
     shown = train_spo("--help")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.startswith("usage: python scripts/train_spo.py [--config FILE|PRESET]")
@@ -138,9 +138,6 @@ def test_spos_help_and_configuration_are_printed_without_jax(train_spo, tmp_path
     (tmp_path / "again.yaml").write_text(first.stdout)
     again = train_spo("--config", "again.yaml", "--print-config")
     assert (again.returncode, again.stdout) == (0, first.stdout)
-
-
-def test_mistakes_of_spo_are_reported_at_once_without_jax(train_spo, tmp_path):
     (tmp_path / "run.yaml").write_text("spo:\n  num_particle: 4\n  adaptive_temperature: maybe\n")
     result = train_spo("--config", "run.yaml", "--epsilon", "0", "--clip", "1")
     assert (result.returncode, result.stdout) == (2, "")
@@ -153,14 +150,11 @@ def test_mistakes_of_spo_are_reported_at_once_without_jax(train_spo, tmp_path):
     ]
 
 
-def test_debug_shows_the_traceback_before_the_error_lines(command):
+def test_tracebacks_are_shown_of_our_own_bugs_and_with_debug_before_the_error_lines(command):
     result = command("--seed", "-1", "--debug")
     assert result.returncode == 2
     assert result.stderr.startswith("Traceback (most recent call last):")
     assert result.stderr.splitlines()[-2:] == ["error: --seed: must lie in [0, 2147483647], got -1", HINT]
-
-
-def test_our_own_bugs_keep_their_traceback(command):
     result = command()
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == "RuntimeError: a bug of ours"
@@ -176,31 +170,22 @@ def test_a_reader_that_left_is_no_traceback(command):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "shown"),
     [
-        (RunError("what", "do"), 1),
-        (ConfigError("what", "do"), 2),
-        (UnsupportedEnvironmentError("what", "do"), 3),
-        (CheckpointError("what", "do"), 4),
-        (CheckpointError("what", "do\nmore"), 4),
+        (RunError("what", "do"), 1, "what\nhint: do"),
+        (ConfigError("what", "do"), 2, "what\nhint: do"),
+        (UnsupportedEnvironmentError("what", "do"), 3, "what\nhint: do"),
+        (CheckpointError("what", "do"), 4, "what\nhint: do"),
+        (CheckpointError("what", "do\nmore"), 4, "what\nhint: do more"),
+        (MissingExtraError("wandb", "wandb", "pip i x"), 5, "wandb needs the 'wandb' extra\nhint: pip i x"),
     ],
 )
-def test_exit_codes_of_errors(error, code, capsys):
+def test_exit_codes_of_errors(error, code, shown, capsys):
     def main(argv):
         raise error
 
     assert exit_code(main, []) == code
-    assert capsys.readouterr().err == f"error: what\nhint: {' '.join(error.hint.splitlines())}\n"
-
-
-def test_missing_extra(capsys):
-    def main(argv):
-        raise MissingExtraError("wandb", "wandb", 'pip install "stoix_like[wandb]"')
-
-    assert exit_code(main, []) == 5
-    assert capsys.readouterr().err == (
-        "error: wandb needs the 'wandb' extra\nhint: pip install \"stoix_like[wandb]\"\n"
-    )
+    assert capsys.readouterr().err == f"error: {shown}\n"
 
 
 def test_storage_failures_are_plain(capsys, tmp_path):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import pytest
 from support.marks import full
 from support.paths import ROOT, all_below, load_script
+from support.scripted_runs import flags
 from support.transcripts import assert_shown, transcripts
 
 import stoix_like as sl
@@ -48,16 +49,8 @@ DAMAGED_HINT = (
 pytestmark = pytest.mark.usefixtures("inside")
 
 
-def _main(script):
-    return load_script(script).main
-
-
-def _flags(**leaves):
-    return [word for name, value in leaves.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-
-
 def _train_flags(**leaves):
-    return _flags(**SMALL | {"run_name": "new"} | leaves)
+    return flags(**SMALL | {"run_name": "new"} | leaves)
 
 
 def _written_out(words):
@@ -210,7 +203,7 @@ def test_what_cannot_be_compiled_leaves_no_folder(run, monkeypatch, capfd):
     before = all_below()
     monkeypatch.setattr(chunk, "compile_chunk", _out_of_memory)
     for leaves in ({}, {"save_dir": "other/runs"}):
-        assert exit_code(_main("train_ppo"), _train_flags(**leaves)) == 1
+        assert exit_code(load_script("train_ppo").main, _train_flags(**leaves)) == 1
         captured = capfd.readouterr()
         assert captured.err.splitlines() == [
             "error: the update cannot be compiled: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
@@ -223,16 +216,12 @@ def test_what_cannot_be_compiled_leaves_no_folder(run, monkeypatch, capfd):
 
 
 def test_a_first_state_that_does_not_fit_writes_nothing(refused, monkeypatch):
-    monkeypatch.setattr(start, "initial_state", lambda *_: _Unaffordable())
+    monkeypatch.setattr(start, "initial_state", lambda *_: _out_of_memory)
     monkeypatch.setattr(start, "state_template", lambda *_: None)
     assert refused(1, "train_ppo", *_train_flags()) == [
         "error: the first state cannot be made: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
         "hint: lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds",
     ]
-
-
-class _Unaffordable:
-    __call__ = _out_of_memory
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists() or Path("/dev/accel0").exists(), reason="the device is there")
@@ -281,7 +270,7 @@ def test_a_run_without_a_name_is_told_where_it_really_is(monkeypatch, capfd):
     monkeypatch.setattr(
         start, "first_state", lambda *args: Path("runs", name).mkdir(parents=True) or first_state(*args)
     )
-    assert exit_code(_main("train_ppo"), _train_flags(run_name="null")) == 1
+    assert exit_code(load_script("train_ppo").main, _train_flags(run_name="null")) == 1
     captured = capfd.readouterr()
     assert captured.out.splitlines()[1].split() == ["run", f"runs/{name}-2"]
     assert [path.name for path in Path("runs").iterdir()] == [name]
@@ -308,17 +297,25 @@ def test_save_dir_that_cannot_be_written(refused, folder):
 @pytest.mark.parametrize("leaf", ["num_envs", "rollout_length", "task_id", "hidden_dim", "seed", "num_seeds"])
 def test_resume_with_what_cannot_change(refused, run, leaf):
     value = {"task_id": "Maze-v0"}.get(leaf, 16)
-    assert refused(2, "train_ppo", "--resume", "runs/a", *_flags(**{leaf: value})) == [
+    assert refused(2, "train_ppo", "--resume", "runs/a", *flags(**{leaf: value})) == [
         f"error: {leaf} cannot change when a run is resumed",
         "hint: leave it out, or start a new run with --load-path runs/a",
     ]
 
 
-def test_resume_of_a_run_without_checkpoints(refused, run):
+def test_runs_without_checkpoints_and_of_another_algorithm(refused, run):
     shutil.rmtree("runs/a/checkpoints")
     (run / "checkpoints").mkdir()
     error, _ = refused(4, "train_ppo", "--resume", "runs/a")
     assert error == f"error: no checkpoint in {run.absolute()}/checkpoints"
+    config, template = _template()
+    store = CheckpointStore(run / "checkpoints", create=True)
+    params = jax.tree.map(_filled, template.params)
+    store.save({"params": params}, CheckpointMeta("dqn", SMALL["task_id"], 3, config_to_dict(config), {}))
+    error, _ = refused(4, "train_ppo", "--resume", "runs/a")
+    assert error == "error: runs/a is a run of DQN, not of PPO"
+    error, _ = refused(4, "evaluate", "runs/a", "--checkpoint", "latest")
+    assert "DQN" in error
 
 
 @pytest.mark.parametrize("script", ["train_ppo", "evaluate"])
@@ -337,10 +334,6 @@ def _array_files(checkpoint):
     return [path for path in checkpoint.rglob("*") if path.is_file() and path.parent.name == "d"]
 
 
-def _remove(path):
-    path.unlink()
-
-
 def _truncate(path):
     path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
 
@@ -352,7 +345,7 @@ def _flip(path):
     path.write_bytes(bytes(content))
 
 
-@pytest.mark.parametrize("damage", [_remove, _truncate, _flip], ids=["removed", "cut", "flipped"])
+@pytest.mark.parametrize("damage", [Path.unlink, _truncate, _flip], ids=["removed", "cut", "flipped"])
 @pytest.mark.parametrize("script", ["train_ppo", "evaluate", "animate"])
 def test_damaged_checkpoint(refused, run, damage, script):
     checkpoint = run / "checkpoints" / ("2" if script == "train_ppo" else "best/1")
@@ -407,35 +400,20 @@ def test_a_run_that_was_not_evaluated_yet_has_no_best(refused, run, missing):
     ]
 
 
-def test_checkpoint_of_another_algorithm(refused, run):
-    config, template = _template()
-    store = CheckpointStore(run / "checkpoints", create=True)
-    params = jax.tree.map(_filled, template.params)
-    store.save({"params": params}, CheckpointMeta("dqn", SMALL["task_id"], 3, config_to_dict(config), {}))
-    error, _ = refused(4, "train_ppo", "--resume", "runs/a")
-    assert error == "error: runs/a is a run of DQN, not of PPO"
-    error, _ = refused(4, "evaluate", "runs/a", "--checkpoint", "latest")
-    assert "DQN" in error
-
-
 def test_load_path_takes_the_name_of_a_run(refused, run):
     error, hint = refused(4, "train_ppo", *_train_flags(load_path="aa"))
     assert error == "error: no run at aa; did you mean 'a'?"
     assert hint == "hint: existing runs: runs/a"
-    assert exit_code(_main("train_ppo"), _train_flags(load_path="a", num_layers=2)) == 0
+    assert exit_code(load_script("train_ppo").main, _train_flags(load_path="a", num_layers=2)) == 0
 
 
 @pytest.mark.parametrize("script", ["evaluate", "animate"])
-@pytest.mark.parametrize("name", ["nonsense", "", "-1", "1.5", "²"])
-def test_checkpoint_of_no_such_name(refused, run, script, name):
-    assert refused(4, script, "runs/a", f"--checkpoint={name}") == [
-        f"error: no checkpoint is named '{name}'",
-        "hint: use best, latest, or the number of an update",
-    ]
-
-
-@pytest.mark.parametrize("script", ["evaluate", "animate"])
-def test_checkpoint_of_an_update_that_was_not_saved(refused, run, script):
+def test_checkpoint_of_no_such_name_or_of_an_update_that_was_not_saved(refused, run, script):
+    for name in ("nonsense", "", "-1", "1.5", "²"):
+        assert refused(4, script, "runs/a", f"--checkpoint={name}") == [
+            f"error: no checkpoint is named '{name}'",
+            "hint: use best, latest, or the number of an update",
+        ]
     assert refused(4, script, "runs/a", "--checkpoint", "77") == [
         f"error: no checkpoint of update 77 in {run.absolute()}/checkpoints",
         "hint: there are: 1, 2",
@@ -443,15 +421,11 @@ def test_checkpoint_of_an_update_that_was_not_saved(refused, run, script):
 
 
 @pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
-def test_unknown_flag(refused, run, script):
+def test_an_unknown_flag_and_no_run(refused, script):
     assert refused(2, script, "runs/a", "--bogus") == [
         "error: unrecognized arguments: --bogus",
         f"hint: {script}.py --help lists its arguments",
     ]
-
-
-@pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
-def test_no_run(refused, script):
     assert refused(4, script, "runs/none") == [
         "error: no run at runs/none",
         "hint: train one first: python scripts/train_ppo.py",

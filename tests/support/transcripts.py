@@ -11,6 +11,12 @@ def unfolded(text):
     return re.sub(r"\n +", " ", text.strip()).splitlines()
 
 
+def rows(text):
+    """Pairs of texts, from lines `one => other`, each row with the first as its name."""
+    pairs = [line.split(" => ") for line in unfolded(text) if line]
+    return [pytest.param(one, other, id=one) for one, other in pairs]
+
+
 def transcripts(text):
     """Rows (exit code, words of the command, lines of its answer) of blocks such as `2$ plot --bogus`, error, hint."""
     found = []
