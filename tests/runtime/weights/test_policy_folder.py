@@ -31,7 +31,7 @@ def copied(maze, tmp_path):
     return tmp_path / "copy"
 
 
-def test_the_description_of_a_joint_action(folder):
+def test_the_description_of_joint_and_other_actions(folder):
     case = exported("spo_binpack", folder)
     description = json.loads((case.folder / "policy.json").read_text())
     assert description == case.policy.description
@@ -59,9 +59,6 @@ def test_the_description_of_a_joint_action(folder):
     assert description["versions"]["stoix_like"] == versions()["stoix_like"]
     env = sl.make_env(**description["environment"])
     assert (env.task_id, env.action_spec, env.joint_shape) == ("BinPack-v2", case.saved.env.action_spec, (6, 4))
-
-
-def test_the_description_of_other_actions(folder):
     factored = exported("ppo_factored", folder).policy.description["action"]
     assert (factored["kind"], factored["shape"], factored["joint_shape"]) == ("factored", ["batch", 2], None)
     assert (factored["num_values"], factored["num_factors"]) == (4, 2)  # three jobs or none, for two machines
@@ -143,15 +140,6 @@ def test_a_folder_in_the_way_leaves_the_previous_export(maze, copied, name):
     assert contents(copied) == before
 
 
-def test_a_file_in_place_of_the_folder(maze, tmp_path):
-    (tmp_path / "file").write_text("old")
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
-            policy_folder.write(place, policy.export_policy(maze.saved))
-        assert "--out" in caught.value.hint
-    assert (tmp_path / "file").read_text() == "old"
-
-
 def _edit(folder, **changes):
     path = folder / "policy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -163,11 +151,17 @@ def _refusal(folder):
     return caught.value
 
 
-def test_no_export(tmp_path, maze):
+def test_no_export_and_a_file_in_place_of_the_folder(tmp_path, maze):
     for path in (tmp_path, tmp_path / "none", maze.folder / "policy.json"):
         error = _refusal(path)
         assert error.what == f"no exported policy in {path}"
         assert "scripts/export_policy.py RUN" in error.hint
+    (tmp_path / "file").write_text("old")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
+            policy_folder.write(place, policy.export_policy(maze.saved))
+        assert "--out" in caught.value.hint
+    assert (tmp_path / "file").read_text() == "old"
 
 
 def test_another_program(copied):
@@ -241,6 +235,8 @@ def test_a_program_that_this_jax_cannot_read(copied):
     for program in (b"", b"no program", bytes(range(256)) * 40, future):
         _with_program(copied, program, jax.__version__)
         assert f"the export {copied} cannot be used by this jax: " in _refusal(copied).what
+    assert exported_policy._release("0.12.0.1") == (0, 12)
+    assert exported_policy._release("0.9.2") < exported_policy._release("0.10.0.dev20260101")
 
 
 def test_the_pages_loader_refuses_what_it_must(copied):
@@ -253,8 +249,3 @@ def test_the_pages_loader_refuses_what_it_must(copied):
     (copied / "policy.stablehlo").write_bytes(b"another")
     with pytest.raises(RuntimeError, match=r"is not the one that policy\.json describes"):
         names["load_policy"](copied)
-
-
-def test_a_release_is_its_first_two_numbers():
-    assert exported_policy._release("0.12.0.1") == (0, 12)
-    assert exported_policy._release("0.9.2") < exported_policy._release("0.10.0.dev20260101")
