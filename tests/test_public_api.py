@@ -10,15 +10,12 @@ import stoix_like as sl
 from stoix_like.errors import ConfigError
 
 
-def test_every_public_name_is_there_and_documented_and_no_other():
+def test_every_public_name_is_there_and_documented_and_importing_them_imports_nothing_heavy():
     for name in sl.__all__:
         assert getattr(sl, name).__doc__, name
         assert name in dir(sl)
     with pytest.raises(AttributeError, match="has no attribute 'nothing'"):
         _ = sl.nothing
-
-
-def test_importing_the_package_imports_nothing_heavy():
     code = "import sys, stoix_like; print([m for m in ('jax', 'jumanji', 'flax', 'numpy') if m in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
 

@@ -279,9 +279,6 @@ def test_a_saved_and_restored_buffer_is_the_same(tmp_path):
     assert [x.dtype for x in jax.tree.leaves(restored)] == [x.dtype for x in jax.tree.leaves(state)]
 
 
-# Logical shards.
-
-
 @pytest.mark.parametrize(("sizes", "shards"), [((64, 64), 8), ((12, 32), 4), ((6, 16), 2), ((64, 15), 1), ((3, 8), 1)])
 def test_number_of_shards_divides_environments_and_sequences(sizes, shards):
     assert replay.num_logical_shards(*sizes) == shards
@@ -311,8 +308,6 @@ def test_shards_draw_independently_and_of_their_own_steps_alone():
     assert np.asarray(first["time"][:, 4:] > 0).all()
     assert (np.asarray(second["time"][:, 4:]) == 0).all()
 
-
-# Sizes that cannot work.
 
 DIVIDED = "is not divisible by the 2 logical shards; use"
 SAMPLED = "spo.sample_sequence_length = 3"

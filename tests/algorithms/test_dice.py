@@ -69,7 +69,7 @@ def test_a_search_with_dice_of_its_own_guesses_no_better_than_chance():
     assert share_of_right_guesses(foreseeing) > 0.8
 
 
-def test_dice_that_cannot_be_replaced_are_not_searched_by_model_learner_or_evaluation():
+def test_dice_that_cannot_be_replaced_are_not_searched_unless_a_model_says_it_is_deterministic():
     for env, rekey in itertools.product((coin(), sl.with_time_limit(coin(), 3)), ("auto", True, False)):
         with pytest.raises(ConfigError, match="coin has no rekey and is not declared deterministic") as caught:
             searching.search_model(env, indifferent_network(), rekey=rekey)
@@ -83,9 +83,6 @@ def test_dice_that_cannot_be_replaced_are_not_searched_by_model_learner_or_evalu
     saved = SimpleNamespace(env=coin(), network=indifferent_network(), config=ppo_config(), meta=meta)
     with pytest.raises(ConfigError, match="coin has no rekey"):
         policies.search_model(saved)  # evaluate.py --search, compare_search.py
-
-
-def test_a_model_made_by_hand_says_that_it_is_deterministic():
     env, network = coin(), indifferent_network()
     state, timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 2))
     root = Root(state, timestep.observation)

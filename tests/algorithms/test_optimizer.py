@@ -25,7 +25,7 @@ def one_step(gradients, rates=None, factor=1.0):
     return apply_gradients(params, init_optimizer(params), gradients, rates, jnp.float32(factor))[0]
 
 
-def test_first_step_is_the_rate_times_the_sign_and_clips_are_apart():
+def test_first_step_is_the_rate_times_the_sign_and_clips_are_apart_but_for_a_shared_torso():
     gradients = NetworkParams(jnp.zeros(2), jnp.array([0.3, -0.4]), jnp.array([-0.6, 0.0]))
     after = one_step(gradients)
     expected = -0.1 * np.array([0.3, -0.4]) / (np.abs([0.3, -0.4]) + ADAM_EPS)
@@ -38,9 +38,6 @@ def test_first_step_is_the_rate_times_the_sign_and_clips_are_apart():
     gradients = NetworkParams(jnp.ones(2), jnp.ones(2), jnp.ones(2))
     after = one_step(gradients, factor=0.0)
     assert all(float(jnp.abs(x).max()) == 0.0 for x in after)
-
-
-def test_a_shared_torso_takes_the_actors_rate_and_clip():
     gradients = NetworkParams(jnp.array([3.0, 0.0]), jnp.array([0.0, 4.0]), jnp.array([1.0, 0.0]))
     after = one_step(gradients, Rates(actor_lr=0.1, critic_lr=5.0))
     adam = optax.scale_by_adam(eps=ADAM_EPS)

@@ -98,17 +98,13 @@ def walked():
     return network, settings, state, *collect(state)[:2]
 
 
-def test_stored_actions_are_legal_and_log_probs_are_of_the_acting_policy():
-    network, _, state, _, rows = walked()
+def test_stored_actions_are_legal_and_the_next_episode_changes_no_target_before_it():
+    network, settings, state, after, rows = walked()
     assert_legal(rows.action, rows.observation.action_mask)
     assert bool(jnp.isfinite(rows.reward).all())  # an illegal step pays NaN
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), rows)
     logits = network.actor(state.params, flat.observation)
     np.testing.assert_allclose(distributions.log_prob(logits, flat.action), flat.record, atol=1e-5)
-
-
-def test_changing_the_next_episode_changes_no_target_before_it():
-    network, settings, state, after, rows = walked()
     compute_batch = jax.jit(functools.partial(ppo.compute_batch, network, settings._replace(standardization="none")))
     rows = rows._replace(is_last=rows.is_last.at[1].set(True), discount=rows.discount.at[1].set(0.0))
     other = jax.tree.map(lambda x: x.at[2:].set(jnp.roll(x[2:], 1, axis=1)), rows.observation)

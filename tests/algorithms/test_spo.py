@@ -10,7 +10,7 @@ from support.asserts import assert_legal, assert_same_bits
 from support.configs import DISTINCT, SOLVED
 from support.marks import full
 from support.probes import BEST, KNOWN, observations, one_of_the_probes
-from support.walks import EVERYTHING, SIZES, played, walked, with_numbers
+from support.walks import EVERYTHING, SIZES, network_of, played, walked, with_numbers
 
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
@@ -21,16 +21,13 @@ from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions
 from stoix_like.search.diagnostics import SearchDiagnostics
-from stoix_like.types import KEY_ROLES, ActionSpec, Environment, Network, NetworkParams, role_key
+from stoix_like.types import KEY_ROLES, ActionSpec, Environment, NetworkParams, role_key
 
 ROLLOUT = {"num_envs": 16, "rollout_length": 8, "hidden_dim": 16, "num_layers": 1, "gamma": 0.9}
 SEARCH = {"num_particles": 4, "search_depth": 2, "init_temperature": 0.5, "epsilon_policy": 0.1}
 REPLAY = {"replay_buffer_size": 16 * 32, "sample_sequence_length": 8, "batch_size": 16, "epochs": 8}
 RATES = {"actor_lr": 1e-2, "critic_lr": 1e-2, "tau": 0.05, "decay_learning_rates": False}
 PROBE = ROLLOUT | SEARCH | REPLAY | RATES | {"num_minibatches": 1, "ent_coef": 0.0, "vf_coef": 1.0}
-
-
-# --- probes
 
 
 MODES = {  # the paper's, and those of the presets for BinPack and for Maze
@@ -115,9 +112,6 @@ def test_the_kl_of_the_search_target_stays_near_epsilon(constrained, least, most
     assert share.max() < most
 
 
-# --- what is stored
-
-
 def stored_steps(state, num_steps):
     """The steps in a replay that is not full, by time [T, N, ...]."""
     flat = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:])[:, :num_steps], state.replay.experience)
@@ -144,7 +138,7 @@ def test_the_replay_holds_what_was_played_in_small_types():
     assert float(played_steps.discount.min()) == 0.0  # and terminations
 
 
-def test_roots_that_were_drawn_are_legal_and_kept_where_a_resampling_may_replace_them():
+def test_stored_roots_are_legal_and_kept_where_one_may_be_replaced_and_next_observations_true():
     walk, state = walked()
     _, rows, _ = walk.collect(state)
     targets, _ = rows.record
@@ -154,6 +148,15 @@ def test_roots_that_were_drawn_are_legal_and_kept_where_a_resampling_may_replace
     assert_legal(targets.root_actions, rows.observation.action_mask)
     assert np.isfinite(np.asarray(targets.advantages)).all()  # no particle ever took an illegal step
     assert np.isfinite(np.asarray(rows.reward)).all()
+    # Within an episode the next row's, at its end the one that was reached and never that of the new level.
+    after, following = (o.agent_view["features"] for o in (rows.next_observation, rows.observation))
+    goes_on = np.asarray(~rows.is_last[:-1])
+    np.testing.assert_array_equal(after[:-1][goes_on], following[1:][goes_on])
+    ended = np.asarray(rows.is_last)
+    assert ended[:-1].sum() > 2
+    np.testing.assert_array_equal(after[ended][:, 1], following[ended][:, 1])  # the level just played
+    assert (np.asarray(after)[ended][:, 2] == 3).all()
+    assert (np.asarray(following)[1:][ended[:-1]][:, 2] == 0).all()
 
 
 @pytest.mark.parametrize(
@@ -172,20 +175,6 @@ def test_only_what_can_differ_is_stored(changes, keeps_drawn, keeps_prior):
     assert (targets.initial_root_actions is not None, targets.log_prior_ratio is not None) == (keeps_drawn, keeps_prior)
 
 
-def test_stored_next_observations_are_the_true_ones():
-    """Within an episode the next row's, at its end the one that was reached and never that of the new level."""
-    walk, state = walked()
-    _, rows, _ = walk.collect(state)
-    after, following = (o.agent_view["features"] for o in (rows.next_observation, rows.observation))
-    goes_on = np.asarray(~rows.is_last[:-1])
-    np.testing.assert_array_equal(after[:-1][goes_on], following[1:][goes_on])
-    ended = np.asarray(rows.is_last)
-    assert ended[:-1].sum() > 2
-    np.testing.assert_array_equal(after[ended][:, 1], following[ended][:, 1])  # the level just played
-    assert (np.asarray(after)[ended][:, 2] == 3).all()
-    assert (np.asarray(following)[1:][ended[:-1]][:, 2] == 0).all()
-
-
 def test_rewards_are_stored_as_they_are_and_advantages_in_the_learners_scale():
     """To the search a scaled reward is another reward: advantages are linear in it, the values staying as they are."""
     walk, state = walked()
@@ -200,9 +189,6 @@ def test_rewards_are_stored_as_they_are_and_advantages_in_the_learners_scale():
     own = 0.1 * level * np.where(stride < 0, 0, stride) - 0.02
     on_the_way = after[..., 0] < 5
     np.testing.assert_allclose(np.asarray(rows[2].reward)[on_the_way], own[on_the_way], atol=1e-6)
-
-
-# --- the temperature of the search
 
 
 def weights_of(targets, temperature):
@@ -245,7 +231,7 @@ def test_an_updates_search_reads_the_temperature_the_last_update_left():
         np.testing.assert_allclose(targets.root_weights, weights_of(targets, temperatures[time // 4]), atol=2e-5)
 
 
-def test_a_fixed_temperature_is_read_from_the_state():
+def test_a_fixed_temperature_is_read_from_the_state_and_std_gives_each_search_its_own():
     """So a sweep over it, and a run continued with another, search with it from the first step on."""
     env = sl.make_env("probe/action_observation_reward")
     config = spo_config(**PROBE | {"temperature_mode": "fixed", "fixed_temperature": 9.0, "search_depth": 1})
@@ -263,16 +249,10 @@ def test_a_fixed_temperature_is_read_from_the_state():
     np.testing.assert_allclose(targets.root_weights, weights_of(targets, 0.7), atol=2e-5)
     assert float(held) == pytest.approx(9.0)
     assert len(np.unique(targets.root_actions)) == 2
-
-
-def test_the_mode_std_gives_each_search_its_own_deviation():
     settings = walked()[0].settings._replace(temperature_mode="std")
     temperature = spo.temperature_of(settings, walked()[1].params)
     advantages = np.array([[0.0, 1.0, 2.0, 5.0], [3.0, 3.0, 3.0, 3.0]], np.float32)
     np.testing.assert_allclose(temperature(jnp.asarray(advantages)), [advantages[0].std(), 1e-3], rtol=1e-6)
-
-
-# --- whose network is asked
 
 
 def constant_network():
@@ -285,8 +265,7 @@ def constant_network():
     def critic(params, observation):
         return jnp.broadcast_to(params.critic, observation.action_mask.shape[:1])
 
-    first = NetworkParams(None, jnp.zeros(2), jnp.zeros(()))
-    return Network(lambda _key, _observation: first, actor, critic, lambda p, o: (actor(p, o), critic(p, o)))
+    return network_of(NetworkParams(None, jnp.zeros(2), jnp.zeros(())), actor, critic)
 
 
 def test_policies_ask_the_online_network_and_the_dual():
@@ -315,9 +294,6 @@ def test_training_searches_with_the_online_network_and_the_target_begins_as_its_
     ]
     assert_same_bits(searches[0], searches[1])
     assert float(jnp.abs(searches[0].advantages[0] - searches[2].advantages[0]).max()) > 0.1
-
-
-# --- warm-up
 
 
 def test_nothing_is_learned_before_a_whole_sequence_was_played():
@@ -376,9 +352,6 @@ def test_a_deep_search_tells_its_sample_sizes_at_few_depths(depth, shown):
     metrics = spo.search_metrics(SearchDiagnostics(sizes, ones, ones, ones, ones, ones))
     told = {int(n.rsplit("_", 1)[1]): float(v) for n, v in metrics.items() if "effective" in n}
     assert told == {d: float(d) for d in shown}
-
-
-# --- traced numbers
 
 
 OTHER_RATES = {"actor_lr": 1e-2, "critic_lr": 1e-2, "dual_lr": 0.3, "max_grad_norm": 1e-4, "num_updates": 3.0}
@@ -455,7 +428,7 @@ def test_numbers_of_the_state_are_those_of_the_configuration_and_all_are_tried()
         assert getattr(hyper, name).dtype == np.float32
     # every number is tried below
     untried = set(SPOHyper._fields) - set(OTHER_VALUES)
-    assert untried == {"fixed_temperature"}  # of another mode: test_a_fixed_temperature_is_read_from_the_state
+    assert untried == {"fixed_temperature"}  # of another mode: tried above, where it is read from the state
     # null numbers of the search are those of the learner
     given = spo.make_hyper(spo_config(gamma=0.7, gae_lambda=0.6, search_gamma=None, search_gae_lambda=None))
     assert (float(given.search_gamma), float(given.search_gae_lambda)) == (np.float32(0.7), np.float32(0.6))
@@ -466,10 +439,7 @@ def test_numbers_of_the_state_are_those_of_the_configuration_and_all_are_tried()
     assert (searched.gamma, searched.gae_lambda) == (0.7, 0.6)
 
 
-# --- what is refused, and what never repeats
-
-
-def test_what_cannot_work_is_refused_when_the_learner_is_made():
+def test_what_cannot_work_is_refused_when_the_learner_is_made_and_roles_never_share_a_key():
     endless = Environment(*played().env[:2], ActionSpec(3), deterministic=True)
     config = spo_config(**SIZES | {"search_depth": "full"})
     with pytest.raises(ConfigError, match="search_depth: full needs an end"):
@@ -480,9 +450,6 @@ def test_what_cannot_work_is_refused_when_the_learner_is_made():
         spo_config(**SIZES | {"replay_buffer_size": 8 * 6})
     with pytest.raises(ConfigError, match="a PPOConfig has no section spo"):
         spo.make(played().env, played().network, ppo_config())
-
-
-def test_roles_never_share_a_key():
     root = jax.random.key(0)
     seen = {tuple(np.asarray(jax.random.key_data(role_key(root, r, s)))) for r in KEY_ROLES for s in range(50)}
     assert len(seen) == len(KEY_ROLES) * 50

@@ -109,9 +109,6 @@ def learn(chosen, state, steps, num_rounds=1, factor=1.0):
     return state, jax.tree.map(float, metrics)
 
 
-# --- value targets
-
-
 def returns_by_hand(reward, discount, is_last, next_value, gamma, lambda_):
     """Lambda returns from their definition, backwards in float64: what follows a last step is never looked at."""
     target = np.zeros(reward.shape)
@@ -159,7 +156,7 @@ def test_what_a_new_episode_begins_with_changes_no_target_before_it(truncates):
         assert np.abs(found[row, t + 1 :] - other[row, t + 1 :]).min() > 1.0
 
 
-def test_the_true_last_observation_of_a_truncated_episode_is_bootstrapped_from():
+def test_a_truncated_episodes_true_last_observation_and_the_step_after_a_sequence_lend_their_value():
     steps, state = sequences(truncates=True), first_state(target=2)
     changed = jax.tree.map(np.copy, steps)
     places_of(changed.next_observation)[1, 1] = (places_of(steps.next_observation)[1, 1] + 1) % PLACES
@@ -168,10 +165,7 @@ def test_the_true_last_observation_of_a_truncated_episode_is_bootstrapped_from()
     differs = np.abs(found - other) > 1e-3
     assert differs[1].tolist() == [True, True, False, False, False]
     np.testing.assert_array_equal(found[[0, 2, 3]], other[[0, 2, 3]])
-
-
-def test_the_step_after_a_sequence_lends_its_value_and_nothing_else():
-    """Nothing is learned from the last row that is sampled; without a time limit it is what the one before reached."""
+    # Nothing is learned from the last row that is sampled; without a time limit it is what the one before reached.
     steps, state = sequences(), first_state(target=2)
     changed = jax.tree.map(np.copy, steps)
     changed.reward[:, LENGTH] += 100.0
@@ -252,10 +246,7 @@ def test_no_window_of_a_ring_that_went_round_looks_past_an_end_or_the_head(limit
     assert set(ends) == ({0.0} if limit is None else {0.0, 1.0})  # of each kind there are some
 
 
-# --- target networks
-
-
-def test_target_networks_follow_their_closed_form_through_the_gradient_steps():
+def test_a_target_network_follows_its_closed_form_and_the_policy_kl_counts_from_it_to_online():
     steps, state = sequences(), first_state(online=1, target=2)
     online, one_by_one = [], state
     for _ in range(4):
@@ -272,9 +263,6 @@ def test_target_networks_follow_their_closed_form_through_the_gradient_steps():
     jax.tree.map(np.testing.assert_array_equal, together.params, one_by_one.params)
     moved = jax.tree.map(lambda a, b: float(jnp.abs(a - b).max()), state.params.online, online[-1])
     assert min(jax.tree.leaves(moved)) > 1e-3
-
-
-def test_the_policy_kl_is_zero_while_online_equals_target_and_counts_from_target_to_online():
     steps = sequences()
     _, metrics = learn(settings(), first_state(online=1, target=1), steps)
     assert metrics["trainer/kl_policy"] == 0.0
@@ -312,9 +300,6 @@ def test_the_policy_goes_to_the_weights_of_the_search_unless_alpha_holds_it(root
         state, _ = learn(chosen, start, steps, num_rounds=600)
         np.testing.assert_allclose(jax.nn.softmax(state.params.online.actor)[seen], wanted, atol=0.02)
     assert np.abs(expected - wanted).max() > 0.2
-
-
-# --- duals
 
 
 def kl_by_hand(steps, temperature, *, root=False):
@@ -371,7 +356,7 @@ def test_the_solved_temperature_meets_epsilon_on_the_batch(root, epsilon, log_pr
     assert metrics["trainer/decided_states"] == pytest.approx(0.75)
 
 
-def test_the_constraint_is_on_the_roots_that_were_drawn_and_not_on_the_survivors():
+def test_the_constraint_is_on_roots_that_were_drawn_in_states_with_a_choice():
     """Advantages stand beside the first draw; what a resampling left over may be a single action."""
     steps = sequences()
     resampled = steps._replace(targets=steps.targets._replace(root_actions=np.zeros_like(steps.targets.root_actions)))
@@ -380,6 +365,13 @@ def test_the_constraint_is_on_the_roots_that_were_drawn_and_not_on_the_survivors
     other, metrics = learn(chosen, state, resampled)
     assert metrics["trainer/decided_states"] == 1.0
     np.testing.assert_array_equal(one.params.duals.log_temperature, other.params.duals.log_temperature)
+    # The KLs are those of the other states, whatever the advantages here; the dual sees the same.
+    steps = undecided(sequences(), first_row=2)
+    _, metrics = learn(settings(), first_state(temperature=0.1), steps)
+    assert metrics["trainer/kl_nonparametric"] == pytest.approx(kl_by_hand(steps, 0.1), rel=1e-4)
+    assert metrics["trainer/kl_root"] == pytest.approx(kl_by_hand(steps, 0.1, root=True), rel=1e-4)
+    settled, _ = learn(settings(), first_state(temperature=0.1), steps, num_rounds=300)
+    assert kl_by_hand(steps, float(settled.params.duals.temperature)) == pytest.approx(0.5, rel=0.03)
 
 
 def test_a_fixed_temperature_is_what_the_number_says_and_that_of_std_the_mean_deviation():
@@ -411,16 +403,6 @@ def test_states_without_a_choice_leave_the_temperature_alone(mode, root):
     assert metrics["trainer/decided_states"] == metrics["trainer/kl_nonparametric"] == metrics["trainer/kl_root"] == 0.0
     np.testing.assert_array_equal(after.params.duals.log_temperature, moving.params.duals.log_temperature)
     assert float(after.params.duals.log_alpha) != float(moving.params.duals.log_alpha)
-
-
-def test_a_state_without_a_choice_has_no_say_among_others():
-    """The KLs are those of the other states, whatever the advantages here; the dual sees the same."""
-    steps = undecided(sequences(), first_row=2)
-    _, metrics = learn(settings(), first_state(temperature=0.1), steps)
-    assert metrics["trainer/kl_nonparametric"] == pytest.approx(kl_by_hand(steps, 0.1), rel=1e-4)
-    assert metrics["trainer/kl_root"] == pytest.approx(kl_by_hand(steps, 0.1, root=True), rel=1e-4)
-    settled, _ = learn(settings(), first_state(temperature=0.1), steps, num_rounds=300)
-    assert kl_by_hand(steps, float(settled.params.duals.temperature)) == pytest.approx(0.5, rel=0.03)
 
 
 def test_alpha_rises_where_the_policy_left_its_target_and_a_rate_of_zero_holds_both_duals():

@@ -1,5 +1,6 @@
 """The bench's arithmetic, its refusal, and the shape of its rows. Nothing is timed here."""
 
+import itertools
 import json
 import subprocess
 
@@ -8,7 +9,7 @@ import jax
 import pytest
 from support.marks import full
 
-from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing
+from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing, suites
 from stoix_like.bench.measure import Measurement, Timing, row_text
 from stoix_like.bench.updates import preset_config
 from stoix_like.commands.bench import main
@@ -16,44 +17,34 @@ from stoix_like.config.checks import replace_leaves, resolve
 from stoix_like.envs import registry
 
 
-def test_timing_is_the_median_and_half_the_quartile_range_over_it():
+def test_timings_by_turns_peaks_rows_and_ratios_where_spreads_cannot_explain_them():
     median, spread = measure.timing([4.0, 1.0, 2.0, 3.0, 10.0])
     assert median == 3.0
     assert spread == pytest.approx((4.0 - 2.0) / 2 / 3.0)
-
-
-def test_a_ratio_is_refused_where_the_spreads_could_explain_it():
     assert measure.significant_ratio(Timing(1.0, 0.02), Timing(2.0, 0.03)) == 2.0
     assert measure.significant_ratio(Timing(1.0, 0.1), Timing(1.15, 0.1)) is None
     assert measure.significant_ratio(Timing(1.0, 0.6), Timing(2.0, 0.5)) is None
-
-
-def test_contestants_take_turns_after_one_unmeasured_round():
-    calls = []
-    found = measure.time_interleaved({name: lambda n=name: calls.append(n) or 0 for name in "ab"}, repetitions=3)
-    assert calls == list("ab" * 4)
-    assert set(found) == {"a", "b"}
-
-
-def test_the_peak_counts_two_operations_per_multiplication():
     assert measure.peak_flops(512, 256) == 200 * 2 * 512 * 256 * 256
-
-
-def test_a_row_says_when_there_is_no_ratio():
     row = Measurement("x/64", 1234.0, "steps/s", spread=0.2, reference=1000.0)
     assert row_text(row).split() == [
         *("x/64", "1,234", "steps/s", "±", "20%", "reference", "1,000:"),
         *("no", "ratio:", "the", "spread", "is", "larger", "than", "the", "claim"),
     ]
+    calls = []
+    found = measure.time_interleaved({name: lambda n=name: calls.append(n) or 0 for name in "ab"}, repetitions=3)
+    assert calls == list("ab" * 4)
+    assert set(found) == {"a", "b"}
+    row = measure.comparison_row("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(6.0, 0.1)}, 12.0, "steps/s", "n")
+    assert row == Measurement("a", 6.0, "steps/s", 0.1, 2.0, 3.0, note="n")
+    close = measure.comparison_row("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(2.3, 0.1)}, 12.0, "steps/s", "n")
+    assert close.ratio is None
 
 
 ROW = Measurement("x", 200.0, "steps/s", 0.1, 100.0, 2.0, 400.0, 0.5, "n")
 KEYS = ["name", "value", "unit", "spread", "reference", "ratio", "ceiling", "share", "note"]
 
 
-def test_rows_are_written_as_a_list_of_objects(monkeypatch, tmp_path, capsys):
-    from stoix_like.bench import suites
-
+def test_rows_are_written_as_a_list_of_objects_also_of_a_suite_that_is_cut_off(monkeypatch, tmp_path, capsys):
     monkeypatch.setitem(suites.SUITES, "env", lambda: [ROW])
     assert main(["--suite", "env", "--json", str(tmp_path / "b.json"), "--device-type", "cpu"]) == 0
     machine, row = json.loads((tmp_path / "b.json").read_text())
@@ -62,10 +53,6 @@ def test_rows_are_written_as_a_list_of_objects(monkeypatch, tmp_path, capsys):
     assert (machine["name"], machine["unit"]) == ("machine", "cores")
     assert f"jax {jax.__version__}," in machine["note"]
     assert "50% of the ceiling 400" in capsys.readouterr().out
-
-
-def test_a_suite_that_is_cut_off_leaves_the_rows_it_had(monkeypatch, tmp_path):
-    from stoix_like.bench import suites
 
     def cut_off():
         yield ROW
@@ -78,21 +65,12 @@ def test_a_suite_that_is_cut_off_leaves_the_rows_it_had(monkeypatch, tmp_path):
 
 
 def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
-    from stoix_like.bench import suites
-
     for name in suites.SUITES:
         monkeypatch.setitem(suites.SUITES, name, lambda name=name: [ROW._replace(name=f"of_{name}")])
     assert main(["--suite", "all", "--device-type", "cpu"]) == 0
     shown = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     trained = {"learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze"}
     assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name not in trained)}
-
-
-def test_a_comparison_is_of_rates_and_may_be_refused():
-    row = measure.comparison_row("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(6.0, 0.1)}, 12.0, "steps/s", "n")
-    assert row == Measurement("a", 6.0, "steps/s", 0.1, 2.0, 3.0, note="n")
-    close = measure.comparison_row("a", {"ours": Timing(2.0, 0.1), "theirs": Timing(2.3, 0.1)}, 12.0, "steps/s", "n")
-    assert close.ratio is None
 
 
 def test_a_rollout_goes_on_and_knows_its_memory():
@@ -123,7 +101,7 @@ def test_the_names_that_are_asked_for_are_measured(monkeypatch):
     assert rows["maze_fresh_levels/20_steps"].value == pytest.approx(1e6 / (1024 * 80 * environments.ROLLOUTS))
 
 
-def test_tables_are_written_between_their_marks(tmp_path):
+def test_tables_are_written_between_their_marks_and_the_page_is_up_to_date(tmp_path):
     rows = [
         Measurement("machine", 2, "cores", note="cpu; jax 1"),
         Measurement("maze_x/64", 1234.5, "steps/s", 0.05, 100.0, 12.3, note="reference: w"),
@@ -149,9 +127,6 @@ def test_tables_are_written_between_their_marks(tmp_path):
         "after",
     ]
     assert document.with_tables(written, tmp_path) == written
-
-
-def test_the_page_is_up_to_date():
     page = document.PAGE.read_text(encoding="utf-8")
     assert page == document.with_tables(page, document.PAGE.parent / "benchmarks"), "run make docs"
 
@@ -167,7 +142,7 @@ class _Untimed:
         self.config = config
 
 
-def test_a_series_ends_where_an_update_would_take_too_long(monkeypatch):
+def test_every_preset_can_be_scaled_and_a_series_ends_where_an_update_would_take_too_long(monkeypatch):
     """At 2,000 steps a second, whatever is done at once."""
 
     def time_interleaved(functions, repetitions):
@@ -175,6 +150,8 @@ def test_a_series_ends_where_an_update_would_take_too_long(monkeypatch):
         seconds = config.environment.num_envs * config.training_core.rollout_length / 2000.0
         return {name: Timing(seconds, 0.1) for name in functions}
 
+    for (_, preset, _), num_envs in itertools.product(scaling.BY_ENVS, scaling.NUM_ENVS):
+        assert scaling._with_envs(preset_config(preset), num_envs).environment.num_envs == num_envs, preset
     monkeypatch.setattr(scaling, "Updates", _Untimed)
     monkeypatch.setattr(scaling, "time_interleaved", time_interleaved)
     monkeypatch.setattr(scaling, "NUM_DEVICES", ())
@@ -186,12 +163,6 @@ def test_a_series_ends_where_an_update_would_take_too_long(monkeypatch):
     assert rows["scale/ppo_maze_mlp/envs/64"].share is not None
     assert rows["scale/ppo_maze/envs/64"].share is None
     assert rows["scale/spo_maze_mlp/particles/16"].note.startswith(f"{2000 * 16 * 4:,} model steps/s; ")
-
-
-@pytest.mark.parametrize("preset", [preset for _, preset, _ in scaling.BY_ENVS])
-def test_every_preset_can_be_scaled(preset):
-    for num_envs in scaling.NUM_ENVS:
-        assert scaling._with_envs(preset_config(preset), num_envs).environment.num_envs == num_envs
 
 
 @pytest.mark.parametrize("preset", ["ppo/maze_mlp", full("spo/maze_mlp")])

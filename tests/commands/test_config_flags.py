@@ -1,6 +1,7 @@
 """What a user sees: `error:` and `hint:` lines, exit codes, and no JAX before there is something to compute."""
 
 import errno
+import functools
 import os
 import re
 import shlex
@@ -20,8 +21,18 @@ from stoix_like.runtime.runs.sources import load_config
 
 HINT = "hint: --help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-SCRIPT = """
-    import sys
+#: Says on stderr what a program has imported when it is done.
+WATCHED = """
+    import atexit, sys
+
+    def tell():
+        heavy = sorted({"jax", "jumanji", "flax", "numpy", "orbax"} & set(sys.modules))
+        if heavy:
+            print("imported", heavy, file=sys.stderr)
+
+    atexit.register(tell)
+"""
+TRAIN = """
     from stoix_like.commands.entry import run_main
 
     def main(argv):
@@ -35,32 +46,45 @@ SCRIPT = """
             return 0
         raise RuntimeError("a bug of ours")
 
-    try:
-        run_main(main)
-    finally:
-        heavy = sorted({"jax", "jumanji", "flax", "numpy", "orbax"} & set(sys.modules))
-        if heavy:
-            print("imported", heavy, file=sys.stderr)
+    run_main(main)
+"""
+TRAIN_SPO = """
+    import runpy
+
+    script, *sys.argv[1:] = sys.argv[1:]
+    sys.argv[0] = script
+    runpy.run_path(script, run_name="__main__")
 """
 
 
 @pytest.fixture
-def command(tmp_path):
-    """Runs the script above in an empty folder."""
+def started(tmp_path):
+    """Runs a program in an empty folder."""
     script = tmp_path / "train.py"
-    script.write_text(textwrap.dedent(SCRIPT))
 
-    def run(*argv, **options):
-        return subprocess.run(
-            [sys.executable, script, *argv], check=False, text=True, timeout=60, cwd=tmp_path, **(PIPES | options)
-        )
+    def run(program, *argv, **options):
+        script.write_text(textwrap.dedent(WATCHED) + textwrap.dedent(program))
+        command = [sys.executable, script, *argv]
+        return subprocess.run(command, check=False, text=True, timeout=60, cwd=tmp_path, **(PIPES | options))
 
     return run
 
 
-@pytest.mark.parametrize("flag", ["--help", "-h", "--version", "--print-config"])
+@pytest.fixture
+def command(started):
+    return functools.partial(started, TRAIN)
+
+
+@pytest.fixture
+def train_spo(started):
+    """The script itself."""
+    return functools.partial(started, TRAIN_SPO, ROOT / "scripts" / "train_spo.py")
+
+
+@pytest.mark.parametrize("flag", ["--help", "-h", "--version", "--print-config", "--nonsense --help"])
 def test_questions_are_answered_without_jax(command, flag):
-    result = command(flag)
+    """Help wins over mistakes."""
+    result = command(*flag.split())
     assert (result.returncode, result.stderr) == (0, "")
     starts = {"--version": "stoix_like ", "--print-config": "# The task and its environments."}
     beginning = starts.get(flag, "usage: python scripts/")
@@ -82,11 +106,6 @@ def test_help_pages_of_runs_and_figures_need_no_jax():
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_help_wins_over_mistakes(command):
-    result = command("--nonsense", "--help")
-    assert (result.returncode, result.stderr) == (0, "")
-
-
 def test_every_problem_on_its_own_line_with_exit_code_2(command, tmp_path):
     (tmp_path / "run.yaml").write_text("environment:\n  num_env: 4\n")
     result = command("--config", "run.yaml", "--num-envs", "lots", "--sed", "1")
@@ -100,22 +119,6 @@ def test_every_problem_on_its_own_line_with_exit_code_2(command, tmp_path):
     ]
 
 
-def test_unknown_preset_names_the_presets(command):
-    result = command("--config", "ppo/mase")
-    assert result.returncode == 2
-    assert result.stderr.splitlines() == [
-        "error: --config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?",
-        "hint: presets: ppo/binpack, ppo/binpack_large, ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake,"
-        " spo/binpack, spo/maze, spo/maze_mlp, spo/quick",
-    ]
-
-
-def test_no_run_to_resume_is_exit_code_4(command):
-    result = command("--resume", "runs/none")
-    assert result.returncode == 4
-    assert result.stderr.splitlines()[0] == "error: no run at runs/none"
-
-
 def test_printed_configuration_feeds_back(command, tmp_path):
     first = command("--config", "ppo/maze", "--num-envs", "1e2", "--num-minibatches", "8", "--print-config")
     (tmp_path / "again.yaml").write_text(first.stdout)
@@ -124,14 +127,34 @@ def test_printed_configuration_feeds_back(command, tmp_path):
     assert again.stdout == first.stdout
 
 
-def test_debug_shows_the_traceback_before_the_error_lines(command):
+def test_spos_help_configuration_and_mistakes_are_printed_at_once_without_jax(train_spo, tmp_path):
+    shown = train_spo("--help")
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert shown.stdout.startswith("usage: python scripts/train_spo.py [--config FILE|PRESET]")
+    assert "--num-particles INT" in shown.stdout
+    first = train_spo("--num-particles", "7", "--search-depth", "full", "--print-config")
+    assert (first.returncode, first.stderr) == (0, "")
+    assert "  num_particles: 7 " in first.stdout
+    (tmp_path / "again.yaml").write_text(first.stdout)
+    again = train_spo("--config", "again.yaml", "--print-config")
+    assert (again.returncode, again.stdout) == (0, first.stdout)
+    (tmp_path / "run.yaml").write_text("spo:\n  num_particle: 4\n  adaptive_temperature: maybe\n")
+    result = train_spo("--config", "run.yaml", "--epsilon", "0", "--clip", "1")
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.splitlines() == [
+        "error: run.yaml:2: unknown key 'spo.num_particle'; did you mean 'num_particles'?",
+        "error: run.yaml:3: spo.adaptive_temperature: expected bool, got 'maybe' (str)",
+        "error: unknown flag '--clip'; did you mean '--clip-eps'?",
+        "error: --epsilon: must be greater than 0, got 0.0",
+        HINT,
+    ]
+
+
+def test_tracebacks_are_shown_of_our_own_bugs_and_with_debug_before_the_error_lines(command):
     result = command("--seed", "-1", "--debug")
     assert result.returncode == 2
     assert result.stderr.startswith("Traceback (most recent call last):")
     assert result.stderr.splitlines()[-2:] == ["error: --seed: must lie in [0, 2147483647], got -1", HINT]
-
-
-def test_our_own_bugs_keep_their_traceback(command):
     result = command()
     assert result.returncode == 1
     assert result.stderr.splitlines()[-1] == "RuntimeError: a bug of ours"
@@ -147,31 +170,22 @@ def test_a_reader_that_left_is_no_traceback(command):
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
+    ("error", "code", "shown"),
     [
-        (RunError("what", "do"), 1),
-        (ConfigError("what", "do"), 2),
-        (UnsupportedEnvironmentError("what", "do"), 3),
-        (CheckpointError("what", "do"), 4),
-        (CheckpointError("what", "do\nmore"), 4),
+        (RunError("what", "do"), 1, "what\nhint: do"),
+        (ConfigError("what", "do"), 2, "what\nhint: do"),
+        (UnsupportedEnvironmentError("what", "do"), 3, "what\nhint: do"),
+        (CheckpointError("what", "do"), 4, "what\nhint: do"),
+        (CheckpointError("what", "do\nmore"), 4, "what\nhint: do more"),
+        (MissingExtraError("wandb", "wandb", "pip i x"), 5, "wandb needs the 'wandb' extra\nhint: pip i x"),
     ],
 )
-def test_exit_codes_of_errors(error, code, capsys):
+def test_exit_codes_of_errors(error, code, shown, capsys):
     def main(argv):
         raise error
 
     assert exit_code(main, []) == code
-    assert capsys.readouterr().err == f"error: what\nhint: {' '.join(error.hint.splitlines())}\n"
-
-
-def test_missing_extra(capsys):
-    def main(argv):
-        raise MissingExtraError("wandb", "wandb", 'pip install "stoix_like[wandb]"')
-
-    assert exit_code(main, []) == 5
-    assert capsys.readouterr().err == (
-        "error: wandb needs the 'wandb' extra\nhint: pip install \"stoix_like[wandb]\"\n"
-    )
+    assert capsys.readouterr().err == f"error: {shown}\n"
 
 
 def test_storage_failures_are_plain(capsys, tmp_path):

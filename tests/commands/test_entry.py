@@ -31,22 +31,19 @@ def test_a_command_and_its_script_run_the_same_function(name):
     assert name in help_text()
 
 
-def test_without_a_command_all_are_listed(capsys):
+def test_without_a_command_all_are_listed_and_one_that_is_not_there_names_the_nearest(capsys):
     assert exit_code(run_command, []) == exit_code(run_command, ["--help"]) == 0
     out = capsys.readouterr().out
     assert out.count("usage: stoix-like COMMAND") == 2
     assert exit_code(run_command, ["--version"]) == 0
     assert re.fullmatch(r"stoix-like \d+\.\d+\.\d+\n", capsys.readouterr().out)
-
-
-def test_a_command_that_is_not_there_names_the_nearest(capsys):
     assert exit_code(run_command, ["evalute", "latest"]) == 2
     assert capsys.readouterr().err == (
         "error: unknown command 'evalute'; did you mean 'evaluate'?\nhint: stoix-like --help lists them\n"
     )
 
 
-def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
+def test_hints_and_next_steps_speak_of_how_it_was_started_and_of_what_there_is(monkeypatch, tmp_path):
     monkeypatch.setattr(spelling.sys, "argv", ["scripts/train_ppo.py"])
     assert spelling.prog("plot") == "plot.py"
     assert spelling.usage("train-spo") == "python scripts/train_spo.py"
@@ -57,9 +54,6 @@ def test_hints_and_next_steps_speak_of_how_it_was_started(monkeypatch):
     with pytest.raises(ConfigError) as caught:
         run_command(["plot", "--metrc", "x", "run"])
     assert caught.value.hint == "stoix-like plot --help lists its arguments"
-
-
-def test_hints_name_the_installed_program_where_there_is_no_clone(monkeypatch, tmp_path):
     monkeypatch.setattr(spelling.sys, "argv", ["/opt/ipykernel_launcher.py"])
     assert spelling.usage("export") == "python scripts/export_policy.py"
     monkeypatch.setattr(spelling, "SCRIPTS", tmp_path / "scripts")
@@ -97,19 +91,6 @@ def test_the_doctor_finds_this_machine_ready(tmp_path, capsys):
 
 
 def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monkeypatch, capsys):
-    file = tmp_path / "file"
-    file.touch()
-    monkeypatch.setattr(doctor, "versions", lambda: {"python": "3.11", "flax": "not installed"})
-    monkeypatch.setattr(doctor, "EXTRAS", {"notebooks": ("no_such_module.at_all",)})
-    assert doctor.main(["--save-dir", str(file / "runs"), "--device-type", "tpu"]) == 1
-    out = capsys.readouterr().out
-    assert "problem: install it: pip install stoix_like" in out
-    assert "problem: " + str(file) + " cannot be written: Not a directory; choose another --save-dir" in out
-    assert f"not installed: {spelling.pip_command('stoix_like[notebooks]')}" in out
-    assert "3 problems\n" in out  # no TPU here
-
-
-def test_the_doctor_misses_any_dependency_and_takes_a_cache_that_cannot_be_kept(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(doctor.metadata, "requires", lambda _: ["numpy>=2", "no-such.package>=1; python_version>'3'"])
     file = tmp_path / "file"
     file.touch()
@@ -120,6 +101,15 @@ def test_the_doctor_misses_any_dependency_and_takes_a_cache_that_cannot_be_kept(
     assert re.search(r"(?m)^other dependencies +no-such.package not installed$", out)
     assert "problem: install them: pip install no-such.package\n" in out
     assert out.endswith("1 problem\n")
+    monkeypatch.undo()
+    monkeypatch.setattr(doctor, "versions", lambda: {"python": "3.11", "flax": "not installed"})
+    monkeypatch.setattr(doctor, "EXTRAS", {"notebooks": ("no_such_module.at_all",)})
+    assert doctor.main(["--save-dir", str(file / "runs"), "--device-type", "tpu"]) == 1
+    out = capsys.readouterr().out
+    assert "problem: install it: pip install stoix_like" in out
+    assert "problem: " + str(file) + " cannot be written: Not a directory; choose another --save-dir" in out
+    assert f"not installed: {spelling.pip_command('stoix_like[notebooks]')}" in out
+    assert "3 problems\n" in out  # no TPU here
 
 
 def test_environments_are_listed_with_what_they_are(capsys):
@@ -129,6 +119,10 @@ def test_environments_are_listed_with_what_they_are(capsys):
     assert re.search(r"  agent_view\.walls +bool\[10, 10\]", maze)
     assert re.search(r"  action_mask +bool\[4\]", maze)
     assert re.search(r"  \d+ × \d actions", connector)
+    assert envs.main([]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert any(re.match(r"BinPack-v2 +800 actions", line) for line in lines)
+    assert any(re.match(r"Sokoban-v0 +not playable: downloads its levels", line) for line in lines)
 
 
 @pytest.mark.parametrize("task_id", ["Maze-v0", "Snake-v1", "Sokoban-v0", "SearchAndRescue-v0"])
@@ -158,7 +152,7 @@ def test_the_list_builds_nothing_of_jumanji_but_what_a_program_adds(monkeypatch)
     assert listed["Corridor-v0"] == listed["Snake-v1"] == "2 actions, at most 7 steps"
 
 
-def test_a_task_that_the_caller_registered_at_jumanji_is_listed(monkeypatch):
+def test_a_task_that_the_caller_registered_is_listed_and_another_jumanji_is_asked(monkeypatch, tmp_path):
     registration = registry.jumanji_registration()
     monkeypatch.setattr(registration, "_REGISTRY", dict(registration._REGISTRY))
     registration.register("Mine-v0", entry_point="jumanji.environments:Snake")
@@ -166,6 +160,11 @@ def test_a_task_that_the_caller_registered_at_jumanji_is_listed(monkeypatch):
     assert list(listed) == sorted(listed)
     assert {"Mine-v0", "Maze-v0", "BinPack-v0"} <= set(listed)
     assert listed["Mine-v0"] == "4 actions, at most 4000 steps"
+    table = {"jumanji": "0.0.0", "tasks": {"Maze-v0": "of old", "Gone-v0": "of old"}}
+    (tmp_path / "table.json").write_text(json.dumps(table))
+    monkeypatch.setattr(envs, "TABLE", tmp_path / "table.json")
+    monkeypatch.setattr(registry, "task_ids", lambda: ["Maze-v0"])
+    assert envs.list_tasks() == {"Maze-v0": "4 actions, at most 100 steps"}
 
 
 def test_a_task_is_described_at_the_sizes_that_are_given(capsys):
@@ -178,18 +177,3 @@ def test_a_task_is_described_at_the_sizes_that_are_given(capsys):
     ):
         assert exit_code(envs.main, argv) == 2
         assert capsys.readouterr().err.startswith(error)
-
-
-def test_another_jumanji_is_asked_for_its_tasks(monkeypatch, tmp_path):
-    table = {"jumanji": "0.0.0", "tasks": {"Maze-v0": "of old", "Gone-v0": "of old"}}
-    (tmp_path / "table.json").write_text(json.dumps(table))
-    monkeypatch.setattr(envs, "TABLE", tmp_path / "table.json")
-    monkeypatch.setattr(registry, "task_ids", lambda: ["Maze-v0"])
-    assert envs.list_tasks() == {"Maze-v0": "4 actions, at most 100 steps"}
-
-
-def test_every_environment_is_listed(capsys):
-    assert envs.main([]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert any(re.match(r"BinPack-v2 +800 actions", line) for line in lines)
-    assert any(re.match(r"Sokoban-v0 +not playable: downloads its levels", line) for line in lines)

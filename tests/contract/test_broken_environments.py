@@ -120,9 +120,6 @@ def test_extras_may_begin_with_the_first_step_where_no_loop_carries_them_and_ppo
         sl.ppo.make(make_truncated_constant(), NETWORK, sl.spo_config())
 
 
-# --- what only playing shows
-
-
 def undeclared():
     return make_truncated_constant()._replace(can_truncate=False, task_id="undeclared")
 

@@ -83,7 +83,7 @@ def jitted(request):
     return compiled(request.param)
 
 
-def test_update_keeps_structure_shapes_and_strong_types_and_tells_flat_scalars(jitted):
+def test_update_keeps_structure_and_strong_types_and_the_critic_learns(jitted):
     state = jitted.init(jax.random.key(0))
     after, metrics = jax.eval_shape(jitted.learner.update, state)
     chex.assert_trees_all_equal_shapes_and_dtypes(jax.eval_shape(lambda s: s, state), after)
@@ -91,9 +91,6 @@ def test_update_keeps_structure_shapes_and_strong_types_and_tells_flat_scalars(j
     assert not any(x.weak_type for x in jax.tree.leaves(state) if not jnp.issubdtype(x.dtype, jax.dtypes.prng_key))
     assert all(name.split("/")[0] in ("trainer", "actor") for name in metrics)
     assert all(value.shape == () and value.dtype == jnp.float32 for value in metrics.values())
-
-
-def test_the_critic_learns_and_the_state_has_params_hyper_key_and_step(jitted):
     state = jitted.init(jax.random.key(3))
     after, _ = jitted.chunk(state, 3)
     assert all(x.shape == () and x.dtype == jnp.float32 for x in jax.tree.leaves(state.hyper))
@@ -106,15 +103,12 @@ def test_the_critic_learns_and_the_state_has_params_hyper_key_and_step(jitted):
     assert max(jax.tree.leaves(moved)) > 1e-4
 
 
-def test_everything_learned_and_told_of_learning_is_finite(jitted):
+def test_everything_learned_and_told_is_finite_and_no_nan_comes_out_of_twenty_updates(jitted):
     state, metrics = jitted.chunk(jitted.init(jax.random.key(1)), 6)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(key_data((state.params, state.hyper))))
     told = {name: float(value) for name, value in metrics.items() if name.startswith("trainer/")}
     assert {name: value for name, value in told.items() if not np.isfinite(value)} == {}
-
-
-def test_no_nan_comes_out_of_twenty_updates(jitted):
-    """Neither as a parameter, moment, dual, stored step, environment or metric; inside the program nothing is seen."""
+    # Neither as a parameter, moment, dual, stored step, environment or metric; inside the program nothing is seen.
     state = jitted.init(jax.random.key(2))
     state = state._replace(hyper=state.hyper._replace(num_updates=jnp.float32(20.0)))
     with jax.debug_nans(True):

@@ -10,8 +10,12 @@ from stoix_like.runtime.console.arguments import ArgumentParser
 PAGE = command_reference.DOCUMENT.read_text(encoding="utf-8")
 
 
-def test_the_page_is_up_to_date():
+def test_the_page_is_up_to_date_has_markers_and_alternatives_as_words_of_their_own():
     assert command_reference.with_commands(PAGE) == PAGE, "run: make docs"
+    with pytest.raises(ConfigError, match=r"commands\.md: the markers"):
+        command_reference.with_commands("# Commands\n")
+    assert command_reference._code("--kind a|b") == "`--kind a` or `b`"
+    assert command_reference._code("--sampled") == "`--sampled`"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -20,11 +24,6 @@ def test_every_command_stands_there_and_every_argument_says_what_it_is(name):
     rows = [line for line in section.splitlines() if line.startswith("| `")]
     assert rows
     assert [row for row in rows if not row.split(" | ")[1].strip(" |")] == []
-
-
-def test_a_page_without_markers_is_refused():
-    with pytest.raises(ConfigError, match=r"commands\.md: the markers"):
-        command_reference.with_commands("# Commands\n")
 
 
 @pytest.mark.parametrize(
@@ -43,8 +42,3 @@ def test_arguments_are_shown_as_they_are_typed(arguments, form):
     named = arguments.pop("flag", None) or arguments.pop("dest")
     action = ArgumentParser("program", "").add_argument(named, **arguments)
     assert command_reference._form(action) == form
-
-
-def test_alternatives_are_words_of_their_own():
-    assert command_reference._code("--kind a|b") == "`--kind a` or `b`"
-    assert command_reference._code("--sampled") == "`--sampled`"

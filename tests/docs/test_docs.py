@@ -14,15 +14,11 @@ def test_the_readme_is_short():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_links_lead_somewhere(page):
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+def test_links_scripts_targets_presets_and_functions_exist(page):
+    text = page.read_text()
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", text)
     missing = [t for t in targets if not t.startswith("http") and not (page.parent / t).exists()]
     assert missing == []
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_scripts_targets_and_presets_exist(page):
-    text = page.read_text()
     makefile = (ROOT / "Makefile").read_text()
     assert [s for s in re.findall(r"(?:scripts|tests)/[\w/]+\.py", text) if not (ROOT / s).exists()] == []
     assert [
@@ -32,6 +28,7 @@ def test_scripts_targets_and_presets_exist(page):
     ] == []
     named = re.findall(r"--config ((?:ppo|spo)/\w+)", text)
     assert [p for p in named if not (ROOT / "configs" / f"{p}.yaml").exists()] == []
+    assert missing_names(text) == []
 
 
 @pytest.mark.parametrize("page", ["training-loop.md", "spo-training-loop.md", "architecture.md"])
@@ -67,11 +64,6 @@ def missing_names(text):
     return [f"{m}.{name}" for m, name in found if m in modules and name not in modules[m] | FILE_ENDINGS]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_functions_named_in_the_documentation_exist(page):
-    assert missing_names(page.read_text()) == []
-
-
 def test_a_missing_function_is_seen():
     assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config/sections.py`") == ["ppo.lost"]
 
@@ -82,17 +74,14 @@ def test_the_edit_map_names_functions(page):
     assert len(re.findall(r"`[a-z_]+\.[A-Za-z]\w*`", edit_map)) > 15
 
 
-def test_every_exit_code_is_documented():
+def test_every_exit_code_is_documented_and_messages_of_the_troubleshooting_tables_are_the_codes():
     """And every class of errors has the code that the page says."""
     from stoix_like import errors
 
     rows = dict(re.findall(r"^\| (\d+) \| (.*) \|$", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE))
     codes = {kind.exit_code for kind in [errors.StoixError, *errors.StoixError.__subclasses__()]}
     assert {str(code) for code in codes | {0, 130}} == set(rows)
-
-
-def test_messages_in_the_troubleshooting_tables_are_ones_the_code_has():
-    """Each quoted part of a message stands in the source, so that a reworded error is noticed here."""
+    # Each quoted part of a message stands in the source, so that a reworded error is noticed here.
     page = (ROOT / "docs" / "troubleshooting.md").read_text()
     source = "\n".join(p.read_text() for p in (ROOT / "stoix_like").rglob("*.py"))
     flat = re.sub(r"\"\s*\n\s*f?\"", "", source)  # texts that go over several lines

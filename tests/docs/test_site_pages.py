@@ -24,20 +24,14 @@ def pages_of(entry):
         yield from pages_of(part)
 
 
-def test_every_page_is_in_the_navigation_once():
+def test_every_page_is_in_the_navigation_once_every_check_is_on_and_zensical_lacks_nothing():
     there = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
     assert sorted(pages_of(SITE["nav"])) == there, "put the page into nav: of mkdocs.yml"
-
-
-def test_the_site_needs_nothing_that_zensical_lacks():
     assert [plugin if isinstance(plugin, str) else next(iter(plugin)) for plugin in SITE["plugins"]] == [
         "search",
         "mkdocstrings",
     ]
     assert "hooks" not in SITE
-
-
-def test_every_check_of_links_and_navigation_is_on():
     checks = SITE["validation"]
     assert set(checks["nav"]) == {"omitted_files", "not_found", "absolute_links"}
     assert set(checks["links"]) == {"not_found", "anchors", "absolute_links", "unrecognized_links"}
@@ -82,17 +76,13 @@ def short_indents(text):
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda path: path.name)
-def test_blocks_in_lists_are_indented_by_four(page):
+def test_blocks_in_lists_are_indented_by_four_and_no_link_leaves_the_folder_of_the_site(page):
     assert short_indents(page.read_text()) == []
+    # Such a link works on a git host and is dead on the site.
+    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
+    local = [target for target in targets if not re.match(r"https?:", target)]
+    assert [target for target in local if not (page.parent / target).resolve().is_relative_to(DOCS)] == []
 
 
 def test_a_short_indent_is_seen():
     assert short_indents("- a\n\n  ```text\n\n   b\n  ```\n\n    c\n") == ["  ```text"]
-
-
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda path: path.name)
-def test_no_link_leaves_the_folder_of_the_site(page):
-    """Such a link works on a git host and is dead on the site."""
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
-    local = [target for target in targets if not re.match(r"https?:", target)]
-    assert [target for target in local if not (page.parent / target).resolve().is_relative_to(DOCS)] == []

@@ -52,16 +52,26 @@ def images_of(page):
     return re.findall(r"!\[[^\]]+\]\(([^)]+)\)", page)
 
 
-def test_every_notebook_has_a_page_and_every_page_a_notebook():
+def test_every_notebook_has_a_page_in_the_overview_and_no_page_or_picture_is_left_over():
     assert [path.stem for path in sorted(FOLDER.glob("*.md")) if path != INDEX] == [path.stem for path in NOTEBOOKS]
+    linked = {name for notebook in NOTEBOOKS for name in images_of(page_of(notebook))}
+    assert {path.name for path in FOLDER.iterdir() if path.suffix != ".md"} == linked
+    assert {f"{path.stem}.md" for path in NOTEBOOKS} <= set(re.findall(r"\]\((\w+\.md)\)", INDEX.read_text()))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_page_holds_the_cells_of_its_notebook_in_order(notebook):
+def test_a_page_holds_the_cells_of_its_notebook_in_order_outputs_without_noise_and_small_pictures(notebook):
     """Otherwise: `make tutorials`, or `python docs/tools/tutorials.py NAME`."""
     page = page_of(notebook)
     assert page.startswith(f"<!-- made by make tutorials from docs/notebooks/{notebook.name} -->\n\n# ")
     assert stale(notebook, page) == []
+    assert fences(page, "text")
+    noise = r"/tmp|/root|/home|/Users|Warning|Traceback|\r|\x1b| at 0x|None\)\n"
+    assert re.findall(noise, "\n".join(fences(page, "text"))) == []
+    linked = images_of(page)
+    assert len(linked) == page.count("![")  # each says in words what it shows
+    assert [name for name in linked if not (FOLDER / name).is_file()] == []
+    assert [name for name in linked if (FOLDER / name).stat().st_size > LARGEST_IMAGE] == []
 
 
 def test_a_changed_page_is_seen():
@@ -72,28 +82,3 @@ def test_a_changed_page_is_seen():
         "text or order differs",
     ]
     assert stale(notebook, page.replace("\n## ", "\n## Not ", 1)) == ["text or order differs"]
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_a_page_has_outputs_and_no_noise(notebook):
-    page = page_of(notebook)
-    assert fences(page, "text")
-    noise = r"/tmp|/root|/home|/Users|Warning|Traceback|\r|\x1b| at 0x|None\)\n"
-    assert re.findall(noise, "\n".join(fences(page, "text"))) == []
-
-
-@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
-def test_pictures_are_there_and_small(notebook):
-    linked = images_of(page_of(notebook))
-    assert len(linked) == page_of(notebook).count("![")  # each says in words what it shows
-    assert [name for name in linked if not (FOLDER / name).is_file()] == []
-    assert [name for name in linked if (FOLDER / name).stat().st_size > LARGEST_IMAGE] == []
-
-
-def test_no_picture_is_left_over():
-    linked = {name for notebook in NOTEBOOKS for name in images_of(page_of(notebook))}
-    assert {path.name for path in FOLDER.iterdir() if path.suffix != ".md"} == linked
-
-
-def test_the_overview_names_every_page():
-    assert {f"{path.stem}.md" for path in NOTEBOOKS} <= set(re.findall(r"\]\((\w+\.md)\)", INDEX.read_text()))

@@ -80,19 +80,13 @@ def planted(monkeypatch):
     jax.clear_caches()
 
 
-@pytest.mark.parametrize("size", quick(MAZES, QUICK), ids=str)
-def test_mazes_are_jumanjis(size, request):
-    theirs = jumanjis(size)
-    request.getfixturevalue("no_fallback")
-    assert differing(make(FastMazeGenerator(*size)), theirs) == 0
-
-
-@pytest.mark.parametrize("name", quick(INSTANCES, QUICK))
-def test_instances_are_jumanjis(name, request):
+@pytest.mark.parametrize("name", quick([*MAZES, *INSTANCES], QUICK), ids=str)
+def test_mazes_and_instances_are_jumanjis(name, request):
     theirs = jumanjis(name)
     request.getfixturevalue("no_fallback")
-    ours = make(FastBinPackGenerator.like(BinPackGenerator(**INSTANCES[name])), num_levels=num_levels_of(name))
-    assert differing(ours, theirs) == 0
+    is_maze = isinstance(name, tuple)
+    generator = FastMazeGenerator(*name) if is_maze else FastBinPackGenerator.like(BinPackGenerator(**INSTANCES[name]))
+    assert differing(make(generator, num_levels=num_levels_of(name)), theirs) == 0
 
 
 def with_walls_and_passages(change):

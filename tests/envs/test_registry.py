@@ -69,15 +69,6 @@ def test_what_cannot_be_made_is_refused_in_words(error_type, task_id, options, w
     assert error.exit_code == (3 if error_type is UnsupportedEnvironmentError else 2)
 
 
-def test_an_environment_of_ones_own_is_made_by_its_id_and_takes_arguments(monkeypatch):
-    monkeypatch.setitem(registry.ENVIRONMENTS, "Own-v0", lambda num_steps=3: make_truncated_constant(num_steps))
-    env = registry.make("Own-v0", kwargs={"num_steps": 4})
-    assert (env.task_id, env.time_limit) == ("Own-v0", 4)
-    assert "Own-v0" in registry.task_ids()
-    error = refusal(ConfigError, "Own-v0", kwargs={"steps": 4})
-    assert error.what == "environment.kwargs: Own-v0 has no 'steps'; did you mean 'num_steps'?"
-
-
 def test_sokoban_is_refused_without_touching_the_network_but_for_its_own_levels(monkeypatch):
     def no_network(*args, **kwargs):
         raise AssertionError("a socket was opened")
@@ -111,7 +102,7 @@ def test_binpack_v0_is_rust_rls_generator():
     assert int(state.items_mask.sum(-1).min()) >= 19
 
 
-def test_what_reaches_the_environment_made():
+def test_what_reaches_the_environment_made_also_one_of_ones_own(monkeypatch):
     env = registry.make("BinPack-v2", max_items=10, max_ems=20)
     assert (env.action_spec.num_values, env.time_limit) == (200, 10)
     state, timestep = jax.eval_shape(env.reset, jax.random.key(0))
@@ -120,6 +111,12 @@ def test_what_reaches_the_environment_made():
     assert registry.make("Maze-v0", kwargs={"generator": RandomGenerator(5, 4)}).time_limit == 20
     env = registry.make("Maze-v0", max_episode_steps=4)
     assert (env.can_truncate, env.time_limit) == (True, 4)
+    monkeypatch.setitem(registry.ENVIRONMENTS, "Own-v0", lambda num_steps=3: make_truncated_constant(num_steps))
+    env = registry.make("Own-v0", kwargs={"num_steps": 4})
+    assert (env.task_id, env.time_limit) == ("Own-v0", 4)
+    assert "Own-v0" in registry.task_ids()
+    error = refusal(ConfigError, "Own-v0", kwargs={"steps": 4})
+    assert error.what == "environment.kwargs: Own-v0 has no 'steps'; did you mean 'num_steps'?"
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def episode(env, key, action=0):
     raise AssertionError("the episode does not end")
 
 
-def test_rewards_of_the_probes_by_hand():
+def test_rewards_of_the_probes_by_hand_and_the_truncated_ones_worth_in_closed_form():
     assert episode(probes.make_constant_reward(), jax.random.key(0)) == [([0.0], 1.0, 0.0, LAST)]
     assert episode(probes.make_delayed_reward(), jax.random.key(0)) == [([0.0], 0.0, 1.0, MID), ([1.0], 1.0, 0.0, LAST)]
     env = probes.make_action_reward()
@@ -117,9 +117,6 @@ def test_rewards_of_the_probes_by_hand():
     assert abs(float(state.sign.mean())) < 4 / 64  # four standard errors
     # they are registered by name
     assert {registry.make(f"probe/{name}").task_id for name in probes.PROBES} == {f"probe/{n}" for n in probes.PROBES}
-
-
-def test_truncated_constant_is_worth_its_closed_form():
     env = probes.make_truncated_constant(num_steps=3)
     steps = episode(env, jax.random.key(0))
     assert steps == [([0.0], 1.0, 1.0, MID), ([0.0], 1.0, 1.0, MID), ([0.0], 1.0, 1.0, LAST)]

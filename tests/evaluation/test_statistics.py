@@ -81,7 +81,7 @@ def test_shares_have_wilsons_interval_by_hand():
     assert 0.0 < statistics.score_interval([1.0]).low < statistics.score_interval([1.0]).high == 1.0
 
 
-def test_mean_interval_and_difference_of_two_samples_by_hand_and_by_scipy():
+def test_mean_intervals_and_differences_of_samples_apart_and_paired_by_hand_and_by_scipy():
     values = [1.0, 2.0, 3.0, 4.0, 5.0]  # s = sqrt(2.5), s / sqrt(5) = sqrt(0.5); t(0.975, 4) = 2.7764451052
     interval = statistics.mean_interval(values)
     half = 2.7764451052 * 0.5**0.5
@@ -93,9 +93,6 @@ def test_mean_interval_and_difference_of_two_samples_by_hand_and_by_scipy():
     freedom = (1 / 3 + 4 / 3) ** 2 / ((1 / 3) ** 2 / 2 + (4 / 3) ** 2 / 2)
     half = stats.t.ppf(0.975, freedom) * (1 / 3 + 4 / 3) ** 0.5
     np.testing.assert_allclose((point, low, high), (1.0, 1.0 - half, 1.0 + half), rtol=1e-12)
-
-
-def test_paired_difference_sees_what_separate_means_cannot():
     levels = np.linspace(0.0, 10.0, 50)
     first, second = levels + 0.1 + 0.01 * np.sin(np.arange(50.0)), levels
     point, low, high = statistics.paired_difference_interval(first, second)
@@ -123,10 +120,7 @@ def quantiles(values, confidence):
     return np.quantile(values, tails, method="inverted_cdf")
 
 
-# --- aggregates
-
-
-def test_aggregates_by_hand_weigh_tasks_the_same():
+def test_aggregates_by_hand_weigh_tasks_the_same_with_intervals_over_several_runs():
     # Task means 2 and 5, medians of the runs 1 and 5; all eight sorted: 0 0 | 1 1 4 6 | 7 9.
     strata = [np.array([0.0, 7.0, 1.0, 0.0]), np.array([1.0, 4.0, 9.0, 6.0])]
     assert comparison.mean(strata) == 3.5
@@ -140,9 +134,6 @@ def test_aggregates_by_hand_weigh_tasks_the_same():
     assert comparison.mean(strata) == 3.0
     assert comparison.optimality_gap(strata, target=5.0) == pytest.approx((4.0 + 1.0 / 3.0) / 2.0)
     np.testing.assert_allclose(comparison.normalised([2.0, 3.0, 8.0], 2.0, 4.0), [0.0, 0.5, 3.0])
-
-
-def test_intervals_of_one_task_over_tasks_and_of_one_run():
     values = np.random.default_rng(1).normal(size=7)
     ours = comparison.stratified_interval([values], comparison.iqm)
     np.testing.assert_array_equal(ours, statistics.bootstrap_interval(values))
@@ -168,9 +159,6 @@ def test_a_stratified_interval_against_every_resample(statistic, confidence):
     np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
 
 
-# --- performance profiles
-
-
 def test_a_profile_by_counting_over_tasks_and_its_interval_against_every_resample():
     strata = [np.array([0.1, 0.5, 0.5, 0.9])]
     profile = comparison.performance_profile(strata, [0.0, 0.1, 0.3, 0.5, 0.8, 0.9])
@@ -184,9 +172,6 @@ def test_a_profile_by_counting_over_tasks_and_its_interval_against_every_resampl
     low, high = np.quantile(every, [0.15, 0.85], axis=0, method="inverted_cdf")
     found = comparison.performance_profile(strata, thresholds, confidence=0.7, repetitions=40_000)
     np.testing.assert_allclose([found.low, found.high], [low, high], rtol=1e-12)
-
-
-# --- probability of improvement
 
 
 def by_pairs(first, second):

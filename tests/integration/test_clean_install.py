@@ -56,15 +56,12 @@ def test_a_run_is_trained_scored_and_drawn_without_a_clone(clean):
     assert {"curves.png", "episode.gif", "metrics.jsonl", "config.yaml"} <= made
 
 
-def test_the_package_is_the_installed_one_and_brings_its_presets(clean):
+def test_the_package_is_the_installed_one_brings_its_presets_and_answers(clean):
     place = clean("python -c 'import stoix_like; print(stoix_like.__file__)'")
     assert "site-packages" in place
     shipped = sorted(path.relative_to(ROOT / "configs") for path in (ROOT / "configs").rglob("*.yaml"))
     presets = Path(place.strip()).parent / "configs"
     assert sorted(path.relative_to(presets) for path in presets.rglob("*.yaml")) == shipped
-
-
-def test_the_other_commands_answer(clean):
     assert re.search(r"(?m)^ready: stoix-like train-ppo$", clean("stoix-like doctor"))
     assert "at most 100 steps" in clean("stoix-like envs Maze-v0")
     assert clean("stoix-like train-spo --help").startswith("usage: stoix-like train-spo [--config FILE|PRESET]")

@@ -80,17 +80,13 @@ def test_the_best_of_several_seeds_are_of_their_own_updates(scripts):
 
 
 @pytest.mark.full
-def test_evaluate_an_update_on_a_level_set(evaluate):
+def test_evaluate_an_update_on_a_level_set_and_latest_by_sampling(evaluate):
     first = evaluate("--checkpoint", "4", "--level-set", "maze-32")
     assert (first["checkpoint"], first["updates"], first["levels"]) == ("4", {"0": 4}, "maze-32")
     assert len(first["level_hash"]) == 12
     assert first["seeds"]["0"]["episode_return"]["episodes"] == 32
     again = evaluate("--checkpoint", "4", "--level-set", "maze-32", "--seed", "7", "--num-envs", "8")
     assert again == first
-
-
-@pytest.mark.full
-def test_evaluate_latest_by_sampling(evaluate):
     result = evaluate("--checkpoint", "latest", "--sampled", "--num-episodes", "64")
     assert (set(result["updates"].values()), result["mode"]) == ({6}, "sampled")
     other = evaluate("--checkpoint", "latest", "--sampled", "--num-episodes", "64", "--seed", "1")

@@ -148,14 +148,11 @@ def test_a_wrong_flag_and_a_wrong_line_of_python_are_seen(clone):
         clone.play("wrong.md", [("python", 9, "import jax\nx = jax.numpy.ones((256, 256))\n" + seconds)])
 
 
-def test_what_is_not_run_is_listed():
+def test_what_is_not_run_is_listed_and_the_class_that_is_shown_has_the_fields_of_the_code():
     lines = [command for page in PAGES for block in blocks(text_of(page), "bash") for command in commands(block.code)]
     left_out = {pattern: [line for line in lines if why_not(line) == pattern] for pattern in NOT_RUN}
     expected = {pattern: number for pattern, (_, number) in NOT_RUN.items()}
     assert {pattern: len(found) for pattern, found in left_out.items()} == expected, left_out
-
-
-def test_the_class_that_is_shown_has_the_fields_of_the_code():
     page, beginning, _ = SHOWN
     (shown,) = [block.code for block in blocks(text_of(page), "python") if block.code.startswith(beginning)]
     assert tuple(re.findall(r"^    (\w+):", shown, re.MULTILINE)) == Learner._fields
@@ -163,7 +160,7 @@ def test_the_class_that_is_shown_has_the_fields_of_the_code():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_no_command_hides_in_a_block_that_is_not_run(page):
-    """Transcripts begin with `$`; tests/commands/test_config_flags.py compares those of configuration.md."""
+    """Transcripts begin their commands with `$`; tests/commands compares those of configuration.md."""
     others = [block for block in blocks(text_of(page)) if block.language not in ("bash", "python")]
     hidden = re.compile(r"^(python|pip|make|stoix-like|docker|ssh|wandb|mlflow|git) ", re.MULTILINE)
     assert [block.code for block in others if hidden.search(block.code)] == []

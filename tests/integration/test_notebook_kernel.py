@@ -11,6 +11,7 @@ from support.marks import quick
 from support.paths import ROOT
 
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+assert NOTEBOOKS, "there are no notebooks"
 
 
 def run(*command, folder):
@@ -20,10 +21,6 @@ def run(*command, folder):
     done = subprocess.run(call, check=False, cwd=folder, env=environment, capture_output=True, text=True, timeout=900)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout
-
-
-def test_there_are_notebooks():
-    assert NOTEBOOKS
 
 
 @pytest.mark.parametrize(

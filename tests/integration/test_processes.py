@@ -186,7 +186,7 @@ def test_a_process_that_is_killed_is_missed(scripts, killed):
 
 
 @pytest.mark.full
-def test_waiting_for_the_others_can_be_interrupted(scripts):
+def test_waiting_for_the_others_can_be_interrupted_and_a_platform_that_is_not_there_is_told(scripts):
     process_flags = flags(coordinator_address=_free_address(), num_processes=2, process_id=0, device_type="cpu")
     with scripts.start("train_ppo", *flags(**BASE, run_name="never"), *process_flags) as process:
         assert process.stderr.readline() == "waiting for the other processes of this run\n"
@@ -194,10 +194,6 @@ def test_waiting_for_the_others_can_be_interrupted(scripts):
         _, error = finish(process)
     assert (process.returncode, error) == (130, "interrupted\n")
     assert not Path("never").exists()
-
-
-@pytest.mark.full
-def test_a_platform_that_is_not_there_is_told(scripts):
     address = _free_address()
     process_flags = flags(coordinator_address=address, num_processes=1, process_id=0, device_type="tpu")
     _, error = scripts.run("train_ppo", *flags(**BASE, run_name="odd"), *process_flags, code=2)

@@ -41,17 +41,14 @@ def clone(tmp_path_factory, compile_cache):
     return Clone(tmp_path_factory.mktemp("readme"), compile_cache)
 
 
-def test_the_two_commands_come_first():
+def test_the_two_commands_come_first_and_nothing_but_gpus_and_measuring_is_left_out():
     assert commands()[:2] == ["make train", "make test"]
+    assert [c for c in commands() if NOT_RUN.search(c)] == ["python scripts/bench.py --suite env"]
 
 
 def test_the_first_command_trains_draws_and_animates(clone):
     output = "".join(clone.run(shortened(line, CUTS)) for line in clone.lines_of("make train"))
     assert all(words in output for words in ("done 10,240 steps", "curves.png", "episode.gif"))
-
-
-def test_nothing_but_gpus_and_measuring_is_left_out():
-    assert [c for c in commands() if NOT_RUN.search(c)] == ["python scripts/bench.py --suite env"]
 
 
 @pytest.mark.full

@@ -121,7 +121,7 @@ def test_a_browser_has_nothing_to_say_against_it(browser, runs, name, width, sch
         assert view.page.evaluate(SMALL_TEXT) == []
 
 
-def test_what_a_run_is_and_scored_stands_on_the_page(browser, runs):
+def test_what_a_run_is_and_scored_stands_on_the_page_with_curves_and_the_episode(browser, runs):
     with opened(browser, runs / "one.html") as view:
         assert view.page.title() == "SPO on Maze-v0: spo"
         for name in ("SPO on Maze-v0", "Scores", "Curves", "An episode", "Configuration and versions"):
@@ -136,10 +136,6 @@ def test_what_a_run_is_and_scored_stands_on_the_page(browser, runs):
         assert last.split("\t")[:4] == ["0", "last", "192", number_text(scores[-1])]
         assert best.split("\t")[:2] == ["0", "best"]
         assert view.page.evaluate(CUT_OFF) == []
-
-
-def test_curves_and_the_episode_are_pictures_with_their_names(browser, runs):
-    with opened(browser, runs / "one.html") as view:
         captions = view.page.locator("figcaption").all_inner_texts()
         assert captions[: len(CURVES)] == CURVES
         for name in captions:

@@ -48,17 +48,13 @@ def test_the_site_is_built_without_a_warning_and_without_importing_what_it_descr
     assert done.stdout.splitlines()[-1] == "imported: []"
 
 
-def test_pages_load_nothing_from_elsewhere(site):
+def test_pages_load_nothing_from_elsewhere_and_show_signatures_parameters_and_shapes(site):
     out, _ = site
     pages = list(out.rglob("*.html"))
     link = r"<link[^>]*rel=\"?(?:stylesheet|preconnect)[^>]*//"
     loaded = re.compile(rf"<(?:script|img|iframe)[^>]*src=\"?(https?:|//)|{link}")
     assert len(pages) > 30
     assert [page.name for page in pages if loaded.search(page.read_text())] == []
-
-
-def test_the_reference_shows_signatures_parameters_and_shapes(site):
-    out, _ = site
     page = (out / "reference" / "api-search.html").read_text()
     section = page.partition('id="stoix_like.search.smc.search"')[2].partition("best_action")[0]
     text = re.sub(r"<[^>]+>", "", section)

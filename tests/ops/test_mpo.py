@@ -65,9 +65,6 @@ def descended(loss, start, rate, num_steps):
     return jax.jit(lambda x: jax.lax.scan(step, (x, optimizer.init(x)), None, length=num_steps)[0][0])(start)
 
 
-# Weights and the dual of the temperature.
-
-
 def test_weights_loss_and_kl_by_hand():
     advantage = jnp.array([[0.0, LOG_3], [0.0, LOG_3]])
     log_prior_ratio = jnp.array([[0.0, 0.0], [LOG_3, 0.0]])
@@ -248,9 +245,6 @@ def test_descending_the_dual_brings_kl_to_epsilon(start, constrained):
     assert not 0.2 < kl(temperature=start) < 0.4
 
 
-# Roots.
-
-
 def test_root_kl_by_hand_and_finite_where_weights_or_base_vanish():
     weights = jnp.array([[0.1, 0.2, 0.3, 0.4]])
     base = jnp.array([[0.25, 0.25, 0.25, 0.25]])
@@ -281,9 +275,6 @@ def test_root_kl_equals_numpy_marginals_and_is_at_most_the_trajectory_kl():
     is_valid = jnp.arange(64) % 3 > 0
     mean = mean_kl(advantage, log_prior_ratio, is_valid, 0.3, groups)
     np.testing.assert_allclose(mean, np.asarray(got)[is_valid].mean(), rtol=1e-5)
-
-
-# The temperature solved for.
 
 
 def solve(advantage, log_prior_ratio, is_valid, epsilon, low=1e-6, high=1e3, groups=None, num_iterations=30):
@@ -357,9 +348,6 @@ def test_a_root_kl_that_is_not_monotone_is_still_met():
     assert kl[0] < kl[1] > kl[2] < kl[3]
     temperature = solve(*arguments, 0.05, groups=groups)
     assert mean_kl(*arguments, temperature, groups) == pytest.approx(0.05, rel=1e-3)
-
-
-# Trust region of the policy.
 
 
 def test_alpha_loss_by_hand_as_rlax_and_the_sign_of_its_gradient():

@@ -52,16 +52,13 @@ def test_mean_counts_are_the_weights_and_systematic_ones_the_floor_or_the_ceilin
         assert (counts <= np.ceil(expected - 1e-9)).all()
 
 
-def test_multinomial_counts_have_the_multinomial_variance():
+def test_multinomial_variance_equal_weights_and_effective_sample_sizes_by_hand():
     """P w (1 - w): 0.96 and 0.75 of the first two, whose counts systematic draws give a variance of 0.24 and 0."""
     weights = np.array([0.4, 0.25, 0.2, 0.15])
     counts = counts_of(draw("multinomial", weights))
     variance = 4 * weights * (1 - weights)
     # The variance of a sample variance is about 2 variance^2 / n for nearly normal counts; these have lighter tails.
     np.testing.assert_allclose(counts.var(axis=0), variance, rtol=4 * np.sqrt(2 / NUM_DRAWS))
-
-
-def test_equal_weights_leave_every_particle_once_and_effective_sample_sizes_by_hand():
     for num_particles in (1, 4, 16, 64):
         ancestors = draw("systematic", np.full(num_particles, 1 / num_particles), num_draws=256)
         np.testing.assert_array_equal(np.sort(ancestors, axis=1), np.tile(np.arange(num_particles), (256, 1)))

@@ -33,18 +33,7 @@ RANDOM = random_tree(361)
 CERTAIN = {"root": "gumbel_topk", "continuation": "greedy"}
 
 
-def test_a_prior_counts_beside_large_scores():
-    """Two actions pay the same 10,000, at temperature 0.0001: 10^8, where float32 knows every eighth number."""
-    tree = make_tree(
-        [[0.4, 0.0], [0.0, 0.0]], True, [0.0, 0.0], [[1, 1], [1, 1]], [[1e4, 1e4], [0.0, 0.0]], [[0.0] * 2] * 2
-    )
-    for resampling in ("none", "ess"):
-        leaves = {"num_particles": 2, "search_depth": 1, "resampling": resampling}
-        out = search_tree(tree, [0], temperature=1e-4, **CERTAIN, **leaves)
-        np.testing.assert_allclose(root_marginal(out, tree), [softmax(np.array([0.4, 0.0]))], rtol=1e-5)
-
-
-def test_two_steps_by_hand():
+def test_two_steps_by_hand_and_a_prior_beside_large_scores():
     """gamma = lambda = 1/2, temperature 1/2, V = 1, 2, 4, 8.
 
     Action 0: r = 1, then 3: 1 + 2/2 - 1 = 1, and 3 + 8/2 - 2 = 5 at scale 1/4, in all 2.25.
@@ -70,6 +59,14 @@ def test_two_steps_by_hand():
     np.testing.assert_allclose(found.effective_sample_size, sizes, rtol=1e-5)
     np.testing.assert_allclose([found.trajectory_kl, found.root_kl], [[kl], [kl]], rtol=1e-4)
     assert (found.distinct_root_actions, found.surviving_root_actions, found.model_steps) == (2, 2, 4)
+    # Two actions pay the same 10,000, at temperature 0.0001: 10^8, where float32 knows every eighth number.
+    tree = make_tree(
+        [[0.4, 0.0], [0.0, 0.0]], True, [0.0, 0.0], [[1, 1], [1, 1]], [[1e4, 1e4], [0.0, 0.0]], [[0.0] * 2] * 2
+    )
+    for resampling in ("none", "ess"):
+        leaves = {"num_particles": 2, "search_depth": 1, "resampling": resampling}
+        out = search_tree(tree, [0], temperature=1e-4, **CERTAIN, **leaves)
+        np.testing.assert_allclose(root_marginal(out, tree), [softmax(np.array([0.4, 0.0]))], rtol=1e-5)
 
 
 def test_advantages_telescope():
@@ -146,7 +143,7 @@ def test_gamma_lambda_and_fractional_discounts_shrink_what_is_later(discount):
     np.testing.assert_allclose(out.sampled_advantages, np.tile(np.array(expected)[:, None], (1, 4)), rtol=1e-5)
 
 
-def test_what_belongs_to_the_first_draw_is_not_resampled():
+def test_what_belongs_to_the_first_draw_is_not_resampled_and_weights_begin_anew():
     """Six steps, resampled before the third and the fifth: advantages are those of two steps, in the first order."""
     roots = np.array([0, 1, 0, 1])
     noise = {"dirichlet_fraction": 0.6, "dirichlet_alpha": 1e6, "root_noise_correction": True}  # always the uniform
@@ -163,10 +160,7 @@ def test_what_belongs_to_the_first_draw_is_not_resampled():
         np.testing.assert_allclose(out.sampled_advantages[n], expected, rtol=1e-5, atol=1e-5)
         ratio = (log_prior - proposal)[root][out.initial_root_actions[n]]
         np.testing.assert_allclose(out.log_prior_ratio[n], ratio, atol=5e-3)  # the Dirichlet's own spread
-
-
-def test_weights_begin_anew_after_a_resampling():
-    """The root of one kind of path wins before the resampling, and only what comes after it is in the weights."""
+    # The root of one kind of path wins before the resampling, and only what comes after it is in the weights.
     leaves = {"num_particles": 64, "search_depth": 2, "resampling_period": 1, "continuation": "greedy"}
     out = search_tree(appendix_tree(), [0], temperature=0.7, **leaves)
     later = np.array([1.0, 0.5])  # r(1, 0) and r(2, 1): the state stays, so its value cancels

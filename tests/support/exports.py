@@ -11,12 +11,15 @@ import numpy as np
 from support.paths import ROOT
 
 import stoix_like as sl
+from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.ops import trees
 from stoix_like.runtime.export import policy as export_run
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import ALGORITHMS, build
-from stoix_like.runtime.runs.checkpoint import CheckpointMeta
+from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.weights import policy_folder
 
 PAGE = ROOT / "docs" / "how-to" / "export-a-policy.md"
@@ -53,6 +56,20 @@ def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, checkpoint=
     )
     meta = CheckpointMeta(algorithm, config.environment.task_id, 3, config_to_dict(config), host or {})
     return saved_run.SavedRun(Path("runs/none"), config, *built, params, meta, checkpoint)
+
+
+def untrained_run(path, **leaves):
+    """A run folder with the parameters it began with as its best checkpoint."""
+    config = replace_leaves(sl.ppo_config(**leaves), {"run_name": path.name})
+    run_folder.create_run(path, to_yaml(config), {}).lock.close()
+    num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
+    env, network, _ = build("ppo", config)
+    _, timestep = jax.vmap(env.reset)(jax.random.key(3)[None])
+    params = [jax.jit(network.init)(jax.random.key(seed + index), timestep.observation) for index in range(num_seeds)]
+    params = params[0] if num_seeds == 1 else jax.tree.map(lambda *leaves: np.stack(leaves), *params)
+    meta = CheckpointMeta("ppo", leaves["task_id"], 1, config_to_dict(config), {"updates": [1] * num_seeds})
+    CheckpointStore(path / "checkpoints" / "best", create=True).save({"params": params}, meta)
+    return path
 
 
 class Answers(NamedTuple):

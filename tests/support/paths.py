@@ -12,6 +12,12 @@ def contents(folder, *left_out):
     return {path.relative_to(folder): path.read_bytes() for path in files}
 
 
+def all_below():
+    """Every file below the working folder with its bytes, and every folder; of locks only that they are there."""
+    is_read = lambda path: path.is_file() and path.name != ".lock"
+    return {str(path): path.read_bytes() if is_read(path) else None for path in Path().rglob("*")}
+
+
 def load_script(name):
     """The script of that name, as a module."""
     spec = importlib.util.spec_from_file_location(f"{name}_script", ROOT / "scripts" / f"{name}.py")

@@ -120,6 +120,11 @@ def with_numbers(state, **numbers):
     return state._replace(hyper=state.hyper._replace(**{n: jnp.float32(v) for n, v in numbers.items()}))
 
 
+def network_of(first, actor, critic):
+    """The network of two functions that begins with those parameters."""
+    return Network(lambda _key, _observation: first, actor, critic, lambda p, o: (actor(p, o), critic(p, o)))
+
+
 def table_network():
     """A network that looks up `agent_view["place"]` in its parameters: every logit and value is one of them."""
 
@@ -129,10 +134,7 @@ def table_network():
     def critic(params, observation):
         return params.critic[observation.agent_view["place"]]
 
-    def both(params, observation):
-        return actor(params, observation), critic(params, observation)
-
-    return Network(lambda _key, _observation: NetworkParams(None, 0.0, 0.0), actor, critic, both)
+    return network_of(NetworkParams(None, 0.0, 0.0), actor, critic)
 
 
 def look_at(places, num_actions=3):
@@ -175,5 +177,4 @@ def indifferent_network():
     def critic(params, observation):
         return jnp.zeros(observation.action_mask.shape[0])
 
-    nothing = NetworkParams(None, jnp.zeros(1), jnp.zeros(1))
-    return Network(lambda _key, _observation: nothing, actor, critic, lambda p, o: (actor(p, o), critic(p, o)))
+    return network_of(NetworkParams(None, jnp.zeros(1), jnp.zeros(1)), actor, critic)

@@ -27,23 +27,17 @@ def test_a_search_is_described_as_it_is_played(config, words):
     assert describe_search(config, "learned temperature") == f"{words}, learned temperature"
 
 
-def test_the_cost_of_a_decision():
+def test_the_cost_of_a_decision_the_size_of_a_replay_and_what_may_not_have_been_meant():
     assert plan_line(SearchConfig()) == "search 16 particles × 4 steps = 64 model steps per decision"
     cost = "search 16 particles × at most 4,000 steps = at most 64,000 model steps per decision"
     assert plan_line(DEEP) == cost
     one = SearchConfig(num_particles=1, search_depth=1)
     assert plan_line(one) == "search 1 particle × 1 step = 1 model steps per decision"
-
-
-def test_the_size_of_a_replay_and_how_often_a_step_is_learned_from():
     sizes = {"num_envs": 64, "rollout_length": 20, "epochs": 8, "num_minibatches": 2}
     config = spo_config(**sizes, batch_size=64, sample_sequence_length=19, replay_buffer_size=8192)
     line = "replay 8,192 steps (18 MB), each learned from 15.2 times on average"  # 16 * 64 * 19 / (64 * 20)
     assert replay_line(17_600_000, config) == line
     assert "(17.6 kB)" in replay_line(17_600, config)
-
-
-def test_searches_that_may_not_have_been_meant():
     assert search_notes(SearchConfig(), "Maze-v0") == []
     assert search_notes(DEEP._replace(max_depth=20), "BinPack-v2") == []
     (long,) = search_notes(DEEP, "Snake-v1")

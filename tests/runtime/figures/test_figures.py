@@ -40,10 +40,12 @@ def _curves(paths, metric="mean_return"):
 
 
 @pytest.mark.parametrize(
-    ("num_seeds", "final"),
-    [(1, 1.0), (3, 1.1), (6, 1.25)],  # 6 seeds: 1.0 ... 1.5 less one at each end
+    ("num_seeds", "final", "lines", "bands"),
+    [(1, 1.0, 2, 0), (3, 1.1, 5, 1), (6, 1.25, 2, 1)],  # 6 seeds: 1.0 ... 1.5 less one at each end
 )
-def test_the_final_iqm_by_hand(tmp_path, num_seeds, final):
+def test_the_final_iqm_by_hand_and_few_seeds_drawn_singly_and_more_than_one_with_a_band(
+    tmp_path, num_seeds, final, lines, bands
+):
     path = _write_run(tmp_path / "run", range(num_seeds), _linear)
     (quoted,), (beside,), missing = _curves([path])
     assert (quoted.name, quoted.key, len(quoted.seeds), missing) == ("PPO", "evaluator/mean_return", num_seeds, [])
@@ -52,6 +54,10 @@ def test_the_final_iqm_by_hand(tmp_path, num_seeds, final):
     assert beside.key == "actor/mean_return"
     assert beside.iqm.point[-1] == pytest.approx(final - 0.1, rel=1e-12)
     assert np.isnan(quoted.iqm.low).all() == (num_seeds == 1)
+    (panel,) = _artists([path])
+    assert (len(panel.lines), len(panel.collections)) == (lines, bands)  # evaluation and training, and thin ones
+    legend = [text.get_text() for text in panel.get_legend().get_texts()]
+    assert legend == [f"PPO (n={num_seeds})", "training episodes"]
 
 
 def test_one_run_of_three_seeds_is_three_runs_of_one(tmp_path):
@@ -71,12 +77,8 @@ def test_curves_are_aligned_by_interpolation_on_the_range_they_share(tmp_path):
     (curve,), _, _ = _curves([one, other])
     np.testing.assert_array_equal(curve.timesteps, np.array([20, 30, 40]) * 100.0)
     np.testing.assert_allclose(curve.iqm.point, [20.0, 30.0, 40.0], rtol=1e-12)  # 30 and 40 are interpolated once each
-
-
-def test_seeds_without_a_common_range_have_no_iqm(tmp_path):
-    one = _write_run(tmp_path / "a", [0], _linear, updates=[10])
-    other = _write_run(tmp_path / "b", [1], _linear, updates=[20])
-    summary = learning_curves.plot_runs([one, other], tmp_path / "x.png")
+    late = _write_run(tmp_path / "c", [1], _linear, updates=[50])
+    summary = learning_curves.plot_runs([one, late], tmp_path / "x.png")
     assert "no common steps yet" in summary.table
 
 
@@ -123,14 +125,6 @@ def test_figure_and_table(tmp_path, num_seeds):
 
 def _artists(paths, metric="mean_return"):
     return learning_curves.curves_figure(_curves(paths, metric), metric).axes
-
-
-@pytest.mark.parametrize(("num_seeds", "lines", "bands"), [(1, 2, 0), (3, 5, 1), (6, 2, 1)])
-def test_few_seeds_are_drawn_singly_and_more_than_one_has_a_band(tmp_path, num_seeds, lines, bands):
-    (panel,) = _artists([_write_run(tmp_path / "run", range(num_seeds), _linear)])
-    assert (len(panel.lines), len(panel.collections)) == (lines, bands)  # evaluation and training, and thin ones
-    legend = [text.get_text() for text in panel.get_legend().get_texts()]
-    assert legend == [f"PPO (n={num_seeds})", "training episodes"]
 
 
 def test_training_episodes_of_a_run_that_is_not_evaluated_yet_do_not_look_like_evaluations(tmp_path):
@@ -201,7 +195,7 @@ def test_a_single_long_entry_stands_below_the_axes_and_a_short_one_inside():
         assert (legend.y1 < panel.get_window_extent().y0) == is_below
 
 
-def test_refusals_name_the_cause_and_what_to_do(tmp_path):
+def test_refusals_name_the_cause_and_what_to_do_and_leave_the_old_figure(tmp_path):
     run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
     for paths, to, metric, what, hint in (
         ([tmp_path / "maze-2"], out, "mean_return", r"no run at .*did you mean", str(run)),
@@ -214,9 +208,6 @@ def test_refusals_name_the_cause_and_what_to_do(tmp_path):
             learning_curves.plot_runs(paths, to, metric)
         assert hint in caught.value.hint
     assert not out.exists()
-
-
-def test_a_run_without_rows_yet(tmp_path):
     started = '{"category": "MISC", "update": 0, "misc/algorithm": "PPO", "misc/task_id": "Maze-v0"}\n'
     for name, text, what in (
         ("empty", "", "has no metrics yet"),
@@ -229,10 +220,6 @@ def test_a_run_without_rows_yet(tmp_path):
         with pytest.raises(RunError, match=what) as caught:
             learning_curves.plot_runs([tmp_path / name], tmp_path / "x.png")
         assert text is None or "first report" in caught.value.hint
-
-
-def test_a_figure_that_cannot_be_written_leaves_the_old_one(tmp_path):
-    run = _write_run(tmp_path / "run", [0], _linear)
     target = tmp_path / "file"
     target.write_text("old")
     with pytest.raises(RunError, match="cannot be written"):
@@ -251,22 +238,18 @@ def _draw_gif(states, path):
     frames[0].save(path, save_all=True, append_images=frames[1:])
 
 
-def test_a_gif_is_written_whole(tmp_path):
+def test_a_gif_is_written_whole_and_a_reader_of_the_old_one_never_sees_half_of_it(tmp_path):
     backend = matplotlib.get_backend()
     path = save_gif(_environment(_draw_gif), [0, 100, 200], tmp_path / "episode.gif")
     with Image.open(path) as image:
         assert (image.format, image.n_frames) == ("GIF", 3)
     assert os.listdir(tmp_path) == ["episode.gif"]
     assert matplotlib.get_backend() == backend
-
-
-def test_a_reader_of_the_old_picture_never_sees_half_of_the_new(tmp_path):
-    target = tmp_path / "episode.gif"
-    target.write_bytes(b"old")
-    with target.open("rb") as reader:
-        save_gif(_environment(_draw_gif), [0], target)
+    path.write_bytes(b"old")
+    with path.open("rb") as reader:
+        save_gif(_environment(_draw_gif), [0], path)
         assert reader.read() == b"old"  # renamed over, not written into
-    assert target.read_bytes().startswith(b"GIF")
+    assert path.read_bytes().startswith(b"GIF")
 
 
 def test_an_animation_that_fails_or_cannot_be_drawn_leaves_the_old_gif(tmp_path):

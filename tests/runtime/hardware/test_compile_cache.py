@@ -71,15 +71,12 @@ def test_an_entry_that_another_process_is_writing_is_left_to_it(entry, capsys):
     assert (path.read_bytes(), capsys.readouterr().err) == (WHOLE, "")
 
 
-def test_a_truncated_entry_is_removed_and_noted(entry, capsys):
+def test_an_entry_that_is_truncated_is_removed_and_one_that_cannot_be_used_is_noted(entry, capsys):
     path, warn = entry
     path.write_bytes(WHOLE[:-8])
     warn()
     assert not path.exists()
     assert capsys.readouterr().err == "note: jit_chunk is compiled again: its cache entry was truncated\n"
-
-
-def test_a_complete_entry_that_cannot_be_used_is_noted(entry, capsys):
     path, warn = entry
     path.write_bytes(WHOLE)
     warn("XlaRuntimeError: made for another machine")

@@ -64,14 +64,10 @@ def test_one_process_with_a_gpu_keeps_what_it_compiles(cache):
 
 
 @pytest.mark.usefixtures("of_two")
-def test_processes_have_equally_many_devices():
+def test_processes_have_equally_many_devices_and_a_lost_partner_is_told_from_other_failures():
     devices.check_equal_counts([Device("cpu", 0), Device("cpu", 1)])
     with pytest.raises(ConfigError, match="have 1, 2 devices"):
         devices.check_equal_counts([Device("cpu", 0), Device("cpu", 1), Device("cpu", 1)])
-
-
-@pytest.mark.usefixtures("of_two")
-def test_a_lost_partner_is_told_from_other_failures_of_a_collective():
     gone = ValueError("UNKNOWN: Gloo AllGather failed: Connection closed by peer [::1]:3")
     failed = jax.errors.JaxRuntimeError("INTERNAL: NCCL failed: out of memory")
     for error, kind, message in (

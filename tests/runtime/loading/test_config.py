@@ -1,6 +1,7 @@
 """Reading a configuration: layers, strictness, exact error texts, and the way back to YAML."""
 
 import dataclasses
+import shlex
 from pathlib import Path
 
 import config_table
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.asserts import refused
+from support.transcripts import rows
 
 from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
@@ -22,7 +24,6 @@ from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
-ABOVE = "is above 2,147,483,647; lower one of them"
 PRESETS = [*(f"ppo/{name}" for name in PPO_PRESETS), *(f"spo/{name}" for name in SPO_PRESETS)]
 CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig}
 
@@ -37,14 +38,11 @@ def problems(*argv):
     return caught.value.problems
 
 
-def test_bare_command_is_the_quick_preset():
+def test_defaults_below_yaml_below_flags_and_the_bare_command_is_the_quick_preset(file):
     result = loaded()
     assert result.options.config == "ppo/quick"
     assert result.overridden == frozenset()
     assert (result.config.environment.num_envs, result.config.training_core.num_updates) == (128, 100)
-
-
-def test_defaults_below_yaml_below_flags(file):
     path = file("environment: {num_envs: 16}\ntraining_core: {epochs: 7}\n")
     result = loaded("--config", path, "--epochs", "3")
     assert result.config.training_core.epochs == 3  # flag over file
@@ -61,13 +59,20 @@ def test_files_of_defaults_alone(file, text):
     assert loaded("--config", file(text)).config == PPOConfig()
 
 
-def test_scientific_numbers_and_underscores(file):
+def test_spellings_of_numbers_booleans_and_rust_rl(file):
     path = file("optimization:\n  actor_lr: 1e-3\n  critic_lr: 3e-4\ntraining_core:\n  num_updates: 1e7\n")
     config = loaded("--config", path).config
     assert (config.optimization.actor_lr, config.optimization.critic_lr) == (0.001, 0.0003)
     assert config.training_core.num_updates == 10_000_000
     assert isinstance(config.training_core.num_updates, int)
     assert loaded("--num-updates", "1e7", "--num-envs=1_024").config.training_core.num_updates == 10_000_000
+    words = ("--no-progress", "--backend-logs-visible", "--exact-reference=true", "--shared-torso", "false")
+    config = loaded(*words).config
+    assert (config.logging.progress, config.logging.backend_logs_visible) == (False, True)
+    assert (config.environment.exact_reference, config.architecture.shared_torso) == (True, False)
+    assert loaded("--standardize-advantages", "true").config.optimization.standardize_advantages == "batch"
+    assert loaded("--checkpoint-save-dir", "a", "--checkpoint-load-path", "b").config.checkpointing.load_path == "b"
+    assert loaded("--config", file("ppo_core: {epochs: 9}\n")).config.training_core.epochs == 9
 
 
 @pytest.mark.parametrize(
@@ -98,26 +103,10 @@ def test_none_is_null_only_where_null_is_allowed_and_text_is_as_written(file):
     assert loaded("--save-dir", "out #1: x").config.checkpointing.save_dir == "out #1: x"
 
 
-def test_booleans_have_four_spellings():
-    words = ("--no-progress", "--backend-logs-visible", "--exact-reference=true", "--shared-torso", "false")
-    config = loaded(*words).config
-    assert (config.logging.progress, config.logging.backend_logs_visible) == (False, True)
-    assert (config.environment.exact_reference, config.architecture.shared_torso) == (True, False)
-    assert loaded("--standardize-advantages", "true").config.optimization.standardize_advantages == "batch"
-
-
-def test_rust_rl_spellings(file):
-    assert loaded("--checkpoint-save-dir", "a", "--checkpoint-load-path", "b").config.checkpointing.load_path == "b"
-    assert loaded("--config", file("ppo_core: {epochs: 9}\n")).config.training_core.epochs == 9
-
-
-def test_options_are_not_leaves():
+def test_leaf_names_are_unique_over_all_sections_and_no_option_is_one():
     options = loaded("--print-config", "--debug", "--no-compile-cache").options
     assert (options.print_config, options.debug, options.no_compile_cache) == (True,) * 3
     assert not set(flags.OPTION_HELP) & set(leaf_sections(PPOConfig))
-
-
-def test_leaf_names_are_unique_over_all_sections():
     kinds = [*section_types(PPOConfig).values(), SPOSectionConfig]
     names = [leaf for kind in kinds for leaf in leaf_types(kind)]
     assert len(names) == len(set(names))
@@ -139,53 +128,52 @@ def test_steps_and_updates_replace_each_other_across_layers(file):
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [
-        ("environment:\n  num_env: 4\n", "2: unknown key 'environment.num_env'; did you mean 'num_envs'?"),
-        ("environment:\n  gamma: 1\n", "2: unknown key 'environment.gamma'; it belongs to section 'training_core'"),
-        ("num_envs: 4\n", "1: unknown section 'num_envs'; it is a key of section 'environment'"),
-        ("enviroment: {}\n", "1: unknown section 'enviroment'; did you mean 'environment'?"),
-        ("environment: 3\n", "1: section 'environment' must hold keys, such as 'task_id:'"),
-        ("- 3\n", "1: a configuration is made of sections, such as 'environment:'"),
-        ("optimization:\n\n  actor_lr: fast\n", "3: optimization.actor_lr: expected float, got 'fast' (str)"),
-        ("logging: {progress: yes}\n", "1: logging.progress: expected bool, got 'yes' (str)"),
-        ("logging: {progress: 1}\n", "1: logging.progress: expected bool, got 1 (int)"),
-        ("training_core: {epochs: true}\n", "1: training_core.epochs: expected int, got True (bool)"),
-        ("training_core: {epochs: 1.5}\n", "1: training_core.epochs: expected int, got 1.5 (float)"),
-        ("training_core: {epochs: null}\n", "1: training_core.epochs: expected int, got null"),
-        ("training_core: {gamma: 1.01}\n", "1: training_core.gamma: must lie in [0, 1], got 1.01"),
-        ("training_core: {gamma: .nan}\n", "1: training_core.gamma: must be finite, got nan"),
-        ("optimization: {clip_eps: 0}\n", "1: optimization.clip_eps: must be greater than 0, got 0.0"),
-        ("architecture: {num_layers: 0}\n", "1: architecture.num_layers: must be at least 1, got 0"),
-        (
-            "architecture: {observation_adapter: gird}\n",
-            "1: architecture.observation_adapter: expected dense, binpack, grid or null, got 'gird' (str);"
-            " did you mean 'grid'?",
-        ),
-        ("architecture:\n  seed: 1\n  seed: 2\n", "3: duplicate key 'architecture.seed' (first at line 2)"),
-        ("logging: {}\nlogging: {}\n", "2: duplicate key 'logging' (first at line 1)"),
-        (
-            "ppo_core: {}\ntraining_core: {}\n",
-            "2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them",
-        ),
-        ("environment:\n  kwargs: {a: 1, a: 2}\n", "2: not valid YAML: duplicate key 'a'"),
-        ("environment: &e {}\nlogging: *e\n", "2: not valid YAML: aliases (*name) are not read here"),
-        (
-            "architecture: {seed: !!python/name:os.system x}\n",
-            "1: not valid YAML: tag tag:yaml.org,2002:python/name:os.system is not read here",
-        ),
-        ("architecture: {seed: !!int x}\n", "1: not valid YAML: 'x' is no int"),
-        ("spo:\n  init_log_alpha: 3\n", "2: 'spo.init_log_alpha' is not read; use init_alpha: the weight itself"),
-        ("spo: {num_particle: 3}\n", "1: unknown key 'spo.num_particle'; did you mean 'num_particles'?"),
-        ("training_core: {num_updates: 3, total_timesteps: 3}\n", "1: give num_updates or total_timesteps, not both"),
-    ],
+    rows("""
+environment:|  num_env: 4 => 2: unknown key 'environment.num_env'; did you mean 'num_envs'?
+environment:|  gamma: 1 => 2: unknown key 'environment.gamma'; it belongs to section 'training_core'
+num_envs: 4 => 1: unknown section 'num_envs'; it is a key of section 'environment'
+enviroment: {} => 1: unknown section 'enviroment'; did you mean 'environment'?
+environment: 3 => 1: section 'environment' must hold keys, such as 'task_id:'
+- 3 => 1: a configuration is made of sections, such as 'environment:'
+optimization:||  actor_lr: fast => 3: optimization.actor_lr: expected float, got 'fast' (str)
+logging: {progress: yes} => 1: logging.progress: expected bool, got 'yes' (str)
+logging: {progress: 1} => 1: logging.progress: expected bool, got 1 (int)
+training_core: {epochs: true} => 1: training_core.epochs: expected int, got True (bool)
+training_core: {epochs: 1.5} => 1: training_core.epochs: expected int, got 1.5 (float)
+training_core: {epochs: null} => 1: training_core.epochs: expected int, got null
+training_core: {gamma: 1.01} => 1: training_core.gamma: must lie in [0, 1], got 1.01
+training_core: {gamma: .nan} => 1: training_core.gamma: must be finite, got nan
+optimization: {clip_eps: 0} => 1: optimization.clip_eps: must be greater than 0, got 0.0
+architecture: {num_layers: 0} => 1: architecture.num_layers: must be at least 1, got 0
+architecture: {observation_adapter: gird} =>
+    1: architecture.observation_adapter: expected dense, binpack, grid or null, got 'gird' (str); did you mean
+    'grid'?
+architecture:|  seed: 1|  seed: 2 => 3: duplicate key 'architecture.seed' (first at line 2)
+logging: {}|logging: {} => 2: duplicate key 'logging' (first at line 1)
+ppo_core: {}|training_core: {} => 2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them
+environment:|  kwargs: {a: 1, a: 2} => 2: not valid YAML: duplicate key 'a'
+environment: &e {}|logging: *e => 2: not valid YAML: aliases (*name) are not read here
+architecture: {seed: !!python/name:os.system x} =>
+    1: not valid YAML: tag tag:yaml.org,2002:python/name:os.system is not read here
+architecture: {seed: !!int x} => 1: not valid YAML: 'x' is no int
+spo:|  init_log_alpha: 3 => 2: 'spo.init_log_alpha' is not read; use init_alpha: the weight itself
+spo: {num_particle: 3} => 1: unknown key 'spo.num_particle'; did you mean 'num_particles'?
+training_core: {num_updates: 3, total_timesteps: 3} => 1: give num_updates or total_timesteps, not both
+"""),
 )
 def test_file_problems_word_for_word(file, text, expected):
-    assert problems("--config", file(text)) == [f"run.yaml:{expected}"]
+    """A bar ends a line."""
+    assert problems("--config", file(text.replace("|", "\n") + "\n")) == [f"run.yaml:{expected}"]
 
 
-def test_kwargs_are_yaml_flow_and_their_keys_text_whatever_they_look_like(file):
+def test_kwargs_are_yaml_flow_of_plain_data_and_their_keys_text_whatever_they_look_like(file):
     assert loaded("--config", file("environment:\n  kwargs: {1: 2}\n")).config.environment.kwargs == {"1": 2}
     assert loaded("--kwargs", "{num_rows: 6, a: [1]}").config.environment.kwargs == {"num_rows": 6, "a": [1]}
+    assert ppo_config(kwargs={"size": (3, 4)}).environment.kwargs == {"size": [3, 4]}
+    with pytest.raises(ConfigError, match="expected a mapping of plain values"):
+        ppo_config(kwargs={"generator": object()})
+    with pytest.raises(ConfigError, match="expected a mapping whose keys are text"):
+        ppo_config(kwargs={1: 2})
 
 
 def test_broken_yaml_names_its_line(file):
@@ -198,94 +186,69 @@ def test_broken_yaml_names_its_line(file):
 
 
 @pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        (["--num-envs", "lots"], "--num-envs: expected int, got 'lots' (str)"),
-        (["--num-envs", "-1e-3"], "--num-envs: expected int, got -0.001 (float)"),
-        (["--gamma=-1"], "--gamma: must lie in [0, 1], got -1.0"),
-        (["--nun-envs", "64"], "unknown flag '--nun-envs'; did you mean '--num-envs'?"),
-        (["--num_envs", "64"], "unknown flag '--num_envs'; did you mean '--num-envs'?"),
-        (["--task", "x"], "unknown flag '--task'; did you mean '--task-id'?"),  # no abbreviations
-        (["-x"], "unknown flag '-x'"),
-        (
-            ["--num-particles", "3"],
-            "unknown flag '--num-particles'; it belongs to section 'spo', which this command does not use",
-        ),
-        (["--init-log-alpha", "3"], "unknown flag '--init-log-alpha'; use --init-alpha: the weight itself"),
-        (["num_envs=64"], "unexpected argument 'num_envs=64'; write --num-envs 64"),
-        (["Maze-v0"], "unexpected argument 'Maze-v0'"),
-        (["--seed", "1", "--seed=2"], "--seed: given twice"),
-        (["--progress", "--no-progress"], "--no-progress: given twice (first as --progress)"),
-        (["--save-dir=a", "--checkpoint-save-dir=b"], "--checkpoint-save-dir: given twice (first as --save-dir)"),
-        (["--config", "ppo/maze", "--config", "ppo/quick"], "--config: given twice"),
-        (["--seed"], "--seed: needs a value"),
-        (["--seed="], "--seed: needs a value"),
-        (["--seed", "--progress"], "--seed: needs a value"),
-        (["--no-progress=false"], "--no-progress: takes no value, got 'false'"),
-        (["--debug=1"], "--debug: takes no value, got '1'"),
-        (["--progress", "maybe"], "--progress: expected bool, got 'maybe' (str)"),
-        (["--kwargs", "6"], "--kwargs: expected mapping, got 6 (int)"),
-        (["--config", "ppo/mase"], "--config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?"),
-        (["--config", "maze"], "--config: no file or preset 'maze'; did you mean 'ppo/maze'?"),
-        (
-            ["--run-name", "../x"],
-            "--run-name: '../x' cannot name a run; use letters, digits and . _ = + -, begin with a letter or digit, and"
-            " not the word latest",
-        ),
-        (["--num-envs", "1e12"], "--num-envs: must be at most 2147483647, got 1000000000000"),
-        (["--hidden-dim", "1e12"], "--hidden-dim: must be at most 2147483647, got 1000000000000"),
-        (["--actor-lr", "1e39"], "--actor-lr: must be at most 3.4028235e+38, the largest float32, got 1e+39"),
-        (["--reward-scale", "1e300"], "--reward-scale: must be at most 3.4028235e+38, the largest float32, got 1e+300"),
-        (
-            ["--num-envs", "1024", "--rollout-length", "1e9"],
-            f"--rollout-length: num_seeds * num_envs * rollout_length = 1,024,000,000,000 {ABOVE}",
-        ),
-        (
-            ["--num-eval-envs", "1e9", "--num-eval-episodes", "1e9", "--num-seeds", "3"],
-            f"--num-eval-episodes: num_seeds * num_eval_episodes = 3,000,000,000 {ABOVE}",
-        ),
-        (
-            ["--hidden-dim", "2e9"],  # XLA aborts the process on such a product
-            f"--hidden-dim: num_seeds * hidden_dim * hidden_dim = 4,000,000,000,000,000,000 {ABOVE}",
-        ),
-        (["--max-items=1e6", "--max-ems=1e6"], f"--max-items: max_items * max_ems = 1,000,000,000,000 {ABOVE}"),
-        (
-            ["--total-timesteps", "5120e10"],
-            "--total-timesteps: 51,200,000,000,000 steps are 10,000,000,000 updates, and at most 2,147,483,647 can be"
-            " counted",
-        ),
-        (
-            ["--total-timesteps", "1e6"],
-            "--total-timesteps: 1,000,000 is not a multiple of num_envs * rollout_length = 5,120;"
-            " use 998,400 or 1,003,520",
-        ),
-        (
-            ["--seed", "2147483646", "--num-seeds", "3"],
-            "--num-seeds: the last seed would be 2147483648, above 2147483647; use a lower seed",
-        ),
-        (
-            ["--otlp-endpoint", "localhost:4318"],
-            "--otlp-endpoint: 'localhost:4318' is no address; give one such as http://localhost:4318",
-        ),
-        *(
-            (
-                ["--mlflow-tracking-uri", folder],
-                f"--mlflow-tracking-uri: '{folder}' is a folder, which MLflow no longer takes as a store; give"
-                " sqlite:///<path>.db or http://<server>",
-            )
-            for folder in ("mlruns", "file:./mlruns")
-        ),
-        *(
-            (
-                ["--coordinator-address", address, "--num-processes", "2", "--process-id", "0"],
-                f"--coordinator-address: expected HOST:PORT, got {address!r}",
-            )
-            for address in ("localhost", "host:port", "a b:12", ":")
-        ),
-    ],
+    ("words", "expected"),
+    rows("""
+--num-envs lots => --num-envs: expected int, got 'lots' (str)
+--num-envs -1e-3 => --num-envs: expected int, got -0.001 (float)
+--gamma=-1 => --gamma: must lie in [0, 1], got -1.0
+--nun-envs 64 => unknown flag '--nun-envs'; did you mean '--num-envs'?
+--num_envs 64 => unknown flag '--num_envs'; did you mean '--num-envs'?
+--task x => unknown flag '--task'; did you mean '--task-id'?
+-x => unknown flag '-x'
+--num-particles 3 => unknown flag '--num-particles'; it belongs to section 'spo', which this command does not use
+--init-log-alpha 3 => unknown flag '--init-log-alpha'; use --init-alpha: the weight itself
+num_envs=64 => unexpected argument 'num_envs=64'; write --num-envs 64
+Maze-v0 => unexpected argument 'Maze-v0'
+--seed 1 --seed=2 => --seed: given twice
+--progress --no-progress => --no-progress: given twice (first as --progress)
+--save-dir=a --checkpoint-save-dir=b => --checkpoint-save-dir: given twice (first as --save-dir)
+--config ppo/maze --config ppo/quick => --config: given twice
+--seed => --seed: needs a value
+--seed= => --seed: needs a value
+--seed --progress => --seed: needs a value
+--no-progress=false => --no-progress: takes no value, got 'false'
+--debug=1 => --debug: takes no value, got '1'
+--progress maybe => --progress: expected bool, got 'maybe' (str)
+--kwargs 6 => --kwargs: expected mapping, got 6 (int)
+--config ppo/mase => --config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?
+--config maze => --config: no file or preset 'maze'; did you mean 'ppo/maze'?
+--run-name ../x => --run-name: '../x' cannot name a run; use letters, digits and . _ = + -, begin with a letter or
+    digit, and not the word latest
+--num-envs 1e12 => --num-envs: must be at most 2147483647, got 1000000000000
+--hidden-dim 1e12 => --hidden-dim: must be at most 2147483647, got 1000000000000
+--actor-lr 1e39 => --actor-lr: must be at most 3.4028235e+38, the largest float32, got 1e+39
+--reward-scale 1e300 => --reward-scale: must be at most 3.4028235e+38, the largest float32, got 1e+300
+--num-envs 1024 --rollout-length 1e9 => --rollout-length: num_seeds * num_envs * rollout_length = 1,024,000,000,000 is
+    above 2,147,483,647; lower one of them
+--num-eval-envs 1e9 --num-eval-episodes 1e9 --num-seeds 3 =>
+    --num-eval-episodes: num_seeds * num_eval_episodes = 3,000,000,000 is above 2,147,483,647; lower one of them
+--hidden-dim 2e9 => --hidden-dim: num_seeds * hidden_dim * hidden_dim = 4,000,000,000,000,000,000 is above
+    2,147,483,647; lower one of them
+--max-items=1e6 --max-ems=1e6 =>
+    --max-items: max_items * max_ems = 1,000,000,000,000 is above 2,147,483,647; lower one of them
+--total-timesteps 5120e10 =>
+    --total-timesteps: 51,200,000,000,000 steps are 10,000,000,000 updates, and at most 2,147,483,647 can be counted
+--total-timesteps 1e6 =>
+    --total-timesteps: 1,000,000 is not a multiple of num_envs * rollout_length = 5,120; use 998,400 or 1,003,520
+--seed 2147483646 --num-seeds 3 => --num-seeds: the last seed would be 2147483648, above 2147483647; use a lower seed
+--otlp-endpoint localhost:4318 =>
+    --otlp-endpoint: 'localhost:4318' is no address; give one such as http://localhost:4318
+--mlflow-tracking-uri mlruns => --mlflow-tracking-uri: 'mlruns' is a folder, which MLflow no longer takes as a store;
+    give sqlite:///<path>.db or http://<server>
+--mlflow-tracking-uri file:./mlruns => --mlflow-tracking-uri: 'file:./mlruns' is a folder, which MLflow no longer takes
+    as a store; give sqlite:///<path>.db or http://<server>
+--coordinator-address localhost --num-processes 2 --process-id 0 =>
+    --coordinator-address: expected HOST:PORT, got 'localhost'
+--coordinator-address host:port --num-processes 2 --process-id 0 =>
+    --coordinator-address: expected HOST:PORT, got 'host:port'
+--coordinator-address 'a b:12' --num-processes 2 --process-id 0 =>
+    --coordinator-address: expected HOST:PORT, got 'a b:12'
+--coordinator-address : --num-processes 2 --process-id 0 => --coordinator-address: expected HOST:PORT, got ':'
+"""),
 )
-def test_flag_problems_word_for_word(argv, expected):
-    assert problems(*argv) == [expected]
+def test_flag_problems_word_for_word(words, expected):
+    """No flag can be abbreviated. (On a product as of --hidden-dim 2e9 XLA aborts the process.)"""
+    assert problems(*shlex.split(words)) == [expected]
 
 
 def test_problems_of_file_and_flags_come_together_in_order(file):
@@ -301,7 +264,7 @@ def test_problems_of_file_and_flags_come_together_in_order(file):
     ]
 
 
-def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
+def test_impossible_and_absurd_sizes_name_file_line_flag_and_nearest_values(file):
     path = file("environment:\n  num_envs: 25\ntraining_core:\n  rollout_length: 40\n  num_minibatches: 16\n")
     assert problems("--config", path, "--num-devices", "2", "--process-id", "0") == [
         "run.yaml:5: training_core.num_minibatches: num_envs * rollout_length = 25 * 40 = 1000 is not divisible by 16;"
@@ -309,6 +272,13 @@ def test_impossible_sizes_name_file_line_flag_and_nearest_values(file):
         "--num-devices: num_envs = 25 is not divisible by 2; use 1 or 5",
         "hardware: coordinator_address, num_processes and process_id go together; give all or none",
     ]
+    found = problems("--num-envs", "2e9", "--rollout-length", "2e9", "--num-minibatches", "7")
+    assert [problem.partition(":")[0] for problem in found] == ["--num-minibatches", "--rollout-length"]
+    prime = "2147483647"
+    (problem,) = problems("--num-envs", prime, "--rollout-length", "1", "--num-minibatches", "1000000000")
+    assert problem.endswith("is not divisible by 1000000000; use 1")
+    assert problems("--gamma", "1" + "0" * 400)[0].startswith("--gamma: expected float, got 1000")
+    assert problems("--seed", "1" * 5000)[0].startswith("--seed: not valid YAML: '1111")
 
 
 def test_where_telemetry_goes_must_be_an_address_without_a_password():
@@ -328,7 +298,7 @@ def test_where_telemetry_goes_must_be_an_address_without_a_password():
         assert "s3cret" not in problem
 
 
-def test_notebook_keywords_are_checked_alike():
+def test_keywords_and_stored_configurations_are_checked_alike():
     assert ppo_config(num_envs=1e2, num_minibatches=8).environment.num_envs == 100
     assert ppo_config(num_updates=None, total_timesteps=81920).training_core.num_updates == 10
     with refused(ConfigError, ["training_core: give num_updates or total_timesteps, not both"]):
@@ -339,16 +309,9 @@ def test_notebook_keywords_are_checked_alike():
     device = "hardware.device_type: expected auto, cpu, cuda, gpu, tpu, got 'gpp' (str); did you mean 'gpu'?"
     with refused(ConfigError, ["training_core.gamma: must lie in [0, 1], got 2.0", device]):
         ppo_config(gamma=2, device_type="gpp")
-
-
-def test_absurd_sizes_fail_at_once():
-    found = problems("--num-envs", "2e9", "--rollout-length", "2e9", "--num-minibatches", "7")
-    assert [problem.partition(":")[0] for problem in found] == ["--num-minibatches", "--rollout-length"]
-    prime = "2147483647"
-    (problem,) = problems("--num-envs", prime, "--rollout-length", "1", "--num-minibatches", "1000000000")
-    assert problem.endswith("is not divisible by 1000000000; use 1")
-    assert problems("--gamma", "1" + "0" * 400)[0].startswith("--gamma: expected float, got 1000")
-    assert problems("--seed", "1" * 5000)[0].startswith("--seed: not valid YAML: '1111")
+    assert config_from_dict(PPOConfig, {"environment": {"num_envs": 32}}) == ppo_config(num_envs=32)
+    with refused(ConfigError, ["unknown key 'environment.num_env'", "unknown section 'spo'"]):
+        config_from_dict(PPOConfig, {"environment": {"num_env": 32}, "spo": {}})
 
 
 def leaves_at_their_defaults(path, kind):
@@ -357,7 +320,7 @@ def leaves_at_their_defaults(path, kind):
     return [leaf for leaf, (value, _) in layer.items() if leaf != "task_id" and value == get_leaf(kind(), leaf)]
 
 
-def test_every_preset_states_its_differences_commented_and_sound():
+def test_every_preset_states_its_differences_commented_and_sound(file):
     assert sorted(preset_paths()) == PRESETS
     for name, path in preset_paths().items():
         algorithm = name.partition("/")[0]
@@ -368,14 +331,8 @@ def test_every_preset_states_its_differences_commented_and_sound():
         assert all("  # " in line for line in leaves), name
         by_name, by_path = (load_config(kind, algorithm, ["--config", text], "") for text in (name, str(path)))
         assert by_name.config == by_path.config
-
-
-def test_a_repeated_default_is_seen(file):
     path = file("environment: {task_id: BinPack-v2, num_envs: 64}\ntraining_core: {gamma: 0.99, epochs: 3}\n")
     assert leaves_at_their_defaults(Path(path), PPOConfig) == ["num_envs", "gamma"]
-
-
-def test_the_benchmark_preset_is_the_setting_peers_were_timed_in():
     config = loaded("--config", "ppo/maze_mlp").config
     core = config.training_core
     assert (config.environment.num_envs, core.rollout_length, core.epochs, core.num_minibatches) == (64, 128, 4, 16)
@@ -487,7 +444,7 @@ def test_yaml_feeds_back_to_the_identical_configuration(config, tmp_path_factory
     assert config_from_dict(PPOConfig, config_to_dict(config)) == config
 
 
-def test_yaml_of_a_configuration_is_commented_and_plain():
+def test_yaml_of_a_configuration_is_commented_and_plain_and_awkward_text_survives(tmp_path):
     text = to_yaml(ppo_config(task_id="Maze-v0", kwargs={"num_rows": 6}, actor_lr=1e-5, run_name="none"))
     lines = text.splitlines()
     assert lines[:2] == ["# The task and its environments.", "environment:"]
@@ -495,30 +452,13 @@ def test_yaml_of_a_configuration_is_commented_and_plain():
     assert any(line.startswith("  kwargs: {num_rows: 6} ") for line in lines)
     assert any(line.startswith("  actor_lr: 1e-05 ") for line in lines)
     assert any(line.startswith("  run_name: 'none' ") for line in lines)  # unquoted it would be null
-
-
-def test_infinity_and_awkward_text_survive(tmp_path):
     odd = ["none", "~", "3", "1e3", "true", "", " x ", "a: b", "#", "é\n\t\x7f\U0001f600", "[", "it's", '"']
     config = ppo_config(kwargs={"a": [float("inf"), -float("inf"), *odd], "none": {"": None}}, save_dir=odd[9])
     (tmp_path / "c.yaml").write_text(to_yaml(config), encoding="utf-8")
     assert loaded("--config", str(tmp_path / "c.yaml")).config == config
 
 
-def test_stored_configurations_keep_defaults_and_refuse_strangers():
-    assert config_from_dict(PPOConfig, {"environment": {"num_envs": 32}}) == ppo_config(num_envs=32)
-    with refused(ConfigError, ["unknown key 'environment.num_env'", "unknown section 'spo'"]):
-        config_from_dict(PPOConfig, {"environment": {"num_env": 32}, "spo": {}})
-
-
-def test_kwargs_hold_plain_data_only():
-    assert ppo_config(kwargs={"size": (3, 4)}).environment.kwargs == {"size": [3, 4]}
-    with pytest.raises(ConfigError, match="expected a mapping of plain values"):
-        ppo_config(kwargs={"generator": object()})
-    with pytest.raises(ConfigError, match="expected a mapping whose keys are text"):
-        ppo_config(kwargs={1: 2})
-
-
-def test_help_shows_every_flag_with_type_default_and_range(monkeypatch):
+def test_help_and_documentation_show_every_flag_with_type_default_and_range(monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
     lines = flags.help_text(PPOConfig, "ppo", "ppo/quick").splitlines()
     for leaf in leaf_sections(PPOConfig):
@@ -526,9 +466,6 @@ def test_help_shows_every_flag_with_type_default_and_range(monkeypatch):
     assert "  --gamma FLOAT                     discount per step [default 0.99, 0 to 1]" in lines
     assert "  --num-envs INT                    environments stepped in parallel [default 64, >= 1]" in lines
     assert max(map(len, lines)) <= 120
-
-
-def test_documentation_table_is_up_to_date():
     text = config_table.DOCUMENT.read_text(encoding="utf-8")
     assert config_table.with_table(text, SPOConfig) == text, "run: python docs/tools/config_table.py"
     assert "| `gamma` | `--gamma` | float | `0.99` | 0 to 1 | discount per step |" in text.splitlines()

@@ -1,9 +1,11 @@
 """Reading an SPO configuration: its section, rust_rl's spellings, sizes that cannot work, and the way back to YAML."""
 
 import dataclasses
+import shlex
 
 import pytest
 from support.asserts import refused
+from support.transcripts import rows
 
 from stoix_like.config.checks import leaf_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
@@ -26,6 +28,12 @@ def problems(*argv):
     return caught.value.problems
 
 
+@pytest.mark.parametrize("preset", [name for name in preset_paths() if name.startswith("spo/")])
+def test_yaml_of_every_preset_feeds_back_to_the_identical_configuration(preset, file):
+    config = loaded("--config", preset).config
+    assert repr(loaded("--config", file(to_yaml(config))).config) == repr(config)
+
+
 @pytest.mark.parametrize(("word", "mode"), [("true", "dual"), ("false", "fixed")])
 def test_adaptive_temperature_is_read_as_a_mode(file, word, mode):
     path = file(f"spo:\n  adaptive_temperature: {word}\n  fixed_temperature: 0.25\n")
@@ -36,11 +44,17 @@ def test_adaptive_temperature_is_read_as_a_mode(file, word, mode):
     assert flagged.config.spo.temperature_mode == "solve"
 
 
-def test_adaptive_temperature_is_true_or_false(file):
+def test_adaptive_temperature_is_true_or_false_in_its_section_and_no_flag(file):
     words = {"auto": "'auto' (str)", "1": "1 (int)", "'true'": "'true' (str)", "null": "None (NoneType)"}
     for word, shown in words.items():
         path = file(f"spo:\n  adaptive_temperature: {word}\n")
         assert problems("--config", path) == [f"run.yaml:2: spo.adaptive_temperature: expected bool, got {shown}"]
+    path = file("optimization:\n  adaptive_temperature: true\n")
+    assert problems("--config", path) == ["run.yaml:2: unknown key 'optimization.adaptive_temperature'"]
+    unknown = "unknown flag '--adaptive-temperature'; "
+    assert problems("--adaptive-temperature", "true") == [f"{unknown}use --temperature-mode dual or fixed"]
+    with refused(ConfigError, [f"{unknown}it belongs to section 'spo', which this command does not use"]):
+        load_config(PPOConfig, "ppo", ["--adaptive-temperature", "true"], default_config="ppo/quick")
 
 
 @pytest.mark.parametrize("first_is_ours", [True, False])
@@ -52,25 +66,13 @@ def test_both_names_of_the_mode_are_one_key(file, first_is_ours):
     assert problem == f"run.yaml:4: 'spo.{names[0]}' and '{names[1]}' (line 2) are the same key; keep one of them"
 
 
-def test_adaptive_temperature_belongs_to_its_section_and_is_no_flag(file):
-    path = file("optimization:\n  adaptive_temperature: true\n")
-    assert problems("--config", path) == ["run.yaml:2: unknown key 'optimization.adaptive_temperature'"]
-    unknown = "unknown flag '--adaptive-temperature'; "
-    assert problems("--adaptive-temperature", "true") == [f"{unknown}use --temperature-mode dual or fixed"]
-    with refused(ConfigError, [f"{unknown}it belongs to section 'spo', which this command does not use"]):
-        load_config(PPOConfig, "ppo", ["--adaptive-temperature", "true"], default_config="ppo/quick")
-
-
-def test_other_words_of_rust_rl_say_what_to_write_instead(file):
+def test_unknown_keys_name_file_line_and_neighbour_and_words_of_rust_rl_what_to_write_instead(file):
     path = file("spo:\n  init_log_temperature: 3.0\n  init_log_alpha: 3.0\n")
     assert problems("--config", path) == [
         "run.yaml:2: 'spo.init_log_temperature' is not read; use init_temperature: the temperature itself, in reward"
         " units",
         "run.yaml:3: 'spo.init_log_alpha' is not read; use init_alpha: the weight itself",
     ]
-
-
-def test_unknown_keys_of_the_section_name_file_line_and_neighbour(file):
     path = file("spo:\n  num_particle: 3\n  search_dept: 4\n  gamma: 0.5\n  root: gumbel_top\n  search_depth: ful\n")
     assert problems("--config", path) == [
         "run.yaml:2: unknown key 'spo.num_particle'; did you mean 'num_particles'?",
@@ -82,37 +84,27 @@ def test_unknown_keys_of_the_section_name_file_line_and_neighbour(file):
 
 
 @pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        (["--search-depth", "0"], "--search-depth: must be at least 1, got 0"),
-        (["--num-particles", "0"], "--num-particles: must be at least 1, got 0"),
-        (["--epsilon", "0"], "--epsilon: must be greater than 0, got 0.0"),
-        (["--init-temperature", "-1"], "--init-temperature: must be greater than 0, got -1.0"),
-        (["--search-gamma", "1.5"], "--search-gamma: must lie in [0, 1], got 1.5"),
-        (["--tau", "2"], "--tau: must lie in [0, 1], got 2.0"),
-        (
-            ["--root-exploration-dirichlet-fraction", "1.1"],
-            "--root-exploration-dirichlet-fraction: must lie in [0, 1], got 1.1",
-        ),
-        (["--rekey-particles", "sometimes"], "--rekey-particles: expected bool or auto, got 'sometimes' (str)"),
-        (["--num-particle", "3"], "unknown flag '--num-particle'; did you mean '--num-particles'?"),
-        (
-            ["--config", "spo/maze", "--replay-buffer-size", "8200"],
-            "--replay-buffer-size: 8,200 is not a multiple of num_envs = 64; use 8,192 or 8,256",
-        ),
-        (  # what depends on the number of updates cannot be checked then
-            ["--config", "spo/maze", "--total-timesteps", "1e6"],
-            "--total-timesteps: 1,000,000 is not a multiple of num_envs * rollout_length = 2,048;"
-            " use 999,424 or 1,001,472",
-        ),
-        (
-            ["--config", "spo/maze", "--num-updates", "none"],
-            "training_core: num_updates and total_timesteps are both null; give one",
-        ),
-    ],
+    ("words", "expected"),
+    rows("""
+--search-depth 0 => --search-depth: must be at least 1, got 0
+--num-particles 0 => --num-particles: must be at least 1, got 0
+--epsilon 0 => --epsilon: must be greater than 0, got 0.0
+--init-temperature -1 => --init-temperature: must be greater than 0, got -1.0
+--search-gamma 1.5 => --search-gamma: must lie in [0, 1], got 1.5
+--tau 2 => --tau: must lie in [0, 1], got 2.0
+--root-exploration-dirichlet-fraction 1.1 => --root-exploration-dirichlet-fraction: must lie in [0, 1], got 1.1
+--rekey-particles sometimes => --rekey-particles: expected bool or auto, got 'sometimes' (str)
+--num-particle 3 => unknown flag '--num-particle'; did you mean '--num-particles'?
+--config spo/maze --replay-buffer-size 8200 =>
+    --replay-buffer-size: 8,200 is not a multiple of num_envs = 64; use 8,192 or 8,256
+--config spo/maze --total-timesteps 1e6 =>
+    --total-timesteps: 1,000,000 is not a multiple of num_envs * rollout_length = 2,048; use 999,424 or 1,001,472
+--config spo/maze --num-updates none => training_core: num_updates and total_timesteps are both null; give one
+"""),
 )
-def test_flag_problems_word_for_word(argv, expected):
-    assert problems(*argv) == [expected]
+def test_flag_problems_word_for_word(words, expected):
+    """(What depends on the number of updates cannot be checked where there is none.)"""
+    assert problems(*shlex.split(words)) == [expected]
 
 
 def test_replay_sizes_are_told_at_once_by_the_names_and_places_of_their_leaves(file):
@@ -130,9 +122,11 @@ def test_replay_sizes_are_told_at_once_by_the_names_and_places_of_their_leaves(f
         "--sample-period: 30 is above spo.sample_sequence_length = 20, so 10 of every 30 steps would never be sampled;"
         " use at most 20",
     ]
-
-
-def test_a_replay_too_small_and_uneven_is_told_only_the_size_that_serves_both():
+    sizes = {"num_envs": 8, "rollout_length": 4, "batch_size": 8, "num_minibatches": 1}
+    for length, size in ((20, 168), (19, 160)):
+        assert spo_config(**sizes, sample_sequence_length=length, replay_buffer_size=size)
+    with pytest.raises(ConfigError):
+        spo_config(**sizes, sample_sequence_length=20, replay_buffer_size=160)
     found = problems("--config", "spo/maze", "--replay-buffer-size", "100")
     assert len(found) == 2
     assert not any("multiple" in problem for problem in found)
@@ -167,14 +161,6 @@ def test_a_preset_of_ppo_is_told(name):
     assert preset_note(loaded("--config", path)) == f"{start}and scripts/train_ppo.py trains PPO".replace(name, path)
 
 
-def test_values_named_in_a_replay_problem_work():
-    sizes = {"num_envs": 8, "rollout_length": 4, "batch_size": 8, "num_minibatches": 1}
-    for length, size in ((20, 168), (19, 160)):
-        assert spo_config(**sizes, sample_sequence_length=length, replay_buffer_size=size)
-    with pytest.raises(ConfigError):
-        spo_config(**sizes, sample_sequence_length=20, replay_buffer_size=160)
-
-
 def test_gradient_steps_need_not_divide_a_rollout():
     """SPO learns from replayed sequences, PPO from shares of the rollout."""
     odd = {"num_envs": 8, "rollout_length": 5, "num_minibatches": 7}
@@ -183,16 +169,13 @@ def test_gradient_steps_need_not_divide_a_rollout():
         ppo_config(**odd)
 
 
-def test_one_file_serves_both_algorithms(file):
+def test_one_file_serves_both_algorithms_and_spellings_of_the_section(file):
     path = file("ppo_core: {rollout_length: 20}\nspo:\n  num_particles: 5\n  search_depth: full\n")
     ours = loaded("--config", path).config
     assert (ours.spo.num_particles, ours.spo.search_depth, ours.training_core.rollout_length) == (5, "full", 20)
     theirs = load_config(PPOConfig, "ppo", ["--config", path], default_config="ppo/quick").config
     assert theirs.training_core.rollout_length == 20
     assert loaded("--config", "ppo/maze").config.environment.task_id == "Maze-v0"
-
-
-def test_spellings_of_the_section():
     words = ("--search-depth", "full", "--rekey-particles", "--search-gamma", "null", "--num-particles", "1e1")
     config = loaded(*words).config
     assert (config.spo.search_depth, config.spo.rekey_particles, config.spo.search_gamma) == ("full", True, None)

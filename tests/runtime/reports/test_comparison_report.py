@@ -60,17 +60,14 @@ def test_the_standing_on_one_task_by_hand(tmp_path):
     assert comparison.over_tasks == {"steps": None, "seconds": None}
 
 
-def test_a_profile_begins_where_all_are_above_and_ends_where_none_is(tmp_path):
+def test_a_profile_begins_where_all_are_above_and_ends_where_none_is_and_shares_have_a_gap(tmp_path):
     aggregate = _comparison(_folders(tmp_path)).results[0].aggregates["steps"]
     for name, ends in SCORES.items():
         share = aggregate.profiles[name].point
         expected = [np.mean(np.array(ends) > threshold) for threshold in aggregate.thresholds]
         np.testing.assert_allclose(share, expected, atol=1e-12)
     assert [aggregate.profiles["PPO"].point[0], aggregate.profiles["SPO"].point[-1]] == [1.0, 0.0]
-
-
-def test_shares_have_a_gap_to_one_and_the_whole_scale(tmp_path):
-    comparison = _comparison(_folders(tmp_path, metrics=("evaluator/solve_rate",)), "solve_rate")
+    comparison = _comparison(_folders(tmp_path / "shares", metrics=("evaluator/solve_rate",)), "solve_rate")
     aggregate = comparison.results[0].aggregates["steps"]
     np.testing.assert_allclose([row.optimality_gap.point for row in aggregate.rows], [0.6, 0.28], rtol=1e-12)
     assert [aggregate.thresholds[0], aggregate.thresholds[-1]] == [0.0, 1.0]
@@ -86,7 +83,7 @@ def test_efficiency_on_common_budgets_by_hand(tmp_path):
     assert efficiency.seeds["SPO"].shape == (2, 3)
 
 
-def test_over_tasks_scores_without_a_common_scale_are_not_aggregated(tmp_path):
+def test_over_tasks_only_scores_on_a_common_scale_of_experiments_on_every_task_are_aggregated(tmp_path):
     comparison = _over_two_tasks(tmp_path)
     aggregate = comparison.over_tasks["steps"]
     assert (aggregate.rows, aggregate.profiles) == ([], {})
@@ -94,20 +91,15 @@ def test_over_tasks_scores_without_a_common_scale_are_not_aggregated(tmp_path):
     (pair,) = aggregate.pairs  # who is above needs no scale: 2.5 of 15, and 1 of 2
     assert pair.probability.point == pytest.approx((2.5 / 15 + 0.5) / 2)
     assert np.isnan(pair.probability.low)  # a single seed on one task
-
-
-def test_over_tasks_normalised_scores_are_aggregated_by_hand(tmp_path):
-    comparison = _over_two_tasks(tmp_path, {"Maze-v0": (0.0, 1.0), "Snake-v1": (0.0, 10.0)})
+    comparison = _over_two_tasks(tmp_path / "scaled", {"Maze-v0": (0.0, 1.0), "Snake-v1": (0.0, 10.0)})
     ppo, spo = comparison.over_tasks["steps"].rows
     assert (ppo.num_runs, spo.num_runs) == ((3, 2), (5, 1))
     np.testing.assert_allclose(ppo.mean.point, (0.4 + 0.4) / 2, rtol=1e-12)
     np.testing.assert_allclose(ppo.iqm.point, (0.3 + 0.4 + 0.5) / 3, rtol=1e-12)  # 0.2 0.3 0.4 0.5 0.6, less one each
     np.testing.assert_allclose(spo.optimality_gap.point, (0.28 + 0.6) / 2, rtol=1e-12)
     assert "PPO: a task with more runs weighs more in the IQM over tasks" in comparison.notes
-
-
-def test_an_experiment_that_is_not_on_every_task_is_left_out_over_tasks(tmp_path):
-    paths = _folders(tmp_path / "maze") + _folders(tmp_path / "snake", {"SPO": [4.0, 5.0]}, task="Snake-v1")
+    paths = [tmp_path / "maze" / "PPO", tmp_path / "maze" / "SPO"]
+    paths += _folders(tmp_path / "other", {"SPO": [4.0, 5.0]}, task="Snake-v1")
     comparison = _comparison(paths)
     assert "PPO is left out over tasks: not every task has runs of that name" in comparison.notes
     assert comparison.over_tasks["steps"].pairs == []
@@ -131,9 +123,6 @@ def test_the_text_says_everything_with_its_n(tmp_path):
     assert lines[4].startswith("P(PPO > SPO)  0.1667  [")
     assert "Maze-v0 · evaluator/mean_return · at 4.0 s of wall-clock" in lines
     assert sum(line.startswith("note: ") for line in lines) == 2  # of few seeds, and of how many share a clock
-
-
-def test_the_text_over_tasks(tmp_path):
     text = comparison_tables.text(_over_two_tasks(tmp_path, {"Maze-v0": (0.0, 1.0), "Snake-v1": (0.0, 10.0)}))
     assert "over 2 tasks (Maze-v0, Snake-v1) · at the largest common steps of each" in text
     (block,) = [block for block in text.split("\n\n") if block.startswith("over 2 tasks") and "steps" in block]
@@ -188,14 +177,11 @@ def test_experiments_differ_without_colour(tmp_path):
         assert one[2] != other[2]
 
 
-def test_few_seeds_are_drawn_singly(tmp_path):
+def test_few_seeds_are_drawn_singly_and_figures_over_tasks_have_a_panel_more(tmp_path):
     comparison = _comparison(_folders(tmp_path, {"A": [0.1], "B": [0.1, 0.2, 0.3], "C": [0.1] * 5}))
     _, _, efficiency = _figures(comparison)
     assert len(efficiency.axes[0].lines) == 3 + 3  # an IQM each, and the seeds of B
     assert len(efficiency.axes[0].collections) == 2  # a single seed has no band
-
-
-def test_figures_over_tasks_have_a_panel_more(tmp_path):
     profiles, improvement, efficiency = _figures(_over_two_tasks(tmp_path))
     titles = lambda figure: [panel.get_title(loc="left") for panel in figure.axes]
     assert titles(efficiency) == ["Maze-v0", "Snake-v1"]
@@ -233,6 +219,7 @@ def test_the_script_prints_and_writes(inside, capfd):
     assert content["runs"] == [str(paths[0]), "runs/SPO"]  # the same folder twice counts once
     assert content["contests"][0]["steps"]["standing"]["rows"][0]["scores"][0] == pytest.approx([0.6, 0.7, 0.8])
     assert len(list(Path("figures").iterdir())) == out.count("figure figures/") == 6
+    assert compare_runs.parse_scales([["A", "-1e1", "2"], ["B", "0", "1"]]) == {"A": (-10.0, 2.0), "B": (0.0, 1.0)}
 
 
 @pytest.mark.parametrize(
@@ -261,15 +248,13 @@ def test_what_is_refused(inside, capfd, flags, error):
     assert sorted(Path().rglob("*")) == before
 
 
-def test_runs_of_which_none_fits_are_refused(tmp_path, capfd):
+def test_runs_of_which_none_fits_are_refused_and_where_a_damaged_configuration_stands_else(tmp_path, capfd):
     path = write_run(tmp_path / "a", lambda s, u: 0.5, level_hash=lambda update: str(update > 10), config={})
     assert compared(path) == 1
     assert "nothing can be compared" in capfd.readouterr().err
     assert compared(tmp_path / "b") == 4
-
-
-def test_of_a_damaged_configuration_it_is_said_where_else_it_stands(tmp_path, capfd):
-    path = write_run(tmp_path / "a", lambda s, u: 0.5)
+    capfd.readouterr()
+    path = write_run(tmp_path / "c", lambda s, u: 0.5)
     (path / "config.yaml").write_text("training_core: {seed: [")
     assert compared(path) == 1
     error, hint = capfd.readouterr().err.splitlines()
@@ -281,7 +266,3 @@ def test_of_a_damaged_configuration_it_is_said_where_else_it_stands(tmp_path, ca
     hint = capfd.readouterr().err.splitlines()[1]
     assert f"the value of 'config' in {meta}" in hint
     assert "or leave this run out" in hint
-
-
-def test_scales_from_words():
-    assert compare_runs.parse_scales([["A", "-1e1", "2"], ["B", "0", "1"]]) == {"A": (-10.0, 2.0), "B": (0.0, 1.0)}

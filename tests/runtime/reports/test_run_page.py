@@ -73,16 +73,13 @@ def _harmless(text):
     return page
 
 
-def test_elements_by_hand():
+def test_elements_by_hand_and_a_check_that_can_fail():
     assert html_page.tag("p", "a < b & ", html_page.tag("b", '"c"')) == "<p>a &lt; b &amp; <b>&quot;c&quot;</b></p>"
     assert html_page.tag("img", src='x" onerror="y', class_="z") == '<img src="x&quot; onerror=&quot;y" class="z">'
     assert html_page.table(["h"], [["<i>"]]) == (
         '<div class="scroll"><table><thead><tr><th scope="col">h</th></tr></thead>'
         "<tbody><tr><td>&lt;i&gt;</td></tr></tbody></table></div>"
     )
-
-
-def test_a_check_that_can_fail():
     for bad in ("<p><b></p></b>", "<p>", '<img src="https://a/b.png">', '<p onclick="x()"></p>', "<script></script>"):
         with pytest.raises((AssertionError, IndexError)):
             _harmless(html_page.page("t", html_page.Markup(bad)))
@@ -102,7 +99,7 @@ def test_the_report_of_a_run_says_what_it_is(tmp_path):
     assert cells[best - 1 : best + 3] == ["3", "best", "2,000", "1.2"]
 
 
-def test_pictures_are_in_the_page(tmp_path):
+def test_pictures_are_in_the_page_but_for_a_large_animation(tmp_path):
     path = _run(tmp_path)
     frames = [Image.new("L", (8, 8), color=shade) for shade in (0, 200)]
     frames[0].save(path / "episode.gif", save_all=True, append_images=frames[1:])
@@ -115,10 +112,6 @@ def test_pictures_are_in_the_page(tmp_path):
             assert image.format.lower() == source.removeprefix("data:image/").partition(";")[0]
     assert kinds == ["PNG", "PNG", "GIF"]
     assert all(value for tag, name, value in page.attributes if name == "alt")
-
-
-def test_a_large_animation_stays_outside(tmp_path):
-    path = _run(tmp_path)
     (path / "episode.gif").write_bytes(b"GIF89a" + bytes(4_000_000))
     text = run_page.report([path])
     assert "episode.gif has 4.0 MB and is not embedded: see the run folder" in Page(text).words()
@@ -145,13 +138,10 @@ def test_damaged_versions_are_shown_as_they_are(tmp_path, broken):
     assert broken in _harmless(run_page.report([path])).words()
 
 
-def test_a_run_that_was_not_evaluated_yet(tmp_path):
+def test_several_runs_are_compared_first_and_one_may_not_be_evaluated_yet(tmp_path):
     page = _harmless(run_page.report([_run(tmp_path, metrics=("actor/mean_return",))]))
     assert "not evaluated yet" in page.words()
     assert page.tags.count("img") == 1
-
-
-def test_several_runs_are_compared_first(tmp_path):
     paths = [_run(tmp_path, "a"), _run(tmp_path, "b", algorithm="SPO", seeds=(0, 1))]
     page = _harmless(run_page.report(paths))
     headings = [data for tag, data in page.text if tag == "h2"]
@@ -160,11 +150,10 @@ def test_several_runs_are_compared_first(tmp_path):
     assert page.tags.count("img") == 3 + 2 + 2
 
 
-def test_the_script_writes_into_the_run(tmp_path, capfd, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_script_writes_into_the_run(inside, capfd):
     script = load_script("report")
-    _run(tmp_path / "runs", "a")
-    _run(tmp_path / "runs", "b", algorithm="SPO")
+    _run(inside / "runs", "a")
+    _run(inside / "runs", "b", algorithm="SPO")
     assert exit_code(script.main, ["a"]) == 0
     assert exit_code(script.main, ["a", "b", "a"]) == 0
     assert exit_code(script.main, ["b", "--out", "x.html"]) == 0

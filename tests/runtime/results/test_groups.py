@@ -39,7 +39,7 @@ def test_runs_of_one_folder_name_stay_apart(tmp_path):
     assert _scores(group, "steps") == {"PPO · a/maze": [0.2], "PPO · b/maze": [0.8]}
 
 
-def test_scores_at_equal_steps_are_interpolated_and_never_extrapolated(tmp_path):
+def test_scores_at_equal_steps_are_interpolated_and_at_equal_wall_clock_others(tmp_path):
     """PPO is scored at 1,000, 2,000, 4,000 steps, SPO at 2,000, 3,000, 5,000: both know 2,000 to 4,000."""
     rising = lambda seed, update: float(update)
     paths = [
@@ -53,13 +53,10 @@ def test_scores_at_equal_steps_are_interpolated_and_never_extrapolated(tmp_path)
     assert _scores(group, "steps") == {"PPO": [40.0], "SPO": [1700.0]}  # halfway between 900 and 2,500
     (curve,) = scores_at(group.experiments[0], "steps", budget.grid)
     assert curve.tolist() == [20.0, 30.0, 40.0]
-
-
-def test_scores_at_equal_wall_clock_are_others(tmp_path):
-    """PPO takes 0.1 s per update and SPO 0.4: when PPO ends, after 4 s, SPO is at update 10."""
+    # PPO takes 0.1 s per update and SPO 0.4: when PPO ends, after 4 s, SPO is at update 10.
     climb = lambda seed, update: float(update)
-    fast = write_run(tmp_path / "a", climb, updates=(10, 20, 40))
-    slow = write_run(tmp_path / "b", climb, updates=(5, 15, 40), pace=0.4, algorithm="SPO")
+    fast = write_run(tmp_path / "fast", climb, updates=(10, 20, 40))
+    slow = write_run(tmp_path / "slow", climb, updates=(5, 15, 40), pace=0.4, algorithm="SPO")
     (group,), _ = _found([fast, slow])
     assert common_budget(group, "seconds").last == 4.0
     found = _scores(group, "seconds")
@@ -68,7 +65,7 @@ def test_scores_at_equal_wall_clock_are_others(tmp_path):
     assert _scores(group, "steps") == {"PPO": [40.0], "SPO": [40.0]}
 
 
-def test_without_a_common_range_there_is_no_budget_and_it_is_said(tmp_path):
+def test_without_a_common_range_there_is_no_budget_and_a_seed_that_ends_long_before_is_named(tmp_path):
     early = write_run(tmp_path / "a", _level(0.5), updates=(10, 20))
     (group,), _ = _found([early, write_run(tmp_path / "b", _level(0.5), seeds=(1,), updates=(30,))])
     assert common_budget(group, "steps") is None
@@ -79,9 +76,6 @@ def test_without_a_common_range_there_is_no_budget_and_it_is_said(tmp_path):
     assert common_budget(group, "steps") is not None
     assert common_budget(group, "seconds") is None
     assert "no elapsed_seconds" in budget_notes(group, "seconds", None)[0]
-
-
-def test_a_seed_that_ends_long_before_the_others_is_named(tmp_path):
     long = write_run(tmp_path / "long", _level(0.5), seeds=(0, 1))
     short = write_run(tmp_path / "short", _level(0.5), seeds=(2,), updates=(10, 20))
     (group,), _ = _found([long, short])
@@ -150,7 +144,7 @@ def test_other_levels_and_sizes_are_other_contests(tmp_path, one, other, titles)
     assert notes == [f"other sizes or levels of a task are another group: {'; '.join(titles)}"]
 
 
-def test_levels_of_one_name_and_another_hash_are_apart(tmp_path):
+def test_levels_of_one_name_and_another_hash_are_apart_and_a_run_whose_levels_changed_is_left_out(tmp_path):
     paths = [
         write_run(tmp_path / name, _level(0.5), level_hash=name, config=_config(level_set="maze-8"), algorithm=name)
         for name in ("p", "q")
@@ -158,9 +152,6 @@ def test_levels_of_one_name_and_another_hash_are_apart(tmp_path):
     groups, notes = _found(paths)
     assert [group.title for group in groups] == ["Maze-v0 · levels p", "Maze-v0 · levels q"]
     assert "scored on different levels of one name" in notes[0]
-
-
-def test_a_run_whose_levels_changed_on_the_way_is_left_out(tmp_path):
     changed = write_run(tmp_path / "changed", _level(0.5), level_hash=lambda update: "p" if update < 20 else "q")
     steady = write_run(tmp_path / "steady", _level(0.5), level_hash="p", algorithm="SPO")
     (group,), (note,) = _found([changed, steady])
@@ -168,7 +159,7 @@ def test_a_run_whose_levels_changed_on_the_way_is_left_out(tmp_path):
     assert "changed is left out: its level set changed during training (p, q)" in note
 
 
-def test_evaluations_are_not_compared_with_training_episodes(tmp_path):
+def test_runs_and_seeds_without_values_are_told_and_not_counted(tmp_path):
     scored = write_run(tmp_path / "scored", _level(0.5), metrics=("evaluator/mean_return", "actor/mean_return"))
     training = write_run(tmp_path / "training", _level(0.5), metrics=("actor/mean_return",), algorithm="SPO")
     (group,), (note,) = _found([training, scored])
@@ -178,9 +169,6 @@ def test_evaluations_are_not_compared_with_training_episodes(tmp_path):
     (group,), notes = _found([training, scored], "actor/mean_return")
     assert [entry.name for entry in group.experiments] == ["SPO", "PPO"]
     assert notes == []
-
-
-def test_a_seed_without_values_is_told_and_not_counted(tmp_path):
     path = write_run(tmp_path / "a", lambda seed, update: None if seed == 1 else 0.5, seeds=(0, 1, 2))
     with (path / "metrics.jsonl").open("a") as file:
         file.write('{"category": "ACTOR", "update": 5, "timesteps": 5, "seed": 1, "actor/mean_return": 0.5}\n')

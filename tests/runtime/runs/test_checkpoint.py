@@ -66,7 +66,7 @@ def saved_folder(tmp_path_factory):
     return folder
 
 
-def test_everything_comes_back_bit_for_bit(make_store):
+def test_everything_comes_back_bit_for_bit_of_several_checkpoints_told_apart(make_store):
     arrays = _arrays()
     path = make_store(create=True).save(arrays, _meta(7, elapsed_seconds=1.5))
     assert path.name == "7"
@@ -75,10 +75,7 @@ def test_everything_comes_back_bit_for_bit(make_store):
     assert store.load_meta() == _meta(7, elapsed_seconds=1.5)
     assert_same_bits(store.load(_template(arrays)), arrays)
     assert_same_bits(store.load_part("params", _template(arrays["params"])), arrays["params"])
-
-
-def test_several_checkpoints_are_told_apart(make_store):
-    store = make_store(create=True)
+    store = make_store("several", create=True)
     for update in (2, 10):
         store.save(_arrays(update), _meta(update))
     assert store.updates() == [2, 10]  # by number, not by name
@@ -113,7 +110,7 @@ def test_other_shapes_are_refused_and_the_first_is_named(make_store):
         store.load(_template({name: value for name, value in arrays.items() if name != "step"}))
 
 
-def test_what_is_not_there_is_named(make_store, tmp_path):
+def test_what_is_not_there_is_named_and_another_schema_refused(make_store, tmp_path, monkeypatch):
     with refused(CheckpointError, f"no checkpoint in {tmp_path / 'nowhere'}"):
         make_store("nowhere")
     assert not (tmp_path / "nowhere").exists()
@@ -124,14 +121,11 @@ def test_what_is_not_there_is_named(make_store, tmp_path):
         _save(store, update)
     with refused(CheckpointError, f"no checkpoint of update 3 in {store.folder}", "there are: 1, 2"):
         store.load_meta(3)
-
-
-def test_another_schema_is_refused(make_store, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(checkpoint, "SCHEMA", checkpoint.SCHEMA + 1)
-        _save(make_store(create=True), 1)
+        _save(make_store("other", create=True), 1)
     with pytest.raises(CheckpointError, match="has another schema than this version reads"):
-        make_store().load_meta()
+        make_store("other").load_meta()
 
 
 def test_numbered_folders_of_others_are_refused(make_store, tmp_path):
@@ -156,7 +150,7 @@ def test_a_save_that_was_killed_is_no_checkpoint(make_store, saved_folder, tmp_p
     assert not half.exists()
 
 
-def test_a_folder_that_cannot_be_written_is_a_plain_error(make_store, tmp_path):
+def test_a_folder_that_cannot_be_written_is_a_plain_error_whoever_tells_it(make_store, tmp_path):
     store = make_store(create=True)
     _save(store, 1)
     (tmp_path / "checkpoints").rename(tmp_path / "moved")
@@ -164,6 +158,10 @@ def test_a_folder_that_cannot_be_written_is_a_plain_error(make_store, tmp_path):
     with refused(RunError, f"cannot write the checkpoint in {store.folder}: Not a directory", SPACE):
         _save(store, 2)
     assert (tmp_path / "moved" / "1").is_dir()
+    text = "NOT_FOUND: Error writing 'manifest.ocdbt': Failed to open [os_error_code='20'] [tensorstore_spec='{...}']"
+    assert digests.write_error_text(ValueError(text)) == "Not a directory"
+    assert digests.write_error_text(OSError(28, "No space left on device", "x")) == "No space left on device"
+    assert digests.write_error_text(ValueError("another")) == "another"
 
 
 def test_a_checkpoint_is_on_the_disk_before_an_older_one_is_removed(make_store, tmp_path, monkeypatch):
@@ -323,31 +321,25 @@ def _stored_best(tmp_path, template):
     return store.load_meta(), np.asarray(store.load_part("params", _template(template))["w"])
 
 
-def test_best_keeps_what_scored_best_and_the_first_of_equals(tmp_path):
+def test_best_keeps_what_scored_best_of_each_seed_the_first_of_equals_and_what_is_donated(tmp_path):
     keeper = _keeper(tmp_path)
     offers = [(2, 0.5, True), (4, 0.25, False), (6, 0.5, False), (8, 0.75, True), (10, np.nan, False)]
     assert [keeper.update(_params(u), np.array([score]), _meta(u)) for u, score, _ in offers] == [o for *_, o in offers]
     meta, params = _stored_best(tmp_path, _params(0))
     assert (meta.update, meta.host) == (8, {"scores": [0.75], "updates": [8], "scored_on": {}})
     np.testing.assert_array_equal(params, [8.0])
-
-
-def test_best_of_several_seeds_is_chosen_for_each(tmp_path):
-    keeper = _keeper(tmp_path, num_seeds=2)
+    keeper = _keeper(tmp_path / "two", num_seeds=2)
     keeper.update(_params([1, 1], [2, 2]), np.array([5.0, 5.0]), _meta(1))
     keeper.update(_params([3, 3], [4, 4]), np.array([6.0, 4.0]), _meta(2))
-    meta, params = _stored_best(tmp_path, _params([0, 0], [0, 0]))
+    meta, params = _stored_best(tmp_path / "two", _params([0, 0], [0, 0]))
     assert meta.host == {"scores": [6.0, 5.0], "updates": [2, 1], "scored_on": {}}
     np.testing.assert_array_equal(params, [[3, 3], [2, 2]])
-
-
-def test_best_outlives_the_loop_that_donates_its_parameters(tmp_path):
-    keeper = _keeper(tmp_path)
+    keeper = _keeper(tmp_path / "donated")
     params = _params(1.0, 2.0)
     keeper.update(params, np.array([1.0]), _meta(1))
     params["w"].delete()
     assert not keeper.update(_params(3.0, 4.0), np.array([0.5]), _meta(2))
-    np.testing.assert_array_equal(_stored_best(tmp_path, _params(0.0, 0.0))[1], [1.0, 2.0])
+    np.testing.assert_array_equal(_stored_best(tmp_path / "donated", _params(0.0, 0.0))[1], [1.0, 2.0])
 
 
 def _offer_all(keeper, offers):
@@ -412,10 +404,3 @@ def test_an_old_checkpoint_that_cannot_be_removed_ends_nothing(make_store, monke
     _save(store, 2)
     assert store.updates() == [2]
     assert store.load_meta().update == 2
-
-
-def test_what_the_system_said_is_told_whoever_tells_it():
-    text = "NOT_FOUND: Error writing 'manifest.ocdbt': Failed to open [os_error_code='20'] [tensorstore_spec='{...}']"
-    assert digests.write_error_text(ValueError(text)) == "Not a directory"
-    assert digests.write_error_text(OSError(28, "No space left on device", "x")) == "No space left on device"
-    assert digests.write_error_text(ValueError("another")) == "another"

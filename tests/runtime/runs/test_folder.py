@@ -38,11 +38,19 @@ def _make_run(path, **options):
     return new.path
 
 
-def test_new_name_says_what_when_and_which_seed():
+def test_new_name_says_what_when_and_which_seed_and_in_the_same_second_a_number(monkeypatch):
     assert re.fullmatch(
         r"ppo-probe_delayed_reward-\d{8}-\d{6}-s7", run_folder.new_name("ppo", "probe/delayed_reward", 7)
     )
     assert run_folder.run_path("runs", run_folder.new_name("ppo", "Maze-v0", 0)).parent == Path("runs")
+    monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
+    config = ppo_config(task_id="Maze-v0", seed=3)
+    chosen = [run_folder.new_path("runs", "ppo", config) for _ in range(3)]  # all three before a folder is made
+    paths = [_make_run(path, numbered=True) for path in chosen]
+    begin = "ppo-Maze-v0-20260101-120000-s3"
+    assert [path.name for path in paths] == [begin, f"{begin}-2", f"{begin}-3"]
+    assert all((path / "config.yaml").is_file() for path in paths)
+    assert os.readlink("runs/latest") == f"{begin}-3"
 
 
 @pytest.mark.parametrize("name", ["../out", "a/b", "", ".hidden", "-flag", "a b", "/tmp/x", "..", "a\n", "latest"])
@@ -52,14 +60,7 @@ def test_a_name_cannot_leave_the_folder(name):
     assert not list(Path().iterdir())
 
 
-def test_an_existing_name_is_refused():
-    path = _make_run("runs/a")
-    hint = f"choose another --run-name, or continue it: --resume {path}"
-    with refused(ConfigError, f"checkpointing.run_name: {path} exists already", hint):
-        run_folder.run_path("runs", "a")
-
-
-def test_create_writes_configuration_and_versions():
+def test_create_writes_configuration_and_versions_and_latest_follows_if_it_is_no_folder():
     path = _make_run("runs/a")
     assert (path / "config.yaml").read_text() == "# a configuration\n"
     facts = json.loads((path / "versions.json").read_text())
@@ -67,10 +68,6 @@ def test_create_writes_configuration_and_versions():
     assert re.fullmatch(r"3\.\d+\.\d+.*", facts["python"])
     assert {"stoix_like", "jax", "jaxlib", "orbax-checkpoint"} <= facts.keys()
     assert not list(path.glob("*.tmp"))
-
-
-def test_latest_follows_the_newest_run_if_it_is_no_folder():
-    _make_run("runs/a")
     assert os.readlink("runs/latest") == "a"
     _make_run("runs/b")
     assert os.readlink("runs/latest") == "b"
@@ -95,16 +92,7 @@ def test_a_file_a_folder_or_a_link_in_the_way_is_a_plain_error():
     assert Path("runs").read_text() == "not a folder"
 
 
-def test_a_run_is_found_by_path_and_by_name():
-    path = _make_run("runs/a")
-    for text in ("runs/a", "a", str(path.absolute()), "runs/a/"):
-        assert find_run(text).resolve() == path.resolve()
-    other = _make_run("elsewhere/a")
-    assert find_run("elsewhere/a") == other
-    assert find_run("a", save_dir="elsewhere") == other
-
-
-def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
+def test_a_run_is_found_by_path_and_by_name_and_a_folder_that_is_none_is_refused():
     with refused(CheckpointError, "no run at runs/a", "train one first: python scripts/train_ppo.py"):
         find_run("runs/a")
     _make_run("runs/a")
@@ -112,9 +100,15 @@ def test_a_folder_that_is_no_run_is_refused_and_the_runs_are_named():
     Path("runs/junk").mkdir()
     with refused(CheckpointError, "no run at runs/junk", "existing runs: runs/b, runs/a"):
         find_run("runs/junk")
+    path = Path("runs/a")
+    for text in ("runs/a", "a", str(path.absolute()), "runs/a/"):
+        assert find_run(text).resolve() == path.resolve()
+    other = _make_run("elsewhere/a")
+    assert find_run("elsewhere/a") == other
+    assert find_run("a", save_dir="elsewhere") == other
 
 
-def test_only_one_writer():
+def test_only_one_writer_and_a_killed_one_leaves_no_lock_behind():
     path = _make_run("runs/a")
     first = RunLock(path)
     hint = "wait for it to end, or start a run under another --run-name"
@@ -122,10 +116,6 @@ def test_only_one_writer():
         RunLock(path)
     first.close()
     RunLock(path).close()
-
-
-def test_a_killed_writer_leaves_no_lock_behind():
-    path = _make_run("runs/a")
     with subprocess.Popen([sys.executable, "-c", HOLDER, str(path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout.readline() == "held\n"
         with pytest.raises(RunError, match="another process is writing"):
@@ -133,17 +123,6 @@ def test_a_killed_writer_leaves_no_lock_behind():
         holder.kill()
         holder.wait(timeout=10)
     RunLock(path).close()
-
-
-def test_runs_begun_in_the_same_second_get_a_number(monkeypatch):
-    monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
-    config = ppo_config(task_id="Maze-v0", seed=3)
-    chosen = [run_folder.new_path("runs", "ppo", config) for _ in range(3)]  # all three before a folder is made
-    paths = [_make_run(path, numbered=True) for path in chosen]
-    begin = "ppo-Maze-v0-20260101-120000-s3"
-    assert [path.name for path in paths] == [begin, f"{begin}-2", f"{begin}-3"]
-    assert all((path / "config.yaml").is_file() for path in paths)
-    assert os.readlink("runs/latest") == f"{begin}-3"
 
 
 @pytest.mark.parametrize("before", [None, "a"])
@@ -182,7 +161,7 @@ def _run(folder, name):
     return folder / name
 
 
-def test_what_lies_beside_runs_is_left_out_with_a_note(tmp_path, capsys):
+def test_what_lies_beside_runs_is_left_out_and_one_without_configuration_is_not_called_missing(tmp_path, capsys):
     """`report.py runs/*` after a run with --mlflow and a sweep."""
     runs = [_run(tmp_path, "a"), _run(tmp_path, "b")]
     (tmp_path / "mlflow.db").touch()
@@ -201,10 +180,7 @@ def test_what_lies_beside_runs_is_left_out_with_a_note(tmp_path, capsys):
     with pytest.raises(CheckpointError, match="is a sweep, not a run") as caught:
         find_runs([str(tmp_path / "search")])
     assert "trial-0000" in caught.value.hint
-
-
-def test_a_run_without_its_configuration_is_not_called_missing(tmp_path):
-    run = _run(tmp_path, "a")
+    run = runs[0]
     (run / "config.yaml").unlink()
     with pytest.raises(CheckpointError, match=r"has no config\.yaml") as caught:
         find_run(str(run))

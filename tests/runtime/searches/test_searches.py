@@ -10,23 +10,18 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy import stats
+from support.exports import untrained_run
 from support.marks import full
 
 import stoix_like as sl
 from stoix_like.algorithms import searching
 from stoix_like.commands.compare_search import main
 from stoix_like.commands.entry import exit_code
-from stoix_like.config.checks import replace_leaves
-from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import EvaluationConfig, SPOSectionConfig
 from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.evaluators.scores import Evaluator
-from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.runs import folder
 from stoix_like.runtime.runs import saved as saved_run
-from stoix_like.runtime.runs.build import build
-from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.searches import compare as compare_search
 from stoix_like.runtime.searches import methods as compare_methods
 from stoix_like.runtime.searches import tables
@@ -43,23 +38,9 @@ PROBE_LEVELS = "actionobservationreward"
 KEY = jax.random.key(3)
 
 
-def _untrained(path, **leaves):
-    """A run folder with the parameters it began with as its best checkpoint."""
-    config = replace_leaves(sl.ppo_config(**leaves), {"run_name": path.name})
-    folder.create_run(path, to_yaml(config), {}).lock.close()
-    num_seeds, seed = config.training_core.num_seeds, config.architecture.seed
-    env, network, _ = build("ppo", config)
-    _, timestep = jax.vmap(env.reset)(KEY[None])
-    params = [jax.jit(network.init)(jax.random.key(seed + index), timestep.observation) for index in range(num_seeds)]
-    params = params[0] if num_seeds == 1 else jax.tree.map(lambda *leaves: np.stack(leaves), *params)
-    meta = CheckpointMeta("ppo", leaves["task_id"], 1, config_to_dict(config), {"updates": [1] * num_seeds})
-    CheckpointStore(path / "checkpoints" / "best", create=True).save({"params": params}, meta)
-    return path
-
-
 @pytest.fixture(scope="module")
 def saved(tmp_path_factory):
-    return saved_run.load_run(str(_untrained(tmp_path_factory.mktemp("runs") / "a", **SMALL)))
+    return saved_run.load_run(str(untrained_run(tmp_path_factory.mktemp("runs") / "a", **SMALL)))
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +62,7 @@ def greedy(saved, level_set):
 @pytest.fixture
 def probe_run(inside):
     """Trains nothing: (name, leaves) -> a run of the probe in the test's own folder."""
-    return lambda name="a", **leaves: _untrained(Path(name), **PROBE | leaves)
+    return lambda name="a", **leaves: untrained_run(Path(name), **PROBE | leaves)
 
 
 def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, level_set):
@@ -101,18 +82,15 @@ def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, level_set):
     assert rows["sampled", 0].model_steps_per_decision == 0.0
 
 
-def test_greedy_thinks_nothing_and_is_the_deterministic_policy(saved, level_set, greedy):
+def test_greedy_thinks_nothing_and_one_greedy_particle_to_the_end_plays_it_and_costs_every_step_left(
+    saved, level_set, greedy
+):
     evaluate = functools.partial(episodes.evaluate_levels, saved.env, saved.learner.policy, num_envs=6)
     results = jax.jit(evaluate)(saved.params, level_set.keys, KEY)
     np.testing.assert_array_equal(greedy.returns, results.episode_return)
     assert (greedy.model_steps_per_decision, greedy.budget, greedy.particles) == (0.0, 0, 0)
     filled_up = _play(saved, level_set, "greedy", num_envs=4)["greedy", 0]  # six levels as two rounds of four
     np.testing.assert_array_equal(filled_up.returns, greedy.returns)
-
-
-def test_one_greedy_particle_to_the_end_is_the_greedy_policy_and_costs_every_step_that_is_left(
-    saved, level_set, greedy
-):
     played = _play(saved, level_set, "distinct", budgets=(2, ITEMS))
     for budget in (2, ITEMS):  # below the horizon there is still one particle
         row = played["distinct", budget]
@@ -205,15 +183,7 @@ def _played(method, returns, *, budget=0, model_steps=0):
     return MethodResult(method, budget, budget, 8, 1.5, returns, lengths, np.full(returns.shape, model_steps))
 
 
-def test_rows_that_took_more_than_their_budget_are_named():
-    """A single particle walks to the end of the episode, whatever the budget; policies that think nothing have none."""
-    columns = ("method", "budget", "model_steps_per_decision")
-    steps = [("greedy", 0, 0.0), ("best_of", 16, 16.0), ("plan", 16, 41.26), ("plan", 64, 41.3)]
-    rows = [dict(zip(columns, row, strict=True)) for row in steps]
-    assert compare_search._overspent_notes({"rows": rows}) == ["plan at 16 took 41.3 model steps per decision"]
-
-
-def test_gains_are_paired_by_level():
+def test_gains_are_paired_by_level_and_rows_that_took_more_than_their_budget_named():
     rng = np.random.default_rng(0)
     levels = rng.normal(0.5, 1.0, 32)  # far wider than what is gained
     first, second = _played("greedy", levels), _played("smc", levels + rng.normal(0.02, 0.01, 32), budget=16)
@@ -223,17 +193,19 @@ def test_gains_are_paired_by_level():
     expected = {"mean": differences.mean(), "low": differences.mean() - half, "high": differences.mean() + half}
     assert gain == pytest.approx(expected, rel=1e-9)
     assert tables.method_row(first, first)["gain"] is None
+    # A single particle walks to the end of the episode, whatever the budget; policies that think nothing have none.
+    columns = ("method", "budget", "model_steps_per_decision")
+    steps = [("greedy", 0, 0.0), ("best_of", 16, 16.0), ("plan", 16, 41.26), ("plan", 64, 41.3)]
+    rows = [dict(zip(columns, row, strict=True)) for row in steps]
+    assert compare_search._overspent_notes({"rows": rows}) == ["plan at 16 took 41.3 model steps per decision"]
 
 
-def test_a_line_by_hand():
+def test_a_line_by_hand_and_one_level_without_interval():
     row = tables.method_row(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
     words = tables.row_text(row).split()
     half = 12.7062 * math.sqrt(0.5) / math.sqrt(2)  # one degree of freedom
     interval = f"[{1.5 - half:.4f}, {1.5 + half:.4f}]"
     assert words == f"smc 1,024 1,024 1.5000 {interval} +0.5000 ± 0.0000 12.5 1.5".split()
-
-
-def test_one_level_has_no_interval():
     row = tables.method_row(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
     gain = {"mean": 0.25, "low": None, "high": None}
     assert (row["mean"], row["low"], row["high"], row["gain"]) == (0.75, None, None, gain)
@@ -294,7 +266,7 @@ def test_a_result_is_plain_json_and_follows_the_seed(probe_run):
 
 
 def test_what_a_search_sees_is_noted_where_one_is_played(probe_run, monkeypatch):
-    env = build("ppo", sl.ppo_config(**PROBE)).env._replace(hidden_state="the sign")
+    env = sl.make_env(PROBE["task_id"])._replace(hidden_state="the sign")
     monkeypatch.setitem(ENVIRONMENTS, PROBE["task_id"], lambda: env)
     run = probe_run()
     for methods, is_noted in ((("sampled",), False), (("sampled", "best_of"), True), (("smc",), True)):
@@ -307,7 +279,7 @@ def _means(result):
     return [row["mean"] for block in result["runs"] for row in block["rows"]]
 
 
-def test_the_key_of_a_comparison_is_that_of_evaluations(probe_run):
+def test_the_key_of_a_comparison_is_that_of_evaluations_and_the_default_levels_are_256(probe_run):
     settings = ComparisonSettings(("sampled",), seed=5)
     result = compare_search.compare([probe_run()], "best", f"{PROBE_LEVELS}-32", settings)
     saved = saved_run.load_run("a")
@@ -316,6 +288,11 @@ def test_the_key_of_a_comparison_is_that_of_evaluations(probe_run):
     play = functools.partial(episodes.evaluate_levels, saved.env, saved.learner.network_policy, num_envs=32)
     results = play(saved.params, level_set.keys, key, deterministic=False)
     assert result["runs"][0]["rows"][1]["mean"] == np.asarray(results.episode_return, np.float64).mean()
+    (block,) = compare_search.compare(["a"], settings=ComparisonSettings(("greedy",)))["runs"]
+    assert block["levels"] == f"{PROBE_LEVELS}-256"
+    evaluator = Evaluator(saved.env, saved.learner.policy, EvaluationConfig(level_set=f"{PROBE_LEVELS}-256"), 1)
+    assert block["level_hash"] == evaluator.level_hash  # as `evaluate.py` prints it
+    assert [row["method"] for row in block["rows"]] == ["greedy"]
 
 
 @pytest.mark.full
@@ -345,16 +322,10 @@ def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(probe_
         assert [row["num_envs"] for row in block["rows"]] == [8, 8, 2]
 
 
-def test_the_default_levels_are_the_256_of_the_task(probe_run):
-    (block,) = compare_search.compare([probe_run()], settings=ComparisonSettings(("greedy",)))["runs"]
-    assert block["levels"] == f"{PROBE_LEVELS}-256"
-    saved = saved_run.load_run("a")
-    evaluator = Evaluator(saved.env, saved.learner.policy, EvaluationConfig(level_set=f"{PROBE_LEVELS}-256"), 1)
-    assert block["level_hash"] == evaluator.level_hash  # as `evaluate.py` prints it
-    assert [row["method"] for row in block["rows"]] == ["greedy"]
-
-
-def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(monkeypatch):
+def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone_or_no_line(tmp_path, monkeypatch):
+    rows = [tables.method_row(_played("greedy", [0.5]), _played("greedy", [0.5]))]
+    result = {"runs": [{"run": "a", "seed": 0, "levels": "maze-1", "rows": rows}], "over_runs": []}
+    assert compare_search.plot_comparison(result, tmp_path / "x.svg").stat().st_size > 1000
     drawn = []
     monkeypatch.setattr(compare_search, "plot_panels", lambda panels, out, *labels: drawn.extend(panels))
     facts = {"algorithm": "ppo", "levels": "maze-8", "rows": []}
@@ -362,9 +333,3 @@ def test_a_figure_has_a_panel_for_what_is_averaged_and_one_for_what_is_alone(mon
     over_runs = [{"members": ["runs/a seed 0", "runs/c seed 0"]} | facts]
     compare_search.plot_comparison({"runs": runs, "over_runs": over_runs}, Path("x.png"))
     assert [panel.title for panel in drawn] == ["PPO on maze-8, 2 runs", "b seed 0 on maze-8"]
-
-
-def test_a_figure_without_lines_can_be_drawn(tmp_path):
-    rows = [tables.method_row(_played("greedy", [0.5]), _played("greedy", [0.5]))]
-    result = {"runs": [{"run": "a", "seed": 0, "levels": "maze-1", "rows": rows}], "over_runs": []}
-    assert compare_search.plot_comparison(result, tmp_path / "x.svg").stat().st_size > 1000

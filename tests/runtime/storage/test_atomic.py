@@ -22,7 +22,7 @@ def names(folder):
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
+def test_a_failure_leaves_the_old_file_and_nothing_else_and_json_is_strict(tmp_path):
     (tmp_path / "a.txt").write_text("old")
 
     def write_half():
@@ -37,23 +37,17 @@ def test_a_failure_leaves_the_old_file_and_nothing_else(tmp_path):
     assert (names(tmp_path), (tmp_path / "a.txt").read_text()) == (["a.txt"], "old")
     atomic_write_text(tmp_path / "a.txt", "new ä")
     assert (tmp_path / "a.txt").read_text(encoding="utf-8") == "new ä"
-
-
-def test_json_is_strict(tmp_path):
     atomic_write_json(tmp_path / "a.json", {"a": [1.5, math.nan, (math.inf, "x")]})
     assert json.loads((tmp_path / "a.json").read_text()) == {"a": [1.5, None, [None, "x"]]}
 
 
-def test_files_that_belong_together_are_renamed_only_if_all_can_be(tmp_path):
+def test_files_are_renamed_only_if_all_can_be_and_what_cannot_be_written_is_one_line_and_a_hint(tmp_path):
     write_files(tmp_path / "new", {"a": b"1", "b": b"2"})
     assert names(tmp_path / "new") == ["a", "b"]
     (tmp_path / "new" / "c").mkdir()
     with pytest.raises(IsADirectoryError):
         write_files(tmp_path / "new", {"a": b"3", "c": b"4"})
     assert ((tmp_path / "new" / "a").read_bytes(), names(tmp_path / "new")) == (b"1", ["a", "b", "c"])
-
-
-def test_an_output_that_cannot_be_written_is_one_line_and_a_hint(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="cannot be written") as caught, atomic_write_output(tmp_path / "file" / "a"):
         pass

@@ -8,6 +8,7 @@ import pytest
 import yaml
 from support.asserts import refused
 from support.paths import ROOT
+from support.transcripts import rows
 
 from stoix_like.commands.entry import exit_code
 from stoix_like.commands.sweep import main
@@ -50,7 +51,7 @@ def problems(plan):
     return found
 
 
-def test_keys_have_defaults(plan):
+def test_keys_of_a_whole_file_and_their_defaults(plan):
     found = plan(SPACE)
     assert found.settings == SweepSettings()
     assert found.settings.config is None
@@ -58,9 +59,6 @@ def test_keys_have_defaults(plan):
     assert plan("algorithm: spo\nspace: {epsilon: {low: 0.1, high: 1}}\nfixed: {eval_interval: 1}\n").example.spo
     assert found.example.environment.num_envs == 128  # ppo/quick
     assert found.space == {"actor_lr": Range(1e-4, 1e-2, log=True)}
-
-
-def test_a_whole_file(plan):
     found = plan(
         """
         algorithm: spo
@@ -99,12 +97,9 @@ def test_a_whole_file(plan):
     assert {name: get_leaf(config, name) for name in fixed} == fixed
 
 
-def test_a_flag_replaces_a_key(plan):
+def test_flags_replace_keys_and_updates_and_steps_each_other(plan):
     assert plan(SPACE + "num_trials: 5\n", num_trials=7).settings.num_trials == 7
-
-
-def test_number_of_updates_and_of_steps_replace_each_other(plan):
-    """As flags replace what the file says."""
+    # As flags replace what the file says.
     found = plan(SPACE + "fixed: {total_timesteps: 51200, eval_interval: 1}\n")
     assert found.example.training_core.num_updates == 10  # of 128 * 40 steps
     found = plan("fixed: {total_timesteps: 51200, eval_interval: 1}\nspace: {num_updates: {choices: [4, 8]}}\n")
@@ -115,32 +110,24 @@ def test_number_of_updates_and_of_steps_replace_each_other(plan):
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [
-        ("num_trial: 3", "unknown key 'num_trial'; did you mean 'num_trials'?"),
-        ("spaces: {}", "unknown key 'spaces'; did you mean 'space'?"),
-        ("num_updates: 3", "unknown key 'num_updates'; it is a leaf, which belongs under 'fixed' or 'space'"),
-        ("num_trials: 0", "num_trials: must be at least 1, got 0"),
-        ("num_trials: few", "num_trials: expected int, got 'few' (str)"),
-        ("sampler: tpw", "sampler: expected tpe, random, got 'tpw' (str); did you mean 'tpe'?"),
-        ("direction: 1", "direction: expected maximize, minimize, got 1 (int)"),
-        ("num_seeds: *two", "not valid YAML: aliases (*name) are not read here"),
-        (
-            "config: ppo/mase",
-            "config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: ppo/binpack, ppo/binpack_large, "
-            "ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake, spo/binpack, spo/maze, spo/maze_mlp, "
-            "spo/quick",
-        ),
-        ("metric: mean_return", "metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?"),
-        (
-            "metric: evaluator_sampled/mean_return",
-            "metric: 'evaluator_sampled/mean_return' needs 'evaluate_sampled: true' under 'fixed'",
-        ),
-        (
-            "metric: evaluator_network/mean_return",
-            "metric: 'evaluator_network/mean_return' is of SPO, whose policy searches; PPO's network is "
-            "'evaluator/mean_return'",
-        ),
-    ],
+    rows("""
+num_trial: 3 => unknown key 'num_trial'; did you mean 'num_trials'?
+spaces: {} => unknown key 'spaces'; did you mean 'space'?
+num_updates: 3 => unknown key 'num_updates'; it is a leaf, which belongs under 'fixed' or 'space'
+num_trials: 0 => num_trials: must be at least 1, got 0
+num_trials: few => num_trials: expected int, got 'few' (str)
+sampler: tpw => sampler: expected tpe, random, got 'tpw' (str); did you mean 'tpe'?
+direction: 1 => direction: expected maximize, minimize, got 1 (int)
+num_seeds: *two => not valid YAML: aliases (*name) are not read here
+config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: ppo/binpack,
+    ppo/binpack_large, ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake, spo/binpack, spo/maze,
+    spo/maze_mlp, spo/quick
+metric: mean_return => metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?
+metric: evaluator_sampled/mean_return =>
+    metric: 'evaluator_sampled/mean_return' needs 'evaluate_sampled: true' under 'fixed'
+metric: evaluator_network/mean_return =>
+    metric: 'evaluator_network/mean_return' is of SPO, whose policy searches; PPO's network is 'evaluator/mean_return'
+"""),
 )
 def test_wrong_keys(problems, text, problem):
     assert problems(f"{SPACE}{text}\n") == [f"sweep.yaml:2: {problem}"]
@@ -171,61 +158,45 @@ def test_wrong_files(problems, text, problem):
 
 @pytest.mark.parametrize(
     ("leaf", "problem"),
-    [
-        ("actor_lrs: {low: 0.1, high: 1}", "unknown leaf 'space.actor_lrs'; did you mean 'actor_lr'?"),
-        (
-            "optimization: {actor_lr: 1}",
-            "unknown leaf 'space.optimization'; it is a section: give its leaves without it",
-        ),
-        (
-            "num_particles: {low: 4, high: 8}",
-            "unknown leaf 'space.num_particles'; it is one of SPO, and algorithm is ppo",
-        ),
-        ("num_seeds: {low: 1, high: 2}", ".num_seeds: it is a key of the sweep itself, next to 'config'"),
-        (
-            "run_name: {choices: [a, b]}",
-            ".run_name: each trial has a folder in that of the study: --save-dir and --study",
-        ),
-        ("distributed: {choices: [true, false]}", ".distributed: a sweep runs in one process"),
-        ("seed: {low: 0, high: 9}", ".seed: a seed is not a parameter; each trial has num_seeds of them"),
-        (
-            "num_eval_envs: {low: 8, high: 16}",
-            ".num_eval_envs: leaves of section 'evaluation' are the same in all trials; put it under 'fixed'",
-        ),
-        ("critic_lr: {low: 0, high: 1}", ".critic_lr: it is also fixed (sweep.yaml:1); keep one of them"),
-        ("actor_lr: 0.1", ".actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}; got 0.1"),
-        ("actor_lr: {low: 1}", ".actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}"),
-        ("actor_lr: {low: 0.1, hihg: 1}", "unknown key 'space.actor_lr.hihg'; did you mean 'high'?"),
-        ("actor_lr: {choices: [1, 2], log: true}", ".actor_lr.log: choices take no other key; leave it out"),
-        ("actor_lr: {low: -1, high: 1}", ".actor_lr.low: must be at least 0, got -1.0"),
-        ("actor_lr: {low: a, high: 1}", ".actor_lr.low: expected float, got 'a' (str)"),
-        ("gamma: {low: 0.9, high: 1.1}", ".gamma.high: must lie in [0, 1], got 1.1"),
-        ("epochs: {low: 1.5, high: 3}", ".epochs.low: expected int, got 1.5 (float)"),
-        ("value_clip_eps: {low: null, high: 3}", ".value_clip_eps.low: expected a number, got null"),
-        ("reset_pool_size: {low: auto, high: 3}", ".reset_pool_size.low: expected a number, got 'auto'"),
-        ("actor_lr: {low: 1, high: 1}", ".actor_lr: low = 1.0 is not below high = 1.0"),
-        ("actor_lr: {low: 0, high: 1, log: true}", ".actor_lr: log needs low above 0, got 0.0"),
-        ("actor_lr: {low: 0, high: 1, log: yes}", ".actor_lr.log: expected bool, got 'yes' (str)"),
-        ("actor_lr: {low: 0.1, high: 1, log: true, step: 0.1}", ".actor_lr: log and step exclude each other; keep one"),
-        ("actor_lr: {low: 0, high: 1, step: 0}", ".actor_lr.step: expected a number above 0, got 0"),
-        ("actor_lr: {low: 0, high: 1, step: .nan}", ".actor_lr.step: expected a number above 0, got nan"),
-        ("epochs: {low: 1, high: 4, step: 0.5}", ".epochs.step: expected a whole number above 0, got 0.5"),
-        ("epochs: {low: 1, high: 6, step: 3}", ".epochs: steps of 3 from 1 do not reach 6; use high = 4 or 7"),
-        ("gamma: {low: 0.9, high: 0.95, step: 0.1}", ".gamma: steps of 0.1 from 0.9 do not reach 0.95; use high = 1.0"),
-        ("gamma: {choices: [0.9]}", ".gamma.choices: expected a list of at least two values, got [0.9]"),
-        ("gamma: {choices: 0.9}", ".gamma.choices: expected a list of at least two values, got 0.9"),
-        ("gamma: {choices: [0.9, 1.1]}", ".gamma.choices: must lie in [0, 1], got 1.1"),
-        ("gamma: {choices: [1, 1.0]}", ".gamma.choices: 1.0 is given twice"),
-        (
-            "kwargs: {choices: [{a: 1}, {a: 2}]}",
-            ".kwargs.choices: only numbers, words, true, false and null can be searched",
-        ),
-        ("shared_torso: {low: 0, high: 1}", ".shared_torso: it is not a number; give choices: [true, false]"),
-        (
-            "standardize_advantages: {low: 0, high: 1}",
-            ".standardize_advantages: it is not a number; give choices: [batch, minibatch, none]",
-        ),
-    ],
+    rows("""
+actor_lrs: {low: 0.1, high: 1} => unknown leaf 'space.actor_lrs'; did you mean 'actor_lr'?
+optimization: {actor_lr: 1} => unknown leaf 'space.optimization'; it is a section: give its leaves without it
+num_particles: {low: 4, high: 8} => unknown leaf 'space.num_particles'; it is one of SPO, and algorithm is ppo
+num_seeds: {low: 1, high: 2} => .num_seeds: it is a key of the sweep itself, next to 'config'
+run_name: {choices: [a, b]} => .run_name: each trial has a folder in that of the study: --save-dir and --study
+distributed: {choices: [true, false]} => .distributed: a sweep runs in one process
+seed: {low: 0, high: 9} => .seed: a seed is not a parameter; each trial has num_seeds of them
+num_eval_envs: {low: 8, high: 16} =>
+    .num_eval_envs: leaves of section 'evaluation' are the same in all trials; put it under 'fixed'
+critic_lr: {low: 0, high: 1} => .critic_lr: it is also fixed (sweep.yaml:1); keep one of them
+actor_lr: 0.1 => .actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}; got 0.1
+actor_lr: {low: 1} => .actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}
+actor_lr: {low: 0.1, hihg: 1} => unknown key 'space.actor_lr.hihg'; did you mean 'high'?
+actor_lr: {choices: [1, 2], log: true} => .actor_lr.log: choices take no other key; leave it out
+actor_lr: {low: -1, high: 1} => .actor_lr.low: must be at least 0, got -1.0
+actor_lr: {low: a, high: 1} => .actor_lr.low: expected float, got 'a' (str)
+gamma: {low: 0.9, high: 1.1} => .gamma.high: must lie in [0, 1], got 1.1
+epochs: {low: 1.5, high: 3} => .epochs.low: expected int, got 1.5 (float)
+value_clip_eps: {low: null, high: 3} => .value_clip_eps.low: expected a number, got null
+reset_pool_size: {low: auto, high: 3} => .reset_pool_size.low: expected a number, got 'auto'
+actor_lr: {low: 1, high: 1} => .actor_lr: low = 1.0 is not below high = 1.0
+actor_lr: {low: 0, high: 1, log: true} => .actor_lr: log needs low above 0, got 0.0
+actor_lr: {low: 0, high: 1, log: yes} => .actor_lr.log: expected bool, got 'yes' (str)
+actor_lr: {low: 0.1, high: 1, log: true, step: 0.1} => .actor_lr: log and step exclude each other; keep one
+actor_lr: {low: 0, high: 1, step: 0} => .actor_lr.step: expected a number above 0, got 0
+actor_lr: {low: 0, high: 1, step: .nan} => .actor_lr.step: expected a number above 0, got nan
+epochs: {low: 1, high: 4, step: 0.5} => .epochs.step: expected a whole number above 0, got 0.5
+epochs: {low: 1, high: 6, step: 3} => .epochs: steps of 3 from 1 do not reach 6; use high = 4 or 7
+gamma: {low: 0.9, high: 0.95, step: 0.1} => .gamma: steps of 0.1 from 0.9 do not reach 0.95; use high = 1.0
+gamma: {choices: [0.9]} => .gamma.choices: expected a list of at least two values, got [0.9]
+gamma: {choices: 0.9} => .gamma.choices: expected a list of at least two values, got 0.9
+gamma: {choices: [0.9, 1.1]} => .gamma.choices: must lie in [0, 1], got 1.1
+gamma: {choices: [1, 1.0]} => .gamma.choices: 1.0 is given twice
+kwargs: {choices: [{a: 1}, {a: 2}]} => .kwargs.choices: only numbers, words, true, false and null can be searched
+shared_torso: {low: 0, high: 1} => .shared_torso: it is not a number; give choices: [true, false]
+standardize_advantages: {low: 0, high: 1} =>
+    .standardize_advantages: it is not a number; give choices: [batch, minibatch, none]
+"""),
 )
 def test_wrong_spaces(problems, leaf, problem):
     text = f"fixed: {{critic_lr: 0.001}}\nspace:\n  ent_coef: {{low: 0, high: 1}}\n  {leaf}\n"
@@ -233,13 +204,10 @@ def test_wrong_spaces(problems, leaf, problem):
     assert problems(text) == [f"sweep.yaml:4: {expected}"]
 
 
-def test_all_problems_are_reported_at_once(problems):
+def test_all_problems_are_reported_at_once_those_of_the_runs_own_file_with_its_lines(problems, tmp_path):
     text = "sampler: tp\nconfig: ppo/mase\nfixed:\n  gama: 1\n  gamma: 2\nspace:\n  actor_lr: {low: 2, high: 1}\n"
     found = problems(text)
     assert [line.partition(": ")[0] for line in found] == [f"sweep.yaml:{line}" for line in (1, 2, 4, 5, 7)]
-
-
-def test_problems_of_the_runs_own_file_are_reported_with_its_lines(problems, tmp_path):
     (tmp_path / "run.yaml").write_text("training_core:\n  gama: 1\n")
     assert problems(SPACE + "config: run.yaml\n") == [
         "run.yaml:2: unknown key 'training_core.gama'; did you mean 'gamma'?"
@@ -273,15 +241,12 @@ def test_the_fingerprint_holds_what_makes_values_comparable(plan):
     ]
 
 
-def test_a_metric_that_the_task_does_not_report_is_refused(plan):
+def test_a_metric_that_the_task_does_not_report_is_refused_and_trials_of_different_pace_are_noted(plan):
     found = plan(SPACE + "metric: evaluator/solve_rat\n")
     check_metric(found._replace(settings=SweepSettings()), ["mean_return"])
     what = "sweep.yaml: metric: evaluations of BinPack-v2 report no 'solve_rat'; did you mean 'solve_rate'?"
     with refused(ConfigError, what, "they report evaluator/mean_return, evaluator/solve_rate"):
         check_metric(found, ["mean_return", "solve_rate"])
-
-
-def test_trials_of_different_pace_are_noted_where_they_are_pruned(plan):
     paced = "space: {rollout_length: {choices: [20, 40]}, num_envs: {choices: [64, 128]}}\n"
     assert pace_note(plan(paced)) == (
         "trials differ in num_envs, rollout_length, and the pruner compares them at the same update"

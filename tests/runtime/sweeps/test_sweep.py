@@ -230,7 +230,7 @@ def strict(study):
     return each
 
 
-def test_a_hopeless_trial_is_ended_at_its_evaluation(strict, tmp_path):
+def test_a_hopeless_trial_is_ended_at_its_evaluation_and_a_finished_one_is_not_pruned(strict, tmp_path):
     sink, stop = watched(strict, tmp_path)
     sink.write([Row("TRAINER", 4, 0, 0.0, 0, {"trainer/entropy": 0.0})])
     sink.write(evaluated(4, 0.0, 0.2))
@@ -241,9 +241,6 @@ def test_a_hopeless_trial_is_ended_at_its_evaluation(strict, tmp_path):
     sink.write(evaluated(8, 0.2, 0.6))  # 0.4
     assert (stop.is_set, sink.was_pruned, sink.is_signalled) == (True, True, False)
     assert strict._study.trials[-1].intermediate_values == {4: 0.1, 8: 0.4}
-
-
-def test_a_trial_that_is_finished_is_not_pruned(strict, tmp_path):
     sink, stop = watched(strict, tmp_path)
     sink.write(evaluated(24, 0.0, 0.0))
     assert (stop.is_set, sink.was_pruned) == (False, False)
@@ -306,7 +303,7 @@ def optuna_trials(folder):
     return trials
 
 
-def test_values_are_those_of_the_runs(swept):
+def test_values_are_those_of_the_runs_and_tables_have_the_same_content(swept):
     trials = optuna_trials(swept)
     assert [trial.state.name for trial in trials] == ["COMPLETE", "COMPLETE", "FAIL", "PRUNED"]
     for number in (0, 1, 3):
@@ -319,24 +316,7 @@ def test_values_are_those_of_the_runs(swept):
     impossible = "num_envs * rollout_length = 8 * 4 = 32 is not divisible by 3; use 2 or 4"
     assert trials[2].user_attrs["message"] == f"training_core.num_minibatches: {impossible}"
     assert not (swept / "trial-0002").exists()
-
-
-def test_a_hopeless_run_stopped_early_and_was_saved(swept):
-    run = swept / "trial-0003"
-    assert read_rows(run / "metrics.jsonl")[-1]["update"] == 8  # the first evaluation after the warm-up
-    assert [path.name for path in (run / "checkpoints").iterdir() if path.name.isdecimal()] == ["8"]
-
-
-def test_a_trial_is_a_run_with_its_parameters(swept):
-    text = ["--config", str(swept / "trial-0001" / "config.yaml")]
-    config = load_config(PPOConfig, "ppo", text, default_config="ppo/quick").config
-    leaves = {"actor_lr": 0.03, "num_minibatches": 2, "num_seeds": 3, "num_updates": 24, "run_name": "trial-0001"}
-    assert {name: get_leaf(config, name) for name in leaves} == leaves
-    assert "3 seeds" in (swept / "trial-0001.log").read_text()
-
-
-def test_tables_have_the_same_content(swept):
-    content, trials = table(swept), optuna_trials(swept)
+    content = table(swept)
     assert [(one["number"], one["value"], one["state"], one["updates"]) for one in content["trials"]] == [
         (0, trials[0].value, "complete", 24),
         (1, trials[1].value, "complete", 24),
@@ -351,6 +331,17 @@ def test_tables_have_the_same_content(swept):
         assert float(row["actor_lr"]) == trial["parameters"]["actor_lr"]
 
 
+def test_a_trial_is_a_run_with_its_parameters_and_a_hopeless_one_stopped_early_and_was_saved(swept):
+    run = swept / "trial-0003"
+    assert read_rows(run / "metrics.jsonl")[-1]["update"] == 8  # the first evaluation after the warm-up
+    assert [path.name for path in (run / "checkpoints").iterdir() if path.name.isdecimal()] == ["8"]
+    text = ["--config", str(swept / "trial-0001" / "config.yaml")]
+    config = load_config(PPOConfig, "ppo", text, default_config="ppo/quick").config
+    leaves = {"actor_lr": 0.03, "num_minibatches": 2, "num_seeds": 3, "num_updates": 24, "run_name": "trial-0001"}
+    assert {name: get_leaf(config, name) for name in leaves} == leaves
+    assert "3 seeds" in (swept / "trial-0001.log").read_text()
+
+
 @pytest.fixture
 def again(swept, tmp_path, monkeypatch):
     """A copy of the finished sweep to go on with."""
@@ -360,7 +351,7 @@ def again(swept, tmp_path, monkeypatch):
     return Path("runs/tiny")
 
 
-def test_a_finished_sweep_prints_its_table_again(again, capfd):
+def test_a_finished_sweep_prints_its_table_again_and_goes_on_with_more_trials_and_a_figure(again, capfd):
     before = {path: path.stat().st_mtime_ns for path in again.glob("trial-*/*")}
     assert exit_code(main, ["tiny.yaml"]) == 0
     out = capfd.readouterr().out
@@ -369,9 +360,6 @@ def test_a_finished_sweep_prints_its_table_again(again, capfd):
     rows = re.findall(r"(?m)^ *(\d) +\S+ +(?:complete|pruned|failed)\b", out)
     assert rows == [best, *({"0", "1"} - {best}), "3", "2"]
     assert {path: path.stat().st_mtime_ns for path in again.glob("trial-*/*")} == before
-
-
-def test_more_trials_go_on_and_the_figure_is_drawn(again, capfd):
     enqueue(again, (0.01, 2), (0.04, 2)).close()
     assert exit_code(main, ["tiny.yaml", "--num-trials", "6"]) == 0
     lines = capfd.readouterr().out.splitlines()

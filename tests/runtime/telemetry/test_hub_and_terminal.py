@@ -27,7 +27,7 @@ def _report(update):
     ]
 
 
-def test_a_row_is_the_line_of_the_schema(tmp_path):
+def test_a_row_is_the_line_of_the_schema_and_values_that_are_not_finite_null(tmp_path):
     with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
         telemetry.write([Row("TRAINER", 12, 98_304, 8.1, 0, {"trainer/policy_loss": 0.012})])
         text = (tmp_path / "metrics.jsonl").read_text()  # before close: every report is flushed
@@ -35,12 +35,10 @@ def test_a_row_is_the_line_of_the_schema(tmp_path):
         '{"category": "TRAINER", "update": 12, "timesteps": 98304, "elapsed_seconds": 8.1, "seed": 0, '
         '"trainer/policy_loss": 0.012}\n'
     )
-
-
-def test_values_that_are_not_finite_become_null(tmp_path):
     values = {"actor/a": math.nan, "actor/b": -math.inf, "actor/c": np.float32("inf"), "actor/d": np.int32(3)}
-    write(tmp_path, [Row("ACTOR", 1, 1, 1.0, None, values)])
-    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other", [Row("ACTOR", 1, 1, 1.0, None, values)])
+    (row,) = read_rows(tmp_path / "other" / "metrics.jsonl")
     assert (row["actor/a"], row["actor/b"], row["actor/c"], row["actor/d"]) == (None, None, None, 3)
     assert row["seed"] is None
 
@@ -158,9 +156,6 @@ def test_a_report_on_a_pipe_is_one_plain_line():
         " · eval mean_return 0.83 (best 0.86 @ 110) · 0:00:08 left",
     ]
     assert "\x1b" not in text
-
-
-def test_an_evaluation_alone_is_a_line_misc_is_none_and_a_dash_stands_for_no_episodes():
     text = _shown([row(0, "MISC", seed=None, task_id="Maze-v0")], [row(20, "EVALUATOR", mean_return=0.5)])
     assert text == "update 20/200 · eval mean_return 0.5 (best 0.5 @ 20)\n"
     text = _shown([row(200, "ACTOR", steps_per_second=10.0, mean_return=math.nan)])
@@ -174,6 +169,8 @@ def test_labels_come_from_the_environment(capsys):
     assert capsys.readouterr().err == (
         "warning: STOIX_LIKE_METRIC_LABELS: 'nonsense' is not name=label; it is ignored\n"
     )
+    assert parse_labels("a=b=c, ,=x") == ({"a": "b=c"}, ["'=x' is not name=label; it is ignored"])
+    assert parse_labels("") == ({}, [])
 
 
 def test_banner_compiling_and_closing_lines():
@@ -197,24 +194,25 @@ def test_banner_compiling_and_closing_lines():
         "next: python scripts/evaluate.py runs/x",
         "      python scripts/plot.py runs/x",
     ]
-
-
-def test_a_log_file_gets_no_escape_codes_even_if_colour_is_forced(monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")  # as continuous integration sets it
-    stream = io.StringIO()
-    view = TerminalView(stream=stream)
-    view.banner("runs/x", META)
-    view.done(1, 1.0)
-    assert "\x1b" not in stream.getvalue()
-
-
-def test_banner_of_a_resumed_run_with_many_seeds():
     stream = io.StringIO()
     meta = run_meta(seed=3, num_seeds=8, eval_interval=0)._replace(resumed_update=100)
     TerminalView(stream=stream, environ={}).banner("runs/x", meta)
     first, _, plan = stream.getvalue().splitlines()
     assert first.endswith("· seeds 3–10")
     assert plan.endswith("= 204,800 steps for each of 8 seeds · evaluation at the end · resumed after update 100")
+
+
+def test_a_log_file_gets_no_escape_codes_and_a_terminal_without_unicode_replacements(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as continuous integration sets it
+    stream = io.StringIO()
+    view = TerminalView(stream=stream)
+    view.banner("runs/x", META)
+    view.done(1, 1.0)
+    assert "\x1b" not in stream.getvalue()
+    raw = io.BytesIO()
+    stream = io.TextIOWrapper(raw, encoding="ascii")
+    TerminalView(stream=stream, environ={}).compiling()
+    assert raw.getvalue() == b"compiling ? "
 
 
 def _on_terminal(environ, progress=True):
@@ -235,7 +233,7 @@ def _on_terminal(environ, progress=True):
     return text.decode()
 
 
-def test_a_terminal_gets_a_live_view(monkeypatch):
+def test_a_terminal_gets_a_live_view_and_no_color_and_no_progress_are_respected(monkeypatch):
     monkeypatch.setenv("TERM", "xterm-256color")
     text = _on_terminal({})
     assert "\x1b[?25l" in text  # the cursor is hidden while the view is live
@@ -243,11 +241,7 @@ def test_a_terminal_gets_a_live_view(monkeypatch):
     for part in ("120/200", "96,312 steps/s", "0:00:08 left", "global_grad_norm 0.5", "0.86 (best 0.86 @ 120)"):
         assert part in last
     assert "solve_rate 0.5" in last
-
-
-def test_no_color_and_no_progress_are_respected(monkeypatch):
-    monkeypatch.setenv("TERM", "xterm-256color")
-    assert "\x1b[36m" in _on_terminal({})
+    assert "\x1b[36m" in text
     assert "\x1b[36m" not in _on_terminal({"NO_COLOR": "1"})
     assert "\x1b[?25l" not in _on_terminal({}, progress=False)
 
@@ -286,22 +280,12 @@ def test_a_closed_stdout_leaves_exit_code_0():
     assert (done.returncode, done.stderr) == (0, "still here")
 
 
-def test_a_terminal_without_unicode_gets_replacements():
-    raw = io.BytesIO()
-    stream = io.TextIOWrapper(raw, encoding="ascii")
-    TerminalView(stream=stream, environ={}).compiling()
-    assert raw.getvalue() == b"compiling ? "
-
-
-def test_seeds_are_summed_averaged_or_taken_at_the_extreme():
+def test_seeds_are_summed_averaged_or_taken_at_the_extreme_and_the_best_is_not_forgotten():
     summary = RunSummary(run_meta(num_seeds=2))
     seeds = {"steps_per_second": (100.0, 150.0), "mean_return": (0.2, math.nan)}
     seeds |= {"max_return": (0.9, 0.4), "episode_length_min": (4, 2)}
     summary.add([row(10, "ACTOR", seed, **{name: both[seed] for name, both in seeds.items()}) for seed in (0, 1)])
     assert list(summary.actor.items()) == [*zip(seeds, (250.0, 0.2, 0.9, 2.0), strict=True)]
-
-
-def test_the_best_evaluation_of_a_resumed_run_is_not_forgotten():
     summary = RunSummary(META._replace(resumed_update=100, best=(0.9, 80)))
     summary.add([row(120, "EVALUATOR", mean_return=0.85)])
     assert summary.best == (0.9, 80)
@@ -331,8 +315,3 @@ def test_while_a_replay_is_filled_no_time_left_is_told():
     assert ["filling the replay" in line for line in lines] == [True, True, False, False]
     assert ["policy_loss" in line for line in lines] == [False, False, True, True]
     assert [" left" in line for line in lines] == [False, False, True, True]
-
-
-def test_labels_are_read_and_what_is_wrong_with_them_reported():
-    assert parse_labels("a=b=c, ,=x") == ({"a": "b=c"}, ["'=x' is not name=label; it is ignored"])
-    assert parse_labels("") == ({}, [])

@@ -26,7 +26,7 @@ def _events(path):
         at += 16 + length
 
 
-def test_tensorboard_has_the_scalars_over_steps_and_the_configuration(tmp_path):
+def test_tensorboard_has_the_scalars_and_a_resumed_run_hides_what_came_after_its_checkpoint(tmp_path):
     send(TensorboardSink(), tmp_path / "run", [1, 2], META)
     (path,) = (tmp_path / "run" / "tensorboard").iterdir()
     values = [(event.step, value) for event in _events(path) for value in event.summary.value]
@@ -36,6 +36,13 @@ def test_tensorboard_has_the_scalars_over_steps_and_the_configuration(tmp_path):
     ]
     (text,) = [value.tensor.string_val[0].decode() for _, value in values if value.HasField("tensor")]
     assert "| num_envs | 64 |" in text
+    before = set((tmp_path / "run" / "tensorboard").iterdir())
+    send(TensorboardSink(), tmp_path / "run", [2, 3], META._replace(resumed_update=1))
+    (path,) = set((tmp_path / "run" / "tensorboard").iterdir()) - before
+    events = list(_events(path))
+    starts = [event.step for event in events if event.WhichOneof("what") == "session_log"]
+    assert starts == [1025]  # TensorBoard drops older events from this step on
+    assert [event.step for event in events if event.summary.value] == [2048, 3072]
 
 
 def test_tensorboard_shows_what_is_written_before_the_run_ends(tmp_path):
@@ -48,17 +55,6 @@ def test_tensorboard_shows_what_is_written_before_the_run_ends(tmp_path):
         assert time.monotonic() < deadline
         time.sleep(0.1)
     sink.close()
-
-
-def test_a_resumed_run_hides_what_came_after_its_checkpoint(tmp_path):
-    send(TensorboardSink(), tmp_path / "run", [1, 2], META)
-    before = set((tmp_path / "run" / "tensorboard").iterdir())
-    send(TensorboardSink(), tmp_path / "run", [2, 3], META._replace(resumed_update=1))
-    (path,) = set((tmp_path / "run" / "tensorboard").iterdir()) - before
-    events = list(_events(path))
-    starts = [event.step for event in events if event.WhichOneof("what") == "session_log"]
-    assert starts == [1025]  # TensorBoard drops older events from this step on
-    assert [event.step for event in events if event.summary.value] == [2048, 3072]
 
 
 def test_wandb_writes_an_offline_run_that_it_can_read(tmp_path, monkeypatch):

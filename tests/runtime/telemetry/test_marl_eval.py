@@ -27,6 +27,7 @@ def _learning(update):
 
 
 def _write(folder, reports, meta=META):
+    folder.mkdir(exist_ok=True)
     write(folder, *reports, meta=meta, sinks=[MarlEvalSink()])
 
 
@@ -58,9 +59,8 @@ def test_the_document_of_three_evaluations_by_hand(tmp_path):
         "step_2": {"step_count": 960, "elapsed_time": 3.0, **_lists(0.5, 0.75)},
     }
     assert _content(tmp_path) == {"Jumanji": {"Maze-v0": {"PPO": {"seed_0": {**steps, "absolute_metrics": best}}}}}
-    assert (
-        list(_seeds(tmp_path)["seed_0"])[-1] == "absolute_metrics"
-    )  # earlier versions of the reader take the last entry for it
+    *_, last = _seeds(tmp_path)["seed_0"]
+    assert last == "absolute_metrics"  # earlier versions of the reader take the last entry for it
     assert sorted(path.name for path in tmp_path.iterdir()) == ["marl_eval.json", "metrics.jsonl"]
 
 
@@ -75,43 +75,30 @@ def test_it_is_there_after_the_first_evaluation_and_a_reader_never_sees_half_of_
         assert len(_seeds(tmp_path)["seed_0"]) == 3
 
 
-def test_seeds_side_by_side_have_an_entry_each(tmp_path):
+def test_seeds_side_by_side_have_an_entry_each_and_a_task_its_suite(tmp_path):
     rows = [_evaluation(10, 0.5, seed=12), _evaluation(10, 0.25, seed=3)]
     _write(tmp_path, [rows], run_meta(seed=3, num_seeds=2))
     seeds = _seeds(tmp_path)
     assert list(seeds) == ["seed_3", "seed_12"]
     assert seeds["seed_3"]["absolute_metrics"]["mean_episode_return"] == [0.25]
+    assert names_of("BinPack-v0", "SPO") == ("Jumanji", "BinPack-v0", "SPO")
+    assert names_of("probe/x", "SPO") == ("probe", "x", "SPO")
 
 
-@pytest.mark.parametrize(
-    ("task_id", "suite", "task"), [("BinPack-v0", "Jumanji", "BinPack-v0"), ("probe/x", "probe", "x")]
-)
-def test_the_suite_of_a_task(task_id, suite, task):
-    assert names_of(task_id, "SPO") == (suite, task, "SPO")
-
-
-def test_of_equal_scores_the_first_is_the_best(tmp_path):
+def test_the_best_is_the_first_of_equal_finite_scores_on_the_same_levels(tmp_path):
     _write(tmp_path, [[_evaluation(10, 0.5, solve_rate=0.1)], [_evaluation(20, 0.5, solve_rate=0.9)]])
     run = _seeds(tmp_path)["seed_0"]
     assert run["absolute_metrics"]["solve_rate"] == [0.1]
-
-
-def test_scores_on_other_levels_are_not_the_best(tmp_path):
-    """As `checkpoints/best`: what was scored on other levels gives way to the next evaluation."""
-    rows = [_evaluation(10, 0.9, level_hash="aaa"), _evaluation(20, 0.5, level_hash="bbb"), _evaluation(30, 0.25)]
-    for count, best in ((1, 0.9), (2, 0.5), (3, 0.25)):
-        folder = tmp_path / str(count)
-        folder.mkdir()
-        _write(folder, [[row] for row in rows[:count]])
-        run = _seeds(folder)["seed_0"]
-        assert run["absolute_metrics"]["mean_episode_return"] == [best]
-
-
-def test_what_is_not_finite_is_left_out(tmp_path):
-    _write(tmp_path, [[_evaluation(10, 0.5, solve_rate=math.nan)]])
-    step = _seeds(tmp_path)["seed_0"]["step_0"]
+    _write(tmp_path / "nan", [[_evaluation(10, 0.5, solve_rate=math.nan)]])
+    step = _seeds(tmp_path / "nan")["seed_0"]["step_0"]
     assert "solve_rate" not in step
     assert step["mean_episode_return"] == [0.5]
+    # As `checkpoints/best`: what was scored on other levels gives way to the next evaluation.
+    rows = [_evaluation(10, 0.9, level_hash="aaa"), _evaluation(20, 0.5, level_hash="bbb"), _evaluation(30, 0.25)]
+    for count, best in ((1, 0.9), (2, 0.5), (3, 0.25)):
+        _write(tmp_path / str(count), [[row] for row in rows[:count]])
+        run = _seeds(tmp_path / str(count))["seed_0"]
+        assert run["absolute_metrics"]["mean_episode_return"] == [best]
 
 
 REPORTS = [[_evaluation(u, 0.1 * (u % 7), seed=seed) for seed in (0, 1)] for u in (10, 20, 30, 40)]
@@ -121,8 +108,6 @@ REPORTS = [[_evaluation(u, 0.1 * (u % 7), seed=seed) for seed in (0, 1)] for u i
 def test_a_resumed_run_ends_with_the_file_of_an_unbroken_one(tmp_path, resumed):
     """Rows after the checkpoint are cut and written anew; the file follows, bit for bit."""
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    for folder in (whole, broken):
-        folder.mkdir()
     _write(whole, REPORTS)
     _write(broken, REPORTS)  # killed after its last evaluation, and continued from an earlier checkpoint
     with (broken / "metrics.jsonl").open("a") as file:
@@ -137,24 +122,20 @@ def test_a_resumed_run_ends_with_the_file_of_an_unbroken_one(tmp_path, resumed):
     assert (broken / "marl_eval.json").read_bytes() == (whole / "marl_eval.json").read_bytes()
 
 
-def test_resumed_before_its_first_evaluation_it_has_no_file(tmp_path):
+def test_resumed_before_its_first_evaluation_or_of_an_earlier_version_or_making_one_up(tmp_path):
     _write(tmp_path, [_learning(5), [_evaluation(10, 0.5)]])
     _write(tmp_path, [], META._replace(resumed_update=5))
     assert not (tmp_path / "marl_eval.json").exists()
-
-
-def test_a_run_of_an_earlier_version_gets_its_file_when_it_is_continued(tmp_path):
-    write(tmp_path, [_evaluation(10, 0.5)])
-    assert not (tmp_path / "marl_eval.json").exists()
-    _write(tmp_path, [], META._replace(resumed_update=10))
-    assert len(_seeds(tmp_path)["seed_0"]) == 2
-
-
-def test_an_evaluation_made_up_for_replaces_the_one_before(tmp_path):
-    """Stopped between an evaluation's rows and the note that it was made: the continued run makes it again."""
-    _write(tmp_path, [[_evaluation(10, 0.5)]])
-    _write(tmp_path, [[_evaluation(10, 0.5, seconds=7.0)]], META._replace(resumed_update=10))
-    run = _seeds(tmp_path)["seed_0"]
+    old = tmp_path / "old"
+    old.mkdir()
+    write(old, [_evaluation(10, 0.5)])
+    assert not (old / "marl_eval.json").exists()
+    _write(old, [], META._replace(resumed_update=10))
+    assert len(_seeds(old)["seed_0"]) == 2
+    # Stopped between an evaluation's rows and the note that it was made: the continued run makes it again.
+    _write(tmp_path / "again", [[_evaluation(10, 0.5)]])
+    _write(tmp_path / "again", [[_evaluation(10, 0.5, seconds=7.0)]], META._replace(resumed_update=10))
+    run = _seeds(tmp_path / "again")["seed_0"]
     assert [run["step_0"]["elapsed_time"], len(run)] == [7.0, 2]
 
 

@@ -43,7 +43,7 @@ def own_metrics():
     return {name for task in playable for name in task.metrics}
 
 
-def test_the_keys_of_trainer_actor_and_evaluator_are_those_of_their_rows():
+def test_every_key_prefix_and_event_is_named():
     keys = {name for algorithm in (sl.ppo, sl.spo) for name in logged_names(algorithm) if name.startswith("trainer/")}
     assert documented("trainer") == keys
     keys = {name for name in logged_names(sl.ppo) if name.startswith("actor/")}
@@ -51,9 +51,6 @@ def test_the_keys_of_trainer_actor_and_evaluator_are_those_of_their_rows():
     results = {name: np.ones(2) for name in ("episode_return", "episode_length", "unfinished")}
     keys = {*report.evaluation_values(results, "deterministic", 1.0), "evaluator/level_hash"}
     assert documented("evaluator") == keys
-
-
-def test_every_prefix_of_evaluations_and_every_event_is_named():
     assert [prefix for prefix in report.EVALUATION_PREFIXES.values() if f"`{prefix}/" not in PAGE] == []
     source = "\n".join(path.read_text() for path in Path(report.__file__).parents[1].rglob("*.py"))
     events = {*re.findall(r"\"misc/event\": \"(\w+)\"", source), *re.findall(r"\bevent_row\(\s*\"(\w+)\"", source)}

@@ -13,6 +13,7 @@ from stoix_like.runtime.console import installation
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.telemetry import QueuedSink, Row, open_telemetry
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
+from stoix_like.runtime.telemetry.scalars import flat_config
 
 #: Of MLflow's own use of SQLAlchemy 2.1; a command of ours does not show it.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
@@ -36,20 +37,18 @@ def _told(uri, folder, updates, meta=META, run_id=None):
     return json.loads((folder / "mlflow.json").read_text())["run_id"]
 
 
-def test_a_run_is_one_with_metrics_parameters_and_tags(uri, client, tmp_path):
+def test_a_run_is_one_with_metrics_parameters_and_tags_and_a_trial_is_known_by_its_sweep(uri, client, tmp_path):
     run = client.get_run(_told(uri, tmp_path / "first", [1, 2, 3]))
     history = client.get_metric_history(run.info.run_id, "trainer/loss")
     assert [(metric.step, metric.value) for metric in history] == [(1024, 0.25), (2048, 0.5), (3072, 0.75)]
     assert set(run.data.metrics) == {"trainer/loss"}
-    assert {"num_envs": "64", "kwargs": '{"a": 1}', "wandb": "False"}.items() <= run.data.params.items()
+    assert run.data.params == flat_config(META.config)
+    assert (run.data.params["num_envs"], run.data.params["kwargs"]) == ("64", '{"a": 1}')
     assert {"algorithm": "PPO", "version_jax": "0.10.2", "trainer/event": "saved 3"}.items() <= run.data.tags.items()
     assert (run.info.run_name, run.info.status) == ("first", "FINISHED")
     assert client.get_experiment(run.info.experiment_id).name == "stoix_like"
     noted = json.loads((tmp_path / "first" / "mlflow.json").read_text())
     assert noted == {"tracking_uri": uri, "experiment_id": run.info.experiment_id, "run_id": run.info.run_id}
-
-
-def test_a_trial_is_known_by_its_sweep(uri, client, tmp_path):
     (tmp_path / "mini").mkdir()
     (tmp_path / "mini" / "study.db").touch()
     run = client.get_run(_told(uri, tmp_path / "mini" / "trial-0000", [1, 2, 3]))
@@ -66,17 +65,6 @@ def test_a_resumed_run_goes_on_in_its_own_and_a_fresh_one_in_its_folder_gets_a_n
     assert _told(uri, tmp_path / "run", [1]) != first
 
 
-def test_a_run_that_was_deleted_over_there_gets_a_new_one_unless_it_was_asked_for(uri, client, tmp_path):
-    """MLflow's deletion keeps the run, marked, and refuses to write to it."""
-    first = _told(uri, tmp_path / "run", [1])
-    client.delete_run(first)
-    again = _told(uri, tmp_path / "run", [2, 3], META._replace(resumed_update=1))
-    assert again != first
-    assert [m.step for m in client.get_metric_history(again, "trainer/loss")] == [2048, 3072]
-    with pytest.raises(ConfigError, match=f"somebody has deleted the run '{first}'"):
-        _told(uri, tmp_path / "other", [], run_id=first)
-
-
 def test_a_run_that_an_error_ended_is_failed(uri, client, tmp_path):
     sink = MlflowSink(uri)
     sink.open(tmp_path, META)
@@ -86,7 +74,7 @@ def test_a_run_that_an_error_ended_is_failed(uri, client, tmp_path):
     assert (run.info.status, run.data.tags["misc/message"]) == ("FAILED", "the disk is full")
 
 
-def test_an_existing_run_is_gone_on_with_and_an_unknown_one_is_refused(uri, client, tmp_path):
+def test_an_existing_run_is_gone_on_with_and_an_unknown_or_deleted_one_refused(uri, client, tmp_path):
     run_id = client.create_run("0", run_name="mine").info.run_id
     assert _told(uri, tmp_path / "run", [1, 2, 3], run_id=run_id) == run_id
     assert client.get_run(run_id).data.metrics == {"trainer/loss": 0.75}
@@ -94,6 +82,14 @@ def test_an_existing_run_is_gone_on_with_and_an_unknown_one_is_refused(uri, clie
         _told(uri, tmp_path / "other", [], run_id="nowhere")
     assert "leave it null" in caught.value.hint
     assert not (tmp_path / "other" / "mlflow.json").exists()
+    # MLflow's deletion keeps the run, marked, and refuses to write to it.
+    first = _told(uri, tmp_path / "deleted", [1])
+    client.delete_run(first)
+    again = _told(uri, tmp_path / "deleted", [2, 3], META._replace(resumed_update=1))
+    assert again != first
+    assert [m.step for m in client.get_metric_history(again, "trainer/loss")] == [2048, 3072]
+    with pytest.raises(ConfigError, match=f"somebody has deleted the run '{first}'"):
+        _told(uri, tmp_path / "another", [], run_id=first)
 
 
 def test_more_metrics_than_a_request_takes_are_several(uri, client, tmp_path):
@@ -106,15 +102,12 @@ def test_more_metrics_than_a_request_takes_are_several(uri, client, tmp_path):
     assert data.metrics["trainer/m2299"] == 2299.0
 
 
-def test_the_experiment_and_the_store_can_come_from_the_environment(uri, client, tmp_path, monkeypatch):
+def test_experiment_and_store_may_come_from_the_environment_without_passwords(uri, client, tmp_path, monkeypatch):
     monkeypatch.setenv("MLFLOW_EXPERIMENT_NAME", "mazes")
     run = client.get_run(_told(uri, tmp_path / "run", [1]))
     assert client.get_experiment(run.info.experiment_id).name == "mazes"
     assert default_tracking_uri("runs", {"MLFLOW_TRACKING_URI": "http://lab"}) == "http://lab"
     assert default_tracking_uri(str(tmp_path), {}) == f"sqlite:///{tmp_path}/mlflow.db"
-
-
-def test_a_password_is_written_nowhere():
     assert without_secrets("https://me:secret@lab.org:5000/x") == "https://lab.org:5000/x"
     assert without_secrets("sqlite:////a/b.db") == "sqlite:////a/b.db"
 

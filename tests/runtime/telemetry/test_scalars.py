@@ -13,10 +13,12 @@ def _row(seed, step=64, category="ACTOR", **values):
     return Row(category, step // 32, step, 1.5, seed, {f"{category.lower()}/{name}": v for name, v in values.items()})
 
 
-def test_one_seed_has_plain_keys_and_no_values_that_are_not_finite():
+def test_one_seed_has_plain_keys_and_two_steps_are_two_reports():
     rows = [_row(3, mean_return=0.5, max_return=math.nan), _row(3, category="TRAINER", loss=2, note="text")]
     (found,) = reports(rows)
     assert found == Report(64, {"actor/mean_return": 0.5, "trainer/loss": 2.0}, {"trainer/note": "text"})
+    found = [(report.step, report.numbers) for report in reports([_row(0, a=1), _row(0, step=96, a=2)])]
+    assert found == [(64, {"actor/a": 1.0}), (96, {"actor/a": 2.0})]
 
 
 def test_several_seeds_have_one_value_over_all_and_their_own():
@@ -38,21 +40,13 @@ def test_several_seeds_have_one_value_over_all_and_their_own():
     assert numbers == {"actor/mean_return": 4.0, "actor/mean_return/seed_1": 4.0}
 
 
-def test_rows_of_two_steps_are_two_reports():
-    found = [(report.step, report.numbers) for report in reports([_row(0, a=1), _row(0, step=96, a=2)])]
-    assert found == [(64, {"actor/a": 1.0}), (96, {"actor/a": 2.0})]
-
-
-def test_the_step_is_the_first_name_that_is_there():
+def test_the_step_is_the_first_name_that_is_there_and_the_configuration_flat():
     fields = {"update": 1, "global_step": 2, "step": 3, "policy_version": 4, "timesteps": 5}
     for name, expected in (("timesteps", 5), ("policy_version", 4), ("step", 3), ("global_step", 2), ("update", 1)):
         assert step_of(fields) == expected
         fields[name] = None
     with pytest.raises(ValueError, match="none of timesteps"):
         step_of(fields)
-
-
-def test_the_configuration_is_flat_and_text():
     flat = flat_config(ppo_config(num_envs=8, kwargs={"a": [1]}))
     assert {"num_envs": "8", "kwargs": '{"a": [1]}', "level_set": "None", "seed": "0"}.items() <= flat.items()
     assert all(isinstance(value, str) for value in flat.values())

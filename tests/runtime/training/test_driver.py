@@ -120,14 +120,12 @@ def test_the_best_checkpoint_holds_the_parameters_that_were_scored(ppo_run):
     assert any((left != right).any() for left, right in zip(*leaves, strict=True))
 
 
-def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same(ppo_run):
+def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_and_a_finished_one_changes_nothing(ppo_run, capsys):
     killed = cut_back(shutil.copytree(ppo_run, "killed"), 3)
     assert train("--resume", "killed") == 0
     assert_same_run(ppo_run, killed)
     assert saved_run.load_run("killed", "latest").meta.update == 8
-
-
-def test_a_finished_run_continued_changes_nothing(ppo_run, capsys):
+    capsys.readouterr()
     shutil.copytree(ppo_run, "copy")
     assert train("--resume", "copy") == 0
     assert contents(Path("copy/checkpoints")) == contents(ppo_run / "checkpoints")

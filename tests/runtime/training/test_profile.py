@@ -36,7 +36,7 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 """
 
 
-def test_instructions_are_known_by_their_scopes():
+def test_scopes_of_instructions_times_without_what_runs_in_a_loop_and_shares_by_hand():
     found = profile.scopes_of(PROGRAM)
     assert profile.module_name(PROGRAM) == "jit_chunk"
     assert found["fusion.1"] == Scopes("step", False)  # has no name of its own: as most of what is fused
@@ -44,16 +44,10 @@ def test_instructions_are_known_by_their_scopes():
     assert found["gather.3"] == Scopes("gather", True)  # the innermost counts, and it still belongs to optimisation
     assert found["dot.7"] == Scopes("network", False, True)  # the network inside the search
     assert found["copy.4"] == found["while.6"] == Scopes("other", False)
-
-
-def test_a_loop_does_not_count_what_runs_in_it():
-    """A loop of 100 ns holds two instructions of 30 and 20; another thread runs one of 7 meanwhile."""
+    # A loop of 100 ns holds two instructions of 30 and 20; another thread runs one of 7 meanwhile.
     events = [("while.6", 0, 100), ("fusion.1", 10, 30), ("dot.2", 40, 20), ("copy.4", 100, 5)]
     found = profile.self_times([[ProfileEvent(*event) for event in events], [ProfileEvent("dot.2", 0, 7)]])
     assert found == {"while.6": 50, "fusion.1": 30, "dot.2": 27, "copy.4": 5}
-
-
-def test_shares_and_parts_by_hand():
     nanoseconds = {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 15, "dot.7": 5}
     times = profile.phase_times(nanoseconds, profile.scopes_of(PROGRAM), 2, 0.5)
     shares = {"step": 0.3, "network": 0.05, "gather": 0.1, "optimise": 0.4, "other": 0.15}
@@ -72,7 +66,7 @@ def profiled(tmp_path_factory):
     return folder / "p", printed.getvalue()
 
 
-def test_the_table_and_the_row_tell_every_phase(profiled):
+def test_the_table_the_row_and_the_trace_tell_every_phase(profiled):
     folder, printed = profiled
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
     (row,) = [row for row in rows if row.get("misc/event") == "profiled"]
@@ -86,10 +80,6 @@ def test_the_table_and_the_row_tell_every_phase(profiled):
     assert row["misc/optimization_duration_ms"] > phases["optimise"]
     assert all(f"  {name} " in printed for name in phases)
     assert row["update"] > 1  # the first chunk warms up
-
-
-def test_the_trace_is_one_that_viewers_open(profiled):
-    folder, _ = profiled
     (trace,) = (folder / "profile").rglob("*.trace.json.gz")
     events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
     assert len(events) > 100

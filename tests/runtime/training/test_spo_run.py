@@ -13,6 +13,7 @@ from support.marks import full
 from support.scripted_runs import SMALL_PPO_RUN as PPO
 from support.scripted_runs import SMALL_SPO_RUN as SPO
 from support.scripted_runs import assert_same_run, command, cut_back, rows_of
+from support.transcripts import rows
 
 from stoix_like.algorithms import searching, spo
 from stoix_like.config.checks import leaf_types
@@ -36,7 +37,7 @@ from stoix_like.search.model import Root, may_resample
 pytestmark = pytest.mark.usefixtures("inside")
 
 
-def test_the_network_alone_is_evaluated_beside_the_search(spo_run):
+def test_rows_and_the_best_of_search_and_network_duals_and_warm_up(spo_run):
     rows, last = rows_of(spo_run, "EVALUATOR"), saved_run.load_run(str(spo_run), "latest")
     names = []
     for prefix, policy, mode in (
@@ -51,18 +52,12 @@ def test_the_network_alone_is_evaluated_beside_the_search(spo_run):
         names.append([name.removeprefix(prefix) for name in own[-1]])
     assert names[0] == names[1]
     assert len(rows) == 6
-
-
-def test_the_best_is_what_the_search_scored_best(spo_run):
     key = "evaluator/mean_return"
     scores = {row["update"]: row[key] for row in rows_of(spo_run, "EVALUATOR") if key in row}
     best = saved_run.load_run(str(spo_run), "best")
     assert best.meta.host["scores"] == [max(scores.values())]
     assert best.meta.update == min(u for u, score in scores.items() if score == max(scores.values()))
     assert_same_bits(best.params, saved_run.load_run(str(spo_run), str(best.meta.update)).params)
-
-
-def test_training_rows_tell_the_duals_the_search_and_the_warm_up(spo_run):
     rows = rows_of(spo_run, "TRAINER")
     assert [row["trainer/gradient_steps_sum"] for row in rows] == [0.0] + [2.0] * 5
     for name in ("temperature", "alpha", "kl_nonparametric", "kl_policy", "effective_sample_size_depth_1"):
@@ -278,7 +273,7 @@ def test_an_spo_run_is_evaluated_by_its_search_its_network_or_another_search(eva
 
 
 @pytest.mark.integration
-def test_sampling_and_a_search_that_changes_nothing(evaluate, spo_run):
+def test_sampling_a_search_that_changes_nothing_and_one_of_a_ppo_run(evaluate, spo_run, ppo_run):
     own, search = (evaluate(spo_run, *flags, "--checkpoint", "1") for flags in ((), ("--search",)))
     words = "3 x 2, root iid, sampled, resampling none, learned temperature"  # period 4: never within two steps
     assert search["policy"] == f"search {words}"
@@ -288,10 +283,6 @@ def test_sampling_and_a_search_that_changes_nothing(evaluate, spo_run):
         assert (sampled["policy"], sampled["mode"]) == (name, "sampled")
         assert mean_return(sampled) < 1.0  # both draw: the temperature is 2
         assert sampled == evaluate(spo_run, *flags, "--sampled", "--checkpoint", "1")
-
-
-@pytest.mark.integration
-def test_a_ppo_run_can_be_searched_as_well(evaluate, ppo_run):
     assert evaluate(ppo_run)["policy"] == "network"
     searched = evaluate(ppo_run, "--search")
     assert searched["policy"] == "search 4 x full, root topk, greedy, resampling none, temperature 0.001"
@@ -303,28 +294,23 @@ def test_a_ppo_run_can_be_searched_as_well(evaluate, ppo_run):
 
 @pytest.mark.parametrize(
     ("flags", "error"),
-    [
-        (("--search-particles", "0"), "argument --search-particles: expected a positive whole number, got '0'"),
-        (("--search-depth", "ful"), "argument --search-depth: expected a positive whole number, got 'ful'"),
-        (("--search-temperature", "0"), "argument --search-temperature: expected a number above 0, got '0'"),
-        (("--search-temperature", "nan"), "argument --search-temperature: expected a number above 0, got 'nan'"),
-        (
-            ("--search-resampling", "none", "--search-period", "3"),
-            "--search-period: resampling is none, which has no period",
-        ),
-        (
-            ("--search-resampling", "none", "--search-ess-threshold", "0.5"),
-            "--search-ess-threshold: resampling is none, which has no threshold",
-        ),
-        (("--search-gamma", "1.1"), "argument --search-gamma: expected a number from 0 to 1, got '1.1'"),
-        (("--search-gae-lambda", "x"), "argument --search-gae-lambda: expected a number from 0 to 1, got 'x'"),
-        (("--network", "--search"), "--network: the network alone does not search"),
-        (("--network", "--search-particles", "3"), "--network: the network alone does not search"),
-        (("--network", "--search-incumbent"), "--network: the network alone does not search"),
-    ],
+    rows("""
+--search-particles 0 => argument --search-particles: expected a positive whole number, got '0'
+--search-depth ful => argument --search-depth: expected a positive whole number, got 'ful'
+--search-temperature 0 => argument --search-temperature: expected a number above 0, got '0'
+--search-temperature nan => argument --search-temperature: expected a number above 0, got 'nan'
+--search-resampling none --search-period 3 => --search-period: resampling is none, which has no period
+--search-resampling none --search-ess-threshold 0.5 =>
+    --search-ess-threshold: resampling is none, which has no threshold
+--search-gamma 1.1 => argument --search-gamma: expected a number from 0 to 1, got '1.1'
+--search-gae-lambda x => argument --search-gae-lambda: expected a number from 0 to 1, got 'x'
+--network --search => --network: the network alone does not search
+--network --search-particles 3 => --network: the network alone does not search
+--network --search-incumbent => --network: the network alone does not search
+"""),
 )
 def test_flags_of_a_search_are_checked(spo_run, flags, error, capsys):
-    assert command("evaluate", spo_run, *flags) == 2
+    assert command("evaluate", spo_run, *flags.split()) == 2
     found, hint = capsys.readouterr().err.splitlines()
     assert found == f"error: {error}"
     assert ("--network" in flags) == (hint == "hint: leave out --network or the search")

@@ -9,7 +9,7 @@ from stoix_like.runtime.training.profile import PhaseTimes
 from stoix_like.runtime.training.tracing import Tracing, update_span
 
 
-def test_spans_nest_and_are_timed():
+def test_spans_nest_are_timed_and_told_though_they_fail():
     tracing = Tracing()
     before = time.time()
     with tracing.span("chunk", from_update=4):
@@ -23,9 +23,6 @@ def test_spans_nest_and_are_timed():
     assert [child.name for child in chunk.children] == ["update", "evaluate"]
     assert 0.05 <= chunk.children[1].seconds <= chunk.seconds < 5.0
     assert before <= chunk.began <= chunk.children[1].began <= before + 5.0
-
-
-def test_a_span_that_fails_is_told_all_the_same():
     tracing = Tracing()
     with pytest.raises(KeyError), tracing.span("chunk"), tracing.span("evaluate"):
         raise KeyError

@@ -109,18 +109,14 @@ def test_a_run_that_ends_by_an_error_waits_for_its_checkpoint_and_says_if_it_fai
     assert "warning: checkpoint 1 was not written" in capsys.readouterr().err
 
 
-def test_a_checkpoint_at_once_is_there_when_it_returns(files, tmp_path):
-    files.store.gate.set()
-    RunWriter(ProcessGroup(), files).save(state(1), meta(1), row(1), at_once=True)
-    assert saved_paths(tmp_path) == ["checkpoints/1"]
-
-
-def test_what_the_host_notes_waits_for_the_checkpoint_it_stands_beside(files):
+def test_what_the_host_notes_waits_and_a_checkpoint_at_once_is_there_when_it_returns(files, tmp_path):
     writer = RunWriter(ProcessGroup(), files)
     writer.save(state(1), meta(1), row(1))
     threading.Timer(0.2, files.store.gate.set).start()
     writer.rewrite_host(1, {"evaluated_at": 1})
     assert files.store.load_meta().host == {"evaluated_at": 1}
+    writer.save(state(2), meta(2), row(2), at_once=True)
+    assert saved_paths(tmp_path) == ["checkpoints/1", "checkpoints/2"]
 
 
 def test_the_best_that_a_checkpoint_falls_back_to_stays_until_a_later_one_is_whole(files, tmp_path):
@@ -159,7 +155,7 @@ def test_a_better_score_of_the_same_update_takes_its_place(tmp_path):
     assert list((tmp_path / "best").iterdir()) == [tmp_path / "best" / "4"]
 
 
-def test_the_others_of_a_team_write_nothing(tmp_path):
+def test_one_process_alone_sends_nothing_and_others_of_a_team_write_nothing(tmp_path):
     writer = RunWriter(ProcessGroup(), None)
     writer.write([row(1)(tmp_path)])
     writer.save(state(1), meta(1), row(1))
@@ -168,9 +164,6 @@ def test_the_others_of_a_team_write_nothing(tmp_path):
     writer.wait_until_written()
     assert writer.last_saved_update() is None
     assert list(Path(tmp_path).iterdir()) == []
-
-
-def test_a_team_of_one_sends_nothing_and_defers_nothing():
     group = ProcessGroup()
     assert group.is_primary
     assert group.broadcast_object(lambda: {"a": 1}) == {"a": 1}

@@ -110,12 +110,11 @@ def test_each_published_number_decides_scores(run, copied):
 
 
 @pytest.mark.full
-def test_the_commands_take_them(run, export, tmp_path, capfd, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_the_commands_take_them(run, export, inside, capfd):
     for argv in (["--num-episodes", "8"], ["--search", "--search-depth", "2", "--level-set", "maze-8"]):
         assert command("evaluate", export, *argv, "--json", "file.json") == 0
         assert command("evaluate", run, "--checkpoint", "latest", *argv, "--json", "run.json") == 0
-        result, expected = (json.loads((tmp_path / name).read_text()) for name in ("file.json", "run.json"))
+        result, expected = (json.loads((inside / name).read_text()) for name in ("file.json", "run.json"))
         assert result["run"] == str(export / "params.safetensors")
         assert result["checkpoint"] == "latest"
         (seed,) = result["seeds"]
@@ -125,12 +124,12 @@ def test_the_commands_take_them(run, export, tmp_path, capfd, monkeypatch):
     index = 0 if seed == "0" else 1
     assert command("animate", export, "--out", "a.gif", "--max-steps", "3") == 0
     assert command("animate", run, "--checkpoint", "latest", "--index", index, "--out", "b.gif", "--max-steps", 3) == 0
-    assert (tmp_path / "a.gif").read_bytes() == (tmp_path / "b.gif").read_bytes()
+    assert (inside / "a.gif").read_bytes() == (inside / "b.gif").read_bytes()
 
     flags = ["--levels", "maze-8", "--budgets", "6", "--methods", "sampled,smc,own", "--json"]
     assert command("compare-search", export, *flags, "file.json") == 0
     assert command("compare-search", run, "--checkpoint", "latest", *flags, "run.json") == 0
-    (result,), blocks = (json.loads((tmp_path / name).read_text())["runs"] for name in ("file.json", "run.json"))
+    (result,), blocks = (json.loads((inside / name).read_text())["runs"] for name in ("file.json", "run.json"))
     (expected,) = [block for block in blocks if block["seed"] == result["seed"]]
     for row in (*result["rows"], *expected["rows"]):
         row.pop("seconds", None)
@@ -233,13 +232,10 @@ def test_a_file_that_is_no_safetensors(tmp_path, content, reason):
     assert time.monotonic() - began < 5
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_a_file_that_is_not_there_or_damaged(tmp_path, export, copied):
     (tmp_path / "folder").mkdir()
     assert _refusal(tmp_path / "none.safetensors").what == f"no parameters at {tmp_path}/none.safetensors"
     assert _refusal(tmp_path / "folder").what == f"no run at {tmp_path}/folder"
-
-
-def test_a_damaged_file(export, copied, tmp_path):
     content = bytearray(copied.read_bytes())
     copied.write_bytes(content[:-40])
     assert "incomplete metadata" in _refusal(copied).what
@@ -281,16 +277,12 @@ def test_metadata_that_do_not_fit(copied, changes, reason):
         assert error.hint == "install the version of stoix_like that wrote them: 9.9.9"
 
 
-def test_parameters_of_the_other_algorithm(copied):
-    notes = _metadata(copied)
+def test_parameters_of_the_other_algorithm_and_arrays_do_not_fit(copied):
+    arrays, notes = load_file(copied), _metadata(copied)
     other = {"ppo": "spo", "spo": "ppo"}[notes["algorithm"]]
-    _write(copied, load_file(copied), notes | {"algorithm": other})
+    _write(copied, arrays, notes | {"algorithm": other})
     what = _refusal(copied).what
     assert ("unknown section 'spo'" if other == "ppo" else "spo.") in what  # the defaults of SPO do not fit
-
-
-def test_arrays_that_do_not_fit(copied):
-    arrays, notes = load_file(copied), _metadata(copied)
     name = next(name for name in arrays if name.startswith("critic/") and arrays[name].ndim == 2)
     fits = f"the parameters {copied} do not fit their configuration: "
     for changed, reason in (
@@ -305,16 +297,13 @@ def test_arrays_that_do_not_fit(copied):
     assert saved_run.load_run(str(copied)).is_published
 
 
-def test_a_checkpoint_cannot_be_chosen(export, capfd):
+def test_what_a_person_means_by_a_path_of_which_no_checkpoint_can_be_chosen(export, capfd, run, tmp_path, monkeypatch):
     with pytest.raises(ConfigError, match=r"--checkpoint: .* holds the parameters of one checkpoint"):
         saved_run.load_run(str(export), "latest")
     assert command("evaluate", export, "--checkpoint", "4") == 2
     assert capfd.readouterr().err.splitlines()[1] == "hint: leave it out"
     with pytest.raises(StoixError):
         saved_run.load_run(str(export / "policy.json"))
-
-
-def test_what_a_person_means_by_a_path(run, export, tmp_path, monkeypatch):
     file = export / "params.safetensors"
     assert find_parameters(str(export)) == find_parameters(str(file)) == file
     assert find_parameters(str(run)) is find_parameters("latest") is None

@@ -7,8 +7,10 @@ import resource
 import shutil
 
 import jax
+import jumanji
 import numpy as np
 import pytest
+from jumanji.environments.routing.maze.generator import RandomGenerator
 from safetensors.numpy import load_file
 from support.exports import MAZE, PAGE, blocks, exported, make_saved
 from support.paths import contents
@@ -31,7 +33,7 @@ def copied(maze, tmp_path):
     return tmp_path / "copy"
 
 
-def test_the_description_of_a_joint_action(folder):
+def test_the_description_of_joint_and_other_actions(folder):
     case = exported("spo_binpack", folder)
     description = json.loads((case.folder / "policy.json").read_text())
     assert description == case.policy.description
@@ -59,9 +61,6 @@ def test_the_description_of_a_joint_action(folder):
     assert description["versions"]["stoix_like"] == versions()["stoix_like"]
     env = sl.make_env(**description["environment"])
     assert (env.task_id, env.action_spec, env.joint_shape) == ("BinPack-v2", case.saved.env.action_spec, (6, 4))
-
-
-def test_the_description_of_other_actions(folder):
     factored = exported("ppo_factored", folder).policy.description["action"]
     assert (factored["kind"], factored["shape"], factored["joint_shape"]) == ("factored", ["batch", 2], None)
     assert (factored["num_values"], factored["num_factors"]) == (4, 2)  # three jobs or none, for two machines
@@ -145,15 +144,6 @@ def test_a_folder_in_the_way_leaves_the_previous_export(maze, copied, name):
     assert contents(copied) == before
 
 
-def test_a_file_in_place_of_the_folder(maze, tmp_path):
-    (tmp_path / "file").write_text("old")
-    for place in (tmp_path / "file", tmp_path / "file" / "below"):
-        with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
-            policy_folder.write(place, policy.export_policy(maze.saved))
-        assert "--out" in caught.value.hint
-    assert (tmp_path / "file").read_text() == "old"
-
-
 def _edit(folder, **changes):
     path = folder / "policy.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -165,11 +155,17 @@ def _refusal(folder):
     return caught.value
 
 
-def test_no_export(tmp_path, maze):
+def test_no_export_and_a_file_in_place_of_the_folder(tmp_path, maze):
     for path in (tmp_path, tmp_path / "none", maze.folder / "policy.json"):
         error = _refusal(path)
         assert error.what == f"no exported policy in {path}"
         assert "scripts/export_policy.py RUN" in error.hint
+    (tmp_path / "file").write_text("old")
+    for place in (tmp_path / "file", tmp_path / "file" / "below"):
+        with pytest.raises(RunError, match=f"cannot write the export in {place}: ") as caught:
+            policy_folder.write(place, policy.export_policy(maze.saved))
+        assert "--out" in caught.value.hint
+    assert (tmp_path / "file").read_text() == "old"
 
 
 def test_another_program(copied):
@@ -204,9 +200,9 @@ def test_a_description_that_is_damaged_or_foreign(copied, text, reason):
 @pytest.mark.parametrize(
     ("changes", "reason", "hint"),
     [
-        ({"versions": {"jax": "none"}}, "its policy.json was changed", ""),
-        ({"observation": [{"name": "walls"}]}, "its policy.json was changed", ""),
-        ({"format_version": 2}, "has format version 2, and this version of stoix_like reads 1", ""),
+        ({"versions": {"jax": "none"}}, "its policy.json was changed", "export again"),
+        ({"observation": [{"name": "walls"}]}, "its policy.json was changed", "export again"),
+        ({"format_version": 2}, "has format version 2, and this version of stoix_like reads 1", "export again"),
         (
             {"versions": {"jax": "99.1.2"}},
             f"was written with jax 99.1.2, and this is jax {jax.__version__}",
@@ -243,20 +239,22 @@ def test_a_program_that_this_jax_cannot_read(copied):
     for program in (b"", b"no program", bytes(range(256)) * 40, future):
         _with_program(copied, program, jax.__version__)
         assert f"the export {copied} cannot be used by this jax: " in _refusal(copied).what
+    assert exported_policy._release("0.12.0.1") == (0, 12)
+    assert exported_policy._release("0.9.2") < exported_policy._release("0.10.0.dev20260101")
 
 
-def test_the_pages_loader_refuses_what_it_must(copied):
+def test_the_pages_loader_plays_and_refuses_what_it_must(maze, copied):
     names = {}
     exec(compile(blocks("python")[0], str(PAGE), "exec"), names)
-    names["load_policy"](copied)
+    spec, act = names["load_policy"](copied)
+    exec(compile(blocks("python")[1], str(PAGE), "exec"), names)
+    levels = jax.random.split(jax.random.key(3), 3)  # in jumanji's own Maze, whose actions are single numbers
+    env = jumanji.make("Maze-v0", generator=RandomGenerator(5, 5))
+    expected = sl.evaluate_levels(maze.saved.env, maze.policy.policy, None, levels, levels[0], num_envs=3)
+    assert [names["play"](env, spec, act, level) for level in levels] == expected.episode_return.tolist()
     _edit(copied, versions={"jax": "99.0.1.dev2"})
     with pytest.raises(RuntimeError, match=r"exported with jax 99\.0\.1\.dev2, this is"):
         names["load_policy"](copied)
     (copied / "policy.stablehlo").write_bytes(b"another")
     with pytest.raises(RuntimeError, match=r"is not the one that policy\.json describes"):
         names["load_policy"](copied)
-
-
-def test_a_release_is_its_first_two_numbers():
-    assert exported_policy._release("0.12.0.1") == (0, 12)
-    assert exported_policy._release("0.9.2") < exported_policy._release("0.10.0.dev20260101")

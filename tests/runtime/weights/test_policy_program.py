@@ -17,7 +17,7 @@ from stoix_like.runtime.weights import policy_folder, policy_program
 
 
 @pytest.mark.parametrize("rows", [full(1), 7])
-def test_most_probable_actions_are_those_of_the_network(case, rows):
+def test_actions_are_those_of_the_network_and_sampled_ones_of_the_policy_from_the_same_key(case, rows):
     expected = case.answers(rows).most_probable
     output = case.policy(case.rows(rows))
     np.testing.assert_array_equal(output.action, expected)
@@ -25,10 +25,6 @@ def test_most_probable_actions_are_those_of_the_network(case, rows):
     assert output.action.shape == (rows, *case.saved.env.action_spec.shape)
     if rows > 1:
         assert len({tuple(np.ravel(action)) for action in expected}) > 1
-
-
-@pytest.mark.parametrize("rows", [full(1), 7])
-def test_sampled_actions_are_those_of_the_policy_from_the_same_key(case, rows):
     drawn = []
     for seed in range(4):
         key = jax.random.fold_in(jax.random.key(seed), 2**31 + seed)
@@ -74,8 +70,10 @@ def test_plain_arrays_of_other_widths_are_taken(maze):
     np.testing.assert_array_equal(maze.policy(wide).action, maze.policy(maze.observation).action)
 
 
-def test_the_program_does_not_say_where_it_was_made(case):
-    """Neither folders nor files. (Beside its operations a program may hold where each is from.)"""
+def test_the_program_is_lowered_for_three_platforms_and_does_not_say_where_it_was_made(case):
+    exported = jax.export.deserialize(bytearray((case.folder / "policy.stablehlo").read_bytes()))
+    assert exported.platforms == ("cpu", "cuda", "tpu") == tuple(case.policy.description["platforms"])
+    # Neither folders nor files. (Beside its operations a program may hold where each is from.)
     jax.config.update("jax_traceback_in_locations_limit", 10)  # JAX's own value; tests run with 0
     program = (case.folder / "policy.stablehlo").read_bytes()
     assert b".py" not in program
@@ -85,11 +83,6 @@ def test_the_program_does_not_say_where_it_was_made(case):
         assert jax.config.jax_traceback_in_locations_limit == 10
     finally:
         jax.config.update("jax_traceback_in_locations_limit", 0)
-
-
-def test_it_is_lowered_for_three_platforms(case):
-    exported = jax.export.deserialize(bytearray((case.folder / "policy.stablehlo").read_bytes()))
-    assert exported.platforms == ("cpu", "cuda", "tpu") == tuple(case.policy.description["platforms"])
 
 
 def _refused_observation(policy, **changes):
@@ -103,7 +96,7 @@ def _refused_observation(policy, **changes):
     return caught.value
 
 
-def test_observations_that_do_not_fit(maze):
+def test_observations_and_keys_that_do_not_fit(maze):
     refused = functools.partial(_refused_observation, maze.policy)
     error = refused(walls=None, step_count=None)
     assert error.problems == ["observation: 'step_count' is missing", "observation: 'walls' is missing"]
@@ -117,9 +110,6 @@ def test_observations_that_do_not_fit(maze):
     (problem,) = refused(walls=np.zeros((6, 5, 5), bool)).problems
     assert problem.startswith("observation: batches differ: ")
     assert "'walls': 6" in problem
-
-
-def test_keys_that_do_not_fit(maze):
     with pytest.raises(ConfigError, match="sampling actions needs a key"):
         maze.policy(maze.observation, deterministic=False)
     with pytest.raises(ConfigError, match=r"got uint32 of shape \(4,\)"):
