@@ -48,6 +48,7 @@ def without(**fields):
 
 
 SHAPE = "broken: observation.action_mask has the shape {}, and ActionSpec(num_values=3, num_factors=None) needs (3,)"
+NONE = sl.ActionSpec(0), sl.ActionSpec(3, 0)
 NEXT = "broken: extras['next_obs'] requires can_truncate=True"
 STATE, VIEW = "broken: state.steps is int32[] after reset", "broken: observation.agent_view"
 BROKEN = {
@@ -68,14 +69,8 @@ BROKEN = {
         environment(STEPS, reward=np.zeros(2)),
         "broken: reward has the shape (2,) after step",
     ),
-    "no values": (
-        environment(STEPS)._replace(action_spec=sl.ActionSpec(0)),
-        f"broken: {sl.ActionSpec(0)} has no actions",
-    ),
-    "no factors": (
-        environment(STEPS)._replace(action_spec=sl.ActionSpec(3, 0)),
-        f"broken: {sl.ActionSpec(3, 0)} has no actions",
-    ),
+    "no values": (environment(STEPS)._replace(action_spec=NONE[0]), f"broken: {NONE[0]} has no actions"),
+    "no factors": (environment(STEPS)._replace(action_spec=NONE[1]), f"broken: {NONE[1]} has no actions"),
     "a mask of numbers": (
         without(observation=sl.Observation({"x": jnp.zeros(2)}, jnp.ones(3, jnp.int32))),
         "broken: observation.action_mask is int32, not bool",

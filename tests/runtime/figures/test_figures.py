@@ -164,10 +164,8 @@ def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
 @pytest.mark.parametrize(("count", "length"), [(6, 34), (3, 120), (3, 200)])
 def test_runs_with_long_names_leave_room_for_the_curves(tmp_path, count, length, page):
     names = [f"ppo-BinPack-v2-20260101-12000{seed}-s{seed}".ljust(length, "x") for seed in range(count)]
-    configs = [{"checkpointing": {"load_path": f"runs/{name}"}, "architecture": {"seed": 0}} for name in names]
-    paths = [
-        _write_run(tmp_path / name, [0], _linear, config=config) for name, config in zip(names, configs, strict=True)
-    ]
+    config = lambda name: {"checkpointing": {"load_path": f"runs/{name}"}, "architecture": {"seed": 0}}
+    paths = [_write_run(tmp_path / name, [0], _linear, config=config(name)) for name in names]
     figure = learning_curves.curves_figure(_curves(paths), "mean_return")
     if page:
         style.png_bytes(figure)
