@@ -13,18 +13,24 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from stoix_like.config import checks
+from stoix_like.config.roles import Role, leaf_roles
+
+FIXED, LEARNING, ENVIRONMENT, TASK, PACE, SEED, SCORING, MACHINE, FOLDER, PROCESS = Role
+SHAPE = FIXED | LEARNING
+RULES = FIXED | LEARNING | ENVIRONMENT | TASK
 
 
 def leaf(
     default: Any,
     help: str,
+    roles: Role = Role.NONE,
     *,
     low: float | None = None,
     high: float | None = None,
     above: float | None = None,
 ) -> Any:
-    """A field with its one-line description (unit included) and its range: low <= value <= high, value > above."""
-    metadata = {"help": help, "low": low, "high": high, "above": above}
+    """A field with its one-line description (unit included), roles, and range: low <= value <= high, value > above."""
+    metadata = {"help": help, "roles": roles, "low": low, "high": high, "above": above}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)
@@ -34,159 +40,193 @@ def leaf(
 class EnvironmentConfig:
     """The task and its environments."""
 
-    task_id: str = leaf("BinPack-v2", "registered Jumanji name, or BinPack-v0 (rust_rl's generator)")
-    num_envs: int = leaf(64, "environments stepped in parallel", low=1)
-    max_items: int | None = leaf(None, "BinPack only: most items per instance; null = the task's own", low=1)
-    max_ems: int | None = leaf(None, "BinPack only: empty maximal spaces observed; null = the task's own", low=1)
-    max_episode_steps: int | None = leaf(None, "steps before a truncation (bootstrapped); null = the task's own", low=1)
-    kwargs: Mapping[str, Any] = leaf({}, "keyword arguments of the environment's constructor or generator")
-    reset_pool_size: int | Literal["auto"] = leaf("auto", "size of the pool of fresh levels for auto-reset", low=1)
-    exact_reference: bool = leaf(False, "use Jumanji's own code for BinPack and Maze: the same bits, slower")
+    task_id: str = leaf("BinPack-v2", "registered Jumanji name, or BinPack-v0 (rust_rl's generator)", RULES)
+    num_envs: int = leaf(64, "environments stepped in parallel", SHAPE | PACE, low=1)
+    max_items: int | None = leaf(None, "BinPack only: most items per instance; null = the task's own", RULES, low=1)
+    max_ems: int | None = leaf(None, "BinPack only: empty maximal spaces observed; null = the task's own", RULES, low=1)
+    max_episode_steps: int | None = leaf(
+        None, "steps before a truncation (bootstrapped); null = the task's own", RULES, low=1
+    )
+    kwargs: Mapping[str, Any] = leaf({}, "keyword arguments of the environment's constructor or generator", RULES)
+    reset_pool_size: int | Literal["auto"] = leaf(
+        "auto", "size of the pool of fresh levels for auto-reset", SHAPE, low=1
+    )
+    exact_reference: bool = leaf(
+        False, "use Jumanji's own code for BinPack and Maze: the same bits, slower", LEARNING | ENVIRONMENT
+    )
 
 
 @dataclass(frozen=True)
 class TrainingCoreConfig:
     """The amount of training data and of gradient steps."""
 
-    rollout_length: int = leaf(128, "environment steps per environment and update", low=1)
-    num_updates: int | None = leaf(2000, "updates; each plays num_envs * rollout_length steps", low=1)
+    rollout_length: int = leaf(128, "environment steps per environment and update", SHAPE | PACE, low=1)
+    num_updates: int | None = leaf(2000, "updates; each plays num_envs * rollout_length steps", LEARNING | PACE, low=1)
     total_timesteps: int | None = leaf(
-        None, "environment steps per seed, instead of num_updates; a multiple of an update's", low=1, high=2**53
+        None, "environment steps per seed, instead of num_updates; a multiple of an update's", PACE, low=1, high=2**53
     )
-    epochs: int = leaf(4, "PPO: passes over each rollout; SPO: times num_minibatches gradient steps", low=1)
-    num_minibatches: int = leaf(32, "gradient steps per pass", low=1)
-    gamma: float = leaf(0.99, "discount per step", low=0.0, high=1.0)
-    gae_lambda: float = leaf(0.95, "lambda of generalised advantage estimation", low=0.0, high=1.0)
-    num_seeds: int = leaf(1, "seeds trained side by side: seed, seed + 1, ...", low=1)
+    epochs: int = leaf(4, "PPO: passes over each rollout; SPO: times num_minibatches gradient steps", LEARNING, low=1)
+    num_minibatches: int = leaf(32, "gradient steps per pass", LEARNING, low=1)
+    gamma: float = leaf(0.99, "discount per step", LEARNING, low=0.0, high=1.0)
+    gae_lambda: float = leaf(0.95, "lambda of generalised advantage estimation", LEARNING, low=0.0, high=1.0)
+    num_seeds: int = leaf(1, "seeds trained side by side: seed, seed + 1, ...", FIXED | SEED, low=1)
 
 
 @dataclass(frozen=True)
 class OptimizationConfig:
     """The optimiser and the losses."""
 
-    actor_lr: float = leaf(3e-4, "Adam rate of the policy (and of a shared torso)", low=0.0)
-    critic_lr: float = leaf(1e-3, "Adam rate of the value function", low=0.0)
-    max_grad_norm: float = leaf(0.5, "largest gradient norm, per network", above=0.0)
-    clip_eps: float = leaf(0.2, "PPO: clip of the probability ratio", above=0.0)
+    actor_lr: float = leaf(3e-4, "Adam rate of the policy (and of a shared torso)", LEARNING, low=0.0)
+    critic_lr: float = leaf(1e-3, "Adam rate of the value function", LEARNING, low=0.0)
+    max_grad_norm: float = leaf(0.5, "largest gradient norm, per network", LEARNING, above=0.0)
+    clip_eps: float = leaf(0.2, "PPO: clip of the probability ratio", LEARNING, above=0.0)
     value_clip_eps: float | None = leaf(
-        None, "PPO: clip of the value update, in reward units; null = unclipped", above=0.0
+        None, "PPO: clip of the value update, in reward units; null = unclipped", LEARNING, above=0.0
     )
-    ent_coef: float = leaf(0.01, "weight of the entropy bonus", low=0.0)
-    vf_coef: float = leaf(0.5, "weight of the value loss", low=0.0)
-    decay_learning_rates: bool = leaf(True, "rates fall linearly to 0 over num_updates")
+    ent_coef: float = leaf(0.01, "weight of the entropy bonus", LEARNING, low=0.0)
+    vf_coef: float = leaf(0.5, "weight of the value loss", LEARNING, low=0.0)
+    decay_learning_rates: bool = leaf(True, "rates fall linearly to 0 over num_updates", LEARNING)
     standardize_advantages: Literal["batch", "minibatch", "none"] = leaf(
-        "batch", "PPO: over what advantages get mean 0 and deviation 1 (true = batch, false = none)"
+        "batch", "PPO: over what advantages get mean 0 and deviation 1 (true = batch, false = none)", LEARNING
     )
-    reward_scale: float = leaf(1.0, "factor on rewards before returns are formed", above=0.0)
-    tau: float = leaf(0.005, "SPO: share of the online network taken by the target per step", low=0.0, high=1.0)
+    reward_scale: float = leaf(1.0, "factor on rewards before returns are formed", LEARNING, above=0.0)
+    tau: float = leaf(
+        0.005, "SPO: share of the online network taken by the target per step", LEARNING, low=0.0, high=1.0
+    )
 
 
 @dataclass(frozen=True)
 class ArchitectureConfig:
     """The networks, and the seed of everything."""
 
-    hidden_dim: int = leaf(256, "width of MLPs and of attention", low=1)
-    num_layers: int | None = leaf(None, "hidden layers, attention blocks or propagation steps; null = by task", low=1)
-    num_heads: int | None = leaf(None, "attention heads; null = by task", low=1)
-    shared_torso: bool = leaf(False, "policy and value share one torso")
-    compute_dtype: Literal["float32", "bfloat16"] = leaf("float32", "type of torso arithmetic; losses stay float32")
-    observation_adapter: Literal["dense", "binpack", "grid"] | None = leaf(None, "network family; null = by task")
-    seed: int = leaf(0, "root of all randomness", low=0, high=2**31 - 1)
+    hidden_dim: int = leaf(256, "width of MLPs and of attention", SHAPE, low=1)
+    num_layers: int | None = leaf(
+        None, "hidden layers, attention blocks or propagation steps; null = by task", SHAPE, low=1
+    )
+    num_heads: int | None = leaf(None, "attention heads; null = by task", SHAPE, low=1)
+    shared_torso: bool = leaf(False, "policy and value share one torso", SHAPE)
+    compute_dtype: Literal["float32", "bfloat16"] = leaf(
+        "float32", "type of torso arithmetic; losses stay float32", SHAPE
+    )
+    observation_adapter: Literal["dense", "binpack", "grid"] | None = leaf(
+        None, "network family; null = by task", SHAPE
+    )
+    seed: int = leaf(0, "root of all randomness", FIXED | SEED, low=0, high=2**31 - 1)
 
 
 @dataclass(frozen=True)
 class EvaluationConfig:
     """When the policy is evaluated, and on which levels."""
 
-    eval_interval: int = leaf(20, "updates between evaluations; 0 = only at the end", low=0)
-    num_eval_envs: int = leaf(32, "environments evaluated in parallel", low=1)
-    num_eval_episodes: int = leaf(32, "episodes per evaluation; of a level_set, all levels are played", low=1)
-    level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels")
-    evaluate_sampled: bool = leaf(False, "evaluate sampled actions as well, on the same levels")
+    eval_interval: int = leaf(20, "updates between evaluations; 0 = only at the end", SCORING, low=0)
+    num_eval_envs: int = leaf(32, "environments evaluated in parallel", SCORING, low=1)
+    num_eval_episodes: int = leaf(32, "episodes per evaluation; of a level_set, all levels are played", SCORING, low=1)
+    level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels", SCORING | TASK)
+    evaluate_sampled: bool = leaf(False, "evaluate sampled actions as well, on the same levels", SCORING)
 
 
 @dataclass(frozen=True)
 class HardwareConfig:
     """Devices and processes."""
 
-    device_type: Literal["auto", "cpu", "cuda", "gpu", "tpu"] = leaf("auto", "cuda and gpu mean the same")
-    cuda_device: int = leaf(0, "index of the GPU", low=0)
-    num_devices: int = leaf(1, "devices that share the environments; several processes use all they have", low=1)
-    distributed: bool = leaf(False, "join the processes that Slurm, Open MPI, Kubernetes or a TPU pod has started")
-    coordinator_address: str | None = leaf(None, "host:port of process 0, if no cluster provides it")
-    num_processes: int | None = leaf(None, "number of processes, with coordinator_address", low=1)
-    process_id: int | None = leaf(None, "index of this process, with coordinator_address", low=0)
+    device_type: Literal["auto", "cpu", "cuda", "gpu", "tpu"] = leaf("auto", "cuda and gpu mean the same", MACHINE)
+    cuda_device: int = leaf(0, "index of the GPU", MACHINE, low=0)
+    num_devices: int = leaf(
+        1, "devices that share the environments; several processes use all they have", MACHINE, low=1
+    )
+    distributed: bool = leaf(
+        False, "join the processes that Slurm, Open MPI, Kubernetes or a TPU pod has started", PROCESS
+    )
+    coordinator_address: str | None = leaf(None, "host:port of process 0, if no cluster provides it", PROCESS)
+    num_processes: int | None = leaf(None, "number of processes, with coordinator_address", PROCESS, low=1)
+    process_id: int | None = leaf(None, "index of this process, with coordinator_address", PROCESS, low=0)
 
 
 @dataclass(frozen=True)
 class LoggingConfig:
     """Terminal output, and the sinks of metrics and traces."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = leaf("info", "least severe message shown")
-    backend_logs_visible: bool = leaf(False, "show the messages of XLA and Abseil")
-    otlp_endpoint: str | None = leaf(None, "OTLP/HTTP collector of traces; null = off")
-    mlflow: bool = leaf(False, "log metrics to MLflow")
-    mlflow_run_id: str | None = leaf(None, "existing MLflow run to log to; null = a new one")
-    mlflow_tracking_uri: str | None = leaf(None, "MLflow server or store; null = SQLite in save_dir")
-    tensorboard: bool = leaf(False, "write TensorBoard events into the run folder")
-    wandb: bool = leaf(False, "log metrics to Weights & Biases, offline")
-    progress: bool = leaf(True, "live view on a terminal; false = plain lines")
-    log_interval: int | None = leaf(None, "updates per report; null = about every 2 seconds", low=1)
+    log_level: Literal["debug", "info", "warning", "error"] = leaf("info", "least severe message shown", MACHINE)
+    backend_logs_visible: bool = leaf(False, "show the messages of XLA and Abseil", MACHINE)
+    otlp_endpoint: str | None = leaf(None, "OTLP/HTTP collector of traces; null = off", MACHINE)
+    mlflow: bool = leaf(False, "log metrics to MLflow", MACHINE)
+    mlflow_run_id: str | None = leaf(None, "existing MLflow run to log to; null = a new one", MACHINE)
+    mlflow_tracking_uri: str | None = leaf(None, "MLflow server or store; null = SQLite in save_dir", MACHINE)
+    tensorboard: bool = leaf(False, "write TensorBoard events into the run folder", MACHINE)
+    wandb: bool = leaf(False, "log metrics to Weights & Biases, offline", MACHINE)
+    progress: bool = leaf(True, "live view on a terminal; false = plain lines", MACHINE)
+    log_interval: int | None = leaf(None, "updates per report; null = about every 2 seconds", MACHINE, low=1)
 
 
 @dataclass(frozen=True)
 class CheckpointingConfig:
     """The run folder and its checkpoints."""
 
-    save_dir: str = leaf("runs", "folder in which run folders are created")
-    run_name: str | None = leaf(None, "name of the run folder; null = <algorithm>-<task>-<time>-s<seed>")
-    save_interval: int = leaf(100, "updates between checkpoints; 0 = only at the end", low=0)
-    keep_last_n: int | None = leaf(None, "checkpoints kept besides the best one; null = all", low=1)
-    load_path: str | None = leaf(
-        None, "run (path or name), checkpoint or params.safetensors to load parameters from; null = none"
+    save_dir: str = leaf("runs", "folder in which run folders are created", FIXED | MACHINE | FOLDER)
+    run_name: str | None = leaf(
+        None, "name of the run folder; null = <algorithm>-<task>-<time>-s<seed>", FIXED | MACHINE | FOLDER
     )
-    save_replay: bool = leaf(True, "SPO: store the replay buffer in checkpoints")
+    save_interval: int = leaf(100, "updates between checkpoints; 0 = only at the end", MACHINE, low=0)
+    keep_last_n: int | None = leaf(None, "checkpoints kept besides the best one; null = all", MACHINE, low=1)
+    load_path: str | None = leaf(
+        None,
+        "run (path or name), checkpoint or params.safetensors to load parameters from; null = none",
+        SHAPE | MACHINE,
+    )
+    save_replay: bool = leaf(True, "SPO: store the replay buffer in checkpoints", MACHINE)
 
 
 @dataclass(frozen=True)
 class SPOSectionConfig:
     """SPO's search, replay and duals. PPO checks the keys of this section and ignores the values."""
 
-    num_particles: int = leaf(16, "particles per search", low=1)
-    search_depth: int | Literal["full"] = leaf(4, "model steps per particle; full = to the end of the episode", low=1)
+    num_particles: int = leaf(16, "particles per search", SHAPE, low=1)
+    search_depth: int | Literal["full"] = leaf(
+        4, "model steps per particle; full = to the end of the episode", SHAPE, low=1
+    )
     root: Literal["iid", "gumbel_topk"] = leaf(
-        "iid", "how first actions are drawn: independently, or without replacement (distinct ones)"
+        "iid", "how first actions are drawn: independently, or without replacement (distinct ones)", SHAPE
     )
-    continuation: Literal["sampled", "greedy"] = leaf("sampled", "how particles act after their first action")
-    replay_buffer_size: int = leaf(65_536, "environment steps kept", low=1)
-    sample_sequence_length: int = leaf(32, "steps learned from per replayed sequence", low=1)
-    sample_period: int = leaf(1, "steps between the starts of sequences", low=1)
-    batch_size: int = leaf(64, "sequences per gradient step", low=1)
-    dual_lr: float = leaf(1e-3, "Adam rate of the duals' logarithms; does not decay", low=0.0)
-    epsilon: float = leaf(0.5, "KL budget of the search target, nats", above=0.0)
-    epsilon_policy: float = leaf(1e-3, "KL budget of the policy step, nats", above=0.0)
+    continuation: Literal["sampled", "greedy"] = leaf("sampled", "how particles act after their first action", LEARNING)
+    replay_buffer_size: int = leaf(65_536, "environment steps kept", SHAPE, low=1)
+    sample_sequence_length: int = leaf(32, "steps learned from per replayed sequence", LEARNING, low=1)
+    sample_period: int = leaf(1, "steps between the starts of sequences", LEARNING, low=1)
+    batch_size: int = leaf(64, "sequences per gradient step", SHAPE, low=1)
+    dual_lr: float = leaf(1e-3, "Adam rate of the duals' logarithms; does not decay", LEARNING, low=0.0)
+    epsilon: float = leaf(0.5, "KL budget of the search target, nats", LEARNING, above=0.0)
+    epsilon_policy: float = leaf(1e-3, "KL budget of the policy step, nats", LEARNING, above=0.0)
     kl_constraint: Literal["trajectory", "root"] = leaf(
-        "trajectory", "what epsilon limits: the KL of the particles' weights, or of their sums per first action"
+        "trajectory",
+        "what epsilon limits: the KL of the particles' weights, or of their sums per first action",
+        LEARNING,
     )
-    init_temperature: float = leaf(0.1, "first temperature, reward units", above=0.0)
-    init_alpha: float = leaf(0.5, "first weight of the policy KL", above=0.0)
-    search_gamma: float | None = leaf(None, "discount inside the search; null = gamma", low=0.0, high=1.0)
-    search_gae_lambda: float | None = leaf(1.0, "lambda inside the search; null = gae_lambda", low=0.0, high=1.0)
-    root_exploration_dirichlet_alpha: float = leaf(1.0, "concentration of root noise", above=0.0)
-    root_exploration_dirichlet_fraction: float = leaf(0.0, "share of root noise", low=0.0, high=1.0)
-    root_noise_correction: bool = leaf(False, "root iid: weigh the noise out again; gumbel_topk always does")
-    resampling: Literal["period", "ess", "none"] = leaf("period", "what triggers resampling; never at the last depth")
-    resampling_period: int = leaf(4, "depths between resamplings", low=1)
-    resampling_ess_threshold: float = leaf(0.5, "share of effective particles that triggers", low=0.0, high=1.0)
-    resampler: Literal["systematic", "multinomial"] = leaf("systematic", "how ancestors are drawn")
+    init_temperature: float = leaf(0.1, "first temperature, reward units", SHAPE, above=0.0)
+    init_alpha: float = leaf(0.5, "first weight of the policy KL", SHAPE, above=0.0)
+    search_gamma: float | None = leaf(None, "discount inside the search; null = gamma", LEARNING, low=0.0, high=1.0)
+    search_gae_lambda: float | None = leaf(
+        1.0, "lambda inside the search; null = gae_lambda", LEARNING, low=0.0, high=1.0
+    )
+    root_exploration_dirichlet_alpha: float = leaf(1.0, "concentration of root noise", LEARNING, above=0.0)
+    root_exploration_dirichlet_fraction: float = leaf(0.0, "share of root noise", LEARNING, low=0.0, high=1.0)
+    root_noise_correction: bool = leaf(False, "root iid: weigh the noise out again; gumbel_topk always does", SHAPE)
+    resampling: Literal["period", "ess", "none"] = leaf(
+        "period", "what triggers resampling; never at the last depth", SHAPE
+    )
+    resampling_period: int = leaf(4, "depths between resamplings", SHAPE, low=1)
+    resampling_ess_threshold: float = leaf(
+        0.5, "share of effective particles that triggers", LEARNING, low=0.0, high=1.0
+    )
+    resampler: Literal["systematic", "multinomial"] = leaf("systematic", "how ancestors are drawn", LEARNING)
     temperature_mode: Literal["dual", "solve", "fixed", "std"] = leaf(
-        "dual", "how the temperature is set: learned, solved for epsilon, fixed, or each search's deviation"
+        "dual", "how the temperature is set: learned, solved for epsilon, fixed, or each search's deviation", LEARNING
     )
-    fixed_temperature: float = leaf(0.5, "temperature of mode fixed, reward units", above=0.0)
+    fixed_temperature: float = leaf(0.5, "temperature of mode fixed, reward units", LEARNING, above=0.0)
     temperature_floor: float = leaf(
-        0.01, "dual and solve: least temperature, as a share of the advantages' deviation", above=0.0
+        0.01, "dual and solve: least temperature, as a share of the advantages' deviation", LEARNING, above=0.0
     )
-    rekey_particles: bool | Literal["auto"] = leaf("auto", "give particles their own randomness; auto = if stochastic")
+    rekey_particles: bool | Literal["auto"] = leaf(
+        "auto", "give particles their own randomness; auto = if stochastic", LEARNING
+    )
 
 
 @dataclass(frozen=True)
@@ -215,6 +255,8 @@ class SPOConfig(RunConfig):
     spo: SPOSectionConfig = dataclasses.field(default_factory=SPOSectionConfig)
 
 
+#: {leaf: its roles} of all algorithms.
+LEAF_ROLES = leaf_roles(PPOConfig) | leaf_roles(SPOConfig)
 SECTION_ALIASES = {"ppo_core": "training_core"}
 #: Leaves of rust_rl that mean something else here: {leaf: (ours, what ours means)}.
 RENAMED_LEAVES = {

@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from stoix_like.config.checks import replace_leaves
+from stoix_like.config.roles import Role, leaves_with
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.telemetry import read_rows
@@ -16,13 +17,7 @@ if TYPE_CHECKING:
     from stoix_like.runtime.runs.saved import SavedRun
 
 
-#: Sections of the configuration that are not published: devices, folders and logging of the training machine.
-_MACHINE_SECTIONS = ("hardware", "logging", "checkpointing")
-
 _PACKAGES = ("stoix_like", "jax", "jaxlib")
-
-#: Leaves of the section `environment` that define the task, as `make_env` takes them.
-_TASK_LEAVES = ("task_id", "max_episode_steps", "max_items", "max_ems", "kwargs", "exact_reference")
 
 
 def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
@@ -30,12 +25,12 @@ def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
     from stoix_like.runtime.weights import policy_folder, policy_program
 
     installed = versions()
-    environment = dataclasses.asdict(saved.config.environment)
+    environment = leaves_with(type(saved.config), Role.ENVIRONMENT)
     return {
         "format": policy_folder.FORMAT,
         "format_version": policy_folder.FORMAT_VERSION,
         "task_id": saved.meta.task_id,
-        "environment": {name: environment[name] for name in _TASK_LEAVES},
+        "environment": {k: v for k, v in dataclasses.asdict(saved.config.environment).items() if k in environment},
         "algorithm": saved.meta.algorithm,
         "checkpoint": saved.checkpoint,
         "update": saved.updates[index],
@@ -51,11 +46,19 @@ def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
 
 
 def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
-    """The configuration of a run that trains only this seed, which gives the same parameters."""
+    """The configuration of a run that trains only this seed, which gives the same parameters.
+
+    Devices, folders and logging of the machine that trained it are not published.
+    """
     from stoix_like.config.dicts import config_to_dict
 
     single = replace_leaves(saved.config, {"seed": saved.seeds[index], "num_seeds": 1})
-    return {name: leaves for name, leaves in config_to_dict(single).items() if name not in _MACHINE_SECTIONS}
+    own = leaves_with(type(single), Role.MACHINE | Role.PROCESS)
+    kept = {
+        section: {name: value for name, value in leaves.items() if name not in own}
+        for section, leaves in config_to_dict(single).items()
+    }
+    return {section: leaves for section, leaves in kept.items() if leaves}
 
 
 def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:

@@ -15,6 +15,8 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stoix_like.config.roles import Role
+from stoix_like.config.sections import LEAF_ROLES
 from stoix_like.evaluation import comparison
 from stoix_like.runtime.results import curves
 from stoix_like.runtime.results.experiments import differing_leaves, group_experiments, split_by
@@ -26,7 +28,7 @@ Scale = tuple[float, float]  # the scores that become 0 and 1
 
 #: Metrics that lie in [0, 1] and mean the same on every task that has them.
 UNIT_METRICS = ("solve_rate", "utilisation")
-_TASK_LEAVES = ("kwargs", "max_items", "max_ems", "max_episode_steps", "level_set")  # they define task and scores
+_TASK_LEAVES = [name for name, roles in LEAF_ROLES.items() if roles & Role.TASK]
 _SHORT = 0.95  # if the common range is shorter than this share of the longest seed, a note names the shortest seed
 
 

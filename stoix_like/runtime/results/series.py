@@ -9,16 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from stoix_like.config.roles import Role
+from stoix_like.config.sections import LEAF_ROLES
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.loading.strict_yaml import read_sections
 from stoix_like.runtime.runs.find import missing_config_hint, runs_hint
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
-
-#: Leaves that change neither learning nor scores: those of these sections except two, and some of others.
-_IGNORED_SECTIONS = ("logging", "checkpointing", "hardware", "evaluation")
-_KEPT_LEAVES = ("load_path", "level_set")  # the initial parameters, and the levels of evaluations
-_IGNORED_LEAVES = ("seed", "num_seeds", "total_timesteps")
 
 
 class Series(NamedTuple):
@@ -124,13 +121,8 @@ def read_experiment_leaves(path: Path) -> dict[str, Any]:
 def experiment_leaves(sections: Mapping[str, Any]) -> dict[str, Any]:
     """{leaf: value} of a configuration, only leaves that can change learning or scores, without the seed.
 
-    Two runs belong to one experiment if these are equal.
+    Two runs belong to one experiment if these are equal. A leaf that this version does not know counts.
     """
-    leaves = [
-        (name, value, section in _IGNORED_SECTIONS)
-        for section, values in sections.items()
-        if isinstance(values, dict)
-        for name, value in values.items()
-    ]
-    dropped = {n for n, _, is_ignored in leaves if (is_ignored and n not in _KEPT_LEAVES) or n in _IGNORED_LEAVES}
-    return {name: value for name, value, _ in leaves if name not in dropped}
+    leaves = [leaf for values in sections.values() if isinstance(values, dict) for leaf in values.items()]
+    matters = Role.LEARNING | Role.TASK
+    return {name: value for name, value in leaves if LEAF_ROLES.get(name, Role.LEARNING) & matters}

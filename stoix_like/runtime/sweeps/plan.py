@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 
 from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, replace_leaves, resolve
 from stoix_like.config.dicts import config_to_dict
+from stoix_like.config.roles import Role, leaves_with
 from stoix_like.config.sections import PPOConfig, SPOConfig, leaf
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
@@ -23,7 +24,6 @@ from stoix_like.runtime.loading.documents import Layer, read_yaml
 from stoix_like.runtime.loading.presets import find_config, sweep_paths
 from stoix_like.runtime.loading.strict_yaml import read_tree
 from stoix_like.runtime.sweeps.space import (
-    SEARCHED_SECTIONS,
     Dimension,
     SweepFile,
     bounds,
@@ -34,8 +34,6 @@ from stoix_like.runtime.sweeps.space import (
 
 CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig}
 HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md every leaf"
-#: Leaves that change the amount of experience in an update.
-_PACE = frozenset({"num_envs", "rollout_length", "num_updates", "total_timesteps"})
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,9 @@ class SweepPlan(NamedTuple):
         sections = config_to_dict(replace_leaves(self.config_type(), values))
         content: dict[str, Any] = {name: getattr(self.settings, name) for name in ("algorithm", "metric", "direction")}
         content |= {f"space.{name}": plain_value(dimension) for name, dimension in self.space.items()}
-        for section in (*SEARCHED_SECTIONS, "evaluation"):
-            content |= {name: value for name, value in sections.get(section, {}).items() if name not in self.space}
+        apart = leaves_with(self.config_type, Role.MACHINE | Role.PROCESS) | self.space.keys()
+        for leaves in sections.values():
+            content |= {name: value for name, value in leaves.items() if name not in apart}
         fingerprint: dict[str, Any] = json.loads(json.dumps(content))
         return fingerprint
 
@@ -222,7 +221,7 @@ def check_metric(plan: SweepPlan, metrics: Collection[str]) -> None:
 
 def pace_note(plan: SweepPlan) -> str | None:
     """A note if updates of the trials contain different amounts of experience and a pruner compares them; or None."""
-    paced = sorted(_PACE & plan.space.keys())
+    paced = sorted(leaves_with(plan.config_type, Role.PACE) & plan.space.keys())
     if not paced or plan.settings.pruner == "none":
         return None
     return f"trials differ in {', '.join(paced)}, and the pruner compares them at the same update"

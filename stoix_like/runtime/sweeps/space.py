@@ -11,21 +11,18 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.roles import Role, leaf_roles
 from stoix_like.config.sections import CHECKED_ONLY_SECTIONS
 from stoix_like.config.values import allows, choices, coerce, nearest
 from stoix_like.runtime.loading.documents import Layer
 
-#: {leaf: why a sweep file may not set it}. The sweep sets these leaves itself.
-RESERVED_LEAVES = {
-    "num_seeds": "it is a key of the sweep itself, next to 'config'",
-    "save_dir": "each trial has a folder in that of the study: --save-dir and --study",
-    "run_name": "each trial has a folder in that of the study: --save-dir and --study",
-    **dict.fromkeys(
-        ("distributed", "coordinator_address", "num_processes", "process_id"), "a sweep runs in one process"
-    ),
+#: {role: why a sweep file may not set its leaves}. The sweep sets them itself.
+_RESERVED = {
+    Role.FOLDER: "each trial has a folder in that of the study: --save-dir and --study",
+    Role.PROCESS: "a sweep runs in one process",
 }
-#: Sections that change learning. The others change how trials are scored, logged and saved, which must be equal.
-SEARCHED_SECTIONS = ("environment", "training_core", "optimization", "architecture", "spo")
+#: Leaves that change how trials are scored, logged and saved, which must be equal.
+_EQUAL = Role.SCORING | Role.MACHINE | Role.PROCESS
 _RANGE_KEYS = ("low", "high", "log", "step")
 _FORMS = "{low: ..., high: ...} with log or step, or {choices: [...]}"
 
@@ -114,10 +111,10 @@ def read_space(sheet: SweepFile) -> dict[str, Dimension]:
         key = f"space.{name}"
         if not _is_settable(sheet, key, name):
             continue
-        section = leaf_sections(sheet.config_type)[name]
         if name == "seed":
             sheet.problem(key, "a seed is not a parameter; each trial has num_seeds of them")
-        elif section not in SEARCHED_SECTIONS:
+        elif leaf_roles(sheet.config_type)[name] & _EQUAL:
+            section = leaf_sections(sheet.config_type)[name]
             sheet.problem(key, f"leaves of section '{section}' are the same in all trials; put it under 'fixed'")
         elif name in fixed:
             sheet.problem(key, f"it is also fixed ({sheet.places[f'fixed.{name}']}); keep one of them")
@@ -130,8 +127,12 @@ def _is_settable(sheet: SweepFile, key: str, name: str) -> bool:
     """Whether a sweep may set the leaf; if not, adds a problem."""
     sections = leaf_sections(sheet.config_type)
     checked_only = CHECKED_ONLY_SECTIONS.get(sheet.config_type, {}).values()
-    if name in RESERVED_LEAVES:
-        sheet.problem(key, RESERVED_LEAVES[name])
+    roles = leaf_roles(sheet.config_type).get(name, Role.NONE)
+    reasons = [reason for role, reason in _RESERVED.items() if roles & role]
+    if name == "num_seeds":
+        sheet.problem(key, "it is a key of the sweep itself, next to 'config'")
+    elif reasons:
+        sheet.problem(key, reasons[0])
     elif name in section_types(sheet.config_type):
         sheet.unknown(key, f"unknown leaf '{key}'; it is a section: give its leaves without it")
     elif any(name in leaf_types(kind) for kind in checked_only):

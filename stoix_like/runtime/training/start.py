@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from stoix_like.config.checks import get_leaf, leaf_sections
+from stoix_like.config.checks import get_leaf
 from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.config.roles import Role, leaf_roles, leaves_with
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import ProcessGroup
@@ -30,15 +31,6 @@ from stoix_like.runtime.runs.find import find_run
 from stoix_like.runtime.runs.stored_state import stored_template
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.types import Learner
-
-#: Leaves that decide the shapes or the meaning of the state. They cannot change when a run is resumed.
-FIXED_ON_RESUME = frozenset(
-    {"task_id", "num_envs", "max_items", "max_ems", "max_episode_steps", "kwargs", "reset_pool_size", "rollout_length"}
-    | {"hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype", "observation_adapter"}
-    | {"seed", "num_seeds", "load_path", "run_name", "save_dir"}
-    | {"replay_buffer_size", "batch_size", "num_particles", "search_depth", "root", "root_noise_correction"}
-    | {"resampling", "resampling_period", "init_temperature", "init_alpha"}
-)
 
 
 class RunStart(NamedTuple):
@@ -119,7 +111,7 @@ def _prepare_resume(algorithm: str, loaded: LoadedConfig, path: Path) -> RunStar
         meta = CheckpointStore(path / "checkpoints").load_meta()
         folder.check_algorithm(path, meta.algorithm, algorithm)
         changes = _changes(config_from_dict(type(loaded.config), meta.config), loaded)
-        fixed = sorted(changes.keys() & FIXED_ON_RESUME)
+        fixed = sorted(changes.keys() & leaves_with(type(loaded.config), Role.FIXED))
         if fixed:
             raise ConfigError(
                 [f"{name} cannot change when a run is resumed" for name in fixed],
@@ -141,7 +133,8 @@ def _changes(before: Any, loaded: LoadedConfig) -> dict[str, Any]:
     """Leaves whose value differs from the checkpoint's. The path of the folder may differ: runs can be moved."""
     after = loaded.config
     config_type: type = type(after)
-    leaves = [n for n in leaf_sections(config_type) if n not in ("save_dir", "run_name") or n in loaded.overridden]
+    roles = leaf_roles(config_type)
+    leaves = [n for n, role in roles.items() if not role & Role.FOLDER or n in loaded.overridden]
     return {n: get_leaf(after, n) for n in leaves if get_leaf(after, n) != get_leaf(before, n)}
 
 

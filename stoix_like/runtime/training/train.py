@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.stages import Compiled
 
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks import get_leaf, replace_leaves
 from stoix_like.config.dicts import config_to_dict
+from stoix_like.config.roles import Role, leaves_with
 from stoix_like.errors import INTERRUPTED, StoixError
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.evaluators.scores import Evaluator
@@ -114,7 +115,8 @@ def train(
 
 def _without_process_leaves(loaded: LoadedConfig) -> LoadedConfig:
     """The configuration without the leaves of its processes: a run may be resumed by another number of them."""
-    one_process = {"distributed": False, "coordinator_address": None, "num_processes": None, "process_id": None}
+    config_type = type(loaded.config)
+    one_process = {name: get_leaf(config_type(), name) for name in leaves_with(config_type, Role.PROCESS)}
     return loaded._replace(config=replace_leaves(loaded.config, one_process))
 
 

@@ -17,6 +17,7 @@ from support.transcripts import rows
 
 from stoix_like.algorithms import searching, spo
 from stoix_like.config.checks import leaf_types
+from stoix_like.config.roles import Role, leaves_with
 from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.envs.probes import make_action_observation_reward, make_action_reward, make_truncated_constant
 from stoix_like.envs.registry import ENVIRONMENTS
@@ -30,7 +31,6 @@ from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.searches.compare import compare
 from stoix_like.runtime.searches.settings import ComparisonSettings
 from stoix_like.runtime.telemetry import read_rows
-from stoix_like.runtime.training.start import FIXED_ON_RESUME
 from stoix_like.search import smc
 from stoix_like.search.model import Root, may_resample
 
@@ -160,7 +160,7 @@ def test_every_leaf_of_the_section_that_changes_the_form_is_fixed(task):
 
     before = form()
     changing = {name for name, values in OTHER_VALUES.items() if any(form(**{name: x}) != before for x in values)}
-    assert changing <= FIXED_ON_RESUME
+    assert changing <= leaves_with(SPOConfig, Role.FIXED)
     assert {"num_particles", "replay_buffer_size", "root_noise_correction", "resampling_period"} <= changing
     numbers = {"dual_lr", "epsilon", "epsilon_policy", "init_temperature", "init_alpha", "resampling_ess_threshold"}
     numbers |= {"fixed_temperature", "temperature_floor", "root_exploration_dirichlet_alpha"}

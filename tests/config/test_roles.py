@@ -1,0 +1,67 @@
+"""What leaves mean: every leaf has a role, and the lists made from roles are those worked out by hand."""
+
+import dataclasses
+from dataclasses import dataclass
+
+import pytest
+
+from stoix_like.config.roles import Role, leaf_roles, leaves_with
+from stoix_like.config.sections import LEAF_ROLES, OptimizationConfig, PPOConfig, SPOConfig, leaf
+
+ENVIRONMENT = {"task_id", "max_items", "max_ems", "max_episode_steps", "kwargs"}
+BY_HAND = {
+    Role.FIXED: ENVIRONMENT
+    | {"num_envs", "reset_pool_size", "rollout_length", "seed", "num_seeds", "load_path", "run_name", "save_dir"}
+    | {"hidden_dim", "num_layers", "num_heads", "shared_torso", "compute_dtype", "observation_adapter"}
+    | {"replay_buffer_size", "batch_size", "num_particles", "search_depth", "root", "root_noise_correction"}
+    | {"resampling", "resampling_period", "init_temperature", "init_alpha"},
+    Role.ENVIRONMENT: ENVIRONMENT | {"exact_reference"},
+    Role.TASK: ENVIRONMENT | {"level_set"},
+    Role.PACE: {"num_envs", "rollout_length", "num_updates", "total_timesteps"},
+    Role.SEED: {"seed", "num_seeds"},
+    Role.SCORING: {"eval_interval", "num_eval_envs", "num_eval_episodes", "level_set", "evaluate_sampled"},
+    Role.FOLDER: {"save_dir", "run_name"},
+    Role.PROCESS: {"distributed", "coordinator_address", "num_processes", "process_id"},
+}
+SECTIONS = {
+    Role.LEARNING: ("environment", "training_core", "optimization", "architecture", "spo"),
+    Role.MACHINE: ("hardware", "logging", "checkpointing"),
+}
+EXCEPT = {Role.LEARNING: {"total_timesteps", "seed", "num_seeds", "load_path"}, Role.MACHINE: BY_HAND[Role.PROCESS]}
+
+
+def without_role(config_type):
+    return [name for name, roles in leaf_roles(config_type).items() if not roles]
+
+
+@pytest.mark.parametrize("config_type", [PPOConfig, SPOConfig])
+def test_every_leaf_has_a_role_and_a_forgotten_one_is_found(config_type):
+    assert without_role(config_type) == []
+
+    @dataclass(frozen=True)
+    class Forgetful(OptimizationConfig):
+        new_rate: float = leaf(0.5, "a leaf whose author forgot its roles")
+
+    @dataclass(frozen=True)
+    class Config(config_type):
+        optimization: Forgetful = dataclasses.field(default_factory=Forgetful)
+
+    Config.__annotations__["optimization"] = Forgetful  # a class of this function, which its name does not reach
+    assert without_role(Config) == ["new_rate"]
+
+
+@pytest.mark.parametrize("role", BY_HAND, ids=str)
+def test_the_leaves_of_a_role_are_those_worked_out_by_hand(role):
+    assert leaves_with(SPOConfig, role) == BY_HAND[role]
+    assert leaves_with(PPOConfig, role) == BY_HAND[role] & leaf_roles(PPOConfig).keys()
+
+
+@pytest.mark.parametrize("role", SECTIONS, ids=str)
+def test_whole_sections_have_a_role_but_for_some_leaves(role):
+    names = {n for section in SECTIONS[role] for n in vars(getattr(SPOConfig(), section))}
+    moved = {"load_path"} if role is Role.LEARNING else set()
+    assert leaves_with(SPOConfig, role) == names - EXCEPT[role] | moved
+
+
+def test_roles_are_known_for_the_leaves_of_all_algorithms():
+    assert leaf_roles(PPOConfig) | leaf_roles(SPOConfig) == LEAF_ROLES
