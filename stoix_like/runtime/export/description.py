@@ -11,6 +11,7 @@ from stoix_like.config.checks import replace_leaves
 from stoix_like.config.roles import Role, leaves_with
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.runs.host_values import best_scores
 from stoix_like.runtime.telemetry import read_rows
 
 if TYPE_CHECKING:
@@ -94,12 +95,12 @@ def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:
     `evaluator/` is with search if the run searches; `evaluator_network/` is the exported policy. Without metrics, the
     best checkpoint still stores its score, and published parameters store the scores published with them.
     """
-    if saved.is_published:
-        return dict(saved.meta.host["evaluation"])
+    if saved.published_scores is not None:
+        return dict(saved.published_scores)
     found = {}
-    scores = saved.meta.host.get("scores")
-    if scores is not None and math.isfinite(scores[index]):
-        found["evaluator/mean_return"] = float(scores[index])
+    best = best_scores(saved.meta)
+    if best is not None and math.isfinite(best.scores[index]):
+        found["evaluator/mean_return"] = float(best.scores[index])
     with contextlib.suppress(RunError):  # missing or damaged metrics do not prevent an export
         for row in read_rows(saved.path / "metrics.jsonl"):
             identity = (row.get("category"), row.get("update"), row.get("seed"))

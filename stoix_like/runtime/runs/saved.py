@@ -15,6 +15,7 @@ from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_parameters, find_run
+from stoix_like.runtime.runs.host_values import scored_updates
 from stoix_like.runtime.runs.stored_state import stored_template
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
@@ -30,6 +31,7 @@ class SavedRun(NamedTuple):
         params: of the checkpoint; leaves [S, ...] if the run trained several seeds.
         meta: metadata of the checkpoint.
         checkpoint: best, latest, or the number of an update.
+        published_scores: {metric: score} that published parameters come with; None for a run.
     """
 
     path: Path
@@ -40,6 +42,7 @@ class SavedRun(NamedTuple):
     params: Params
     meta: CheckpointMeta
     checkpoint: str
+    published_scores: dict[str, float] | None = None
 
     def __repr__(self) -> str:
         facts = f"{self.meta.algorithm}, {self.meta.task_id}, checkpoint={self.checkpoint!r}, updates={self.updates}"
@@ -48,7 +51,7 @@ class SavedRun(NamedTuple):
     @property
     def is_published(self) -> bool:
         """Whether it was loaded from published parameters, without a run."""
-        return self.path.is_file()
+        return self.published_scores is not None
 
     @property
     def folder(self) -> Path:
@@ -68,7 +71,7 @@ class SavedRun(NamedTuple):
     @property
     def updates(self) -> list[int]:
         """The update of each seed's parameters. In `best`, they differ."""
-        return list(self.meta.host.get("updates", [self.meta.update] * self.num_seeds))
+        return scored_updates(self.meta, self.num_seeds)
 
     def network_params(self, params: Params) -> NetworkParams:
         """The network's part of the learner's parameters."""
@@ -141,9 +144,9 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
     built = build(notes.algorithm, config)
     template = algorithm.published(state_template(built.learner, 1).params)
     params = algorithm.from_published(parameters.read_arrays(path, template))
-    host = {"updates": [notes.update], "evaluation": notes.evaluation}
-    meta = CheckpointMeta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), host)
-    return SavedRun(path, config, built.env, built.network, built.learner, params, meta, notes.checkpoint)
+    meta = CheckpointMeta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), {})
+    of_file = built.env, built.network, built.learner, params, meta, notes.checkpoint
+    return SavedRun(path, config, *of_file, published_scores=dict(notes.evaluation))
 
 
 def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:

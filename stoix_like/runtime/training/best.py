@@ -12,6 +12,7 @@ import numpy as np
 
 from stoix_like.ops import trees
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.runs.host_values import BestScores, best_scores
 from stoix_like.types import Params
 
 
@@ -48,12 +49,12 @@ class BestCheckpoint:
                 self._store.remove(update)
         if not self._store.updates():
             return True
-        host = self._store.load_meta().host
-        if host.get("scored_on", self._level_set_id) != self._level_set_id:
+        best = best_scores(self._store.load_meta())
+        if best is None or best.scored_on not in (None, self._level_set_id):
             return False
         self._params = self._store.load_part("params", template)
-        self.scores = np.array(host["scores"], float)
-        self.updates = np.array(host["updates"], int)
+        self.scores = np.array(best.scores, float)
+        self.updates = np.array(best.updates, int)
         return True
 
     def update(self, params: Params, scores: np.ndarray, meta: CheckpointMeta) -> bool:
@@ -73,8 +74,8 @@ class BestCheckpoint:
             self._params = trees.where(jnp.asarray(better), params, self._params)
         self.scores = np.where(better, scores, self.scores)
         self.updates = np.where(better, meta.update, self.updates)
-        host = {"scores": self.scores.tolist(), "updates": self.updates.tolist(), "scored_on": self._level_set_id}
-        self._store.save({"params": self._params}, meta._replace(host=host), replace=True)
+        best = BestScores(self.scores.tolist(), self.updates.tolist(), self._level_set_id)
+        self._store.save({"params": self._params}, meta._replace(host=best.to_host()), replace=True)
         return True
 
     def prune(self, older_than: int) -> None:

@@ -23,6 +23,7 @@ from stoix_like.runtime.evaluators.timing import ChunkSizer, EvaluationTimeShare
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.process_group import ProcessGroup, addressable_copy
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta
+from stoix_like.runtime.runs.host_values import RunProgress, run_progress
 from stoix_like.runtime.runs.stored_state import without_replay
 from stoix_like.runtime.telemetry import Row, rows
 from stoix_like.runtime.training import chunk
@@ -91,9 +92,10 @@ class Driver:
         self._tracing = Tracing()
         self._time_share = EvaluationTimeShare()
         self._began = time.monotonic()
-        self._before_seconds = float(meta.host.get("elapsed_seconds", 0.0))
+        before = run_progress(meta)
+        self._before_seconds = before.elapsed_seconds
         self._last_saved = self.update if is_continued else -1
-        self._evaluated_at = self._saved_evaluated_at = int(meta.host.get("evaluated_at", self.update))
+        self._evaluated_at = self._saved_evaluated_at = before.evaluated_at
         core = config.training_core
         self._seeds = [config.architecture.seed + i for i in range(core.num_seeds)]
         self._steps_per_update = steps_per_update(config)
@@ -147,7 +149,7 @@ class Driver:
         the one before cannot be written.
         """
         self._report()
-        host = {"elapsed_seconds": round(self.elapsed_seconds, 3), "evaluated_at": self._evaluated_at}
+        host = RunProgress(self.elapsed_seconds, self._evaluated_at).to_host()
         if self._last_saved == self.update:
             if self._saved_evaluated_at != self._evaluated_at:  # evaluated after the checkpoint was saved
                 self._writer.rewrite_host(self.update, host)

@@ -15,7 +15,7 @@ from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading.config import LoadedConfig, preset_note
 from stoix_like.runtime.runs import initial_params
-from stoix_like.runtime.runs.checkpoint import CheckpointMeta
+from stoix_like.runtime.runs.host_values import run_progress
 from stoix_like.runtime.telemetry import Row, RunMeta, TelemetryHub
 from stoix_like.runtime.telemetry.rows import start_row
 from stoix_like.runtime.telemetry.terminal import TerminalView
@@ -38,7 +38,7 @@ def run_meta(plan: RunStart, run_devices: list[jax.Device], best: BestCheckpoint
         versions=versions(),
         config=config,
         resumed_update=plan.resumed.update if plan.resumed else None,
-        resumed_evaluated=plan.resumed is None or _evaluated_at(plan.resumed) == plan.resumed.update,
+        resumed_evaluated=plan.resumed is None or run_progress(plan.resumed).evaluated_at == plan.resumed.update,
         best=(float(best.scores[0]), int(best.updates[0])) if known else None,
     )
 
@@ -101,7 +101,8 @@ def _replay_is_lost(plan: RunStart) -> bool:
 
 def other_levels_note(plan: RunStart) -> str:
     """A note for a resumed run that is now evaluated on other levels."""
-    is_done = plan.resumed is not None and _evaluated_at(plan.resumed) == plan.config.training_core.num_updates
+    last = plan.config.training_core.num_updates
+    is_done = plan.resumed is not None and run_progress(plan.resumed).evaluated_at == last
     what_next = (
         f"no evaluation follows; {command_name('evaluate')} --level-set scores it"
         if is_done
@@ -117,12 +118,8 @@ def event_row(name: str, plan: RunStart, elapsed_seconds: float, **values: Value
     return Row("MISC", update, update * steps_per_update(plan.config), elapsed_seconds, None, event)
 
 
-def _evaluated_at(resumed: CheckpointMeta) -> int:
-    return int(resumed.host.get("evaluated_at", resumed.update))
-
-
 def _elapsed_before(plan: RunStart) -> float:
-    return float(plan.resumed.host.get("elapsed_seconds", 0.0)) if plan.resumed else 0.0
+    return run_progress(plan.resumed).elapsed_seconds if plan.resumed else 0.0
 
 
 def plan_line(config: SearchConfig) -> str:

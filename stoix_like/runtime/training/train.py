@@ -23,6 +23,7 @@ from stoix_like.runtime.loading.config import LoadedConfig
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.runs.host_values import run_progress
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import MarlEvalSink, QueuedSink, open_telemetry
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
@@ -146,7 +147,7 @@ def _is_finished(plan: RunStart) -> bool:
     if plan.resumed is None:
         return False
     last = plan.config.training_core.num_updates
-    return bool(plan.resumed.update == last == plan.resumed.host.get("evaluated_at", last))
+    return bool(plan.resumed.update == last == run_progress(plan.resumed).evaluated_at)
 
 
 def _prepare(group: ProcessGroup, plan: RunStart, loaded: LoadedConfig) -> _RunParts:
