@@ -74,7 +74,7 @@ class OtlpSink:
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
         self._tracer = provider.get_tracer("stoix_like")
         self._common = {"run": display_name(run_dir), "algorithm": meta.algorithm, "task_id": meta.task_id}
-        self.trace([Span("start", time.time(), 0.0, meta.sizes)])
+        self.trace([Span("start", time.time(), 0.0, meta.start_values)])
 
     def write(self, rows: Sequence[Row]) -> None:
         """Does nothing: metrics have other sinks."""

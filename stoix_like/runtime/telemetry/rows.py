@@ -158,7 +158,7 @@ def evaluation_values(
 def start_row(meta: RunMeta, elapsed_seconds: float = 0.0) -> Row:
     """The first MISC row of a new or resumed run: algorithm, task, device, sizes and versions."""
     update = meta.resumed_update or 0
-    facts = {"algorithm": meta.algorithm, "task_id": meta.task_id, **meta.sizes}
+    facts = {"algorithm": meta.algorithm, "task_id": meta.task_id, **meta.start_values}
     values: dict[str, Value] = {"misc/event": "start" if meta.resumed_update is None else "resume"}
     values.update({f"misc/{name}": value for name, value in facts.items()})
     values.update({f"misc/version_{library}": version for library, version in meta.versions.items()})

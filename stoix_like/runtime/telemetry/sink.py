@@ -85,7 +85,7 @@ class RunMeta(NamedTuple):
         return steps_per_update(self.config)
 
     @property
-    def sizes(self) -> dict[str, str | int]:
+    def start_values(self) -> dict[str, str | int]:
         """What the first row of metrics.jsonl and the first span say of the run, by name."""
         core = self.config.training_core
         return {
