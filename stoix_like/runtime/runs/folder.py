@@ -98,9 +98,6 @@ def create_run(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered:
         config_yaml: content of config.yaml.
         facts: added to `versions()` in versions.json.
         numbered: use `<path>-2`, `-3`, ... if the path exists; otherwise that is an error.
-
-    Raises:
-        RunError: the folder cannot be written.
     """
     created_parents = [folder for folder in path.parents if not folder.exists()]
     path = _make_folder(path, numbered)

@@ -109,11 +109,7 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
     Args:
         run: folder, name, or `latest`. Or parameters that `export_policy.py` published: the path of
             `params.safetensors`, or of its folder; they are of one seed and one checkpoint.
-        checkpoint: `best`, `latest`, or the number of an update; not for published parameters.
-
-    Raises:
-        CheckpointError: the run, checkpoint or file is missing, damaged or foreign.
-        ConfigError: a checkpoint is given for published parameters.
+        checkpoint: `best`, `latest`, or the number of an update; ConfigError for published parameters, which have one.
     """
     if (file := find_parameters(run)) is not None:
         return _load_published(file, checkpoint)

@@ -89,8 +89,7 @@ def train(
         make_sink: makes an extra sink, which may end the run.
         parent_stop: the stop request of the program this run is part of, such as a sweep.
 
-    Raises:
-        StoixError: see `errors`. Nothing is written until configuration, device and environment are checked.
+    Nothing is written until configuration, device and environment are checked.
     """
     with contextlib.ExitStack() as closing:
         launched = loaded.config
