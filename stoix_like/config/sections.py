@@ -16,8 +16,8 @@ from stoix_like.config import checks
 from stoix_like.config.roles import Role, leaf_roles
 
 FIXED, LEARNING, ENVIRONMENT, TASK, PACE, SEED, SCORING, MACHINE, FOLDER, PROCESS = Role
-SHAPE = FIXED | LEARNING
-RULES = FIXED | LEARNING | ENVIRONMENT | TASK
+SHAPE = FIXED | LEARNING  # of the state
+RULES = FIXED | LEARNING | ENVIRONMENT | TASK  # of the task
 
 
 def leaf(
