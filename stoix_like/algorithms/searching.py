@@ -146,7 +146,8 @@ def search_policy(
     """A policy that searches, see `decide`.
 
     Args:
-        model, config: see `smc.search`.
+        model: what `smc.search` searches.
+        config: of the search.
         network_params: the learner's parameters -> those of the network.
         temperature: the learner's parameters -> the temperature of the search.
     """
