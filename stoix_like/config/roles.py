@@ -32,7 +32,7 @@ class Role(enum.Flag):
 def leaf_roles(config_type: type) -> dict[str, Role]:
     """{leaf: its roles}, in the order of the sections."""
     fields = [field for kind in section_types(config_type).values() for field in dataclasses.fields(kind)]
-    return {field.name: field.metadata["roles"] for field in fields}
+    return {field.name: field.metadata.get("roles", Role.NONE) for field in fields}
 
 
 def leaves_with(config_type: type, roles: Role) -> frozenset[str]:

@@ -180,6 +180,12 @@ def test_what_cannot_be_done_with_a_run(refused, run, code, words, lines):
     assert_shown(refused(code, *_written_out(words)), lines)
 
 
+def test_an_output_in_a_folder_that_is_not_writable_is_refused_before_anything_is_played(refused, run, monkeypatch):
+    monkeypatch.setattr(os, "access", lambda path, mode: not (Path(path) == Path("runs") and mode == os.W_OK))
+    error, _ = refused(2, "evaluate", "runs/a", "--json", "runs/result.json")
+    assert error == "error: argument --json: the folder runs is not writable"
+
+
 @pytest.mark.parametrize("count", ["99999999999", "1073741825", "9" * 5000], ids=["wide", "just above", "unreadable"])
 @pytest.mark.parametrize("script", ["train_ppo", "evaluate"])
 def test_level_set_of_too_many_levels(refused, run, script, count):
