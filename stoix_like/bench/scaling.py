@@ -14,7 +14,8 @@ from stoix_like.bench import spo
 from stoix_like.bench.flops import ppo_flops_per_step
 from stoix_like.bench.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
 from stoix_like.bench.updates import Updates, preset_config
-from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.layers import resolve
 from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.runtime.console.installation import ROOT
 
@@ -39,7 +40,7 @@ def updates_suite() -> Iterator[Measurement]:
     for name, preset, is_dense in BY_ENVS:
         yield from _by_envs(name, preset, is_dense)
     for num_particles in NUM_PARTICLES:
-        config = resolve(replace_leaves(preset_config("spo/maze_mlp"), {"num_particles": num_particles}))
+        config = resolve(preset_config("spo/maze_mlp"), {"num_particles": num_particles})
         yield _timed(f"scale/spo_maze_mlp/particles/{num_particles}", config, Updates(config), is_dense=True)
     for preset in BY_DEVICES:
         yield from _by_devices(preset)
@@ -60,7 +61,7 @@ def _with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
     leaves: dict[str, Any] = {"num_envs": num_envs}
     if isinstance(config, SPOConfig):
         leaves["replay_buffer_size"] = config.spo.replay_buffer_size * num_envs // config.environment.num_envs
-    return resolve(replace_leaves(config, leaves))
+    return resolve(config, leaves)
 
 
 def _timed(name: str, config: Any, updates: Updates, is_dense: bool) -> Measurement:

@@ -12,7 +12,8 @@ from stoix_like.algorithms import searching, spo
 from stoix_like.bench.flops import network_flops
 from stoix_like.bench.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
 from stoix_like.bench.updates import Updates, preset_config
-from stoix_like.config.checks import replace_leaves, resolve, steps_per_update
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.layers import resolve
 from stoix_like.config.sections import SPOConfig
 from stoix_like.runtime.runs import build
 from stoix_like.search import smc
@@ -27,7 +28,7 @@ def spo_suite() -> list[Measurement]:
     """Whole updates with separate and shared networks, presets, the search by particles and depth, the replay."""
     maze = preset_config("spo/maze_mlp")
     rows = [_against_peak("spo_maze_mlp", maze)]
-    rows.append(_against_peak("spo_maze_mlp_shared", resolve(replace_leaves(maze, {"shared_torso": True}))))
+    rows.append(_against_peak("spo_maze_mlp_shared", resolve(maze, {"shared_torso": True})))
     rows += [_whole(name, preset) for name, preset in (("spo_maze", "spo/maze"), ("spo_binpack_quick", "spo/quick"))]
     rows += [row for task in ("maze_mlp", "quick") for row in _searches(f"spo/{task}")]
     return [*rows, _replay_bytes("spo/binpack", 65_536)]

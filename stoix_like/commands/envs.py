@@ -50,16 +50,11 @@ def make_parser() -> ArgumentParser:
 
 def _kwargs(text: str | None) -> Any:
     """The keyword arguments in the text of the flag, read as in training. Raises ConfigError if they are no mapping."""
-    from stoix_like.config.checks import check_leaf, leaf_types
-    from stoix_like.runtime.loading.documents import parse_text
+    from stoix_like.runtime.loading.documents import parse_leaf
 
     if text is None:
         return {}
-    try:
-        parsed = parse_text(text, leaf_types(EnvironmentConfig)["kwargs"])
-    except ConfigError as error:
-        raise ConfigError(f"--kwargs: {error.what}", error.hint) from None
-    value, problem = check_leaf(EnvironmentConfig, "kwargs", parsed)
+    value, problem = parse_leaf(text, EnvironmentConfig, "kwargs")
     if problem is not None:
         raise ConfigError(f"--kwargs: {problem}", "give a mapping: '{num_rows: 6, num_cols: 6}'")
     return value

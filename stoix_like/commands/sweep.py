@@ -6,15 +6,16 @@ from pathlib import Path
 
 from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
 from stoix_like.runtime.console.spelling import prog
+from stoix_like.runtime.loading.presets import find
 from stoix_like.runtime.sweeps import study
-from stoix_like.runtime.sweeps.plan import find_sweep, read_plan
+from stoix_like.runtime.sweeps.plan import read_plan
 from stoix_like.runtime.sweeps.run import check_task, run_sweep, study_folder
 
 
 def main(argv: list[str]) -> int:
     """Runs or resumes the sweep; returns the exit code: 0 done, 130 interrupted."""
     arguments = make_parser().parse_args(argv)
-    path = find_sweep(arguments.sweep)
+    path = find(arguments.sweep, "sweep")
     plan = read_plan(path, **({"num_trials": arguments.num_trials} if arguments.num_trials else {}))
     folder = study_folder(arguments.save_dir, arguments.study or path.stem)
     study.require_optuna()

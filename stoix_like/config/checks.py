@@ -1,4 +1,4 @@
-"""Checks and access functions for configurations. All problems are reported at once, before anything starts.
+"""Access to the leaves of a configuration, and the checks of single leaves and of their combinations.
 
 Works on any frozen dataclass of section dataclasses (see `config/sections.py`). Imports only the standard library.
 """
@@ -9,7 +9,7 @@ import dataclasses
 import functools
 import re
 import typing
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -60,50 +60,6 @@ def replace_leaves(config: Any, leaves: Mapping[str, Any]) -> Any:
     return dataclasses.replace(config, **sections)
 
 
-def resolve(config: Any, explicit: Collection[str] = (), where: Mapping[str, str] | None = None) -> Any:
-    """The checked configuration, with values converted and the number of updates computed.
-
-    Args:
-        config: its leaves may have other types that can be converted, such as 1e7 for an int.
-        explicit: leaves that the user set; `num_updates` and `total_timesteps` may not both be among them.
-        where: {leaf: "file:line" or flag}, added to the front of problems.
-
-    Raises:
-        ConfigError: with all problems.
-    """
-    config, problems = _checked_leaves(config)
-    hint = "docs/configuration.md lists every leaf with its type and range"
-    if not problems:
-        config, problems = _with_num_updates(config, explicit)
-        problems += combination_problems(config)
-        hint = "change the values named; docs/configuration.md explains each leaf"
-    if problems:
-        raise ConfigError([placed(problem, where or {}) for problem in problems], hint)
-    return config
-
-
-def placed(problem: str, where: Mapping[str, str]) -> str:
-    """A problem `section.leaf: ...` with the place of its leaf: `file:line: section.leaf: ...` or `--flag: ...`."""
-    path, _, rest = problem.partition(": ")
-    place = where.get(path.rpartition(".")[2])
-    if place is None:
-        return problem
-    return f"{place}: {rest}" if place.startswith("--") else f"{place}: {problem}"
-
-
-def _checked_leaves(config: Any) -> tuple[Any, list[str]]:
-    problems: list[str] = []
-    values: dict[str, Any] = {}
-    for section_name, kind in section_types(config.__class__).items():
-        section = getattr(config, section_name)
-        for field in dataclasses.fields(kind):
-            value, problem = check_leaf(kind, field.name, getattr(section, field.name))
-            values[field.name] = value
-            if problem:
-                problems.append(f"{section_name}.{field.name}: {problem}")
-    return (config if problems else replace_leaves(config, values)), problems
-
-
 def check_leaf(section_type: type, name: str, value: Any) -> tuple[Any, str | None]:
     """(the coerced value, or a problem) for one leaf of one section."""
     if name == "standardize_advantages" and isinstance(value, bool):
@@ -123,24 +79,6 @@ def check_leaf(section_type: type, name: str, value: Any) -> tuple[Any, str | No
 def steps_per_update(config: Any) -> int:
     """Environment steps of one update and one seed."""
     return int(config.environment.num_envs * config.training_core.rollout_length)
-
-
-def _with_num_updates(config: Any, explicit: Collection[str]) -> tuple[Any, list[str]]:
-    total = config.training_core.total_timesteps
-    if total is None:
-        return config, []
-    if {"num_updates", "total_timesteps"} <= set(explicit) and config.training_core.num_updates is not None:
-        return config, ["training_core: give num_updates or total_timesteps, not both"]
-    per_update = steps_per_update(config)
-    if total % per_update:
-        below, above = total // per_update * per_update, (total // per_update + 1) * per_update
-        choices = f"{above:,}" if below == 0 else f"{below:,} or {above:,}"
-        factors = f"num_envs * rollout_length = {per_update:,}"
-        return config, [f"training_core.total_timesteps: {total:,} is not a multiple of {factors}; use {choices}"]
-    if total // per_update > LARGEST_WHOLE:
-        what = f"{total:,} steps are {total // per_update:,} updates, and at most {LARGEST_WHOLE:,} can be counted"
-        return config, [f"training_core.total_timesteps: {what}"]
-    return replace_leaves(config, {"num_updates": total // per_update, "total_timesteps": None}), []
 
 
 def combination_problems(config: Any) -> list[str]:

@@ -6,7 +6,8 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.checks import leaf_types, replace_leaves, resolve, section_types
+from stoix_like.config.checks import leaf_types, section_types
+from stoix_like.config.layers import resolve
 from stoix_like.errors import ConfigError
 
 
@@ -31,5 +32,4 @@ def config_from_dict(config_type: type, mapping: Mapping[str, Mapping[str, Any]]
         values |= leaves
     if problems:
         raise ConfigError(problems, "the configuration was stored by another version of stoix_like")
-    explicit = [name for name, value in values.items() if value is not None]
-    return resolve(replace_leaves(config_type(), values), explicit=explicit)
+    return resolve(config_type(), values)

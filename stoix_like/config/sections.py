@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from stoix_like.config import checks
+from stoix_like.config.layers import resolve
 from stoix_like.config.roles import Role, leaf_roles
 
 FIXED, LEARNING, ENVIRONMENT, TASK, PACE, SEED, SCORING, MACHINE, FOLDER, PROCESS = Role
@@ -277,9 +277,9 @@ def ppo_config(**leaves: Any) -> PPOConfig:
     Raises:
         ConfigError: with all unknown leaves, wrong types, values out of range and invalid combinations.
     """
-    return checks.resolve(checks.replace_leaves(PPOConfig(), leaves), explicit=set(leaves))
+    return resolve(PPOConfig(), leaves)
 
 
 def spo_config(**leaves: Any) -> SPOConfig:
     """A checked SPO configuration from leaves by name, as `ppo_config`: `spo_config(num_envs=64, num_particles=16)`."""
-    return checks.resolve(checks.replace_leaves(SPOConfig(), leaves), explicit=set(leaves))
+    return resolve(SPOConfig(), leaves)

@@ -13,7 +13,7 @@ from stoix_like.bench import binpack, environments, measure, overhead, scaling, 
 from stoix_like.bench.measure import Measurement, Timing, row_text
 from stoix_like.bench.updates import preset_config
 from stoix_like.commands.bench import main
-from stoix_like.config.checks import replace_leaves, resolve
+from stoix_like.config.layers import resolve
 from stoix_like.envs import registry
 
 
@@ -168,7 +168,7 @@ def test_every_preset_can_be_scaled_and_a_series_ends_where_an_update_would_take
 @pytest.mark.parametrize("preset", ["ppo/maze_mlp", full("spo/maze_mlp")])
 def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
     leaves = SMALL | ({"sample_sequence_length": 2, "batch_size": 4} if preset.startswith("spo") else {})
-    monkeypatch.setattr(overhead, "preset_config", lambda name: resolve(replace_leaves(preset_config(name), leaves)))
+    monkeypatch.setattr(overhead, "preset_config", lambda name: resolve(preset_config(name), leaves))
     monkeypatch.setattr(overhead, "SECONDS", 0.01)
     monkeypatch.setattr(overhead, "PRESETS", (preset,))
     monkeypatch.setattr(overhead, "EVALUATED", {preset: 2} if preset.startswith("ppo") else {})
@@ -190,7 +190,7 @@ def test_the_size_of_a_checkpoint_is_that_of_the_newest_alone(tmp_path):
 
 @pytest.mark.full
 def test_updates_shared_by_devices_have_a_rate(monkeypatch, capsys):
-    small = resolve(replace_leaves(preset_config("ppo/maze_mlp"), SMALL))
+    small = resolve(preset_config("ppo/maze_mlp"), SMALL)
     monkeypatch.setattr(sharing, "preset_config", lambda name: small)
     sharing.main("ppo/maze_mlp", "1", "cpu")
     assert json.loads(capsys.readouterr().out)["rate"] > 0.0

@@ -14,7 +14,7 @@ from support.configs import DISTINCT, SMALL_PPO, SMALL_SPO, SMALL_TASKS, SOLVED
 from support.marks import quick
 
 import stoix_like as sl
-from stoix_like.config.checks import replace_leaves, resolve
+from stoix_like.config.layers import resolve
 from stoix_like.ops import trees
 from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.training import chunk as loop
@@ -71,7 +71,7 @@ def compiled(name):
     entry = ENTRIES[name]
     env = sl.make_env(entry.task, kwargs=SMALL_TASKS.get(entry.task, {}))
     algorithm = ALGORITHMS[entry.algorithm]
-    config = resolve(replace_leaves(algorithm.config_type(), entry.leaves))
+    config = resolve(algorithm.config_type(), entry.leaves)
     network = sl.make_network(env, config)
     learner = algorithm.make(env, network, config)
     init, copy = jax.jit(learner.init), jax.jit(lambda state: jax.tree.map(jnp.copy, state))

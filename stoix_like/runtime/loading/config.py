@@ -1,30 +1,24 @@
 """From files and flags to one checked configuration: code defaults < YAML < flags.
 
-All problems of a file and a command line are reported at once. `documents.py` reads and writes YAML, `flags.py` parses
-the command line, and `config/sections.py` defines the leaves.
+All problems of a file and a command line are reported at once. `documents.py` and `flags.py` read the two as layers of
+checked leaves, and `config/layers.py` makes one configuration of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.config.checks import (
-    check_leaf,
-    leaf_sections,
-    leaf_types,
-    replace_leaves,
-    resolve,
-    section_types,
-)
+from stoix_like.config.checks import section_types
+from stoix_like.config.layers import Layer, config_from_layers
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.console.installation import installed_version
 from stoix_like.runtime.loading import flags
-from stoix_like.runtime.loading.documents import Layer, parse_text, read_yaml
+from stoix_like.runtime.loading.documents import read_yaml
 from stoix_like.runtime.loading.flags import CommandOptions
-from stoix_like.runtime.loading.presets import algorithm_of_preset, find_config, preset_paths, task_of_preset
+from stoix_like.runtime.loading.presets import algorithm_of_preset, find, preset_paths, task_of_preset
 
 HINT = "--help lists every flag, and docs/configuration.md every leaf, with its type, default and range"
 
@@ -71,35 +65,32 @@ def read_command_line(
     With `--resume RUN`, `resumed_source` returns the YAML. `--help` and `--version` print and raise SystemExit. Raises
     ConfigError with all problems of the file and the flags.
     """
-    scan = flags.parse_flags(argv, config_type)
-    if scan.shows is not None:
+    parsed = flags.parse_flags(argv, config_type)
+    if parsed.shows is not None:
         version = f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
-        text = version if scan.shows == "version" else flags.help_text(config_type, algorithm, default_config)
+        text = version if parsed.shows == "version" else flags.help_text(config_type, algorithm, default_config)
         print(text, flush=True)
         raise SystemExit(0)
-    source: Source | None = None
-    hint = HINT
+    options, hint = parsed.options, HINT
     file_layer: Layer = {}
-    flag_layer, flag_problems = _flag_layer(scan.leaves, config_type)
     try:
-        if scan.options.resume is None:
-            source = Source(find_config(scan.options.config or default_config, algorithm))
-        elif scan.options.config is not None:
+        if options.resume is None:
+            source = Source(find(options.config or default_config, algorithm, "--config: "))
+        elif options.config is not None:
             raise ConfigError("--resume: the run has its own configuration", "leave out --config")
         else:
-            source = resumed_source(scan.options, {} if flag_problems else flag_layer)
+            source = resumed_source(options, {} if parsed.problems else parsed.layer)
         file_layer, problems = read_yaml(source.path, config_type, source.text)
         hint = (source.remedy() or HINT) if problems else HINT
     except ConfigError as error:
         problems, hint = error.problems, error.hint
-    values, where, merge_problems = merge_layers([file_layer, flag_layer])
-    problems += [*scan.problems, *flag_problems, *merge_problems]
+    problems += parsed.problems
     if problems:
         raise ConfigError(problems, hint if len(problems) == 1 else HINT)
-    config = resolve(replace_leaves(config_type(), values), where=where)
-    overridden = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in flag_layer)
-    named = default_config if scan.options.resume is None else str(source and source.path)
-    options = scan.options._replace(config=scan.options.config or named)
+    config = config_from_layers(config_type(), file_layer, parsed.layer)
+    overridden = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in parsed.layer)
+    named = default_config if options.resume is None else str(source.path)
+    options = options._replace(config=options.config or named)
     return LoadedConfig(config, overridden, options, file_layer.get("task_id", (None,))[0])
 
 
@@ -117,35 +108,3 @@ def preset_note(loaded: LoadedConfig) -> str | None:
     if theirs != algorithm:
         other += f" and {algorithm.upper()}, and {spelling.command_name(f'train-{theirs}')} trains {theirs.upper()}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"
-
-
-def merge_layers(layers: list[Layer]) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """({leaf: value}, {leaf: place}, problems). Later layers overwrite earlier ones."""
-    values: dict[str, Any] = {}
-    where: dict[str, str] = {}
-    problems: list[str] = []
-    for layer in layers:
-        budgets = [leaf for leaf in ("num_updates", "total_timesteps") if layer.get(leaf, (None,))[0] is not None]
-        if len(budgets) == 2:
-            problems.append(f"{layer[budgets[1]][1]}: give num_updates or total_timesteps, not both")
-        if budgets:  # either one replaces both of the earlier layers
-            values |= {"num_updates": None, "total_timesteps": None}
-        for leaf, (value, place) in layer.items():
-            values[leaf], where[leaf] = value, place
-    return values, where, problems
-
-
-def _flag_layer(given: Mapping[str, tuple[str, str]], config_type: type) -> tuple[Layer, list[str]]:
-    homes, kinds = leaf_sections(config_type), section_types(config_type)
-    layer: Layer = {}
-    problems = []
-    for leaf, (text, flag) in given.items():
-        kind = kinds[homes[leaf]]
-        try:
-            value, problem = check_leaf(kind, leaf, parse_text(text, leaf_types(kind)[leaf]))
-        except ConfigError as error:
-            value, problem = None, error.what
-        layer[leaf] = (value, flag)
-        if problem:
-            problems.append(f"{flag}: {problem}")
-    return layer, problems

@@ -1,4 +1,4 @@
-"""Reads configurations from YAML, as {leaf: (value, "file:line")}, and writes them as YAML.
+"""Reads leaves from YAML and from the texts of flags, and writes configurations as YAML.
 
 `strict_yaml.py` parses YAML, `config/sections.py` defines the leaves, and `config/checks.py` checks their values.
 """
@@ -6,16 +6,18 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.checks import check_leaf, leaf_types, section_types
+from stoix_like.config.layers import Layer
 from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
 from stoix_like.config.values import allows, choices, nearest
-from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import shown_path
 from stoix_like.runtime.loading.strict_yaml import (
     TAG,
@@ -27,8 +29,6 @@ from stoix_like.runtime.loading.strict_yaml import (
     problem_in,
     root_node,
 )
-
-Layer = dict[str, tuple[Any, str]]  # {leaf: (value, "file:line" or flag)}
 
 
 def _value(node: Any, annotation: Any) -> Any:
@@ -44,120 +44,101 @@ def _value(node: Any, annotation: Any) -> Any:
     return construct(node)
 
 
-@dataclasses.dataclass
-class _ConfigFile(YamlFile):
-    """A configuration being read."""
-
-    config_type: type = object
-    layer: Layer = dataclasses.field(default_factory=dict)
-
-
 def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[Layer, list[str]]:
     """({leaf: (checked value, "file:line")}, problems) of a configuration file; `text` is its content if known."""
-    file = _ConfigFile(shown_path(path), config_type=config_type)
-    node = root_node(file, path, text)
-    if isinstance(node, yaml.MappingNode):
-        _read_sections(file, node)
-    elif node is not None:
-        file.problem(node.start_mark.line + 1, "a configuration is made of sections, such as 'environment:'")
-    return file.layer, file.problems
-
-
-def _read_sections(file: _ConfigFile, node: Any) -> None:
-    kinds = section_types(file.config_type) | CHECKED_ONLY_SECTIONS.get(file.config_type, {})
-    homes = _all_homes(file.config_type)
-    seen: dict[str, tuple[str, int]] = {}
-    for name, value, line in entries(file, node, ""):
-        section = SECTION_ALIASES.get(name, name)
+    file = YamlFile(shown_path(path))
+    used = section_types(config_type)
+    kinds = used | CHECKED_ONLY_SECTIONS.get(config_type, {})
+    homes = {leaf: section for section, kind in kinds.items() for leaf in leaf_types(kind)}
+    layer: Layer = {}
+    seen: dict[str, str] = {}
+    expected = "a configuration is made of sections, such as 'environment:'"
+    for name, _, node in entries(file, root_node(file, path, text), "", expected):
+        section, line = SECTION_ALIASES.get(name, name), file.lines[name]
         if section in seen:
-            other, first = seen[section]
-            file.problem(line, f"'{name}' and '{other}' (line {first}) are the same section; keep one of them")
+            other = f"'{seen[section]}' (line {file.lines[seen[section]]})"
+            file.problem(line, f"'{name}' and {other} are the same section; keep one of them")
         elif section in kinds:
-            seen[section] = (name, line)
-            _read_section(file, section, kinds[section], value)
+            seen[section] = name
+            kind = kinds[section]
+            leaves = dict.fromkeys(leaf_types(kind), kind if section in used else None)
+            found = read_leaves(file, node, section, leaves, functools.partial(_unknown_key, homes, section))
+            layer |= found if section in used else {}
         elif name in homes:
             file.problem(line, f"unknown section '{name}'; it is a key of section '{homes[name]}'")
         else:
             file.problem(line, f"unknown section '{name}'{nearest(name, [*kinds, *SECTION_ALIASES])}")
+    return layer, file.problems
 
 
-def _all_homes(config_type: type) -> dict[str, str]:
-    checked_only = CHECKED_ONLY_SECTIONS.get(config_type, {})
-    homes = {leaf: section for section, kind in checked_only.items() for leaf in leaf_types(kind)}
-    return homes | leaf_sections(config_type)
-
-
-def _read_section(file: _ConfigFile, section: str, kind: type, node: Any) -> None:
-    if isinstance(node, yaml.ScalarNode) and node.tag == TAG + "null":
-        return  # all keys of the section are commented out
-    if not isinstance(node, yaml.MappingNode):
-        file.problem(
-            node.start_mark.line + 1, f"section '{section}' must hold keys, such as '{next(iter(leaf_types(kind)))}:'"
-        )
-        return
-    is_used = section in section_types(file.config_type)
-    seen: dict[str, tuple[str, int]] = {}
-    for name, value, line in entries(file, node, f"{section}."):
-        leaf = _leaf_of_key(kind, name)
-        if leaf is None:
-            _unknown_key(file, section, kind, name, line)
-        elif leaf in seen:
-            other, first = seen[leaf]
-            file.problem(line, f"'{section}.{name}' and '{other}' (line {first}) are the same key; keep one of them")
-        else:
-            seen[leaf] = (name, line)
-            if is_used:
-                _read_leaf(file, section, name, leaf, value, line)
-
-
-def _leaf_of_key(kind: type, name: str) -> str | None:
-    """The leaf of a section that a key sets, under its own name or that of rust_rl; None if there is none."""
-    leaf, _ = ACCEPTED_LEAVES.get(name, (name, {}))
-    return leaf if leaf in leaf_types(kind) else None
-
-
-def _read_leaf(file: _ConfigFile, section: str, name: str, leaf: str, node: Any, line: int) -> None:
-    kind = section_types(file.config_type)[section]
-    is_ours = name == leaf
-    try:
-        value = _value(node, leaf_types(kind)[leaf] if is_ours else bool)
-    except yaml.YAMLError as error:
-        file.problem(*problem_in(error))
-        return
-    value, problem = check_leaf(kind, leaf, value) if is_ours else _translated(name, value)
-    file.layer[leaf] = (value, f"{file.shown}:{line}")
-    if problem:
-        file.problem(line, f"{section}.{name}: {problem}")
-
-
-def _translated(name: str, value: Any) -> tuple[Any, str | None]:
-    """(value of our leaf, or a problem) for a value of rust_rl's leaf."""
-    _, meanings = ACCEPTED_LEAVES[name]
-    if isinstance(value, bool):
-        return meanings[value], None
-    return value, f"expected bool, got {value!r} ({type(value).__name__})"
-
-
-def _unknown_key(file: _ConfigFile, section: str, kind: type, name: str, line: int) -> None:
-    homes = _all_homes(file.config_type)
+def _unknown_key(homes: Mapping[str, str], section: str, name: str) -> str:
     if name in RENAMED_LEAVES:
         ours, meaning = RENAMED_LEAVES[name]
-        file.problem(line, f"'{section}.{name}' is not read; use {ours}: {meaning}")
-    elif name in homes:
-        file.problem(line, f"unknown key '{section}.{name}'; it belongs to section '{homes[name]}'")
+        return f"'{section}.{name}' is not read; use {ours}: {meaning}"
+    if name in homes:
+        return f"unknown key '{section}.{name}'; it belongs to section '{homes[name]}'"
+    return f"unknown key '{section}.{name}'{nearest(name, [leaf for leaf, home in homes.items() if home == section])}"
+
+
+def read_leaves(
+    file: YamlFile, node: Any, section: str, kinds: Mapping[str, type | None], unknown: Callable[[str], str]
+) -> Layer:
+    """{leaf: (checked value, "file:line")} of the leaves in a mapping that are valid; the others are problems.
+
+    Args:
+        file, node: the mapping in its file.
+        section: the name of the mapping, empty for that of the whole file.
+        kinds: {leaf: the dataclass it is a field of}. If that is None, the value is not checked: it is the node.
+        unknown: the problem of a key that is not in `kinds`.
+    """
+    layer: Layer = {}
+    seen: dict[str, str] = {}
+    named = f"section '{section}'" if section else "the file"
+    for name, key, value in entries(file, node, section, f"{named} must hold keys, such as '{next(iter(kinds))}:'"):
+        leaf, _ = ACCEPTED_LEAVES.get(name, (name, {}))
+        line, num_problems = file.lines[key], len(file.problems)
+        if leaf not in kinds:
+            file.problem(line, unknown(name))
+        elif leaf in seen:
+            other = f"'{seen[leaf]}' (line {file.lines[seen[leaf]]})"
+            file.problem(line, f"'{key}' and {other} are the same key; keep one of them")
+        else:
+            seen[leaf], kind = key, kinds[leaf]
+            checked = value if kind is None else read_leaf(file, key, value, kind, name)
+            if len(file.problems) == num_problems:
+                layer[leaf] = (checked, file.place(line))
+    return layer
+
+
+def read_leaf(file: YamlFile, key: str, node: Any, kind: type, name: str) -> Any:
+    """The checked value of a leaf, under its own name or that of rust_rl. An invalid one is a problem of the key."""
+    leaf, meanings = ACCEPTED_LEAVES.get(name, (name, {}))
+    try:
+        value = _value(node, bool if meanings else leaf_types(kind)[leaf])
+    except yaml.YAMLError as error:
+        file.problem(*problem_in(error))
+        return None
+    if not meanings:
+        value, problem = check_leaf(kind, leaf, value)
+    elif isinstance(value, bool):
+        return meanings[value]
     else:
-        file.problem(line, f"unknown key '{section}.{name}'{nearest(name, leaf_types(kind))}")
+        problem = f"expected bool, got {value!r} ({type(value).__name__})"
+    if problem:
+        file.problem_of(key, problem)
+    return value
 
 
-def parse_text(text: str, annotation: Any) -> Any:
-    """The value of a leaf from the text of a flag, by the rules of files. Raises ConfigError for invalid YAML."""
+def parse_leaf(text: str, kind: type, leaf: str) -> tuple[Any, str | None]:
+    """(the checked value, or a problem) of a leaf from the text of a flag, by the rules of files."""
+    annotation = leaf_types(kind)[leaf]
     if allows(annotation, str):  # as written, because a path may hold '#' or ': '
         is_null = text.lower() in ("null", "none", "~") and allows(annotation, type(None))
-        return None if is_null else text
+        return check_leaf(kind, leaf, None if is_null else text)
     try:
-        return _value(compose(text), annotation)
+        return check_leaf(kind, leaf, _value(compose(text), annotation))
     except yaml.YAMLError as error:
-        raise ConfigError(f"{problem_in(error)[1]}, got '{text}'", "quote it: '{num_rows: 6, num_cols: 6}'") from None
+        return None, f"{problem_in(error)[1]}, got '{text}'"
 
 
 class _Dumper(yaml.SafeDumper):

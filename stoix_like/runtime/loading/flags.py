@@ -1,8 +1,7 @@
 """The command line of the configuration dataclasses: one kebab-case flag per leaf.
 
-This module assigns texts to flags. `loading/config.py` passes each to `documents.parse_text` and to `check_leaf` of
-`config/checks.py`, which convert and check it as a value of a file. docs/decisions/0002 explains why neither argparse
-nor tyro is used. Imports neither YAML nor JAX, so that `--help` is fast.
+This module assigns texts to flags; `documents.parse_leaf` converts and checks each as a value of a file.
+docs/decisions/0002 explains why neither argparse nor tyro is used. Does not import JAX, so that `--help` is fast.
 """
 
 from __future__ import annotations
@@ -15,9 +14,11 @@ from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
 from stoix_like.config.checks import leaf_sections, leaf_types, section_types
+from stoix_like.config.layers import Layer
 from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.config.values import allows, choices, nearest, range_text, type_name
 from stoix_like.runtime.console.spelling import usage
+from stoix_like.runtime.loading.documents import parse_leaf
 
 
 class CommandOptions(NamedTuple):
@@ -64,16 +65,16 @@ Kind = Literal["value", "bool", "off", "switch"]
 
 
 class ParsedFlags(NamedTuple):
-    """A parsed command line; the texts are not converted to values yet.
+    """A parsed command line.
 
     Attributes:
-        leaves: {leaf: (text, flag)} in the order given.
+        layer: {leaf: (checked value, flag)} in the order given, without invalid ones.
         options: flags of the command.
         shows: "help" or "version" if that flag was given, else None.
         problems: one line for each invalid argument.
     """
 
-    leaves: dict[str, tuple[str, str]]
+    layer: Layer
     options: CommandOptions
     shows: str | None
     problems: list[str]
@@ -103,7 +104,7 @@ def flag_table(config_type: type) -> dict[str, tuple[str, Kind]]:
 
 
 def parse_flags(argv: Sequence[str], config_type: type) -> ParsedFlags:
-    """A command line as leaves and options. Problems are collected, not raised."""
+    """A command line as checked leaves and options. Problems are collected, not raised."""
     table, words = flag_table(config_type), list(argv)
     given: dict[str, tuple[str, str]] = {}
     problems: list[str] = []
@@ -124,7 +125,7 @@ def parse_flags(argv: Sequence[str], config_type: type) -> ParsedFlags:
             problems.append(problem)
         else:
             given[target] = (text, flag)
-    return _sorted(given, problems)
+    return _checked(given, problems, config_type)
 
 
 def _is_value(words: list[str]) -> bool:
@@ -166,15 +167,23 @@ def _unknown_word(word: str, flag: str, config_type: type) -> str:
     return f"unknown flag '{flag}'{nearest(flag, flag_table(config_type))}"
 
 
-def _sorted(given: dict[str, tuple[str, str]], problems: list[str]) -> ParsedFlags:
-    shows = next((name for name in ("help", "version") if name in given), None)
+def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type: type) -> ParsedFlags:
+    kinds, homes = section_types(config_type), leaf_sections(config_type)
+    layer: Layer = {}
+    for leaf, (text, flag) in given.items():
+        if leaf in homes:
+            value, problem = parse_leaf(text, kinds[homes[leaf]], leaf)
+            if problem:
+                problems.append(f"{flag}: {problem}")
+            else:
+                layer[leaf] = (value, flag)
     options = CommandOptions(
         config=given["config"][0] if "config" in given else None,
         resume=given["resume"][0] if "resume" in given else None,
         **{name: name in given for name in ("print_config", "debug", "no_compile_cache", "profile")},
     )
-    leaves = {name: entry for name, entry in given.items() if name not in OPTION_HELP}
-    return ParsedFlags(leaves, options, shows, problems)
+    shows = next((name for name in ("help", "version") if name in given), None)
+    return ParsedFlags(layer, options, shows, problems)
 
 
 def help_parser(config_type: type, algorithm: str, default_config: str) -> argparse.ArgumentParser:

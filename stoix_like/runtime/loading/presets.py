@@ -1,4 +1,4 @@
-"""The shipped presets of runs and sweeps, and the lookup of `--config`."""
+"""The shipped presets of runs and sweeps, and the lookup of files and presets by name."""
 
 from __future__ import annotations
 
@@ -42,19 +42,25 @@ def _shipped() -> dict[str, Path]:
     return {path.relative_to(folder or package).with_suffix("").as_posix(): path for path in paths}
 
 
-def find_config(name: str, algorithm: str = "ppo") -> Path:
-    """The path of a file or shipped preset: `runs/mine.yaml`, `ppo/maze`, `ppo/maze.yaml`.
+def find(name: str, kind: str, flag: str = "") -> Path:
+    """The path of a file or a shipped preset: `runs/mine.yaml`, `ppo/maze`, `sweep/ppo_maze.yaml`.
 
-    If there is neither it raises ConfigError, which proposes a preset of the algorithm.
+    Args:
+        name: of a file or preset.
+        kind: "sweep" for sweep files, or the algorithm whose presets are proposed first.
+        flag: in front of a problem, such as `--config: `.
+
+    Raises:
+        ConfigError: there is neither.
     """
-    presets = preset_paths()
+    presets, stem = sweep_paths() if kind == "sweep" else preset_paths(), name.removesuffix(".yaml")
     if Path(name).is_file():
         return Path(name)
-    if name.removesuffix(".yaml") in presets:
-        return presets[name.removesuffix(".yaml")]
+    if stem in presets:
+        return presets[stem]
     if Path(name).is_dir():
-        raise ConfigError(f"--config: '{name}' is a folder, not a file", "name a YAML file in it")
-    ending = [preset for preset in presets if preset.endswith(f"/{name.removesuffix('.yaml')}")]
-    ending.sort(key=lambda preset: not preset.startswith(f"{algorithm}/"))
+        raise ConfigError(f"{flag}'{name}' is a folder, not a file", "name a YAML file in it")
+    ending = [preset for preset in presets if preset.endswith(f"/{stem}")]
+    ending.sort(key=lambda preset: not preset.startswith(f"{kind}/"))
     near = f"; did you mean '{ending[0]}'?" if ending else nearest(name, presets)
-    raise ConfigError(f"--config: no file or preset '{name}'{near}", f"presets: {', '.join(presets)}")
+    raise ConfigError(f"{flag}no file or preset '{name}'{near}", f"presets: {', '.join(presets)}")

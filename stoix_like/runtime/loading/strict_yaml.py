@@ -15,8 +15,6 @@ from typing import Any
 
 import yaml
 
-from stoix_like.runtime.console.text import shown_path
-
 
 class Loader(yaml.SafeLoader):
     """A loader with the scalars of YAML 1.2 instead of PyYAML's 1.1, and without aliases."""
@@ -98,41 +96,24 @@ def _scalar(node: Any, kind: str) -> Any:
 
 @dataclasses.dataclass
 class YamlFile:
-    """A file that is read, with its problems."""
+    """A file that is read, with the line of each key that was seen, and its problems."""
 
     shown: str
+    lines: dict[str, int] = dataclasses.field(default_factory=dict)
     problems: list[str] = dataclasses.field(default_factory=list)
 
     def problem(self, line: int | None, what: str) -> None:
-        self.problems.append(f"{self.shown}:{line}: {what}" if line else f"{self.shown}: {what}")
+        self.problems.append(f"{self.place(line)}: {what}")
+
+    def problem_of(self, key: str, what: str) -> None:
+        """Adds the problem of a key's value, with the line of the key."""
+        self.problem(self.lines.get(key), f"{key}: {what}")
+
+    def place(self, line: int | None) -> str:
+        return f"{self.shown}:{line}" if line else self.shown
 
 
-def read_tree(path: Path) -> tuple[dict[str, Any], dict[str, str], list[str]]:
-    """(plain data, {dotted key: "file:line"}, problems) of a file with nested keys that is not a configuration."""
-    file = YamlFile(shown_path(path))
-    node = root_node(file, path, None)
-    places: dict[str, str] = {}
-    if node is not None and not isinstance(node, yaml.MappingNode):
-        file.problem(node.start_mark.line + 1, "expected keys, such as 'config: ppo/maze'")
-        node = None
-    return ({} if node is None else _branch(file, node, "", places)), places, file.problems
-
-
-def _branch(file: YamlFile, node: Any, prefix: str, places: dict[str, str]) -> dict[str, Any]:
-    data: dict[str, Any] = {}
-    for name, value, line in entries(file, node, prefix):
-        places[prefix + name] = f"{file.shown}:{line}"
-        if isinstance(value, yaml.MappingNode):
-            data[name] = _branch(file, value, f"{prefix}{name}.", places)
-            continue
-        try:
-            data[name] = construct(value)
-        except yaml.YAMLError as error:
-            file.problem(*problem_in(error))
-    return data
-
-
-def root_node(file: YamlFile, path: Path, text: str | None) -> Any:
+def root_node(file: YamlFile, path: Path, text: str | None = None) -> Any:
     """The root node of the file; None if it is empty, or if it cannot be read, which is added to its problems."""
     try:
         return compose(path.read_text(encoding="utf-8-sig") if text is None else text)
@@ -155,15 +136,23 @@ def read_sections(path: Path) -> dict[str, Any] | None:
     return data if isinstance(data, dict) else None
 
 
-def entries(file: YamlFile, node: Any, prefix: str) -> Iterator[tuple[str, Any, int]]:
-    """(key, value node, line) for each entry of a mapping. Duplicate keys and keys that are not text are problems."""
-    seen: dict[str, int] = {}
-    for key, value in node.value:
-        line = key.start_mark.line + 1
-        if not isinstance(key, yaml.ScalarNode):
+def entries(file: YamlFile, node: Any, section: str, expected: str) -> Iterator[tuple[str, str, Any]]:
+    """(name, dotted key, value node) for each entry of a mapping; none if it is null. Notes the lines of the keys.
+
+    Duplicate keys, keys that are not text, and a node that is no mapping are problems; `expected` is that of the last.
+    """
+    if node is None or node.tag == TAG + "null":
+        return
+    if not isinstance(node, yaml.MappingNode):
+        file.problem(node.start_mark.line + 1, expected)
+        return
+    for name, value in node.value:
+        line = name.start_mark.line + 1
+        key = f"{section}.{name.value}" if section else name.value
+        if not isinstance(name, yaml.ScalarNode):
             file.problem(line, "keys must be text")
-        elif key.value in seen:
-            file.problem(line, f"duplicate key '{prefix}{key.value}' (first at line {seen[key.value]})")
+        elif key in file.lines:
+            file.problem(line, f"duplicate key '{key}' (first at line {file.lines[key]})")
         else:
-            seen[key.value] = line
-            yield key.value, value, line
+            file.lines[key] = line
+            yield name.value, key, value

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from stoix_like.config.checks import leaf_types, replace_leaves
+from stoix_like.config.layers import Layer
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.runtime.loading.config import LoadedConfig, Source, read_command_line
-from stoix_like.runtime.loading.documents import Layer
 from stoix_like.runtime.loading.flags import CommandOptions
 
 

@@ -6,30 +6,31 @@ trials are compared. All problems are reported at once, each with its line. Only
 
 from __future__ import annotations
 
-import dataclasses
+import functools
 import json
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, replace_leaves, resolve
+from stoix_like.config.checks import leaf_sections, leaf_types, replace_leaves
 from stoix_like.config.dicts import config_to_dict
+from stoix_like.config.layers import Layer, config_from_layers, merge_layers
 from stoix_like.config.roles import Role, leaves_with
 from stoix_like.config.sections import PPOConfig, SPOConfig, leaf
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.loading.config import merge_layers
-from stoix_like.runtime.loading.documents import Layer, read_yaml
-from stoix_like.runtime.loading.presets import find_config, sweep_paths
-from stoix_like.runtime.loading.strict_yaml import read_tree
+from stoix_like.runtime.console.text import shown_path
+from stoix_like.runtime.loading.documents import read_leaves, read_yaml
+from stoix_like.runtime.loading.presets import find
+from stoix_like.runtime.loading.strict_yaml import YamlFile, root_node
 from stoix_like.runtime.sweeps.space import (
     Dimension,
-    SweepFile,
     bounds,
     plain_value,
-    read_fixed,
     read_space,
+    settable_leaves,
+    unknown_leaf,
 )
 
 CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig}
@@ -81,17 +82,14 @@ class SweepPlan(NamedTuple):
             ConfigError: the combination of leaves is not valid.
         """
         given = {name: (value, "") for name, value in (dict(parameters) | leaves).items()}
-        values, _, problems = merge_layers([*self.layers, given])
-        if problems:
-            raise ConfigError(problems, HINT)
-        return resolve(replace_leaves(self.config_type(), values))
+        return config_from_layers(self.config_type(), *self.layers, given)
 
     def fingerprint(self) -> dict[str, Any]:
         """Everything that must be equal for trials to be comparable, as plain JSON values.
 
         It does not contain what may change while a study grows, such as the number of trials.
         """
-        values, _, _ = merge_layers([*self.layers])
+        values, _, _ = merge_layers(*self.layers)
         sections = config_to_dict(replace_leaves(self.config_type(), values))
         content: dict[str, Any] = {name: getattr(self.settings, name) for name in ("algorithm", "metric", "direction")}
         content |= {f"space.{name}": plain_value(dimension) for name, dimension in self.space.items()}
@@ -109,17 +107,6 @@ def fingerprint_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -
     return [f"{name} is {is_now}, and was {was} when the study began" for name, is_now, was in texts if is_now != was]
 
 
-def find_sweep(name: str) -> Path:
-    """The path of a sweep file, `my_sweep.yaml`, or of a shipped one, `sweep/ppo_maze`. ConfigError if not found."""
-    shipped = sweep_paths()
-    if Path(name).is_file():
-        return Path(name)
-    if name.removesuffix(".yaml") in shipped:
-        return shipped[name.removesuffix(".yaml")]
-    reason = "is a folder, not a sweep file" if Path(name).is_dir() else f"is no sweep file{nearest(name, shipped)}"
-    raise ConfigError(f"'{name}' {reason}", f"give a YAML file; shipped: {', '.join(shipped)}")
-
-
 def read_plan(path: Path, **replaced: Any) -> SweepPlan:
     """The checked plan of a sweep file.
 
@@ -130,52 +117,46 @@ def read_plan(path: Path, **replaced: Any) -> SweepPlan:
     Raises:
         ConfigError: lists everything that is wrong with the file.
     """
-    data, places, problems = read_tree(path)
-    sheet = SweepFile(str(path), data, places, problems, PPOConfig)
-    settings = dataclasses.replace(_settings(sheet), **replaced)
-    sheet.config_type = CONFIG_TYPES[settings.algorithm]
-    run = _leaves_of_run(sheet, settings)
-    fixed = read_fixed(sheet) | {"num_seeds": (settings.num_seeds, places.get("num_seeds", str(path)))}
-    plan = SweepPlan(path, settings, (run, fixed), read_space(sheet))
-    if not sheet.problems:
-        plan = plan._replace(example=_example(sheet, plan))
-    if not sheet.problems:
-        _check_scores(sheet, plan)
-    if sheet.problems:
-        raise ConfigError(sheet.problems, HINT)
+    file = YamlFile(shown_path(path))
+    kinds = dict.fromkeys(leaf_types(SweepSettings), SweepSettings) | dict.fromkeys(("fixed", "space"))
+    keys = read_leaves(file, root_node(file, path), "", kinds, _unknown_key)
+    fixed_node, space_node = (keys.pop(name, (None, ""))[0] for name in ("fixed", "space"))
+    settings = SweepSettings(**{name: value for name, (value, _) in keys.items()} | replaced)
+    config_type = CONFIG_TYPES[settings.algorithm]
+    run = _leaves_of_run(file, settings)
+    unknown = functools.partial(unknown_leaf, config_type, "fixed")
+    fixed = read_leaves(file, fixed_node, "fixed", settable_leaves(config_type), unknown)
+    space = read_space(file, space_node, config_type, fixed)
+    fixed["num_seeds"] = (settings.num_seeds, file.place(file.lines.get("num_seeds")))
+    plan = SweepPlan(path, settings, (run, fixed), space)
+    if not file.problems:
+        plan = plan._replace(example=_example(file, plan))
+    if not file.problems:
+        _check_scores(file, plan)
+    if file.problems:
+        raise ConfigError(file.problems, HINT)
     return plan
 
 
-def _settings(sheet: SweepFile) -> SweepSettings:
-    known = [*leaf_types(SweepSettings), "fixed", "space"]
-    values: dict[str, Any] = {}
-    for name, given in sheet.data.items():
-        if name in leaf_types(SweepSettings):
-            value, problem = check_leaf(SweepSettings, name, given)
-            if problem is None:
-                values[name] = value
-            else:
-                sheet.problem(name, problem)
-        elif name in leaf_sections(SPOConfig):
-            sheet.unknown(name, f"unknown key '{name}'; it is a leaf, which belongs under 'fixed' or 'space'")
-        elif name not in known:
-            sheet.unknown(name, f"unknown key '{name}'{nearest(name, known)}")
-    return SweepSettings(**values)
+def _unknown_key(name: str) -> str:
+    if name in leaf_sections(SPOConfig):
+        return f"unknown key '{name}'; it is a leaf, which belongs under 'fixed' or 'space'"
+    return f"unknown key '{name}'{nearest(name, [*leaf_types(SweepSettings), 'fixed', 'space'])}"
 
 
-def _leaves_of_run(sheet: SweepFile, settings: SweepSettings) -> Layer:
+def _leaves_of_run(file: YamlFile, settings: SweepSettings) -> Layer:
     """The leaves of the configuration that every trial starts from."""
     try:
-        found = find_config(settings.config or f"{settings.algorithm}/quick", settings.algorithm)
+        found = find(settings.config or f"{settings.algorithm}/quick", settings.algorithm)
     except ConfigError as error:
-        sheet.problem("config", f"{error.what.removeprefix('--config: ')}; {error.hint}")
+        file.problem_of("config", f"{error.what}; {error.hint}")
         return {}
-    layer, problems = read_yaml(found, sheet.config_type)
-    sheet.problems += problems
+    layer, problems = read_yaml(found, CONFIG_TYPES[settings.algorithm])
+    file.problems += problems
     return layer
 
 
-def _example(sheet: SweepFile, plan: SweepPlan) -> Any:
+def _example(file: YamlFile, plan: SweepPlan) -> Any:
     """The configuration at the first values of the space, at its last values, or without any searched leaf.
 
     If none of these is valid, probably no trial would be: that is reported as a problem.
@@ -187,23 +168,23 @@ def _example(sheet: SweepFile, plan: SweepPlan) -> Any:
             return plan.config_of(parameters)
         except ConfigError as error:
             problems = problems or error.problems
-    sheet.problems += [f"{sheet.shown}: at the first values of the space: {problem}" for problem in problems]
+    file.problems += [f"{file.shown}: at the first values of the space: {problem}" for problem in problems]
     return None
 
 
-def _check_scores(sheet: SweepFile, plan: SweepPlan) -> None:
+def _check_scores(file: YamlFile, plan: SweepPlan) -> None:
     """Adds a problem if trials do not report the metric, or report it too late for the pruner."""
     metric, evaluation = plan.settings.metric, plan.example.evaluation
     prefix, _, name = metric.rpartition("/")
     if prefix not in ("evaluator", "evaluator_sampled", "evaluator_network"):
-        sheet.problem("metric", f"'{metric}' is not of evaluations; did you mean 'evaluator/{name}'?")
+        file.problem_of("metric", f"'{metric}' is not of evaluations; did you mean 'evaluator/{name}'?")
     elif prefix == "evaluator_sampled" and not evaluation.evaluate_sampled:
-        sheet.problem("metric", f"'{metric}' needs 'evaluate_sampled: true' under 'fixed'")
+        file.problem_of("metric", f"'{metric}' needs 'evaluate_sampled: true' under 'fixed'")
     elif prefix == "evaluator_network" and plan.settings.algorithm != "spo":
-        sheet.problem("metric", f"'{metric}' is of SPO, whose policy searches; PPO's network is 'evaluator/{name}'")
+        file.problem_of("metric", f"'{metric}' is of SPO, whose policy searches; PPO's network is 'evaluator/{name}'")
     interval, last = evaluation.eval_interval, plan.example.training_core.num_updates
     if plan.settings.pruner != "none" and not 0 < interval < last:
-        sheet.problem(
+        file.problem_of(
             "pruner",
             f"nothing is evaluated before the end: eval_interval is {interval} and num_updates {last};"
             " fix a lower eval_interval, or give 'pruner: none'",

@@ -1,20 +1,21 @@
-"""Reads the leaves of a sweep file: the fixed ones, and the space of the searched ones.
+"""The leaves that a sweep file may set, and the space of the searched ones.
 
 Leaves have the names, types and ranges of the configuration. Problems are collected, each with its line.
 """
 
 from __future__ import annotations
 
-import contextlib
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from stoix_like.config.checks import check_leaf, leaf_sections, leaf_types, section_types
-from stoix_like.config.roles import Role, leaf_roles
-from stoix_like.config.sections import CHECKED_ONLY_SECTIONS
-from stoix_like.config.values import allows, choices, coerce, nearest
-from stoix_like.runtime.loading.documents import Layer
+from stoix_like.config.checks import leaf_sections, leaf_types, section_types
+from stoix_like.config.layers import Layer
+from stoix_like.config.roles import Role, leaf_roles, leaves_with
+from stoix_like.config.sections import CHECKED_ONLY_SECTIONS, leaf
+from stoix_like.config.values import allows, choices, nearest
+from stoix_like.runtime.loading.documents import read_leaf
+from stoix_like.runtime.loading.strict_yaml import YamlFile, entries
 
 #: {role: why a sweep file may not set its leaves}. The sweep sets them itself.
 _RESERVED = {
@@ -23,8 +24,17 @@ _RESERVED = {
 }
 #: Leaves that change how trials are scored, logged and saved, which must be equal.
 _EQUAL = Role.SCORING | Role.MACHINE | Role.PROCESS
-_RANGE_KEYS = ("low", "high", "log", "step")
+_KEYS = ("choices", "low", "high", "log", "step")
 _FORMS = "{low: ..., high: ...} with log or step, or {choices: [...]}"
+
+
+@dataclass(frozen=True)
+class _Spacing:
+    """The keys of a range that are not values of its leaf."""
+
+    log: bool = leaf(False, "sample the logarithm")
+    step: float | None = leaf(None, "distance of the values", above=0.0)
+    whole_step: int | None = leaf(None, "`step` of whole numbers", low=1)
 
 
 class Range(NamedTuple):
@@ -61,169 +71,102 @@ def plain_value(dimension: Dimension) -> dict[str, Any]:
     return {name: value for name, value in keys.items() if value is not None}
 
 
-@dataclass
-class SweepFile:
-    """A sweep file while it is read: its data, the place of each dotted key, and the problems found so far."""
-
-    shown: str
-    data: dict[str, Any]
-    places: dict[str, str]
-    problems: list[str]
-    config_type: type
-
-    def problem(self, key: str, message: str) -> None:
-        """Adds the problem of a key with a wrong value."""
-        self.problems.append(f"{self.places.get(key, self.shown)}: {key}: {message}")
-
-    def unknown(self, key: str, message: str) -> None:
-        """Adds the problem of an unknown key."""
-        self.problems.append(f"{self.places[key]}: {message}")
-
-    def keys_of(self, key: str) -> dict[str, Any]:
-        """The mapping under a key; empty, with a problem, if it is not a mapping."""
-        found = self.data.get(key)
-        if found is not None and not isinstance(found, dict):
-            self.problem(key, f"expected leaves, such as 'actor_lr: ...', got {found!r}")
-        return found if isinstance(found, dict) else {}
-
-    def section_of(self, leaf: str) -> type:
-        """The dataclass of the section that has a leaf."""
-        return section_types(self.config_type)[leaf_sections(self.config_type)[leaf]]
+def settable_leaves(config_type: type) -> dict[str, type]:
+    """{leaf: the dataclass of its section} of the leaves that a sweep file may set."""
+    reserved = leaves_with(config_type, Role.FOLDER | Role.PROCESS) | {"num_seeds"}
+    kinds, homes = section_types(config_type), leaf_sections(config_type)
+    return {name: kinds[home] for name, home in homes.items() if name not in reserved}
 
 
-def read_fixed(sheet: SweepFile) -> Layer:
-    """The leaves under `fixed`, checked."""
-    layer: Layer = {}
-    for name, value in sheet.keys_of("fixed").items():
-        key = f"fixed.{name}"
-        if _is_settable(sheet, key, name):
-            layer[name] = _leaf_value(sheet, key, name, value), sheet.places[key]
-    return layer
+def unknown_leaf(config_type: type, section: str, name: str) -> str:
+    """The problem of a key under `fixed` or `space` that is not a settable leaf."""
+    roles = leaf_roles(config_type).get(name, Role.NONE)
+    checked_only = CHECKED_ONLY_SECTIONS.get(config_type, {}).values()
+    key = f"{section}.{name}"
+    if name == "num_seeds":
+        return f"{key}: it is a key of the sweep itself, next to 'config'"
+    if reasons := [reason for role, reason in _RESERVED.items() if roles & role]:
+        return f"{key}: {reasons[0]}"
+    if name in section_types(config_type):
+        return f"unknown key '{key}'; it is a section: give its leaves without it"
+    if any(name in leaf_types(kind) for kind in checked_only):
+        return f"unknown key '{key}'; it is one of SPO, and algorithm is ppo"
+    return f"unknown key '{key}'{nearest(name, leaf_sections(config_type))}"
 
 
-def read_space(sheet: SweepFile) -> dict[str, Dimension]:
+def read_space(file: YamlFile, node: Any, config_type: type, fixed: Layer) -> dict[str, Dimension]:
     """{leaf: its dimension} of the leaves under `space`, checked."""
     space: dict[str, Dimension] = {}
-    given, fixed = sheet.keys_of("space"), sheet.keys_of("fixed")
-    if not given and not sheet.problems:
-        sheet.problem("space", "nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'")
-    for name, value in given.items():
-        key = f"space.{name}"
-        if not _is_settable(sheet, key, name):
-            continue
-        if name == "seed":
-            sheet.problem(key, "a seed is not a parameter; each trial has num_seeds of them")
-        elif leaf_roles(sheet.config_type)[name] & _EQUAL:
-            section = leaf_sections(sheet.config_type)[name]
-            sheet.problem(key, f"leaves of section '{section}' are the same in all trials; put it under 'fixed'")
+    kinds = settable_leaves(config_type)
+    for name, key, value in entries(file, node, "space", "section 'space' must hold keys, such as 'actor_lr:'"):
+        if name not in kinds:
+            file.problem(file.lines[key], unknown_leaf(config_type, "space", name))
+        elif name == "seed":
+            file.problem_of(key, "a seed is not a parameter; each trial has num_seeds of them")
+        elif leaf_roles(config_type)[name] & _EQUAL:
+            section = leaf_sections(config_type)[name]
+            file.problem_of(key, f"leaves of section '{section}' are the same in all trials; put it under 'fixed'")
         elif name in fixed:
-            sheet.problem(key, f"it is also fixed ({sheet.places[f'fixed.{name}']}); keep one of them")
-        elif (dimension := _dimension(sheet, key, name, value)) is not None:
+            file.problem_of(key, f"it is also fixed ({fixed[name][1]}); keep one of them")
+        elif (dimension := _dimension(file, key, value, kinds[name], name)) is not None:
             space[name] = dimension
+    if not space and not file.problems:
+        file.problem_of("space", "nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'")
     return space
 
 
-def _is_settable(sheet: SweepFile, key: str, name: str) -> bool:
-    """Whether a sweep may set the leaf; if not, adds a problem."""
-    sections = leaf_sections(sheet.config_type)
-    checked_only = CHECKED_ONLY_SECTIONS.get(sheet.config_type, {}).values()
-    roles = leaf_roles(sheet.config_type).get(name, Role.NONE)
-    reasons = [reason for role, reason in _RESERVED.items() if roles & role]
-    if name == "num_seeds":
-        sheet.problem(key, "it is a key of the sweep itself, next to 'config'")
-    elif reasons:
-        sheet.problem(key, reasons[0])
-    elif name in section_types(sheet.config_type):
-        sheet.unknown(key, f"unknown leaf '{key}'; it is a section: give its leaves without it")
-    elif any(name in leaf_types(kind) for kind in checked_only):
-        sheet.unknown(key, f"unknown leaf '{key}'; it is one of SPO, and algorithm is ppo")
-    elif name not in sections:
-        sheet.unknown(key, f"unknown leaf '{key}'{nearest(name, sections)}")
-    else:
-        return True
-    return False
-
-
-def _leaf_value(sheet: SweepFile, key: str, name: str, value: Any) -> Any:
-    """The value in the leaf's type; adds a problem if it does not fit."""
-    section = sheet.section_of(name)
-    if isinstance(value, str) and value.lower() == "none" and allows(leaf_types(section)[name], type(None)):
-        value = None
-    value, problem = check_leaf(section, name, value)
-    if problem:
-        sheet.problem(key, problem)
-    return value
-
-
-def _dimension(sheet: SweepFile, key: str, name: str, given: Any) -> Dimension | None:
-    if not isinstance(given, dict):
-        sheet.problem(key, f"expected {_FORMS}; got {given!r}")
-        return None
-    before = len(sheet.problems)
+def _dimension(file: YamlFile, key: str, node: Any, kind: type, name: str) -> Dimension | None:
+    """The dimension of a leaf, a field of `kind`. None, and problems, if it is not valid."""
+    before = len(file.problems)
+    given = {word: value for word, _, value in entries(file, node, key, f"{key}: expected {_FORMS}")}
     for word in given:
-        if word not in ("choices", *_RANGE_KEYS):
-            near = nearest(word, ["choices", *_RANGE_KEYS])
-            sheet.unknown(f"{key}.{word}", f"unknown key '{key}.{word}'{near}")
+        if word not in _KEYS:
+            file.problem(file.lines[f"{key}.{word}"], f"unknown key '{key}.{word}'{nearest(word, _KEYS)}")
         elif word != "choices" and "choices" in given:
-            sheet.problem(f"{key}.{word}", "choices take no other key; leave it out")
-    if len(sheet.problems) == before and "choices" not in given and not {"low", "high"} <= given.keys():
-        sheet.problem(key, f"expected {_FORMS}")
-    if len(sheet.problems) > before:
+            file.problem_of(f"{key}.{word}", "choices take no other key; leave it out")
+    if len(file.problems) == before and "choices" not in given and not {"low", "high"} <= given.keys():
+        file.problem_of(key, f"expected {_FORMS}")
+    if len(file.problems) > before:
         return None
-    dimension = _choices(sheet, key, name, given["choices"]) if "choices" in given else _range(sheet, key, name, given)
-    return dimension if len(sheet.problems) == before else None
+    read = _choices if "choices" in given else _range
+    dimension = read(file, key, given, kind, name)
+    return dimension if len(file.problems) == before else None
 
 
-def _choices(sheet: SweepFile, key: str, name: str, given: Any) -> Choices:
-    key = f"{key}.choices"
-    if not isinstance(given, list) or len(given) < 2:
-        sheet.problem(key, f"expected a list of at least two values, got {given!r}")
-        return Choices(())
-    values = [_leaf_value(sheet, key, name, value) for value in given]
-    if any(isinstance(value, (dict, list)) for value in values):
-        sheet.problem(key, "only numbers, words, true, false and null can be searched")
-    elif repeated := [value for index, value in enumerate(values) if value in values[:index]]:
-        sheet.problem(key, f"{repeated[0]!r} is given twice")
+def _choices(file: YamlFile, key: str, given: dict[str, Any], kind: type, name: str) -> Choices:
+    key, before = f"{key}.choices", len(file.problems)
+    items = given["choices"].value if given["choices"].id == "sequence" else []
+    values = [read_leaf(file, key, item, kind, name) for item in items]
+    if len(items) < 2:
+        file.problem_of(key, "expected a list of at least two values")
+    elif any(isinstance(value, (dict, list)) for value in values):
+        file.problem_of(key, "only numbers, words, true, false and null can be searched")
+    repeated = [value for index, value in enumerate(values) if value in values[:index]]
+    if repeated and len(file.problems) == before:
+        file.problem_of(key, f"{repeated[0]!r} is given twice")
     return Choices(tuple(values))
 
 
-def _range(sheet: SweepFile, key: str, name: str, given: dict[str, Any]) -> Range | None:
-    annotation = leaf_types(sheet.section_of(name))[name]
+def _range(file: YamlFile, key: str, given: dict[str, Any], kind: type, name: str) -> Range | None:
+    annotation, before = leaf_types(kind)[name], len(file.problems)
     is_whole = not allows(annotation, float)
     if is_whole and not allows(annotation, int):
         words = ["true", "false"] if allows(annotation, bool) else choices(annotation) or ["..."]
-        sheet.problem(key, f"it is not a number; give choices: [{', '.join(words)}]")
+        file.problem_of(key, f"it is not a number; give choices: [{', '.join(words)}]")
         return None
-    before = len(sheet.problems)
-    low, high = (_bound(sheet, f"{key}.{end}", name, given[end]) for end in ("low", "high"))
-    log, step = given.get("log", False), _step(sheet, f"{key}.step", given.get("step"), is_whole)
-    if not isinstance(log, bool):
-        sheet.problem(f"{key}.log", f"expected bool, got {log!r} ({type(log).__name__})")
-    if len(sheet.problems) > before:
+    leaves = {"low": (kind, name), "high": (kind, name), "log": (_Spacing, "log")}
+    leaves["step"] = (_Spacing, "whole_step" if is_whole else "step")
+    values = {word: read_leaf(file, f"{key}.{word}", node, *leaves[word]) for word, node in given.items()}
+    if len(file.problems) == before:
+        for end in ("low", "high"):
+            if values[end] is None or isinstance(values[end], str):
+                file.problem_of(f"{key}.{end}", "expected a number")
+    if len(file.problems) > before:
         return None
-    found = Range(low, high, log, step, is_whole)
+    found = Range(**values, is_whole=is_whole)
     if problem := _range_problem(found):
-        sheet.problem(key, problem)
+        file.problem_of(key, problem)
     return found
-
-
-def _bound(sheet: SweepFile, key: str, name: str, given: Any) -> Any:
-    before = len(sheet.problems)
-    value = _leaf_value(sheet, key, name, given)
-    if len(sheet.problems) == before and (value is None or isinstance(value, str)):
-        sheet.problem(key, f"expected a number, got {'null' if value is None else repr(value)}")
-    return value
-
-
-def _step(sheet: SweepFile, key: str, given: Any, is_whole: bool) -> float | None:
-    if given is None:
-        return None
-    with contextlib.suppress(TypeError):
-        step: float = coerce(given, int if is_whole else float)
-        if 0 < step < float("inf"):
-            return step
-    sheet.problem(key, f"expected a {'whole number' if is_whole else 'number'} above 0, got {given!r}")
-    return None
 
 
 def _range_problem(given: Range) -> str | None:

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 from support.asserts import refused
 from support.transcripts import rows
 
-from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config import layers
+from stoix_like.config.checks import check_leaf, get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
 from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading import documents, flags
 from stoix_like.runtime.loading.config import preset_note
 from stoix_like.runtime.loading.documents import read_yaml, to_yaml
-from stoix_like.runtime.loading.presets import find_config, preset_paths
+from stoix_like.runtime.loading.presets import find, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
@@ -309,9 +310,28 @@ def test_keywords_and_stored_configurations_are_checked_alike():
     device = "hardware.device_type: expected auto, cpu, cuda, gpu, tpu, got 'gpp' (str); did you mean 'gpu'?"
     with refused(ConfigError, ["training_core.gamma: must lie in [0, 1], got 2.0", device]):
         ppo_config(gamma=2, device_type="gpp")
+    assert layers.resolve(ppo_config(num_updates=3), {"total_timesteps": 81920}).training_core.num_updates == 10
+    assert layers.resolve(ppo_config(total_timesteps=81920), {"num_updates": 3}).training_core.num_updates == 3
     assert config_from_dict(PPOConfig, {"environment": {"num_envs": 32}}) == ppo_config(num_envs=32)
     with refused(ConfigError, ["unknown key 'environment.num_env'", "unknown section 'spo'"]):
         config_from_dict(PPOConfig, {"environment": {"num_env": 32}, "spo": {}})
+
+
+def test_each_value_is_checked_once_where_it_is_read(file, monkeypatch):
+    seen = []
+
+    def counted(kind, leaf, value):
+        seen.append(leaf)
+        return check_leaf(kind, leaf, value)
+
+    for module in (documents, layers):
+        monkeypatch.setattr(module, "check_leaf", counted)
+    rates = loaded("--config", file("optimization: {actor_lr: 1}\n"), "--critic-lr", "2").config.optimization
+    assert (rates.actor_lr, rates.critic_lr) == (1.0, 2.0)
+    assert sorted(seen) == ["actor_lr", "critic_lr"]
+    seen.clear()
+    assert ppo_config(actor_lr=1).optimization.actor_lr == 1.0
+    assert seen == ["actor_lr"]
 
 
 def leaves_at_their_defaults(path, kind):
@@ -339,16 +359,16 @@ def test_every_preset_states_its_differences_commented_and_sound(file):
     assert (config.architecture.hidden_dim, config.architecture.observation_adapter) == (256, "dense")
 
 
-def test_find_config_prefers_files_and_refuses_folders(file):
-    assert find_config(file("")) == Path("run.yaml")
-    assert find_config("ppo/maze.yaml") == find_config("ppo/maze")
+def test_find_prefers_files_and_refuses_folders(file):
+    assert find(file(""), "ppo") == Path("run.yaml")
+    assert find("ppo/maze.yaml", "ppo") == find("ppo/maze", "ppo")
     for algorithm in ("ppo", "spo"):
         with pytest.raises(ConfigError, match=f"did you mean '{algorithm}/maze'"):
-            find_config("maze", algorithm)
+            find("maze", algorithm)
     with pytest.raises(ConfigError, match="'\\.' is a folder"):
-        find_config(".")
+        find(".", "ppo")
     with refused(ConfigError, hint="presets: " + ", ".join(PRESETS)):
-        find_config("../../etc/passwd.yaml")
+        find("../../etc/passwd.yaml", "ppo")
 
 
 def test_resume_reads_the_runs_own_configuration(file, tmp_path):

@@ -63,7 +63,7 @@ def test_both_names_of_the_mode_are_one_key(file, first_is_ours):
     one, other = keys if first_is_ours else reversed(keys)
     (problem,) = problems("--config", file(f"spo:\n  {one}\n  epsilon: 0.1\n  {other}\n"))
     names = [key.partition(":")[0] for key in (other, one)]
-    assert problem == f"run.yaml:4: 'spo.{names[0]}' and '{names[1]}' (line 2) are the same key; keep one of them"
+    assert problem == f"run.yaml:4: 'spo.{names[0]}' and 'spo.{names[1]}' (line 2) are the same key; keep one of them"
 
 
 def test_unknown_keys_name_file_line_and_neighbour_and_words_of_rust_rl_what_to_write_instead(file):

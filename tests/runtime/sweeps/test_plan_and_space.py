@@ -16,11 +16,10 @@ from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
-from stoix_like.runtime.loading.presets import find_config, sweep_paths
+from stoix_like.runtime.loading.presets import find, sweep_paths
 from stoix_like.runtime.sweeps.plan import (
     SweepSettings,
     check_metric,
-    find_sweep,
     fingerprint_differences,
     pace_note,
     read_plan,
@@ -137,8 +136,9 @@ def test_wrong_keys(problems, text, problem):
     ("text", "problem"),
     [
         ("", ": space: nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'"),
-        ("- 3\n", ":1: expected keys, such as 'config: ppo/maze'"),
-        ("space: 3\n", ":1: space: expected leaves, such as 'actor_lr: ...', got 3"),
+        ("- 3\n", ":1: the file must hold keys, such as 'algorithm:'"),
+        ("space: 3\n", ":1: section 'space' must hold keys, such as 'actor_lr:'"),
+        (SPACE + "fixed: [3]\n", ":2: section 'fixed' must hold keys, such as 'task_id:'"),
         (SPACE + "num_seeds: 2\nnum_seeds: 2\n", ":3: duplicate key 'num_seeds' (first at line 2)"),
         (
             SPACE + "fixed: {num_updates: 10}\n",
@@ -159,9 +159,9 @@ def test_wrong_files(problems, text, problem):
 @pytest.mark.parametrize(
     ("leaf", "problem"),
     rows("""
-actor_lrs: {low: 0.1, high: 1} => unknown leaf 'space.actor_lrs'; did you mean 'actor_lr'?
-optimization: {actor_lr: 1} => unknown leaf 'space.optimization'; it is a section: give its leaves without it
-num_particles: {low: 4, high: 8} => unknown leaf 'space.num_particles'; it is one of SPO, and algorithm is ppo
+actor_lrs: {low: 0.1, high: 1} => unknown key 'space.actor_lrs'; did you mean 'actor_lr'?
+optimization: {actor_lr: 1} => unknown key 'space.optimization'; it is a section: give its leaves without it
+num_particles: {low: 4, high: 8} => unknown key 'space.num_particles'; it is one of SPO, and algorithm is ppo
 num_seeds: {low: 1, high: 2} => .num_seeds: it is a key of the sweep itself, next to 'config'
 run_name: {choices: [a, b]} => .run_name: each trial has a folder in that of the study: --save-dir and --study
 distributed: {choices: [true, false]} => .distributed: a sweep runs in one process
@@ -169,7 +169,7 @@ seed: {low: 0, high: 9} => .seed: a seed is not a parameter; each trial has num_
 num_eval_envs: {low: 8, high: 16} =>
     .num_eval_envs: leaves of section 'evaluation' are the same in all trials; put it under 'fixed'
 critic_lr: {low: 0, high: 1} => .critic_lr: it is also fixed (sweep.yaml:1); keep one of them
-actor_lr: 0.1 => .actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}; got 0.1
+actor_lr: 0.1 => .actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}
 actor_lr: {low: 1} => .actor_lr: expected {low: ..., high: ...} with log or step, or {choices: [...]}
 actor_lr: {low: 0.1, hihg: 1} => unknown key 'space.actor_lr.hihg'; did you mean 'high'?
 actor_lr: {choices: [1, 2], log: true} => .actor_lr.log: choices take no other key; leave it out
@@ -177,19 +177,19 @@ actor_lr: {low: -1, high: 1} => .actor_lr.low: must be at least 0, got -1.0
 actor_lr: {low: a, high: 1} => .actor_lr.low: expected float, got 'a' (str)
 gamma: {low: 0.9, high: 1.1} => .gamma.high: must lie in [0, 1], got 1.1
 epochs: {low: 1.5, high: 3} => .epochs.low: expected int, got 1.5 (float)
-value_clip_eps: {low: null, high: 3} => .value_clip_eps.low: expected a number, got null
-reset_pool_size: {low: auto, high: 3} => .reset_pool_size.low: expected a number, got 'auto'
+value_clip_eps: {low: null, high: 3} => .value_clip_eps.low: expected a number
+reset_pool_size: {low: auto, high: 3} => .reset_pool_size.low: expected a number
 actor_lr: {low: 1, high: 1} => .actor_lr: low = 1.0 is not below high = 1.0
 actor_lr: {low: 0, high: 1, log: true} => .actor_lr: log needs low above 0, got 0.0
 actor_lr: {low: 0, high: 1, log: yes} => .actor_lr.log: expected bool, got 'yes' (str)
 actor_lr: {low: 0.1, high: 1, log: true, step: 0.1} => .actor_lr: log and step exclude each other; keep one
-actor_lr: {low: 0, high: 1, step: 0} => .actor_lr.step: expected a number above 0, got 0
-actor_lr: {low: 0, high: 1, step: .nan} => .actor_lr.step: expected a number above 0, got nan
-epochs: {low: 1, high: 4, step: 0.5} => .epochs.step: expected a whole number above 0, got 0.5
+actor_lr: {low: 0, high: 1, step: 0} => .actor_lr.step: must be greater than 0, got 0.0
+actor_lr: {low: 0, high: 1, step: .nan} => .actor_lr.step: must be finite, got nan
+epochs: {low: 1, high: 4, step: 0.5} => .epochs.step: expected int or null, got 0.5 (float)
 epochs: {low: 1, high: 6, step: 3} => .epochs: steps of 3 from 1 do not reach 6; use high = 4 or 7
 gamma: {low: 0.9, high: 0.95, step: 0.1} => .gamma: steps of 0.1 from 0.9 do not reach 0.95; use high = 1.0
-gamma: {choices: [0.9]} => .gamma.choices: expected a list of at least two values, got [0.9]
-gamma: {choices: 0.9} => .gamma.choices: expected a list of at least two values, got 0.9
+gamma: {choices: [0.9]} => .gamma.choices: expected a list of at least two values
+gamma: {choices: 0.9} => .gamma.choices: expected a list of at least two values
 gamma: {choices: [0.9, 1.1]} => .gamma.choices: must lie in [0, 1], got 1.1
 gamma: {choices: [1, 1.0]} => .gamma.choices: 1.0 is given twice
 kwargs: {choices: [{a: 1}, {a: 2}]} => .kwargs.choices: only numbers, words, true, false and null can be searched
@@ -202,6 +202,21 @@ def test_wrong_spaces(problems, leaf, problem):
     text = f"fixed: {{critic_lr: 0.001}}\nspace:\n  ent_coef: {{low: 0, high: 1}}\n  {leaf}\n"
     expected = f"space{problem}" if problem.startswith(".") else problem
     assert problems(text) == [f"sweep.yaml:4: {expected}"]
+
+
+def test_each_key_of_a_dimension_has_its_line_and_leaves_are_read_as_in_a_configuration(problems, plan):
+    text = "space:\n  gamma:\n    low: 2\n    high: none\n    log: 1\n  epochs:\n    choices:\n      - 1\n      - few\n"
+    assert problems(text) == [
+        "sweep.yaml:3: space.gamma.low: must lie in [0, 1], got 2.0",
+        "sweep.yaml:4: space.gamma.high: expected float, got 'none' (str)",
+        "sweep.yaml:5: space.gamma.log: expected bool, got 1 (int)",
+        "sweep.yaml:7: space.epochs.choices: expected int, got 'few' (str)",
+    ]
+    fixed = "algorithm: spo\nfixed: {adaptive_temperature: false, eval_interval: 1, save_dir: 3}\n" + SPACE
+    assert problems(fixed) == [
+        "sweep.yaml:2: fixed.save_dir: each trial has a folder in that of the study: --save-dir and --study"
+    ]
+    assert get_leaf(plan(fixed.replace(", save_dir: 3", "")).example, "temperature_mode") == "fixed"
 
 
 def test_all_problems_are_reported_at_once_those_of_the_runs_own_file_with_its_lines(problems, tmp_path):
@@ -257,16 +272,17 @@ def test_a_metric_that_the_task_does_not_report_is_refused_and_trials_of_differe
 
 def test_a_sweep_is_found_by_path_or_shipped_name(plan, tmp_path):
     plan(SPACE)
-    assert find_sweep("sweep.yaml") == Path("sweep.yaml")
-    assert find_sweep("sweep/ppo_maze") == find_sweep("sweep/ppo_maze.yaml") == ROOT / "configs/sweep/ppo_maze.yaml"
-    for name, what in {
-        "sweep/ppo_mase": "'sweep/ppo_mase' is no sweep file; did you mean 'sweep/ppo_maze'?",
-        ".": "'.' is a folder, not a sweep file",
-    }.items():
-        with refused(ConfigError, what, "give a YAML file; shipped: sweep/ppo_maze"):
-            find_sweep(name)
+    assert find("sweep.yaml", "sweep") == Path("sweep.yaml")
+    shipped = ROOT / "configs/sweep/ppo_maze.yaml"
+    assert find("sweep/ppo_maze", "sweep") == find("sweep/ppo_maze.yaml", "sweep") == shipped
+    for name, what, hint in (
+        ("ppo_maze", "no file or preset 'ppo_maze'; did you mean 'sweep/ppo_maze'?", "presets: sweep/ppo_maze"),
+        (".", "'.' is a folder, not a file", "name a YAML file in it"),
+    ):
+        with refused(ConfigError, what, hint):
+            find(name, "sweep")
     with pytest.raises(ConfigError, match="no file or preset 'sweep/ppo_maze'"):
-        find_config("sweep/ppo_maze")
+        find("sweep/ppo_maze", "ppo")
 
 
 @pytest.mark.parametrize("name", sorted(sweep_paths()))
