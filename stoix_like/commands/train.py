@@ -20,7 +20,7 @@ def train_spo(argv: list[str]) -> int:
 def _train(algorithm: str, config_type: type, argv: list[str]) -> int:
     loaded = load_config(config_type, algorithm, argv, default_config=f"{algorithm}/quick")
     if loaded.options.print_config:
-        print(to_yaml(loaded.config), end="")
+        print(to_yaml(loaded.given), end="")
         return 0
     from stoix_like.runtime.training.train import train  # imports JAX, which --help and --print-config do not need
 

@@ -42,7 +42,7 @@ TRAIN = """
 
         loaded = load_config(PPOConfig, "ppo", argv, default_config="ppo/quick")
         if loaded.options.print_config:
-            print(to_yaml(loaded.config), end="")
+            print(to_yaml(loaded.given), end="")
             return 0
         raise RuntimeError("a bug of ours")
 
@@ -129,9 +129,11 @@ def test_spos_help_configuration_and_mistakes_are_printed_at_once_without_jax(tr
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.startswith("usage: python scripts/train_spo.py [--config FILE|PRESET]")
     assert "--num-particles INT" in shown.stdout
-    first = train_spo("--num-particles", "7", "--search-depth", "full", "--print-config")
+    processes = ("--coordinator-address", "host:1234", "--num-processes", "2", "--process-id", "1")
+    first = train_spo("--num-particles", "7", "--search-depth", "full", *processes, "--print-config")
     assert (first.returncode, first.stderr) == (0, "")
     assert "  num_particles: 7 " in first.stdout
+    assert "  process_id: 1 " in first.stdout  # a run does not store it
     (tmp_path / "again.yaml").write_text(first.stdout)
     again = train_spo("--config", "again.yaml", "--print-config")
     assert (again.returncode, again.stdout) == (0, first.stdout)

@@ -6,12 +6,15 @@ checked leaves, and `config/layers.py` makes one configuration of them.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.config.checks import section_types
+from stoix_like.config.checks import get_leaf, replace_leaves, section_types
 from stoix_like.config.layers import Layer, config_from_layers
+from stoix_like.config.roles import Role, leaves_with
+from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.console.installation import installed_version
@@ -27,16 +30,23 @@ class LoadedConfig(NamedTuple):
     """The configuration and options of a command line.
 
     Attributes:
-        config: the checked configuration.
+        config: the checked configuration, without the leaves of its processes: another number may resume the run.
+        launched: its hardware section as given, with those leaves.
         overridden: leaves that flags set; total_timesteps counts as num_updates, to which it is converted.
         options: flags of the command; `options.config` names the file or preset that was read.
         preset_task_id: the task in the file. A flag may name another task, which the file's values do not fit.
     """
 
     config: Any
+    launched: HardwareConfig
     overridden: frozenset[str]
     options: CommandOptions
     preset_task_id: str | None = None
+
+    @property
+    def given(self) -> Any:
+        """The whole configuration as given, with the leaves of its processes."""
+        return dataclasses.replace(self.config, hardware=self.launched)
 
 
 class Source(NamedTuple):
@@ -91,7 +101,16 @@ def read_command_line(
     overridden = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in parsed.layer)
     named = default_config if options.resume is None else str(source.path)
     options = options._replace(config=options.config or named)
-    return LoadedConfig(config, overridden, options, file_layer.get("task_id", (None,))[0])
+    return loaded_config(config, options, overridden, file_layer.get("task_id", (None,))[0])
+
+
+def loaded_config(
+    config: Any, options: CommandOptions, overridden: frozenset[str] = frozenset(), preset_task_id: str | None = None
+) -> LoadedConfig:
+    """A configuration as `train` takes it: the leaves of the processes apart from those of the run."""
+    of_one_process = {leaf: get_leaf(type(config)(), leaf) for leaf in leaves_with(type(config), Role.PROCESS)}
+    run = replace_leaves(config, of_one_process)
+    return LoadedConfig(run, config.hardware, overridden, options, preset_task_id)
 
 
 def preset_note(loaded: LoadedConfig) -> str | None:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from stoix_like.errors import INTERRUPTED, StoixError
 from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.console.text import number_text
-from stoix_like.runtime.loading.config import LoadedConfig
+from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.sweeps.plan import SweepPlan
@@ -166,7 +166,7 @@ def _load_trial_config(plan: SweepPlan, trial: Trial, path: Path) -> LoadedConfi
     if path.exists():
         shutil.rmtree(path)  # killed before its first checkpoint
     config = plan.config_of(trial.parameters, save_dir=str(path.parent), run_name=path.name)
-    return LoadedConfig(config, frozenset(), CommandOptions(config=name))
+    return loaded_config(config, CommandOptions(config=name))
 
 
 def _is_resumable(path: Path) -> bool:

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.stages import Compiled
 
-from stoix_like.config.checks import get_leaf, replace_leaves
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.config.roles import Role, leaves_with
 from stoix_like.errors import INTERRUPTED, StoixError
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.evaluators.scores import Evaluator
@@ -92,9 +90,8 @@ def train(
     Nothing is written until configuration, device and environment are checked.
     """
     with contextlib.ExitStack() as closing:
-        launched = loaded.config
-        group = process_group.initialize(launched.hardware, launched.logging, compile_cache=loaded.options.is_cached)
-        loaded = _without_process_leaves(loaded)
+        logging = loaded.config.logging
+        group = process_group.initialize(loaded.launched, logging, compile_cache=loaded.options.is_cached)
         plan = start.prepare_start_together(group, algorithm, loaded)
         if plan.lock:
             closing.callback(plan.lock.close)
@@ -111,13 +108,6 @@ def train(
         code = _run(started, stop)
         _conclude(started, code)
         return code
-
-
-def _without_process_leaves(loaded: LoadedConfig) -> LoadedConfig:
-    """The configuration without the leaves of its processes: a run may be resumed by another number of them."""
-    config_type = type(loaded.config)
-    one_process = {name: get_leaf(config_type(), name) for name in leaves_with(config_type, Role.PROCESS)}
-    return loaded._replace(config=replace_leaves(loaded.config, one_process))
 
 
 def _view(group: ProcessGroup, closing: contextlib.ExitStack, progress: bool) -> TerminalView:

@@ -14,7 +14,7 @@ from support.transcripts import rows
 from stoix_like.config import layers
 from stoix_like.config.checks import check_leaf, get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
+from stoix_like.config.sections import HardwareConfig, PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
 from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.loading import documents, flags
@@ -334,6 +334,15 @@ def test_each_value_is_checked_once_where_it_is_read(file, monkeypatch):
     assert seen == ["actor_lr"]
 
 
+def test_a_run_does_not_have_the_leaves_of_its_processes_which_stand_apart(file):
+    words = ("--coordinator-address", "host:1234", "--num-processes", "2", "--process-id", "1", "--device-type", "cpu")
+    result = loaded("--config", file("hardware: {distributed: true}\n"), *words)
+    assert result.config == ppo_config(device_type="cpu")
+    given = {"coordinator_address": "host:1234", "num_processes": 2, "process_id": 1, "distributed": True}
+    assert result.launched == HardwareConfig(device_type="cpu", **given)
+    assert result.given == ppo_config(device_type="cpu", **given)
+
+
 def leaves_at_their_defaults(path, kind):
     """The leaves of a preset that repeat the default. `task_id` may: the hints name a preset by the task it states."""
     layer, _ = read_yaml(path, kind)
@@ -458,7 +467,7 @@ def configs(draw):
 def test_yaml_feeds_back_to_the_identical_configuration(config, tmp_path_factory):
     path = tmp_path_factory.mktemp("config") / "config.yaml"
     path.write_text(to_yaml(config), encoding="utf-8")
-    again = loaded("--config", str(path)).config
+    again = loaded("--config", str(path)).given
     assert again == config
     assert repr(again) == repr(config)  # also distinguishes 1 from 1.0 and True
     assert config_from_dict(PPOConfig, config_to_dict(config)) == config
