@@ -30,7 +30,7 @@ class LoadedConfig(NamedTuple):
     """The configuration and options of a command line.
 
     Attributes:
-        config: the checked configuration, without the leaves of its processes: another number may resume the run.
+        config: the checked configuration without the leaves of its processes, whose number may change on resume.
         launched: its hardware section as given, with those leaves.
         overridden: leaves that flags set; total_timesteps counts as num_updates, to which it is converted.
         options: flags of the command; `options.config` names the file or preset that was read.

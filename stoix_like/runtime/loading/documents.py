@@ -88,7 +88,7 @@ def read_leaves(
     Args:
         file, node: the mapping in its file.
         section: the name of the mapping, empty for that of the whole file.
-        kinds: {leaf: the dataclass it is a field of}. If that is None, the value is not checked: it is the node.
+        kinds: {leaf: the dataclass it is a field of}. For None the node is returned instead of a checked value.
         unknown: the problem of a key that is not in `kinds`.
     """
     layer: Layer = {}

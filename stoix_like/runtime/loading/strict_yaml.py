@@ -137,9 +137,9 @@ def read_sections(path: Path) -> dict[str, Any] | None:
 
 
 def entries(file: YamlFile, node: Any, section: str, expected: str) -> Iterator[tuple[str, str, Any]]:
-    """(name, dotted key, value node) for each entry of a mapping; none if it is null. Notes the lines of the keys.
+    """(name, dotted key, value node) for each entry of a mapping; none if it is null. Notes the line of each key.
 
-    Duplicate keys, keys that are not text, and a node that is no mapping are problems; `expected` is that of the last.
+    Duplicate keys and keys that are not text are problems. `expected` is the problem of a node that is not a mapping.
     """
     if node is None or node.tag == TAG + "null":
         return

@@ -125,6 +125,9 @@ def test_steps_and_updates_replace_each_other_across_layers(file):
     path = file(sizes + "total_timesteps: 1280}\n")
     assert loaded("--config", path).config.training_core.num_updates == 10
     assert loaded("--config", path, "--num-updates", "3").config.training_core.num_updates == 3
+    path = file("training_core: {num_updates: 3, total_timesteps: 3}\n")  # wrong, even if a flag overwrites both
+    both = "run.yaml:1: give num_updates or total_timesteps, not both"
+    assert problems("--config", path, "--num-updates", "3") == [both]
 
 
 @pytest.mark.parametrize(
