@@ -12,7 +12,6 @@ import numpy as np
 from stoix_like.config.sections import EvaluationConfig
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
-from stoix_like.runtime.evaluators.episode_player import report_progress
 from stoix_like.runtime.evaluators.policies import SearchChoice, SelectedPolicy, select_policy
 from stoix_like.runtime.telemetry import rows
 
@@ -100,7 +99,7 @@ def _scores(
     status(f"compiled in {time.monotonic() - began:.1f} s")
     seeds = {}
     for index, name in enumerate(map(str, saved.seeds)):
-        scores = evaluator(saved.seed_params(index), root, 0, on_progress=report_progress(status))
+        scores = evaluator(saved.seed_params(index), root, 0, status)
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return seeds
 

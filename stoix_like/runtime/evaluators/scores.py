@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -16,10 +16,10 @@ from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluators.episode_player import (
     EpisodePlayer,
     LevelKeys,
-    OnProgress,
-    StepBudget,
+    PlayProgress,
     fresh_levels,
     frozen_levels,
+    play_to_end,
 )
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.telemetry import Row
@@ -92,22 +92,17 @@ class Evaluator:
         """
         self._player.compile(params, root, self._updates(0))
 
-    def __call__(
-        self,
-        params: Params,
-        root: Key,
-        update: int,
-        *,
-        on_progress: OnProgress | None = None,
-        step_budget: StepBudget | None = None,
-    ) -> Scores:
-        """Scores of the parameters, played with the evaluation key of this update.
+    def __call__(self, params: Params, root: Key, update: int, report: Callable[[str], None] | None = None) -> Scores:
+        """Scores of the parameters, see `play`. `report` receives the progress every ten seconds."""
+        return play_to_end(self.play(params, root, update), report)
+
+    def play(self, params: Params, root: Key, update: int) -> Generator[PlayProgress, int, Scores]:
+        """A player, as `EpisodePlayer.play`, of the parameters with the evaluation key of this update.
 
         Args:
             params: of the policy, [S, ...] for several seeds.
             root: root key of the run, [] or [S].
             update: the update they are scored at.
-            on_progress, step_budget: see `EpisodePlayer`; called about every two seconds.
 
         Raises:
             RunError: memory ran out.
@@ -115,9 +110,7 @@ class Evaluator:
         """
         began = time.monotonic()
         with reraise_device_errors("the evaluation cannot be played", _MEMORY_HINT):
-            results, _ = self._player(
-                params, root, self._updates(update), on_progress=on_progress, step_budget=step_budget
-            )
+            results, _ = yield from self._player.play(params, root, self._updates(update))
         episodes.refuse_undeclared(self._env, results)
         metrics = {
             "episode_return": results.episode_return,

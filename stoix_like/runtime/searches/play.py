@@ -12,7 +12,7 @@ import numpy as np
 from stoix_like.algorithms import searching
 from stoix_like.evaluation.episodes import refuse_undeclared
 from stoix_like.runtime.console.messages import print_to_stderr
-from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, frozen_levels, report_progress
+from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, frozen_levels, play_to_end
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
 from stoix_like.search.plan import Plan, no_plan
@@ -108,7 +108,7 @@ class CompiledPolicy:
         with reraise_device_errors("the levels cannot be played", _MEMORY_HINT):
             self._player.compile(params, key)
             start = time.monotonic()
-            results, memory = self._player(params, key, on_progress=report_progress(print_to_stderr))
+            results, memory = play_to_end(self._player.play(params, key), print_to_stderr)
             seconds = time.monotonic() - start
         refuse_undeclared(self._env, results)
         return LevelSetResult(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)
