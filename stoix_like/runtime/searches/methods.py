@@ -61,8 +61,9 @@ class MethodResult(NamedTuple):
         return float(self.model_steps.sum() / self.lengths.sum())
 
 
-#: Plays the levels with some parameters, and yields the results of one or several budgets. The key is consumed.
-PlayMethod = Callable[[Params, Key], Iterator[MethodResult]]
+#: Plays the levels with some parameters, and yields the results of one or several budgets. The key is consumed; the
+#: function receives the progress.
+PlayMethod = Callable[[Params, Key, Callable[[str], None]], Iterator[MethodResult]]
 
 
 def describe_searches(env: Environment, settings: ComparisonSettings) -> dict[str, str]:
@@ -137,8 +138,8 @@ def _greedy(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) 
     num_envs = envs_at_a_time(level_set, settings, 1)
     program = CompiledPolicy(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=True)
 
-    def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        returns, lengths, _, seconds = program(params, key)
+    def play(params: Params, key: Key, report: Callable[[str], None]) -> Iterator[MethodResult]:
+        returns, lengths, _, seconds = program(params, key, report)
         yield MethodResult("greedy", 0, 0, num_envs, seconds, returns, lengths, model_steps=0 * lengths)
 
     return play
@@ -156,12 +157,12 @@ def _best_of(
     num_envs = envs_at_a_time(level_set, settings, 1)
     program = CompiledPolicy(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=False)
 
-    def play(params: Params, key: Key) -> Iterator[MethodResult]:
+    def play(params: Params, key: Key, report: Callable[[str], None]) -> Iterator[MethodResult]:
         best = np.full(level_set.keys.shape, -np.inf, np.float32)
         lengths, steps, seconds, done = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int64), 0.0, 0
         for method, budget, num_samples in rows:
             for sample in range(done, num_samples):
-                one = program(params, jax.random.fold_in(key, sample))
+                one = program(params, jax.random.fold_in(key, sample), report)
                 lengths = np.where(one.returns > best, one.lengths, lengths)
                 best, steps, seconds = np.maximum(best, one.returns), steps + one.lengths, seconds + one.seconds
             done = num_samples
@@ -192,8 +193,8 @@ def _searching(
     )
     program, num_envs = _program(saved, level_set, settings, choice, search.follows_plan)
 
-    def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        returns, lengths, memory, seconds = program(params, key)
+    def play(params: Params, key: Key, report: Callable[[str], None]) -> Iterator[MethodResult]:
+        returns, lengths, memory, seconds = program(params, key, report)
         for budget in budgets:
             yield MethodResult(method, budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
 
@@ -206,8 +207,8 @@ def _own(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> 
     particles, budget = config.num_particles, config.num_particles * depth_of(config)
     program, num_envs = _program(saved, level_set, settings, SearchChoice(), follows_plan=False)
 
-    def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        returns, lengths, memory, seconds = program(params, key)
+    def play(params: Params, key: Key, report: Callable[[str], None]) -> Iterator[MethodResult]:
+        returns, lengths, memory, seconds = program(params, key, report)
         yield MethodResult("own", budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
 
     return play

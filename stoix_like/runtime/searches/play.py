@@ -11,7 +11,6 @@ import numpy as np
 
 from stoix_like.algorithms import searching
 from stoix_like.evaluation.episodes import refuse_undeclared
-from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer, frozen_levels, play_to_end
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.search.model import Root, SearchConfig, SearchModel, Temperature, depth_of
@@ -98,8 +97,8 @@ class CompiledPolicy:
             memory_hint=_MEMORY_HINT,
         )
 
-    def __call__(self, params: Params, key: Key) -> LevelSetResult:
-        """Plays the levels and returns the results. The key is consumed.
+    def __call__(self, params: Params, key: Key, report: Callable[[str], None] | None = None) -> LevelSetResult:
+        """Plays the levels and returns the results. The key is consumed, `report` receives the progress.
 
         Raises:
             RunError: the device has too little memory, or the program is too large to be compiled.
@@ -108,7 +107,7 @@ class CompiledPolicy:
         with reraise_device_errors("the levels cannot be played", _MEMORY_HINT):
             self._player.compile(params, key)
             start = time.monotonic()
-            results, memory = play_to_end(self._player.play(params, key), print_to_stderr)
+            results, memory = play_to_end(self._player.play(params, key), report)
             seconds = time.monotonic() - start
         refuse_undeclared(self._env, results)
         return LevelSetResult(np.asarray(results.episode_return), np.asarray(results.episode_length), memory, seconds)

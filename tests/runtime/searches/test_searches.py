@@ -20,6 +20,7 @@ from stoix_like.commands.entry import exit_code
 from stoix_like.config.sections import EvaluationConfig, SPOSectionConfig
 from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.evaluation import episodes
+from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.evaluators.scores import Evaluator
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.searches import compare as compare_search
@@ -51,7 +52,7 @@ def level_set():
 def _play(saved, level_set, *methods, budgets=(4,), **settings):
     """{(method, budget): what was played}."""
     players = compare_methods.play_methods(saved, level_set, ComparisonSettings(methods, budgets, **settings))
-    return {(row.method, row.budget): row for player in players for row in player(saved.params, KEY)}
+    return {(row.method, row.budget): row for player in players for row in player(saved.params, KEY, print)}
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +302,7 @@ def test_seeds_of_one_setting_are_averaged_and_others_are_not(probe_run):
     both, other = probe_run("both", seed=2, num_seeds=2), probe_run("other", seed=4, gamma=0.5)
     lines, settings = [], ComparisonSettings(("greedy",))
     compare = functools.partial(compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=settings)
-    result = compare([*runs, both, other], report=lines.append)
+    result = compare([*runs, both, other], reporter=SILENT._replace(info=lines.append))
     members = ["s0 seed 0", "s1 seed 1", "both seed 2", "both seed 3"]
     assert [f"{block['run']} seed {block['seed']}" for block in result["runs"]] == [*members, "other seed 4"]
     (pooled,) = result["over_runs"]
@@ -317,8 +318,9 @@ def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(probe_
     monkeypatch.setattr(compare_methods, "MAX_PARTICLES", 8)
     compare = functools.partial(compare_search.compare, [probe_run()], "best", f"{PROBE_LEVELS}-8")
     for num_envs, notes in ((None, []), (8, ["plan at 4: 2 levels at a time, to limit the number of particles"])):
-        (block,) = compare(ComparisonSettings(("plan",), (1, 4), num_envs=num_envs))["runs"]
-        assert block["notes"] == notes
+        told, settings = [], ComparisonSettings(("plan",), (1, 4), num_envs=num_envs)
+        (block,) = compare(settings, SILENT._replace(note=told.append))["runs"]
+        assert block["notes"] == told == notes
         assert [row["num_envs"] for row in block["rows"]] == [8, 8, 2]
 
 
