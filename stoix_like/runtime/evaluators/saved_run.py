@@ -8,12 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.config.sections import EvaluationConfig
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.runtime.evaluators.policies import SearchChoice, SelectedPolicy, select_policy
-from stoix_like.runtime.telemetry import rows
+from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
 
 if TYPE_CHECKING:
     from stoix_like.runtime.evaluators.scores import Evaluator
@@ -49,13 +47,18 @@ def evaluate_run(
     """
     import jax
 
+    from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
     from stoix_like.runtime.runs import saved as saved_run
 
     settings = settings or EvaluationSettings()
     saved = saved_run.load_run(run, checkpoint)
     chosen = select_policy(saved, settings.search, settings.network, settings.deterministic)
-    evaluator = _evaluator(saved, chosen, settings)
-    levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": evaluator.level_hash}
+    num_envs = settings.num_envs or math.ceil(settings.num_episodes / math.ceil(settings.num_episodes / 256))
+    played = make_levels(saved.env, settings.level_set, settings.num_episodes)
+    evaluator = Evaluator(
+        saved.env, chosen.policy, played, num_envs, mode="deterministic" if settings.deterministic else "sampled"
+    )
+    levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": played.level_hash}
     scored = _description(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
     if chosen.hidden_state is not None:
         scored["hidden_state"] = chosen.hidden_state
@@ -64,19 +67,6 @@ def evaluate_run(
         reporter.note(note)
     seeds = _scores(saved, evaluator, jax.random.key(settings.seed), reporter)
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
-
-
-def _evaluator(saved: SavedRun, chosen: SelectedPolicy, settings: EvaluationSettings) -> Evaluator:
-    from stoix_like.runtime.evaluators.scores import Evaluator
-
-    rounds = math.ceil(settings.num_episodes / 256)
-    config = EvaluationConfig(
-        num_eval_envs=settings.num_envs or math.ceil(settings.num_episodes / rounds),
-        num_eval_episodes=settings.num_episodes,
-        level_set=settings.level_set,
-    )
-    mode: rows.EvaluationMode = "deterministic" if settings.deterministic else "sampled"
-    return Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
 
 
 def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, reporter: Reporter) -> dict[str, dict[str, Any]]:

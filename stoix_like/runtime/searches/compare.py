@@ -7,29 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.figures.panels import plot_panels
-from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.results.series import experiment_leaves
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, METHODS, ComparisonSettings
 
 if TYPE_CHECKING:
-    from stoix_like.evaluation.levels import LevelSet
-    from stoix_like.runtime.runs.saved import SavedRun
+    from stoix_like.runtime.searches.methods import RunOnLevels
 
 SeedResult = dict[str, Any]  # the rows of one seed of a run, and what they belong to, as plain JSON values
-
-
-class RunOnLevels(NamedTuple):
-    """A saved run and the levels on which its searches play."""
-
-    saved: SavedRun
-    levels: LevelSet
-    level_hash: str
 
 
 def compare(
@@ -70,9 +60,10 @@ def compare(
 
 
 def _load(path: Path, checkpoint: str, level_set: str | None, settings: ComparisonSettings) -> RunOnLevels:
-    from stoix_like.evaluation import levels
-    from stoix_like.runtime.evaluators.scores import level_hash
+    from stoix_like.evaluation.levels import family_of
+    from stoix_like.runtime.evaluators.scores import make_levels
     from stoix_like.runtime.runs import saved as saved_run
+    from stoix_like.runtime.searches.methods import RunOnLevels
 
     saved = saved_run.load_run(str(path), checkpoint)
     if "smc" in settings.methods and settings.temperature is None and saved.meta.algorithm != "spo":
@@ -80,10 +71,8 @@ def _load(path: Path, checkpoint: str, level_set: str | None, settings: Comparis
             f"--temperature: {path} is a run of {saved.meta.algorithm.upper()}, which learns none",
             "give a number, such as 0.005",
         )
-    name = level_set or f"{levels.family_of(saved.env.task_id)}-{DEFAULT_LEVELS}"
-    with devices.reraise_device_errors(f"level set {name} cannot be made", "name a smaller set"):
-        chosen = levels.level_set(name, saved.env.task_id)
-        return RunOnLevels(saved, chosen, level_hash(saved.env, chosen))
+    name = level_set or f"{family_of(saved.env.task_id)}-{DEFAULT_LEVELS}"
+    return RunOnLevels(saved, make_levels(saved.env, name, DEFAULT_LEVELS))
 
 
 def _play(run: RunOnLevels, settings: ComparisonSettings, reporter: Reporter) -> list[SeedResult]:
@@ -93,7 +82,7 @@ def _play(run: RunOnLevels, settings: ComparisonSettings, reporter: Reporter) ->
     from stoix_like.runtime.searches import methods, tables
     from stoix_like.types import role_key
 
-    play_methods = methods.play_methods(run.saved, run.levels, settings)
+    play_methods = methods.play_methods(run, settings, reporter.progress)
     key = role_key(jax.random.key(settings.seed), "evaluation")
     results = []
     for index in range(run.saved.num_seeds):
@@ -101,7 +90,7 @@ def _play(run: RunOnLevels, settings: ComparisonSettings, reporter: Reporter) ->
         for line in [*_title(result), tables.HEAD]:
             reporter.info(line)
         params, greedy = run.saved.seed_params(index), None
-        for scores in (scores for play in play_methods for scores in play(params, key, reporter.progress)):
+        for scores in (scores for play in play_methods for scores in play(params, key)):
             greedy = greedy or scores
             result["rows"].append(tables.method_row(scores, greedy))
             reporter.info(tables.row_text(result["rows"][-1]))
@@ -136,8 +125,7 @@ def _empty_result(run: RunOnLevels, settings: ComparisonSettings, index: int) ->
         "kwargs": dict(saved.config.environment.kwargs),
         "checkpoint": saved.checkpoint,
         "update": saved.updates[index],
-        "levels": run.levels.name,
-        "level_hash": run.level_hash,
+        **run.levels.level_set_id,
         "searches": searches,
         "notes": notes if hidden is None else [*notes, hidden],
         "rows": [],

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.asserts import assert_same_bits
 
 import stoix_like as sl
 from stoix_like.evaluation import episodes
@@ -19,8 +20,9 @@ from stoix_like.runtime.evaluators.episode_player import (
     frozen_levels,
     play_to_end,
 )
+from stoix_like.runtime.evaluators.scores import Evaluator, Levels
 from stoix_like.runtime.evaluators.timing import ChunkSizer
-from stoix_like.types import MemoryPolicy
+from stoix_like.types import MemoryPolicy, role_key
 
 KEYS = jax.random.split(jax.random.key(3), 3)  # of three seeds
 
@@ -100,6 +102,21 @@ def test_frozen_levels_of_several_seeds():
         expected = jax.jit(play)(preferred[seed], jnp.concatenate([levels, levels[:4]]), KEYS[seed])
         jax.tree.map(lambda x, y, seed=seed: np.testing.assert_array_equal(x[seed], y[:20]), results, expected)
     assert (results.episode_length[0] != results.episode_length[1]).any()
+
+
+def test_scores_of_several_seeds_are_those_of_each_and_have_the_memory_of_its_policy():
+    """A seed alone, and its place among three; both with the evaluation key of update 7."""
+    policy, preferred = _remembered(), jnp.arange(3)
+    every = Evaluator(_maze(), policy, Levels(12), 8, 3, mode="sampled")(preferred, KEYS, 7)
+    alone = Evaluator(_maze(), policy, Levels(12), 8, mode="sampled")
+    for seed in range(3):
+        one = alone(preferred[seed], KEYS[seed], 7)
+        assert_same_bits(one.results, {name: values[seed][None] for name, values in every.results.items()})
+        np.testing.assert_array_equal(one.memory, one.results["episode_length"])
+    np.testing.assert_array_equal(every.memory, every.results["episode_length"])
+    given = play_to_end(alone.play_with_key(preferred[2], role_key(KEYS[2], "evaluation", 7)))
+    assert_same_bits(given.results, one.results)
+    assert (alone(preferred[2], KEYS[2], 8).results["episode_length"] != one.results["episode_length"]).any()
 
 
 def test_fresh_levels_are_padded_to_whole_rounds():
