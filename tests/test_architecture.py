@@ -45,7 +45,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "results": ("loading", "runs", "telemetry"),
     "figures": ("console", "storage", "results"),
     "reports": ("console", "telemetry", "results", "figures"),
-    "searches": ("console", "hardware", "runs", "evaluators", "results", "figures"),
+    "searches": ("console", "runs", "evaluators", "results", "figures"),
     "export": ("console", "weights", "runs", "telemetry"),
     "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "figures"),
 }

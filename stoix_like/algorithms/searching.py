@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -80,6 +80,19 @@ def check_searchable(env: Environment) -> None:
             f"search: {env.task_id} has no rekey and is not declared deterministic, so a search would see the"
             " randomness that will come true",
             "give its Environment rekey=lambda state, key: ..., or deterministic=True if its step draws nothing",
+        )
+
+
+def check_followable(env: Environment) -> None:
+    """Refuses an environment in which a path that a search found cannot be followed.
+
+    Raises:
+        ConfigError: it is not deterministic.
+    """
+    if not env.deterministic:
+        raise ConfigError(
+            f"search: {env.task_id} is stochastic, and a plan can only be followed where steps are deterministic",
+            "search without the incumbent plan",
         )
 
 
@@ -161,6 +174,54 @@ def search_policy(
     return policy
 
 
+class SearchMemory(NamedTuple):
+    """The memory of a `counting_policy` within an episode."""
+
+    plan: Plan | None  # None if the search follows none
+    model_steps: Array  # [N] int32, so far
+
+
+def counting_policy(
+    env: Environment,
+    model: SearchModel,
+    config: SearchConfig,
+    network_params: Callable[[Params], NetworkParams],
+    temperature: Callable[[Params], Temperature],
+    *,
+    follows_plan: bool = False,
+) -> MemoryPolicy:
+    """`search_policy` that counts its model steps, or `planning_policy` if it follows a plan. Its memory is a
+    `SearchMemory`.
+
+    Raises:
+        ConfigError: see `check_followable`.
+    """
+    if follows_plan:
+        check_followable(env)
+    config = config._replace(record_paths=follows_plan)
+
+    def init(num_envs: int) -> SearchMemory:
+        plan = no_plan(num_envs, depth_of(config), env.action_spec.shape) if follows_plan else None
+        return SearchMemory(plan, jnp.zeros((num_envs,), jnp.int32))
+
+    def act(
+        params: Params,
+        memory: SearchMemory,
+        env_state: EnvState,
+        observation: Observation,
+        key: Key,
+        is_deterministic: bool,
+    ) -> tuple[Array, SearchMemory]:
+        asked, root = (network_params(params), temperature(params)), Root(env_state, observation)
+        action, output = decide(model, config, *asked, key, root, is_deterministic)
+        plan = memory.plan
+        if plan is not None:
+            action, plan = follow(plan, action, recorded_paths(output), config.gamma)
+        return action, SearchMemory(plan, memory.model_steps + output.diagnostics.model_steps)
+
+    return MemoryPolicy(init, act)
+
+
 def planning_policy(
     env: Environment,
     model: SearchModel,
@@ -174,27 +235,9 @@ def planning_policy(
     promised.
 
     Raises:
-        ConfigError: the environment is stochastic, so that a path found is not a path that can be followed.
+        ConfigError: see `check_followable`.
     """
-    if not env.deterministic:
-        raise ConfigError(
-            f"search: {env.task_id} is stochastic, and a plan can only be followed where steps are deterministic",
-            "search without the incumbent plan",
-        )
-    recording = config._replace(record_paths=True)
-
-    def init(num_envs: int) -> Plan:
-        return no_plan(num_envs, depth_of(config), env.action_spec.shape)
-
-    def act(
-        params: Params, plan: Plan, env_state: EnvState, observation: Observation, key: Key, is_deterministic: bool
-    ) -> tuple[Array, Plan]:
-        asked = network_params(params), temperature(params)
-        root = Root(env_state, observation)
-        action, output = decide(model, recording, *asked, key, root, is_deterministic)
-        return follow(plan, action, recorded_paths(output), config.gamma)
-
-    return MemoryPolicy(init, act)
+    return counting_policy(env, model, config, network_params, temperature, follows_plan=True)
 
 
 def recorded_paths(output: SearchOutput) -> Paths:

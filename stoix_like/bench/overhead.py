@@ -17,7 +17,7 @@ import numpy as np
 from stoix_like.bench.measure import Measurement, time_interleaved
 from stoix_like.bench.updates import preset_config
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.runtime.evaluators.scores import Evaluator
+from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
@@ -102,7 +102,8 @@ class _Training:
         """
         evaluation, updates = self.config.evaluation, int(self.state.step)
         policies = dict.fromkeys((self.learner.policy, self.learner.network_policy))
-        evaluators = [Evaluator(self.env, policy, evaluation, 1) for policy in policies]
+        levels = make_levels(self.env, evaluation.level_set, evaluation.num_eval_episodes)
+        evaluators = [Evaluator(self.env, policy, levels, evaluation.num_eval_envs) for policy in policies]
         for evaluator in evaluators:
             evaluator.compile(self.state.params, self.state.key)
         params, key = jax.tree.map(jnp.copy, (self.state.params, self.state.key))

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 from stoix_like.bench import learning
 from stoix_like.bench.learning import EARLY_MAZE, EQUAL_PACKING, SEEDS, SHORT, Training
 from stoix_like.bench.measure import Measurement
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.searches.compare import SeedResult, compare
 from stoix_like.runtime.searches.settings import ComparisonSettings
 
@@ -44,7 +46,8 @@ def search_suite(name: str) -> Iterator[Measurement]:
 
 def _rows(training: Training, comparison: Comparison) -> list[Measurement]:
     runs = [learning.finished_run(training, seed) for seed in comparison.seeds]
-    found = compare(runs, "latest", comparison.level_set, comparison.settings)
+    reporter = SILENT._replace(progress=print_to_stderr)
+    found = compare(runs, "latest", comparison.level_set, comparison.settings, reporter)
     (result,) = found["over_runs"] if len(runs) > 1 else found["runs"]
     return [_row(training, comparison, result, row) for row in result["rows"]]
 

@@ -22,12 +22,11 @@ from stoix_like.bench.measure import (
     time_interleaved,
 )
 from stoix_like.bench.updates import Updates, preset_config
-from stoix_like.config.sections import EvaluationConfig
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.runtime.console.installation import ROOT
-from stoix_like.runtime.evaluators.scores import Evaluator
+from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 
 
 def ppo_suite() -> list[Measurement]:
@@ -105,8 +104,8 @@ def baselines_suite() -> list[Measurement]:
     ]
     rows = []
     for level_set, task_id, metric, name, policy in cases:
-        config = EvaluationConfig(level_set=level_set, num_eval_envs=256, num_eval_episodes=256)
-        scores = Evaluator(registry.make(task_id), policy, config, num_seeds=1)({}, jax.random.key(0), 0)
+        env = registry.make(task_id)
+        scores = Evaluator(env, policy, make_levels(env, level_set, 256), num_envs=256)({}, jax.random.key(0), 0)
         interval = mean_interval(scores.results[metric][0])
         spread = (interval.high - interval.low) / 2 / interval.point
         rows.append(

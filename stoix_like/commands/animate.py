@@ -13,6 +13,7 @@ from stoix_like.runtime.console.arguments import (
     positive_int,
     seed_number,
 )
+from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.evaluators.policies import select_policy
 from stoix_like.runtime.evaluators.record import MOST_STEPS, record_episode
@@ -42,11 +43,12 @@ def main(argv: list[str]) -> int:
     path = save_gif(saved.env, episode.states, arguments.out or saved.folder / "episode.gif")
     num_steps = len(episode.states) - 1
     length = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
+    reporter = Reporter()
     for note in chosen.notes:
-        print(f"note: {note}")
+        reporter.note(note)
     sees = f", which sees {chosen.hidden_state}" if chosen.hidden_state is not None else ""
-    print(f"{length}, {chosen.name}{sees}, return {episode.episode_return:.4f}")
-    print(f"animation {path}")
+    reporter.info(f"{length}, {chosen.name}{sees}, return {episode.episode_return:.4f}")
+    reporter.info(f"animation {path}")
     return 0
 
 

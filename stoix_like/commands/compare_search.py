@@ -19,6 +19,7 @@ from stoix_like.runtime.console.arguments import (
     positive_int,
     seed_number,
 )
+from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.figures.style import check_format
 from stoix_like.runtime.hardware import devices
@@ -35,20 +36,17 @@ def main(argv: list[str]) -> int:
         check_format(arguments.plot)
     paths = list({path.resolve(): path for path in map(_find, arguments.runs)}.values())
     devices.select(HardwareConfig(device_type=arguments.device_type))
-    result = compare(paths, arguments.checkpoint, arguments.levels, settings, report=_print)
+    reporter = Reporter()
+    result = compare(paths, arguments.checkpoint, arguments.levels, settings, reporter)
     if arguments.json:
         write_output_json(arguments.json, result)
     if arguments.plot:
-        _print(f"figure {plot_comparison(result, arguments.plot)}")
+        reporter.info(f"figure {plot_comparison(result, arguments.plot)}")
     return 0
 
 
 def _find(text: str) -> Path:
     return find_parameters(text) or find_run(text)
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, ComparisonSettings]:

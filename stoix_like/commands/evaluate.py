@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import (
@@ -16,9 +14,9 @@ from stoix_like.runtime.console.arguments import (
     positive_int,
     seed_number,
 )
-from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
-from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, ProgressCallbacks, evaluate_run, table_text
+from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run, table_text
 from stoix_like.runtime.evaluators.search_flags import add_search_flags, search_choice
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.storage.atomic import write_output_json
@@ -39,8 +37,9 @@ def main(argv: list[str]) -> int:
         search=search_choice(arguments),
         network=arguments.network,
     )
-    callbacks = ProgressCallbacks(functools.partial(print, flush=True), print_to_stderr)  # progress goes to stderr
-    result = evaluate_run(arguments.run, arguments.checkpoint, settings, callbacks)
+    reporter = Reporter()
+    reporter = reporter._replace(note=lambda line: reporter.progress(f"note: {line}"))  # stdout holds only the result
+    result = evaluate_run(arguments.run, arguments.checkpoint, settings, reporter)
     print(table_text(result))
     if arguments.json:
         write_output_json(arguments.json, result)

@@ -7,7 +7,7 @@ import pytest
 from support.exports import untrained_run
 from support.transcripts import assert_shown, rows, transcripts
 
-from stoix_like.runtime.searches import compare
+from stoix_like.runtime.hardware import devices
 
 TASK = "probe/action_observation_reward"
 
@@ -38,7 +38,7 @@ def run(inside):
 """),
 )
 def test_flags_are_refused_before_jax_starts(refused, monkeypatch, flags, error):
-    monkeypatch.setattr(compare.devices, "select", None)  # calling it would be a bug, with a traceback
+    monkeypatch.setattr(devices, "select", None)  # calling it would be a bug, with a traceback
     assert refused(2, "compare_search", "runs/a", *shlex.split(flags)) == [
         f"error: {error}",
         "hint: compare_search.py --help lists its arguments",
@@ -57,7 +57,7 @@ hint: train one first: python scripts/train_ppo.py
 """),
 )
 def test_figures_and_runs_are_refused_before_jax_starts(refused, monkeypatch, code, words, lines):
-    monkeypatch.setattr(compare.devices, "select", None)
+    monkeypatch.setattr(devices, "select", None)
     assert_shown(refused(code, *words), lines)
 
 

@@ -1,14 +1,15 @@
 """Whole episodes played by one compiled program, in pieces of about two seconds.
 
-Between the pieces the host can report progress and stop. Some tasks have thousands of steps per episode, and a step of
-a policy that searches may take seconds.
+A player is a generator: between the pieces its caller decides how many steps to play, reports progress, or stops. Some
+tasks have thousands of steps per episode, and a step of a policy that searches may take seconds.
 """
 
 from __future__ import annotations
 
+import contextlib
 import time
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Generator
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -21,12 +22,7 @@ from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
 
-#: Called after each piece with (finished episodes, all episodes, step of the round), counted over all seeds. It may
-#: raise.
-OnProgress = Callable[[int, int, int], None]
-#: Called before each piece with the number of steps wanted; returns the number to play, and 0 ends the round. When the
-#: round is complete it is called with 0. It may raise.
-StepBudget = Callable[[int], int]
+T = TypeVar("T")
 #: (*level_args) -> ([R, N] keys of levels, [R] keys of rounds). The arguments are any arrays; traced.
 LevelKeys = Callable[..., tuple[Key, Key]]
 
@@ -36,15 +32,14 @@ class _Programs(NamedTuple):
     advance: Callable[..., tuple[episodes.Playing, Array]]  # (params, playing, key, steps) -> (playing, finished)
 
 
-def report_progress(report: Callable[[str], None]) -> OnProgress:
-    """A callback that reports every ten seconds how many episodes have finished."""
-    heartbeat = Heartbeat(report)
+class PlayProgress(NamedTuple):
+    """The progress of a player before a piece. Episodes are counted over all seeds."""
 
-    def on_progress(finished: int, episodes: int, step: int) -> None:
-        if finished < episodes:
-            heartbeat(f"{finished:,} of {episodes:,} episodes have finished; step {step:,} of those being played")
-
-    return on_progress
+    finished: int  # episodes that have ended
+    episodes: int  # all
+    step: int  # of the round
+    is_round_over: bool  # all episodes of the round have ended, or it has MOST_STEPS
+    wanted: int  # steps that take about two seconds, as the player expects; 0 if the round is over
 
 
 class EpisodePlayer:
@@ -110,21 +105,22 @@ class EpisodePlayer:
         """The function, mapped over these axes of its arguments if there are several seeds."""
         return function if self._num_seeds == 1 else jax.vmap(function, in_axes=axes)
 
-    def __call__(
-        self,
-        params: Params,
-        *level_args: Any,
-        on_progress: OnProgress | None = None,
-        step_budget: StepBudget | None = None,
-    ) -> tuple[EpisodeResults, Any]:
-        """(results, memory of the policy after the last decision of each episode) on the host, [E] or [S, E].
+    def play(self, params: Params, *level_args: Any) -> Generator[PlayProgress, int, tuple[EpisodeResults, Any]]:
+        """Yields the progress before each piece, and is sent the number of steps to play; 0 ends the round.
 
-        Raises JaxRuntimeError if memory runs out, and what `on_progress` and `step_budget` raise.
+        A round that is over plays on if it is sent a number, and its results stay what they are. With several processes
+        of one run, all must be sent the same numbers.
+
+        Returns:
+            (results, memory of the policy after the last decision of each episode) on the host, [E] or [S, E].
+
+        Raises:
+            JaxRuntimeError: memory ran out.
         """
         self.compile(params, *level_args)
-        num_rounds = -(-self._num_episodes // self._num_envs)
-        budget = step_budget or (lambda wanted: wanted)
-        rounds = [self._round(index, params, level_args, on_progress, budget) for index in range(num_rounds)]
+        rounds = []
+        for index in range(-(-self._num_episodes // self._num_envs)):
+            rounds.append((yield from self._round(index, params, level_args)))  # noqa: PERF401  # it yields
         axis = 0 if self._num_seeds == 1 else 1
 
         def join(*parts: np.ndarray) -> np.ndarray:
@@ -134,29 +130,57 @@ class EpisodePlayer:
         return joined
 
     def _round(
-        self, index: int, params: Params, level_args: Any, on_progress: OnProgress | None, step_budget: StepBudget
-    ) -> tuple[EpisodeResults, Any]:
+        self, index: int, params: Params, level_args: Any
+    ) -> Generator[PlayProgress, int, tuple[EpisodeResults, Any]]:
         assert self._programs is not None  # narrows the type
-        per_round = self._num_envs * self._num_seeds
+        per_round, total = self._num_envs * self._num_seeds, self._num_episodes * self._num_seeds
         playing, key = self._programs.begin(np.int32(index), *level_args)
         step = finished = 0
         while True:
-            goes_on = finished < per_round and step < episodes.MOST_STEPS
-            steps = step_budget(self._chunk_sizer.next_length(episodes.MOST_STEPS - step) if goes_on else 0)
+            is_over = finished == per_round or step >= episodes.MOST_STEPS
+            wanted = 0 if is_over else self._chunk_sizer.next_length(episodes.MOST_STEPS - step)
+            ended = min(index * per_round + finished, total)
+            steps = yield PlayProgress(ended, total, step, is_over, wanted)
             if steps == 0:
                 break
             began = time.monotonic()
             playing, count = self._programs.advance(params, playing, key, np.int32(steps))
             jax.block_until_ready(count)  # a signal can interrupt this, but not int(count)
             finished, now = int(count), int(np.max(jax.device_get(playing.step)))
-            if now > step:  # else all episodes had finished, and process 0 played on
+            if now > step:  # else all episodes had finished, and it was played on
                 self._chunk_sizer.record(now - step, time.monotonic() - began)
             step = now
-            if on_progress is not None:
-                total = self._num_episodes * self._num_seeds
-                on_progress(min(index * per_round + finished, total), total, step)
         results, memory = jax.device_get((playing.results, playing.memory))
         return results, memory
+
+
+def play_to_end(
+    playing: Generator[PlayProgress, int, T],
+    report: Callable[[str], None] | None = None,
+    agree: Callable[[int], int] = lambda steps: steps,
+) -> T:
+    """The result of a player, played in pieces of about two seconds.
+
+    Args:
+        playing: a player, not yet started.
+        report: receives every ten seconds how many episodes have finished.
+        agree: called before each piece with the number of steps wanted, 0 if the round is over; returns the number to
+            play. What it raises abandons the evaluation.
+    """
+    with contextlib.closing(playing):
+        try:
+            progress = next(playing)
+            heartbeat = Heartbeat(report or (lambda _text: None))
+            while True:
+                progress = playing.send(agree(progress.wanted))
+                if progress.finished < progress.episodes:
+                    heartbeat(
+                        f"{progress.finished:,} of {progress.episodes:,} episodes have finished;"
+                        f" step {progress.step:,} of those being played"
+                    )
+        except StopIteration as end:
+            result: T = end.value
+            return result
 
 
 def _placed(shape: Any, sharding: Any) -> jax.ShapeDtypeStruct:

@@ -48,9 +48,8 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
 
     config, temperature = search_config(saved, choice)
     env, model = saved.env, search_model(saved)
-    arguments = model, config, saved.network_params, temperature
-    policy: Any = (
-        searching.planning_policy(env, *arguments) if choice.incumbent else searching.search_policy(*arguments)
+    policy = searching.counting_policy(
+        env, model, config, saved.network_params, temperature, follows_plan=choice.incumbent
     )
     played = searching.deterministic(config) if deterministic else config
     text = describe_search(played, _temperature_text(saved, choice.temperature))

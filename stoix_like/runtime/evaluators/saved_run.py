@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.config.sections import EvaluationConfig
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
-from stoix_like.runtime.evaluators.episode_player import report_progress
-from stoix_like.runtime.evaluators.policies import SearchChoice, SelectedPolicy, select_policy
-from stoix_like.runtime.telemetry import rows
+from stoix_like.runtime.console.reporter import SILENT, Reporter
+from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
 
 if TYPE_CHECKING:
     from stoix_like.runtime.evaluators.scores import Evaluator
     from stoix_like.runtime.runs.saved import SavedRun
     from stoix_like.types import Key
-
-
-class ProgressCallbacks(NamedTuple):
-    """Functions that receive one line each: what is evaluated, and its progress."""
-
-    heading: Callable[[str], None] = lambda _: None
-    status: Callable[[str], None] = lambda _: None
 
 
 class EvaluationSettings(NamedTuple):
@@ -42,10 +32,7 @@ class EvaluationSettings(NamedTuple):
 
 
 def evaluate_run(
-    run: str,
-    checkpoint: str = "best",
-    settings: EvaluationSettings | None = None,
-    progress: ProgressCallbacks | None = None,
+    run: str, checkpoint: str = "best", settings: EvaluationSettings | None = None, reporter: Reporter = SILENT
 ) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
@@ -53,54 +40,44 @@ def evaluate_run(
         run: folder, name, or `latest`; or published parameters (`saved.load_run`).
         checkpoint: `best`, `latest`, or an update.
         settings: by default 1,024 fresh levels.
-        progress: receives the heading and the progress.
+        reporter: receives the heading as info, notes on the search, and the progress.
 
     Raises:
         ConfigError, CheckpointError: see `saved.load_run` and `levels.level_set`.
     """
     import jax
 
+    from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
     from stoix_like.runtime.runs import saved as saved_run
 
-    settings, progress = settings or EvaluationSettings(), progress or ProgressCallbacks()
+    settings = settings or EvaluationSettings()
     saved = saved_run.load_run(run, checkpoint)
     chosen = select_policy(saved, settings.search, settings.network, settings.deterministic)
-    evaluator = _evaluator(saved, chosen, settings)
-    levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": evaluator.level_hash}
+    num_envs = settings.num_envs or math.ceil(settings.num_episodes / math.ceil(settings.num_episodes / 256))
+    played = make_levels(saved.env, settings.level_set, settings.num_episodes)
+    evaluator = Evaluator(
+        saved.env, chosen.policy, played, num_envs, mode="deterministic" if settings.deterministic else "sampled"
+    )
+    levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": played.level_hash}
     scored = _description(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
     if chosen.hidden_state is not None:
         scored["hidden_state"] = chosen.hidden_state
-    progress.heading(heading(scored))
+    reporter.info(heading(scored))
     for note in chosen.notes:
-        progress.status(f"note: {note}")
-    seeds = _scores(saved, evaluator, jax.random.key(settings.seed), progress.status)
+        reporter.note(note)
+    seeds = _scores(saved, evaluator, jax.random.key(settings.seed), reporter)
     return scored | {"seeds": seeds, "over_seeds": _over_seeds(seeds)}
 
 
-def _evaluator(saved: SavedRun, chosen: SelectedPolicy, settings: EvaluationSettings) -> Evaluator:
-    from stoix_like.runtime.evaluators.scores import Evaluator
-
-    rounds = math.ceil(settings.num_episodes / 256)
-    config = EvaluationConfig(
-        num_eval_envs=settings.num_envs or math.ceil(settings.num_episodes / rounds),
-        num_eval_episodes=settings.num_episodes,
-        level_set=settings.level_set,
-    )
-    mode: rows.EvaluationMode = "deterministic" if settings.deterministic else "sampled"
-    return Evaluator(saved.env, chosen.policy, config, 1, mode=mode)
-
-
-def _scores(
-    saved: SavedRun, evaluator: Evaluator, root: Key, status: Callable[[str], None]
-) -> dict[str, dict[str, Any]]:
+def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, reporter: Reporter) -> dict[str, dict[str, Any]]:
     """{seed: {metric: numbers}}. All seeds play the same levels with one compiled program."""
-    status("compiling …")
+    reporter.progress("compiling …")
     began = time.monotonic()
     evaluator.compile(saved.seed_params(0), root)
-    status(f"compiled in {time.monotonic() - began:.1f} s")
+    reporter.progress(f"compiled in {time.monotonic() - began:.1f} s")
     seeds = {}
     for index, name in enumerate(map(str, saved.seeds)):
-        scores = evaluator(saved.seed_params(index), root, 0, on_progress=report_progress(status))
+        scores = evaluator(saved.seed_params(index), root, 0, reporter.progress)
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return seeds
 

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from stoix_like.config.sections import EvaluationConfig
 from stoix_like.evaluation import episodes, levels
 from stoix_like.evaluation.levels import LevelSet
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluators.episode_player import (
     EpisodePlayer,
-    LevelKeys,
-    OnProgress,
-    StepBudget,
+    PlayProgress,
     fresh_levels,
     frozen_levels,
+    play_to_end,
 )
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.telemetry import Row
@@ -29,11 +27,41 @@ from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, rol
 _MEMORY_HINT = "play fewer episodes at a time: --num-eval-envs in training, --num-envs in an evaluation"
 
 
-class Scores(NamedTuple):
-    """One evaluation. Arrays are [S, E]: seeds, episodes."""
+class Levels(NamedTuple):
+    """The levels that an evaluation plays: fresh ones, or those of a frozen set."""
 
-    results: dict[str, np.ndarray]  # episode_return, episode_length and the environment's own
-    seconds: float
+    num_episodes: int
+    frozen: LevelSet | None = None
+    level_hash: str | None = None  # of the frozen set
+
+    @property
+    def level_set_id(self) -> dict[str, str | None]:
+        """Identifies the levels, as plain JSON values. Only scores on the same levels can be compared."""
+        return {"levels": self.frozen.name if self.frozen else "fresh", "level_hash": self.level_hash}
+
+
+def make_levels(env: Environment, level_set: str | None, num_episodes: int) -> Levels:
+    """The levels of the frozen set of that name, whatever `num_episodes`; fresh ones if it is None.
+
+    Raises:
+        ConfigError: see `levels.level_set`.
+        RunError: the set does not fit into memory.
+    """
+    if level_set is None:
+        return Levels(num_episodes)
+    with reraise_device_errors(f"level set {level_set} cannot be made", "name a smaller set"):
+        frozen = levels.level_set(level_set, env.task_id)
+        states, _ = jax.jit(jax.vmap(env.reset))(frozen.keys)
+        level_hash = levels.fingerprint((jax.random.key_data(frozen.keys), states))
+        return Levels(frozen.keys.shape[0], frozen, level_hash)
+
+
+class Scores(NamedTuple):
+    """One evaluation. Arrays are [S, E, ...]: seeds, episodes."""
+
+    results: dict[str, np.ndarray]  # episode_return, episode_length and the environment's own, [S, E]
+    memory: Any  # of the policy after the last decision of each episode
+    seconds: float  # of playing, without compilation
     level_hash: str | None  # of the frozen level set, else None
 
     def mean_return(self) -> np.ndarray:
@@ -53,71 +81,79 @@ class Scores(NamedTuple):
 
 
 class Evaluator:
-    """Scores parameters with programs that are compiled once, by `compile` or at the first call."""
+    """Scores parameters with programs that are compiled once, by `compile` or at the first call.
+
+    Args:
+        env: without auto-reset.
+        policy: chooses the actions.
+        levels: see `make_levels`.
+        num_envs: episodes played at a time.
+        num_seeds: S. With several, parameters and keys have a leading axis [S].
+        mode: what is evaluated. Actions are drawn if it is `sampled`, else the most probable.
+    """
 
     def __init__(
         self,
         env: Environment,
         policy: Policy | MemoryPolicy,
-        config: EvaluationConfig,
-        num_seeds: int,
+        levels: Levels,
+        num_envs: int,
+        num_seeds: int = 1,
         *,
         mode: EvaluationMode = "deterministic",
     ) -> None:
-        self.mode = mode
-        self._env = env
-        with reraise_device_errors(f"level set {config.level_set} cannot be made", "name a smaller set"):
-            self._level_set = levels.level_set(config.level_set, env.task_id) if config.level_set else None
-            self.level_hash = level_hash(env, self._level_set) if self._level_set else None
-        #: Identifies the levels, as plain JSON values. Only scores on the same levels can be compared.
-        self.level_set_id = {"levels": config.level_set or "fresh", "level_hash": self.level_hash}
-        num_episodes = config.num_eval_episodes if self._level_set is None else self._level_set.keys.shape[0]
-        num_envs = min(num_episodes, config.num_eval_envs)
+        self.mode, self.levels = mode, levels
+        self._env, self._num_seeds = env, num_seeds
+        num_envs = min(levels.num_episodes, num_envs)
+        frozen = levels.frozen
         self._player = EpisodePlayer(
             env,
             policy,
-            _level_keys_fn(config, self._level_set, num_envs),
-            num_episodes=num_episodes,
+            frozen_levels(frozen.keys, num_envs) if frozen else fresh_levels(levels.num_episodes, num_envs),
+            num_episodes=levels.num_episodes,
             num_envs=num_envs,
             num_seeds=num_seeds,
             deterministic=mode != "sampled",
             memory_hint=_MEMORY_HINT,
         )
-        self._num_seeds = num_seeds
 
     def compile(self, params: Params, root: Key) -> None:
-        """Compiles the programs, so that the first evaluation is timed without compilation.
+        """Compiles the programs, so that the first evaluation does not wait for them.
 
         Raises RunError if compilation runs out of memory.
         """
-        self._player.compile(params, root, self._updates(0))
+        self._player.compile(params, root)
 
-    def __call__(
-        self,
-        params: Params,
-        root: Key,
-        update: int,
-        *,
-        on_progress: OnProgress | None = None,
-        step_budget: StepBudget | None = None,
-    ) -> Scores:
-        """Scores of the parameters, played with the evaluation key of this update.
+    def __call__(self, params: Params, root: Key, update: int, report: Callable[[str], None] | None = None) -> Scores:
+        """Scores of the parameters, see `play`. `report` receives the progress every ten seconds."""
+        return play_to_end(self.play(params, root, update), report)
+
+    def play(self, params: Params, root: Key, update: int) -> Generator[PlayProgress, int, Scores]:
+        """A player, as `EpisodePlayer.play`, of the parameters with the evaluation key of this update.
 
         Args:
             params: of the policy, [S, ...] for several seeds.
             root: root key of the run, [] or [S].
             update: the update they are scored at.
-            on_progress, step_budget: see `EpisodePlayer`; called about every two seconds.
 
         Raises:
             RunError: memory ran out.
             UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
         """
+
+        def evaluation_key(root: Key) -> Key:
+            return role_key(root, "evaluation", update)
+
+        keys_of = evaluation_key if self._num_seeds == 1 else jax.vmap(evaluation_key)
+        return self.play_with_key(params, keys_of(root))
+
+    def play_with_key(self, params: Params, key: Key) -> Generator[PlayProgress, int, Scores]:
+        """`play` with the key of the levels and actions, [] or [S]. It is consumed."""
+        self.compile(params, key)
         began = time.monotonic()
         with reraise_device_errors("the evaluation cannot be played", _MEMORY_HINT):
-            results, _ = self._player(
-                params, root, self._updates(update), on_progress=on_progress, step_budget=step_budget
-            )
+            played = yield from self._player.play(params, key)
+        results, memory = played if self._num_seeds > 1 else jax.tree.map(lambda x: x[None], played)
         episodes.refuse_undeclared(self._env, results)
         metrics = {
             "episode_return": results.episode_return,
@@ -126,25 +162,4 @@ class Evaluator:
         }
         if results.is_unfinished.any():
             metrics["unfinished"] = results.is_unfinished.astype(np.float32)
-        arrays = {name: np.asarray(value) for name, value in metrics.items()}
-        if self._num_seeds == 1:
-            arrays = {name: value[None] for name, value in arrays.items()}
-        return Scores(arrays, time.monotonic() - began, self.level_hash)
-
-    def _updates(self, update: int) -> Any:
-        return np.int32(update) if self._num_seeds == 1 else np.full(self._num_seeds, update, np.int32)
-
-
-def _level_keys_fn(config: EvaluationConfig, level_set: LevelSet | None, num_envs: int) -> LevelKeys:
-    keys_fn = (
-        fresh_levels(config.num_eval_episodes, num_envs)
-        if level_set is None
-        else frozen_levels(level_set.keys, num_envs)
-    )
-    return lambda root, update: keys_fn(role_key(root, "evaluation", update))
-
-
-def level_hash(env: Environment, level_set: LevelSet) -> str:
-    """The fingerprint of a level set, as evaluations report it."""
-    states, _ = jax.jit(jax.vmap(env.reset))(level_set.keys)
-    return levels.fingerprint((jax.random.key_data(level_set.keys), states))
+        return Scores(metrics, memory, time.monotonic() - began, self.levels.level_hash)

@@ -5,31 +5,21 @@ Each seed of a run is compared by itself. `methods.py` has the methods, and `tab
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.reporter import SILENT, Reporter
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.figures.panels import plot_panels
-from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.results.series import experiment_leaves
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, METHODS, ComparisonSettings
 
 if TYPE_CHECKING:
-    from stoix_like.evaluation.levels import LevelSet
-    from stoix_like.runtime.runs.saved import SavedRun
+    from stoix_like.runtime.searches.methods import RunOnLevels
 
-Report = Callable[[str], None]
 SeedResult = dict[str, Any]  # the rows of one seed of a run, and what they belong to, as plain JSON values
-
-
-class RunOnLevels(NamedTuple):
-    """A saved run and the levels on which its searches play."""
-
-    saved: SavedRun
-    levels: LevelSet
-    level_hash: str
 
 
 def compare(
@@ -37,8 +27,7 @@ def compare(
     checkpoint: str = "best",
     level_set: str | None = None,
     settings: ComparisonSettings | None = None,
-    *,
-    report: Report = lambda _: None,
+    reporter: Reporter = SILENT,
 ) -> dict[str, Any]:
     """The scores of every method at every budget as plain JSON values: per seed, and averaged over equal runs.
 
@@ -47,7 +36,7 @@ def compare(
         checkpoint: `best`, `latest`, or an update.
         level_set: name of a frozen set; None: 256 levels of each run's task.
         settings: the methods, the budgets, and how they are played.
-        report: receives the lines of the tables, each as soon as it is known.
+        reporter: receives the lines of the tables as info, each as soon as it is known, notes, and the progress.
 
     Raises:
         ConfigError: the levels are of another task, or a run has no learned temperature but one is requested.
@@ -58,7 +47,7 @@ def compare(
     groups: list[tuple[Any, list[SeedResult]]] = []
     results: list[SeedResult] = []
     for run in loaded:
-        of_run = _play(run, settings, report)
+        of_run = _play(run, settings, reporter)
         results += of_run
         meta = run.saved.meta
         identity = meta.algorithm, meta.task_id, experiment_leaves(meta.config)
@@ -67,13 +56,14 @@ def compare(
             groups.append((identity, of_run))
         else:
             group += of_run
-    return {"runs": results, "over_runs": [mean for _, members in groups for mean in _over_runs(members, report)]}
+    return {"runs": results, "over_runs": [mean for _, members in groups for mean in _over_runs(members, reporter)]}
 
 
 def _load(path: Path, checkpoint: str, level_set: str | None, settings: ComparisonSettings) -> RunOnLevels:
-    from stoix_like.evaluation import levels
-    from stoix_like.runtime.evaluators.scores import level_hash
+    from stoix_like.evaluation.levels import family_of
+    from stoix_like.runtime.evaluators.scores import make_levels
     from stoix_like.runtime.runs import saved as saved_run
+    from stoix_like.runtime.searches.methods import RunOnLevels
 
     saved = saved_run.load_run(str(path), checkpoint)
     if "smc" in settings.methods and settings.temperature is None and saved.meta.algorithm != "spo":
@@ -81,33 +71,33 @@ def _load(path: Path, checkpoint: str, level_set: str | None, settings: Comparis
             f"--temperature: {path} is a run of {saved.meta.algorithm.upper()}, which learns none",
             "give a number, such as 0.005",
         )
-    name = level_set or f"{levels.family_of(saved.env.task_id)}-{DEFAULT_LEVELS}"
-    with devices.reraise_device_errors(f"level set {name} cannot be made", "name a smaller set"):
-        chosen = levels.level_set(name, saved.env.task_id)
-        return RunOnLevels(saved, chosen, level_hash(saved.env, chosen))
+    name = level_set or f"{family_of(saved.env.task_id)}-{DEFAULT_LEVELS}"
+    return RunOnLevels(saved, make_levels(saved.env, name, DEFAULT_LEVELS))
 
 
-def _play(run: RunOnLevels, settings: ComparisonSettings, report: Report) -> list[SeedResult]:
+def _play(run: RunOnLevels, settings: ComparisonSettings, reporter: Reporter) -> list[SeedResult]:
     """The results of each seed of the run."""
     import jax
 
     from stoix_like.runtime.searches import methods, tables
     from stoix_like.types import role_key
 
-    play_methods = methods.play_methods(run.saved, run.levels, settings)
+    play_methods = methods.play_methods(run, settings, reporter.progress)
     key = role_key(jax.random.key(settings.seed), "evaluation")
     results = []
     for index in range(run.saved.num_seeds):
         result = _empty_result(run, settings, index)
-        report(_title(result))
-        report(tables.HEAD)
+        for line in [*_title(result), tables.HEAD]:
+            reporter.info(line)
         params, greedy = run.saved.seed_params(index), None
         for scores in (scores for play in play_methods for scores in play(params, key)):
             greedy = greedy or scores
             result["rows"].append(tables.method_row(scores, greedy))
-            report(tables.row_text(result["rows"][-1]))
+            reporter.info(tables.row_text(result["rows"][-1]))
         result["notes"] += _repeated_notes(result) + _num_envs_notes(result, settings) + _overspent_notes(result)
-        report("".join(f"note: {note}\n" for note in result["notes"]))
+        for note in result["notes"]:
+            reporter.note(note)
+        reporter.info("")
         results.append(result)
     return results
 
@@ -135,21 +125,20 @@ def _empty_result(run: RunOnLevels, settings: ComparisonSettings, index: int) ->
         "kwargs": dict(saved.config.environment.kwargs),
         "checkpoint": saved.checkpoint,
         "update": saved.updates[index],
-        "levels": run.levels.name,
-        "level_hash": run.level_hash,
+        **run.levels.level_set_id,
         "searches": searches,
         "notes": notes if hidden is None else [*notes, hidden],
         "rows": [],
     }
 
 
-def _title(result: SeedResult) -> str:
+def _title(result: SeedResult) -> list[str]:
     task = result["task_id"] + (f" {result['kwargs']}" if result["kwargs"] else "")
     first = (
         f"{result['run']}, seed {result['seed']}: {result['algorithm'].upper()} on {task}, checkpoint"
         f" {result['checkpoint']} of update {result['update']}, levels: {result['levels']} ({result['level_hash']})"
     )
-    return "\n".join([first, *(f"{name}: {description}" for name, description in result["searches"].items())])
+    return [first, *(f"{name}: {description}" for name, description in result["searches"].items())]
 
 
 def _repeated_notes(result: SeedResult) -> list[str]:
@@ -185,7 +174,7 @@ def _overspent_notes(result: SeedResult) -> list[str]:
     ]
 
 
-def _over_runs(members: list[SeedResult], report: Report) -> list[SeedResult]:
+def _over_runs(members: list[SeedResult], reporter: Reporter) -> list[SeedResult]:
     """[the mean over equal runs]; empty for a single run, or if a seed occurs twice, which is not a sample."""
     from stoix_like.runtime.searches import tables
 
@@ -193,8 +182,9 @@ def _over_runs(members: list[SeedResult], report: Report) -> list[SeedResult]:
         return []
     first, named = members[0], [f"{member['run']} seed {member['seed']}" for member in members]
     rows = tables.rows_over_runs([member["rows"] for member in members])
-    report(f"mean over {len(members)} runs of {first['algorithm'].upper()} on {first['task_id']}, intervals over runs")
-    report("\n".join([tables.HEAD, *map(tables.row_text, rows), ""]))
+    title = f"mean over {len(members)} runs of {first['algorithm'].upper()} on {first['task_id']}"
+    for line in [f"{title}, intervals over runs", tables.HEAD, *map(tables.row_text, rows), ""]:
+        reporter.info(line)
     shared = {name: first[name] for name in ("algorithm", "task_id", "kwargs", "checkpoint", "levels", "level_hash")}
     return [{"members": named, **shared, "rows": rows}]
 

@@ -14,33 +14,31 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.evaluation.levels import LevelSet
+from stoix_like.algorithms.searching import SearchMemory
 from stoix_like.runtime.evaluators import policies
+from stoix_like.runtime.evaluators.episode_player import play_to_end
 from stoix_like.runtime.evaluators.policies import SearchChoice
+from stoix_like.runtime.evaluators.scores import Evaluator, Levels
 from stoix_like.runtime.runs.saved import SavedRun
-from stoix_like.runtime.searches.play import CompiledPolicy, counting_policy
 from stoix_like.runtime.searches.settings import DEFAULT_NUM_ENVS, ComparisonSettings
 from stoix_like.search.model import depth_of
-from stoix_like.types import Environment, Key, Params
+from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy
 
 MAX_PARTICLES = 16_384  # at a time, over all environments
 
 
-class SearchShape(NamedTuple):
-    """The settings of a search, without the number of particles."""
-
-    root: str
-    continuation: str
-    depth: int | str
-    follows_plan: bool
-    period: int | None  # depths between resamplings; None: none
-
-
 SEARCHES = {
-    "smc": SearchShape("iid", "sampled", 4, False, 2),
-    "distinct": SearchShape("topk", "greedy", "full", False, None),
-    "plan": SearchShape("topk", "sampled", "full", True, None),
+    "smc": SearchChoice(root="iid", continuation="sampled", depth=4, resampling="period", period=2),
+    "distinct": SearchChoice(root="topk", continuation="greedy", depth="full", resampling="none"),
+    "plan": SearchChoice(root="topk", continuation="sampled", depth="full", resampling="none", incumbent=True),
 }
+
+
+class RunOnLevels(NamedTuple):
+    """A saved run and the frozen levels on which its searches play."""
+
+    saved: SavedRun
+    levels: Levels
 
 
 class MethodResult(NamedTuple):
@@ -63,6 +61,7 @@ class MethodResult(NamedTuple):
 
 #: Plays the levels with some parameters, and yields the results of one or several budgets. The key is consumed.
 PlayMethod = Callable[[Params, Key], Iterator[MethodResult]]
+Report = Callable[[str], None]
 
 
 def describe_searches(env: Environment, settings: ComparisonSettings) -> dict[str, str]:
@@ -71,11 +70,11 @@ def describe_searches(env: Environment, settings: ComparisonSettings) -> dict[st
     for method, search in SEARCHES.items():
         if method in settings.methods and method not in excluded:
             temperature = _temperature(method, settings)
-            parts = [f"root {search.root}", search.continuation]
+            parts = [f"root {search.root}", f"{search.continuation}"]
             parts.append(f"depth {env.time_limit if search.depth == 'full' else search.depth}")
             parts.append(f"resampling {'none' if search.period is None else f'every {search.period}'}")
             parts.append("learned temperature" if temperature is None else f"temperature {temperature:g}")
-            found[method] = ", ".join([*parts, "incumbent plan"] if search.follows_plan else parts)
+            found[method] = ", ".join([*parts, "incumbent plan"] if search.incumbent else parts)
     return found
 
 
@@ -101,24 +100,34 @@ def excluded_methods(env: Environment, methods: tuple[str, ...]) -> dict[str, st
             )
         elif search is not None and search.root == "topk" and env.action_spec.num_factors is not None:
             reasons[method] = f"it takes distinct first actions, and those of {env.task_id} have several factors"
-        elif (method == "best_of" or (search is not None and search.follows_plan)) and not env.deterministic:
+        elif (method == "best_of" or (search is not None and search.incumbent)) and not env.deterministic:
             reasons[method] = f"the path it finds could not be followed: steps of {env.task_id} are stochastic"
     return reasons
 
 
-def play_methods(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> list[PlayMethod]:
-    """The methods of the settings that can be played on the run's environment, greedy first, then as in `METHODS`."""
+def play_methods(run: RunOnLevels, settings: ComparisonSettings, report: Report | None = None) -> list[PlayMethod]:
+    """The methods of the settings that can be played on the run's environment, greedy first, then as in `METHODS`.
+
+    `report` receives the progress.
+    """
+    saved = run.saved
     excluded = excluded_methods(saved.env, settings.methods)
     chosen = [method for method in settings.methods if method not in excluded]
-    found = [_greedy(saved, level_set, settings)]
+    make = functools.partial(_play_once, run, settings, report)
+    found = [make("greedy", saved.learner.network_policy, 0, (0,))]
     samples = [("sampled", 0, 1)] if "sampled" in chosen else []
     samples += [("best_of", budget, budget) for budget in settings.budgets] if "best_of" in chosen else []
     if samples:
-        found.append(_best_of(saved, level_set, settings, samples))
+        found.append(_best_of(run, settings, report, samples))
     for method in (method for method in SEARCHES if method in chosen):
-        by_size = itertools.groupby(settings.budgets, functools.partial(num_particles, saved.env, method))
-        found += [_searching(saved, level_set, settings, method, size, tuple(budgets)) for size, budgets in by_size]
-    return [*found, _own(saved, level_set, settings)] if plays_own_search(saved, settings.methods) else found
+        for size, budgets in itertools.groupby(settings.budgets, functools.partial(num_particles, saved.env, method)):
+            choice = SEARCHES[method]._replace(particles=size, temperature=_temperature(method, settings))
+            found.append(make(method, _searching(saved, choice), size, tuple(budgets)))
+    if plays_own_search(saved, settings.methods):
+        config, _ = policies.search_config(saved, SearchChoice())
+        budget = config.num_particles * depth_of(config)
+        found.append(make("own", _searching(saved, SearchChoice()), config.num_particles, (budget,)))
+    return found
 
 
 def plays_own_search(saved: SavedRun, methods: tuple[str, ...]) -> bool:
@@ -129,23 +138,40 @@ def plays_own_search(saved: SavedRun, methods: tuple[str, ...]) -> bool:
 def num_particles(env: Environment, method: str, budget: int) -> int:
     """The largest number of particles that takes at most `budget` model steps per decision, at least 1."""
     depth = SEARCHES[method].depth
-    max_steps = env.time_limit or 1 if isinstance(depth, str) else depth
+    max_steps = depth if isinstance(depth, int) else env.time_limit or 1
     return max(1, budget // max_steps)
 
 
-def _greedy(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> PlayMethod:
-    num_envs = envs_at_a_time(level_set, settings, 1)
-    program = CompiledPolicy(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=True)
+def _searching(saved: SavedRun, choice: SearchChoice) -> Policy | MemoryPolicy:
+    return policies.select_policy(saved, choice, network=False, deterministic=True).policy
+
+
+def _play_once(
+    run: RunOnLevels,
+    settings: ComparisonSettings,
+    report: Report | None,
+    method: str,
+    policy: Policy | MemoryPolicy,
+    particles: int,
+    budgets: tuple[int, ...],
+) -> PlayMethod:
+    """The most probable actions of a policy. It is played once, and its result is yielded for each of the budgets."""
+    num_envs = envs_at_a_time(run.levels, settings, max(1, particles))
+    evaluator = Evaluator(run.saved.env, policy, run.levels, num_envs)
 
     def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        returns, lengths, _, seconds = program(params, key)
-        yield MethodResult("greedy", 0, 0, num_envs, seconds, returns, lengths, model_steps=0 * lengths)
+        scores = play_to_end(evaluator.play_with_key(params, key), report)
+        returns, lengths = scores.results["episode_return"][0], scores.results["episode_length"][0]
+        counted = isinstance(scores.memory, SearchMemory)
+        model_steps = np.asarray(scores.memory.model_steps[0]) if counted else 0 * lengths
+        for budget in budgets:
+            yield MethodResult(method, budget, particles, num_envs, scores.seconds, returns, lengths, model_steps)
 
     return play
 
 
 def _best_of(
-    saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings, rows: list[tuple[str, int, int]]
+    run: RunOnLevels, settings: ComparisonSettings, report: Report | None, rows: list[tuple[str, int, int]]
 ) -> PlayMethod:
     """The best of several sampled episodes. Rows are (method, budget, episodes per level), ascending in the last.
 
@@ -153,17 +179,18 @@ def _best_of(
     best episode counts; its cost per decision is the steps of all episodes over its own decisions. The method `sampled`
     plays its single episode, so it takes no model steps.
     """
-    num_envs = envs_at_a_time(level_set, settings, 1)
-    program = CompiledPolicy(saved.env, saved.learner.network_policy, level_set.keys, num_envs, deterministic=False)
+    num_envs = envs_at_a_time(run.levels, settings, 1)
+    evaluator = Evaluator(run.saved.env, run.saved.learner.network_policy, run.levels, num_envs, mode="sampled")
 
     def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        best = np.full(level_set.keys.shape, -np.inf, np.float32)
+        best = np.full(run.levels.num_episodes, -np.inf, np.float32)
         lengths, steps, seconds, done = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int64), 0.0, 0
         for method, budget, num_samples in rows:
             for sample in range(done, num_samples):
-                one = program(params, jax.random.fold_in(key, sample))
-                lengths = np.where(one.returns > best, one.lengths, lengths)
-                best, steps, seconds = np.maximum(best, one.returns), steps + one.lengths, seconds + one.seconds
+                one = play_to_end(evaluator.play_with_key(params, jax.random.fold_in(key, sample)), report)
+                returns, decisions = one.results["episode_return"][0], one.results["episode_length"][0]
+                lengths = np.where(returns > best, decisions, lengths)
+                best, steps, seconds = np.maximum(best, returns), steps + decisions, seconds + one.seconds
             done = num_samples
             size, model_steps = (0, 0 * steps) if method == "sampled" else (num_samples, steps)
             yield MethodResult(method, budget, size, num_envs, seconds, best, lengths, model_steps)
@@ -171,60 +198,7 @@ def _best_of(
     return play
 
 
-def _searching(
-    saved: SavedRun,
-    level_set: LevelSet,
-    settings: ComparisonSettings,
-    method: str,
-    particles: int,
-    budgets: tuple[int, ...],
-) -> PlayMethod:
-    """A search with `particles` particles. It is played once, and its result is yielded for each of the budgets."""
-    search = SEARCHES[method]
-    choice = SearchChoice(
-        particles=particles,
-        depth=search.depth,
-        root=search.root,
-        continuation=search.continuation,
-        temperature=_temperature(method, settings),
-        resampling="none" if search.period is None else "period",
-        period=search.period,
-    )
-    program, num_envs = _program(saved, level_set, settings, choice, search.follows_plan)
-
-    def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        returns, lengths, memory, seconds = program(params, key)
-        for budget in budgets:
-            yield MethodResult(method, budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
-
-    return play
-
-
-def _own(saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings) -> PlayMethod:
-    """The search that an SPO run was trained with. Its budget is its particles times its depth."""
-    config, _ = policies.search_config(saved, SearchChoice())
-    particles, budget = config.num_particles, config.num_particles * depth_of(config)
-    program, num_envs = _program(saved, level_set, settings, SearchChoice(), follows_plan=False)
-
-    def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        returns, lengths, memory, seconds = program(params, key)
-        yield MethodResult("own", budget, particles, num_envs, seconds, returns, lengths, memory.model_steps)
-
-    return play
-
-
-def _program(
-    saved: SavedRun, level_set: LevelSet, settings: ComparisonSettings, choice: SearchChoice, follows_plan: bool
-) -> tuple[CompiledPolicy, int]:
-    """(compiled search that counts its model steps, levels played at a time)."""
-    config, temperature = policies.search_config(saved, choice)
-    model = policies.search_model(saved)
-    policy = counting_policy(saved.env, model, config, saved.network_params, temperature, follows_plan=follows_plan)
-    num_envs = envs_at_a_time(level_set, settings, config.num_particles)
-    return CompiledPolicy(saved.env, policy, level_set.keys, num_envs, deterministic=True), num_envs
-
-
-def envs_at_a_time(level_set: LevelSet, settings: ComparisonSettings, particles: int) -> int:
-    """The number of levels played at a time: as requested, but limited by the level set and by `MAX_PARTICLES`."""
+def envs_at_a_time(levels: Levels, settings: ComparisonSettings, particles: int) -> int:
+    """The number of levels played at a time: as requested, but limited by their number and by `MAX_PARTICLES`."""
     requested = settings.num_envs or DEFAULT_NUM_ENVS
-    return max(1, min(requested, level_set.keys.shape[0], MAX_PARTICLES // particles))
+    return max(1, min(requested, levels.num_episodes, MAX_PARTICLES // particles))

@@ -17,7 +17,7 @@ from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.config.checks import steps_per_update
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.text import Value
-from stoix_like.runtime.evaluators.episode_player import StepBudget, report_progress
+from stoix_like.runtime.evaluators.episode_player import play_to_end
 from stoix_like.runtime.evaluators.scores import Evaluator, Scores
 from stoix_like.runtime.evaluators.timing import ChunkSizer, EvaluationTimeShare
 from stoix_like.runtime.hardware.devices import reraise_device_errors
@@ -235,7 +235,7 @@ class Driver:
         try:
             evaluating = self._tracing.span("evaluate", update=self.update)
             with contextlib.suppress(_StoppedEvaluation), self._group.deferring_errors(), evaluating:
-                scored = self._scores_and_rows(functools.partial(self._step_budget, stop))
+                scored = self._scores_and_rows(functools.partial(self._agreed_steps, stop))
             self._group.sync()  # raises what failed
         except RunError as error:  # the state is intact, so it is saved
             self.save(at_once=True)
@@ -249,7 +249,7 @@ class Driver:
         if self._last_saved == self.update:
             self.save(at_once=True)  # stores in the checkpoint that this update has been evaluated
 
-    def _step_budget(self, stop: StopRequest, steps: int) -> int:
+    def _agreed_steps(self, stop: StopRequest, steps: int) -> int:
         """How many steps an evaluation plays next: process 0's number, so that all processes end the round together.
 
         If the run shall stop the evaluation is abandoned, unless the round is complete.
@@ -259,15 +259,15 @@ class Driver:
             raise _StoppedEvaluation
         return decision.number
 
-    def _scores_and_rows(self, step_budget: StepBudget) -> tuple[Scores, list[Row]]:
+    def _scores_and_rows(self, agree: Callable[[int], int]) -> tuple[Scores, list[Row]]:
         """(scores of the main evaluator, rows of all evaluators). Every process plays the same episodes."""
         rows: list[Row] = []
         every: list[Scores] = []
         arguments = addressable_copy(self.state.params), addressable_copy(self.state.key), self.update
-        on_progress = report_progress(lambda text: _LOG.info("evaluating: %s", text))
         evaluators = (self._outputs.evaluator, *self._outputs.extra_evaluators)
         for evaluator in evaluators:
-            every.append(evaluator(*arguments, on_progress=on_progress, step_budget=step_budget))
+            playing = evaluator.play(*arguments)
+            every.append(play_to_end(playing, lambda text: _LOG.info("evaluating: %s", text), agree))
             at = self.update, self.timesteps, self.elapsed_seconds  # after the evaluation
             rows += every[-1].rows(evaluator.mode, at, self._seeds)
         return every[0], rows

@@ -14,7 +14,7 @@ from jax.stages import Compiled
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import INTERRUPTED, StoixError
 from stoix_like.runtime.console.spelling import command_line
-from stoix_like.runtime.evaluators.scores import Evaluator
+from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.loading.config import LoadedConfig
@@ -172,12 +172,14 @@ def _prepare(group: ProcessGroup, plan: RunStart, loaded: LoadedConfig) -> _RunP
 
 def _evaluators(built: RunComponents, config: Any) -> Iterator[Evaluator]:
     """Evaluators of the policy, of the network alone if the policy searches, and of sampled actions if configured."""
-    learner, env, num_seeds = built.learner, built.env, config.training_core.num_seeds
-    yield Evaluator(env, learner.policy, config.evaluation, num_seeds)
+    learner, env, evaluation = built.learner, built.env, config.evaluation
+    levels = make_levels(env, evaluation.level_set, evaluation.num_eval_episodes)
+    played = levels, evaluation.num_eval_envs, config.training_core.num_seeds
+    yield Evaluator(env, learner.policy, *played)
     if learner.network_policy is not learner.policy:
-        yield Evaluator(env, learner.network_policy, config.evaluation, num_seeds, mode="network")
-    if config.evaluation.evaluate_sampled:
-        yield Evaluator(env, learner.policy, config.evaluation, num_seeds, mode="sampled")
+        yield Evaluator(env, learner.network_policy, *played, mode="network")
+    if evaluation.evaluate_sampled:
+        yield Evaluator(env, learner.policy, *played, mode="sampled")
 
 
 def _start_new(parts: _RunParts, closing: contextlib.ExitStack) -> _StartedRun:
@@ -230,7 +232,7 @@ def _open_files(parts: _RunParts, view: TerminalView, closing: contextlib.ExitSt
     """The files the run writes to. Logs the header of the run."""
     plan, config = parts.plan, parts.plan.config
     best = BestCheckpoint(
-        plan.path / "checkpoints" / "best", config.training_core.num_seeds, parts.evaluator.level_set_id
+        plan.path / "checkpoints" / "best", config.training_core.num_seeds, parts.evaluator.levels.level_set_id
     )
     store = CheckpointStore(plan.path / "checkpoints", config.checkpointing.keep_last_n, create=True)
     params = start.on_local_device(parts.template.params)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 from scipy import stats
+from support.asserts import assert_same_bits
 from support.exports import untrained_run
 from support.marks import full
 
@@ -17,18 +18,21 @@ import stoix_like as sl
 from stoix_like.algorithms import searching
 from stoix_like.commands.compare_search import main
 from stoix_like.commands.entry import exit_code
-from stoix_like.config.sections import EvaluationConfig, SPOSectionConfig
+from stoix_like.config.sections import SPOSectionConfig
 from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.evaluation import episodes
-from stoix_like.runtime.evaluators.scores import Evaluator
+from stoix_like.evaluation.levels import LevelSet
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.evaluators.scores import Evaluator, Levels, make_levels
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.searches import compare as compare_search
 from stoix_like.runtime.searches import methods as compare_methods
 from stoix_like.runtime.searches import tables
-from stoix_like.runtime.searches.methods import MethodResult
-from stoix_like.runtime.searches.play import CompiledPolicy, counting_policy
+from stoix_like.runtime.searches.methods import MethodResult, RunOnLevels
 from stoix_like.runtime.searches.settings import METHODS, ComparisonSettings
-from stoix_like.types import ActionSpec, role_key
+from stoix_like.search.model import Root
+from stoix_like.search.plan import no_plan
+from stoix_like.types import ActionSpec, MemoryPolicy, role_key
 
 ITEMS = 5  # the horizon
 SMALL = {"task_id": "BinPack-v2", "kwargs": {"max_num_items": ITEMS, "max_num_ems": 8, "obs_num_ems": 8}}
@@ -44,19 +48,20 @@ def saved(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def level_set():
-    return sl.level_set("binpack-6", "BinPack-v2")
+def levels(saved):
+    return make_levels(saved.env, "binpack-6", 0)
 
 
-def _play(saved, level_set, *methods, budgets=(4,), **settings):
+def _play(saved, levels, *methods, budgets=(4,), **settings):
     """{(method, budget): what was played}."""
-    players = compare_methods.play_methods(saved, level_set, ComparisonSettings(methods, budgets, **settings))
+    run = RunOnLevels(saved, levels)
+    players = compare_methods.play_methods(run, ComparisonSettings(methods, budgets, **settings))
     return {(row.method, row.budget): row for player in players for row in player(saved.params, KEY)}
 
 
 @pytest.fixture(scope="module")
-def greedy(saved, level_set):
-    return _play(saved, level_set, "greedy")["greedy", 0]
+def greedy(saved, levels):
+    return _play(saved, levels, "greedy")["greedy", 0]
 
 
 @pytest.fixture
@@ -65,11 +70,11 @@ def probe_run(inside):
     return lambda name="a", **leaves: untrained_run(Path(name), **PROBE | leaves)
 
 
-def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, level_set):
-    rows = _play(saved, level_set, "sampled", "best_of", budgets=(2, 5), num_envs=3)
+def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, levels):
+    rows = _play(saved, levels, "sampled", "best_of", budgets=(2, 5), num_envs=3)
     policy = saved.learner.network_policy
     evaluate = functools.partial(episodes.evaluate_levels, saved.env, policy, num_envs=3, deterministic=False)
-    results = [jax.jit(evaluate)(saved.params, level_set.keys, jax.random.fold_in(KEY, k)) for k in range(5)]
+    results = [jax.jit(evaluate)(saved.params, levels.frozen.keys, jax.random.fold_in(KEY, k)) for k in range(5)]
     returns, lengths = (np.stack([getattr(one, f"episode_{name}") for one in results]) for name in ("return", "length"))
     assert len(np.unique(returns)) > 6
     assert len(np.unique(lengths)) > 1
@@ -83,15 +88,15 @@ def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, level_set):
 
 
 def test_greedy_thinks_nothing_and_one_greedy_particle_to_the_end_plays_it_and_costs_every_step_left(
-    saved, level_set, greedy
+    saved, levels, greedy
 ):
     evaluate = functools.partial(episodes.evaluate_levels, saved.env, saved.learner.policy, num_envs=6)
-    results = jax.jit(evaluate)(saved.params, level_set.keys, KEY)
+    results = jax.jit(evaluate)(saved.params, levels.frozen.keys, KEY)
     np.testing.assert_array_equal(greedy.returns, results.episode_return)
     assert (greedy.model_steps_per_decision, greedy.budget, greedy.particles) == (0.0, 0, 0)
-    filled_up = _play(saved, level_set, "greedy", num_envs=4)["greedy", 0]  # six levels as two rounds of four
+    filled_up = _play(saved, levels, "greedy", num_envs=4)["greedy", 0]  # six levels as two rounds of four
     np.testing.assert_array_equal(filled_up.returns, greedy.returns)
-    played = _play(saved, level_set, "distinct", budgets=(2, ITEMS))
+    played = _play(saved, levels, "distinct", budgets=(2, ITEMS))
     for budget in (2, ITEMS):  # below the horizon there is still one particle
         row = played["distinct", budget]
         np.testing.assert_array_equal(row.returns, greedy.returns)
@@ -103,7 +108,12 @@ def _search(env, network, *, follows_plan=False, **changes):
     """(the arguments of `searching`'s policies, the counting policy)."""
     config = searching.search_config(env, SPOSectionConfig(), 1.0, 0.95)._replace(**changes)
     arguments = searching.search_model(env, network), config, lambda params: params, lambda _: 0.01
-    return arguments, counting_policy(env, *arguments, follows_plan=follows_plan)
+    return arguments, searching.counting_policy(env, *arguments, follows_plan=follows_plan)
+
+
+def _scores(env, policy, params, keys, num_envs):
+    levels = Levels(len(keys), LevelSet("probes-24", "probes", keys))
+    return Evaluator(env, policy, levels, num_envs)(params, KEY, 0)
 
 
 def _env_and_network(task, **kwargs):
@@ -118,30 +128,43 @@ def test_model_steps_are_those_of_unfinished_particles_at_every_decision(depth):
     """Episodes of 1 to 8 steps, whatever is done: what is left of them is all that a particle can walk."""
     env, network, params, keys = _env_and_network("probe/tagged_levels")
     _, policy = _search(env, network, num_particles=3, search_depth=depth)
-    played = CompiledPolicy(env, policy, keys, 24, deterministic=True)(params, KEY)
-    assert set(played.lengths.tolist()) >= {2, 5, 8}
+    scores = _scores(env, policy, params, keys, 24)
+    returns, lengths = scores.results["episode_return"], scores.results["episode_length"]
+    assert set(lengths[0].tolist()) >= {2, 5, 8}
     deepest = 8 if depth == "full" else depth
-    expected = [3 * sum(min(deepest, left) for left in range(1, length + 1)) for length in played.lengths]
-    np.testing.assert_array_equal(played.memory.model_steps, expected)
-    row = MethodResult("smc", 3, 3, 24, 0.0, played.returns, played.lengths, played.memory.model_steps)
+    expected = [3 * sum(min(deepest, left) for left in range(1, length + 1)) for length in lengths[0]]
+    np.testing.assert_array_equal(scores.memory.model_steps, [expected])
+    assert scores.memory.plan is None
+    row = MethodResult("smc", 3, 3, 24, 0.0, returns, lengths, scores.memory.model_steps)
     if depth == 1:
         assert row.model_steps_per_decision == 3.0
 
 
 @pytest.mark.parametrize("follows_plan", [full(False), True], ids=["search", "plan"])
 def test_counting_changes_no_decision(follows_plan):
-    """The policies that `evaluate.py` plays make the same decisions, from the same keys."""
+    """A policy without a counter makes the same decisions, from the same keys."""
     env, network, params, keys = _env_and_network("Maze-v0", num_rows=4, num_cols=4)
     changes = {"num_particles": 2, "search_depth": "full", "root": "gumbel_topk", "dirichlet_fraction": 0.3}
     arguments, counting = _search(env, network, follows_plan=follows_plan, **changes)
-    plain = searching.planning_policy(env, *arguments) if follows_plan else searching.search_policy(*arguments)
-    counted, expected = (
-        CompiledPolicy(env, policy, keys, 8, deterministic=True)(params, KEY) for policy in (counting, plain)
-    )
-    np.testing.assert_array_equal(counted.returns, expected.returns)
-    np.testing.assert_array_equal(counted.lengths, expected.lengths)
-    assert len(set(counted.lengths.tolist())) > 4
-    assert (counted.memory.model_steps > counted.lengths).any()
+    plain = _uncounted_plan(env, *arguments) if follows_plan else searching.search_policy(*arguments)
+    counted, expected = (_scores(env, policy, params, keys, 8) for policy in (counting, plain))
+    assert_same_bits(counted.results, expected.results)
+    lengths = counted.results["episode_length"]
+    assert len(set(lengths[0].tolist())) > 4
+    assert (counted.memory.model_steps > lengths).any()
+    assert (counted.memory.plan is not None) == follows_plan
+
+
+def _uncounted_plan(env, model, config, network_params, temperature):
+    """The plan of `counting_policy` alone, written by hand."""
+    config = config._replace(record_paths=True)
+
+    def act(params, plan, env_state, observation, key, deterministic):
+        asked, root = (network_params(params), temperature(params)), Root(env_state, observation)
+        action, output = searching.decide(model, config, *asked, key, root, deterministic)
+        return searching.follow(plan, action, output.paths, config.gamma)
+
+    return MemoryPolicy(lambda n: no_plan(n, env.time_limit, ()), act)
 
 
 def test_particles_are_what_a_budget_pays_for(saved):
@@ -155,8 +178,7 @@ def test_particles_are_what_a_budget_pays_for(saved):
     [(1, None, 128), (1, 200, 200), (1, 900, 512), (256, None, 64), (256, 32, 32), (99_999, None, 1)],
 )
 def test_fewer_levels_are_played_at_a_time_where_particles_are_many(particles, asked, expected):
-    level_set = sl.level_set("binpack-512", "BinPack-v2")
-    assert compare_methods.envs_at_a_time(level_set, ComparisonSettings(num_envs=asked), particles) == expected
+    assert compare_methods.envs_at_a_time(Levels(512), ComparisonSettings(num_envs=asked), particles) == expected
 
 
 @pytest.mark.parametrize(
@@ -290,8 +312,8 @@ def test_the_key_of_a_comparison_is_that_of_evaluations_and_the_default_levels_a
     assert result["runs"][0]["rows"][1]["mean"] == np.asarray(results.episode_return, np.float64).mean()
     (block,) = compare_search.compare(["a"], settings=ComparisonSettings(("greedy",)))["runs"]
     assert block["levels"] == f"{PROBE_LEVELS}-256"
-    evaluator = Evaluator(saved.env, saved.learner.policy, EvaluationConfig(level_set=f"{PROBE_LEVELS}-256"), 1)
-    assert block["level_hash"] == evaluator.level_hash  # as `evaluate.py` prints it
+    expected = make_levels(saved.env, f"{PROBE_LEVELS}-256", 0)
+    assert block["level_hash"] == expected.level_hash  # as `evaluate.py` prints it
     assert [row["method"] for row in block["rows"]] == ["greedy"]
 
 
@@ -301,7 +323,7 @@ def test_seeds_of_one_setting_are_averaged_and_others_are_not(probe_run):
     both, other = probe_run("both", seed=2, num_seeds=2), probe_run("other", seed=4, gamma=0.5)
     lines, settings = [], ComparisonSettings(("greedy",))
     compare = functools.partial(compare_search.compare, level_set=f"{PROBE_LEVELS}-16", settings=settings)
-    result = compare([*runs, both, other], report=lines.append)
+    result = compare([*runs, both, other], reporter=SILENT._replace(info=lines.append))
     members = ["s0 seed 0", "s1 seed 1", "both seed 2", "both seed 3"]
     assert [f"{block['run']} seed {block['seed']}" for block in result["runs"]] == [*members, "other seed 4"]
     (pooled,) = result["over_runs"]
@@ -317,8 +339,9 @@ def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(probe_
     monkeypatch.setattr(compare_methods, "MAX_PARTICLES", 8)
     compare = functools.partial(compare_search.compare, [probe_run()], "best", f"{PROBE_LEVELS}-8")
     for num_envs, notes in ((None, []), (8, ["plan at 4: 2 levels at a time, to limit the number of particles"])):
-        (block,) = compare(ComparisonSettings(("plan",), (1, 4), num_envs=num_envs))["runs"]
-        assert block["notes"] == notes
+        told, settings = [], ComparisonSettings(("plan",), (1, 4), num_envs=num_envs)
+        (block,) = compare(settings, SILENT._replace(note=told.append))["runs"]
+        assert block["notes"] == told == notes
         assert [row["num_envs"] for row in block["rows"]] == [8, 8, 2]
 
 

@@ -19,7 +19,7 @@ from support.scripted_runs import assert_same_run, command, cut_back, rows_of
 
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer
-from stoix_like.runtime.evaluators.scores import Evaluator
+from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.telemetry import read_rows
@@ -29,6 +29,13 @@ from stoix_like.runtime.training.driver import Driver, next_stop
 
 pytestmark = pytest.mark.usefixtures("inside")
 train = functools.partial(command, "train-ppo")
+
+
+def _evaluator(saved, **options):
+    """As its training made it."""
+    settings = saved.config.evaluation
+    levels = make_levels(saved.env, settings.level_set, settings.num_eval_episodes)
+    return Evaluator(saved.env, saved.learner.policy, levels, settings.num_eval_envs, **options)
 
 
 @pytest.mark.full
@@ -41,7 +48,7 @@ def test_sampled_actions_are_scored_beside_the_deterministic_ones_if_asked_for()
     deterministic, sampled = ([row for row in rows if f"{name}/mean_return" in row] for name in prefixes)
     assert [row["update"] for row in deterministic] == [row["update"] for row in sampled] == [2]
     run = saved_run.load_run("both", "latest")
-    scored = Evaluator(run.env, run.learner.policy, run.config.evaluation, 1, mode="sampled")
+    scored = _evaluator(run, mode="sampled")
     scores = scored(run.params, jax.random.key(0), 2)
     assert sampled[0]["evaluator_sampled/mean_return"] == pytest.approx(scores.mean_return()[0], rel=1e-6)
     assert sampled[0]["evaluator_sampled/mean_return"] < deterministic[0]["evaluator/mean_return"]
@@ -94,8 +101,7 @@ def test_an_evaluation_says_which_episodes_were_cut_for_never_ending(ppo_run, mo
 
     def results(most_steps):
         monkeypatch.setattr(episodes, "MOST_STEPS", most_steps)
-        evaluator = Evaluator(saved.env, saved.learner.policy, saved.config.evaluation, 1)
-        return evaluator(saved.params, jax.random.key(0), 0).results
+        return _evaluator(saved)(saved.params, jax.random.key(0), 0).results
 
     lengths = results(1000)["episode_length"]
     longest = int(lengths.max())
@@ -112,8 +118,7 @@ def test_the_best_checkpoint_holds_the_parameters_that_were_scored(ppo_run):
     best = max(rows.values())
     assert len(set(rows.values())) > 1
     assert (saved.meta.update, saved.meta.host["scores"]) == (min(u for u, r in rows.items() if r == best), [best])
-    evaluator = Evaluator(saved.env, saved.learner.policy, saved.config.evaluation, 1)
-    again = evaluator(saved.params, jax.random.key(0), saved.meta.update)
+    again = _evaluator(saved)(saved.params, jax.random.key(0), saved.meta.update)
     assert again.mean_return().tolist() == [best]
     assert_same_bits(saved.params, saved_run.load_run(str(ppo_run), str(saved.meta.update)).params)
     leaves = (jax.tree.leaves(saved_run.load_run(str(ppo_run), one).params) for one in ("best", "latest"))

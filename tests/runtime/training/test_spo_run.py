@@ -23,7 +23,7 @@ from stoix_like.envs.probes import make_action_observation_reward, make_action_r
 from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
-from stoix_like.runtime.evaluators.scores import Evaluator
+from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import make_env, make_network
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
@@ -39,14 +39,15 @@ pytestmark = pytest.mark.usefixtures("inside")
 
 def test_rows_and_the_best_of_search_and_network_duals_and_warm_up(spo_run):
     rows, last = rows_of(spo_run, "EVALUATOR"), saved_run.load_run(str(spo_run), "latest")
-    names = []
+    names, settings = [], last.config.evaluation
+    levels = make_levels(last.env, settings.level_set, settings.num_eval_episodes)
     for prefix, policy, mode in (
         ("evaluator", last.learner.policy, "deterministic"),
         ("evaluator_network", last.learner.network_policy, "network"),
     ):
         own = [row for row in rows if f"{prefix}/mean_return" in row]
         assert [row["update"] for row in own] == [2, 4, 6]
-        evaluator = Evaluator(last.env, policy, last.config.evaluation, 1, mode=mode)
+        evaluator = Evaluator(last.env, policy, levels, settings.num_eval_envs, mode=mode)
         scores = evaluator(last.params, jax.random.key(0), 6).mean_return()
         assert own[-1][f"{prefix}/mean_return"] == float(scores[0])
         names.append([name.removeprefix(prefix) for name in own[-1]])
