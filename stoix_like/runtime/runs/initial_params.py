@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.find import find_parameters, find_run, find_run_or_none
 from stoix_like.runtime.weights import parameters, policy_folder
@@ -41,10 +42,10 @@ def find_initial_params(config: Any) -> Path | None:
 def describe_initial_params(algorithm: str, path: Path) -> str:
     """The origin of a new run's parameters, such as `the parameters of runs/a/checkpoints/best/40`."""
     if _is_published(path):
-        return f"the network ({parameters.read_metadata(path).algorithm.upper()}) of {path}"
+        return f"the network ({algorithm_title(parameters.read_metadata(path).algorithm)}) of {path}"
     folder, update = checkpoint_at(path)
     meta = CheckpointStore(folder).load_meta(update)
-    what = "parameters" if meta.algorithm == algorithm else f"network ({meta.algorithm.upper()})"
+    what = "parameters" if meta.algorithm == algorithm else f"network ({algorithm_title(meta.algorithm)})"
     return f"the {what} of {folder / str(meta.update)}"
 
 
