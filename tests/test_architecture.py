@@ -42,12 +42,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "telemetry": ("console", "storage", "runs"),
     "evaluators": ("console", "hardware", "runs", "telemetry"),
     "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators"),
-    "results": ("loading", "runs", "telemetry"),
+    "results": ("console", "loading", "runs", "telemetry"),
     "figures": ("console", "storage", "results"),
-    "reports": ("console", "telemetry", "results", "figures"),
+    "reports": ("console", "results", "figures"),
     "searches": ("console", "hardware", "runs", "evaluators", "results", "figures"),
-    "export": ("console", "weights", "runs", "telemetry"),
-    "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "figures"),
+    "export": ("console", "weights", "runs", "results"),
+    "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "results", "figures"),
 }
 #: library -> the only places that may import it.
 DOORS = {

@@ -18,7 +18,7 @@ from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.evaluators.policies import SearchChoice
 from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.results.series import read_experiment_leaves
+from stoix_like.runtime.results.series import read_experiment_leaves, read_started_run
 from stoix_like.runtime.runs.sources import load_config
 
 RUNS = Path("runs") / "bench"
@@ -220,14 +220,13 @@ def _check_settings(training: Training, path: Path) -> None:
 
 def _score(run: Path, claim: Claim) -> dict[str, Any]:
     from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
-    from stoix_like.runtime.telemetry import read_rows
 
     settings = EvaluationSettings(level_set=claim.level_set, search=claim.search, network=claim.network)
     result = evaluate_run(str(run), "latest", settings)
     (of_seed,) = result["seeds"].values()
-    last = read_rows(run / "metrics.jsonl")[-1]
+    last = read_started_run(run).last
     return of_seed[claim.metric] | {
         "policy": result["policy"],
-        "timesteps": last["timesteps"],
-        "seconds": last["elapsed_seconds"],
+        "timesteps": last.timesteps,
+        "seconds": last.seconds,
     }
