@@ -42,7 +42,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "telemetry": ("console", "storage", "runs"),
     "evaluators": ("console", "hardware", "runs", "telemetry"),
     "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators"),
-    "results": ("console", "loading", "runs", "telemetry"),
+    "results": ("console", "runs", "telemetry"),
     "figures": ("console", "storage", "results"),
     "reports": ("console", "results", "figures"),
     "searches": ("console", "hardware", "runs", "evaluators", "results", "figures"),

@@ -16,10 +16,8 @@ from numpy.typing import NDArray
 
 from stoix_like.config.roles import Role
 from stoix_like.config.sections import LEAF_ROLES
-from stoix_like.config.values import nearest
-from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime.loading.strict_yaml import read_sections
-from stoix_like.runtime.runs.find import missing_config_hint, runs_hint
+from stoix_like.errors import RunError
+from stoix_like.runtime.runs.find import no_run_at, read_config
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
 
@@ -77,7 +75,7 @@ class RunRecord:
     @functools.cached_property
     def leaves(self) -> dict[str, Any]:
         """The configuration as `experiment_leaves` returns it."""
-        return read_experiment_leaves(self.path)
+        return experiment_leaves(read_config(self.path))
 
     @functools.cached_property
     def series(self) -> dict[str, dict[int, Series]]:
@@ -142,13 +140,11 @@ def read_run(path: Path) -> RunRecord:
     """The record of a run folder with at least one report. The run may still be running.
 
     Raises:
-        ConfigError: the folder does not exist.
+        CheckpointError: the folder does not exist.
         RunError: it has no metrics, only the start row, or no start row.
     """
     if not path.is_dir():
-        siblings = [p.parent for p in path.parent.glob(f"*/{FILE_NAME}") if not p.parent.is_symlink()]
-        known = runs_hint(siblings) or "train one first, or check the path"
-        raise ConfigError(f"no run at {path}{nearest(str(path), [str(p) for p in siblings])}", known)
+        raise no_run_at(str(path), path.parent)
     run = read_started_run(path)
     if run.rows and not run.start:
         raise RunError(f"{path / FILE_NAME} has no start row", "plot run folders as the training scripts write them")
@@ -171,18 +167,6 @@ def _misc(row: Mapping[str, Any]) -> dict[str, Any]:
 def _in_order(points: dict[int, tuple[float, float]]) -> Series:
     table = np.array([(timesteps, *point) for timesteps, point in sorted(points.items())], np.float64)
     return Series(*table.T)
-
-
-def read_experiment_leaves(path: Path) -> dict[str, Any]:
-    """`experiment_leaves` of a run's config.yaml; empty if there is no such file."""
-    file = path / "config.yaml"
-    if not file.is_file():
-        return {}
-    sections = read_sections(file)
-    if sections is None:
-        remedy = missing_config_hint(path)
-        raise RunError(f"{file} is not readable YAML", f"{remedy}, or leave this run out" if remedy else "leave it out")
-    return experiment_leaves(sections)
 
 
 def experiment_leaves(sections: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from stoix_like.ops import trees
 from stoix_like.ops.trees import shape_mismatches, stored_shape
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.memory import trim_memory
+from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.storage import digests
 from stoix_like.runtime.storage.atomic import atomic_write_text
 
@@ -69,7 +70,7 @@ class CheckpointStore:
             raise RunError(f"cannot read {self.folder}: {error.strerror or error}", "put it back") from error
 
     def _listed(self) -> list[int]:
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
+        return checkpoint_updates(self.folder)
 
     def save(self, arrays: Any, meta: CheckpointMeta, *, replace: bool = False) -> Path:
         """The folder of the new checkpoint. It is synced to disk before an older one is removed.
