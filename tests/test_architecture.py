@@ -58,7 +58,7 @@ DOORS = {
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),
-    "orbax": ("runtime/runs/checkpoint.py",),
+    "orbax": ("runtime/runs/arrays.py",),
     "rich": ("runtime/telemetry/terminal.py",),
     "mlflow": ("runtime/telemetry/mlflow_sink.py",),
     "opentelemetry": ("runtime/telemetry/otlp_sink.py",),
