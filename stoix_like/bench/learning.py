@@ -225,6 +225,6 @@ def _score(run: Path, claim: Claim) -> dict[str, Any]:
     last = read_started_run(run).last
     return of_seed[claim.metric] | {
         "policy": result["policy"],
-        "timesteps": last.timesteps,
-        "seconds": last.seconds,
+        "timesteps": last["timesteps"],
+        "seconds": last["elapsed_seconds"],
     }

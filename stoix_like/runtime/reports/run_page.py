@@ -84,9 +84,9 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
     yield "task", run.task_id
     yield "device", run.device
     yield "seeds", ", ".join(map(str, sorted(run.seeds)))
-    yield "updates", f"{last.update:,}" + (f" of {planned:,}" if planned is not None else "")
-    yield "environment steps", f"{last.timesteps:,} of each seed"
-    yield "wall-clock", duration_text(last.seconds)
+    yield "updates", f"{last['update']:,}" + (f" of {planned:,}" if planned is not None else "")
+    yield "environment steps", f"{last.get('timesteps', 0):,} of each seed"
+    yield "wall-clock", duration_text(last.get("elapsed_seconds", 0.0))
     yield "levels", ", ".join(name or "fresh" for name in run.level_hashes.get("evaluator", (None,)))
     sizes = [f"{run.start[name]:,} {what}" for name, what in _SIZES.items() if name in run.start]
     yield "per update", " × ".join(sizes)
@@ -154,8 +154,7 @@ def _files(path: Path) -> Iterator[Markup]:
 
 
 def _history(run: RunRecord) -> Iterator[tuple[str, ...]]:
-    for moment, values in run.events:
-        if values["event"] in _EVENTS:
-            details = (values.get(name) for name in ("changed", "message", "path", "device"))
-            detail = str(next(filter(None, details), ""))
-            yield str(moment.update), f"{moment.seconds:,.0f}", values["event"], detail
+    for row in run.events:
+        if row["event"] in _EVENTS:
+            detail = str(next(filter(None, map(row.get, ("changed", "message", "path", "device"))), ""))
+            yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", row["event"], detail

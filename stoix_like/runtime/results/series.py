@@ -1,7 +1,4 @@
-"""Reads metrics.jsonl and the configuration of a finished or running run. Only this module knows the rows' meaning.
-
-(The sinks of telemetry, below, cut and rewrite their own files.)
-"""
+"""Reads metrics.jsonl and the configuration of a finished or running run: the one place that interprets its rows."""
 
 from __future__ import annotations
 
@@ -29,14 +26,6 @@ class Series(NamedTuple):
     seconds: NDArray[np.float64]  # [K] wall-clock of the run; NaN if the row has none
 
 
-class Moment(NamedTuple):
-    """How far a run has come; zeros where the row does not say."""
-
-    update: int
-    timesteps: int  # environment steps of one seed
-    seconds: float  # wall-clock of the run
-
-
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunRecord:
     """The metrics and configuration of one run folder.
@@ -50,8 +39,8 @@ class RunRecord:
 
     @functools.cached_property
     def start(self) -> dict[str, Any]:
-        """The values of the first row, such as algorithm and task_id, without their prefix; empty without that row."""
-        return next((_misc(row) for row in self.rows if "misc/algorithm" in row and "misc/task_id" in row), {})
+        """The first row, with algorithm and task_id, names without `misc/`; empty if it is not written yet."""
+        return next((_unprefixed(row) for row in self.rows if "misc/algorithm" in row and "misc/task_id" in row), {})
 
     @property
     def algorithm(self) -> str:
@@ -61,11 +50,6 @@ class RunRecord:
     @property
     def task_id(self) -> str:
         return str(self.start["task_id"])
-
-    @property
-    def num_seeds(self) -> int:
-        """Seeds trained side by side, in the same wall-clock time."""
-        return int(self.start.get("num_seeds", 1))
 
     @property
     def device(self) -> str:
@@ -114,14 +98,14 @@ class RunRecord:
         return found
 
     @property
-    def events(self) -> list[tuple[Moment, dict[str, Any]]]:
-        """[(when, values without their prefix, `event` among them)], such as of a checkpoint that was saved."""
-        return [(_moment(row), _misc(row)) for row in self.rows if "misc/event" in row]
+    def events(self) -> list[dict[str, Any]]:
+        """The rows of events such as `checkpoint_saved`, names without `misc/`."""
+        return [_unprefixed(row) for row in self.rows if "misc/event" in row]
 
     @property
-    def last(self) -> Moment:
-        """How far the run has come."""
-        return Moment(*map(max, zip(Moment(0, 0, 0.0), *map(_moment, self.rows), strict=True)))
+    def last(self) -> dict[str, Any]:
+        """The row of the highest update, of several the latest; empty without a row."""
+        return max(self.rows, key=lambda row: (row.get("update", 0), row.get("elapsed_seconds", 0.0)), default={})
 
     def latest(self, name: str) -> Any:
         """The last value of `misc/<name>`; None if it was not logged."""
@@ -156,12 +140,8 @@ def read_run(path: Path) -> RunRecord:
     return run
 
 
-def _moment(row: Mapping[str, Any]) -> Moment:
-    return Moment(row.get("update", 0), row.get("timesteps", 0), row.get("elapsed_seconds", 0.0))
-
-
-def _misc(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.removeprefix("misc/"): value for key, value in row.items() if key.startswith("misc/")}
+def _unprefixed(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {key.removeprefix("misc/"): value for key, value in row.items()}
 
 
 def _in_order(points: dict[int, tuple[float, float]]) -> Series:

@@ -48,7 +48,10 @@ def read_arrays(path: Path, template: Any, *, on_host: bool = False) -> Any:
         RunError: it does not fit into memory.
     """
     stored = jax.tree.map(trees.stored_shape, template)
-    restore_args = jax.tree.map(_on_host if on_host else ocp.checkpoint_utils.construct_restore_args, stored)
+    if on_host:
+        restore_args = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
+    else:
+        restore_args = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, stored)
     with _orbax_errors(path), _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
         args = ocp.args.PyTreeRestore(stored, restore_args=restore_args, partial_restore=True)
         found = reader.restore(path / "state", args=args)
@@ -56,10 +59,6 @@ def read_arrays(path: Path, template: Any, *, on_host: bool = False) -> Any:
             return found
         placed = jax.tree.map(lambda x, leaf: jnp.asarray(trees.from_stored(x, leaf)), found, template)
         return jax.block_until_ready(placed)
-
-
-def _on_host(leaf: jax.ShapeDtypeStruct) -> ocp.RestoreArgs:
-    return ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype)
 
 
 def _checkpointer(handler: Any) -> ocp.Checkpointer:

@@ -60,12 +60,9 @@ class CheckpointStore:
     def updates(self) -> list[int]:
         """The updates of the complete checkpoints, in order. Raises RunError if the folder has been removed."""
         try:
-            return self._listed()
+            return checkpoint_updates(self.folder)
         except OSError as error:
             raise RunError(f"cannot read {self.folder}: {error.strerror or error}", "put it back") from error
-
-    def _listed(self) -> list[int]:
-        return checkpoint_updates(self.folder)
 
     def save(self, state: Any, meta: CheckpointMeta, *, replace: bool = False) -> Path:
         """The folder of the new checkpoint. It is synced to disk before an older one is removed.
@@ -80,7 +77,7 @@ class CheckpointStore:
         """
         path, began = self.folder / str(meta.update), time.monotonic()
         try:
-            updates = self._listed()
+            updates = checkpoint_updates(self.folder)
             if updates and updates[-1] >= meta.update + replace:
                 raise RunError(
                     f"checkpoint {meta.update} was not written: {self.folder} holds {updates}",
@@ -97,29 +94,23 @@ class CheckpointStore:
                 self.remove(meta.update)
             unfinished.rename(path)
             digests.fsync_folder(self.folder, deep=False)
-            for old in self._listed()[: -self._keep_last_n] if self._keep_last_n else ():
+            for old in checkpoint_updates(self.folder)[: -self._keep_last_n] if self._keep_last_n else ():
                 self.remove(old)
             trim_memory()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
-            reason = self._folder_error() or digests.write_error_text(error)
-            what = f"cannot write the checkpoint in {self.folder}: {reason}"
-            raise RunError(what, self._failure_hint()) from error
+            raise self._write_error(error) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
 
-    def _folder_error(self) -> str | None:
-        """The error of listing the folder, or None. If the folder is gone, orbax and tensorstore report others."""
+    def _write_error(self, error: Exception) -> RunError:
+        """The error of a checkpoint that was not written, with its cause and the last intact checkpoint."""
+        hint, reason = "free some space or choose another --save-dir", digests.write_error_text(error)
         try:
-            self._listed()
-        except OSError as error:
-            return error.strerror
-        return None
-
-    def _failure_hint(self) -> str:
-        with contextlib.suppress(OSError):
-            if updates := self._listed():
-                return f"free some space; checkpoint {updates[-1]} is intact; --resume {self.folder.parent} continues"
-        return "free some space or choose another --save-dir"
+            if updates := checkpoint_updates(self.folder):
+                hint = f"free some space; checkpoint {updates[-1]} is intact; --resume {self.folder.parent} continues"
+        except OSError as gone:  # if the folder is gone, orbax and tensorstore report others
+            reason = gone.strerror or reason
+        return RunError(f"cannot write the checkpoint in {self.folder}: {reason}", hint)
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
         """Replaces the host values of one checkpoint; its arrays stay.

@@ -17,7 +17,7 @@ from stoix_like.runtime.storage import digests
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
 
-def find_run_or_none(text: str, save_dir: str = "runs") -> Path | None:
+def _run_or_none(text: str, save_dir: str = "runs") -> Path | None:
     """`find_run`, or None if there is no such run."""
     for path in (Path(text), Path(save_dir) / text):
         if (path / "config.yaml").is_file():
@@ -31,7 +31,7 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     Raises:
         CheckpointError: there is no such run; the hint names the runs there are.
     """
-    if (run := find_run_or_none(text, save_dir)) is not None:
+    if (run := _run_or_none(text, save_dir)) is not None:
         return run
     for path in (Path(text), Path(save_dir) / text):
         if (path / STUDY_FILE).is_file():
@@ -88,13 +88,9 @@ def find_saved(text: str, save_dir: str = "runs") -> Path:
 
     Of a file and a run of one name, it is the run.
     """
-    path = Path(text)
-    if find_run_or_none(text, save_dir) is None:
-        if is_parameters(path):
-            return path
-        if (path / PARAMETERS).is_file():
-            return path / PARAMETERS
-    return find_run(text, save_dir)
+    file = Path(text) if is_parameters(Path(text)) else Path(text) / PARAMETERS
+    is_published = _run_or_none(text, save_dir) is None and (is_parameters(Path(text)) or file.is_file())
+    return file if is_published else find_run(text, save_dir)
 
 
 def is_parameters(path: Path) -> bool:
@@ -108,24 +104,20 @@ def checkpoint_updates(folder: Path) -> list[int]:
 
 
 def find_checkpoint(path: Path, checkpoint: str | None = None) -> tuple[Path, int | None]:
-    """(folder of checkpoints, update or None for its last) of a checkpoint of a run.
+    """(folder of checkpoints, update or None for the last one there) of `best`, `latest` or an update of a run.
 
-    Args:
-        path: of a run; without `checkpoint`, also of a checkpoint or of a folder of them.
-        checkpoint: best, latest, or the number of an update. None: the best, or the last if there is no best.
-
-    Raises:
-        CheckpointError: the name is another, or there is no such checkpoint.
+    Without a name it is the best, or else the last; `path` may then be a checkpoint, or a folder of checkpoints. Raises
+    CheckpointError if the name is none of these, or if there is no such checkpoint.
     """
     folder, best = path / "checkpoints", path / "checkpoints" / "best"
+    if checkpoint is None and path.name.isdecimal() and (path / "state").is_dir():
+        return path.parent, int(path.name)
     if checkpoint is None:
-        if path.name.isdecimal() and (path / "state").is_dir():
-            return path.parent, int(path.name)
-        if (place := next(filter(_has_checkpoints, (best, folder, path)), None)) is not None:
+        for place in filter(_has_checkpoints, (best, folder, path)):
             return place, None
         raise CheckpointError(f"no checkpoint in {path}", "give a run folder, for example runs/<name>")
     if checkpoint == "latest" or checkpoint.isdecimal():
-        return folder, int(checkpoint) if checkpoint.isdecimal() else None
+        return folder, None if checkpoint == "latest" else int(checkpoint)
     if checkpoint != "best":
         raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
     if _has_checkpoints(folder) and not _has_checkpoints(best):

@@ -41,10 +41,9 @@ def read_trial_metrics(run_dir: Path, metric: str) -> TrialMetrics:
     run = read_started_run(run_dir)
     evaluations = [(update, scores) for update, by_seed in run.evaluations.items() for scores in by_seed.values()]
     values = _means((update, scores[metric]) for update, scores in evaluations if metric in scores)
-    notes: dict[str, Any] = {"updates": run.last.update, "seconds": run.last.seconds} if run.rows else {}
-    if (compile_seconds := run.latest("compile_seconds")) is not None:
-        notes["compile_seconds"] = compile_seconds
-    return TrialMetrics(values, notes)
+    notes = {"updates": run.last.get("update"), "seconds": run.last.get("elapsed_seconds")}
+    notes["compile_seconds"] = run.latest("compile_seconds")
+    return TrialMetrics(values, {name: value for name, value in notes.items() if value is not None})
 
 
 def _means(scores: Iterable[tuple[int, Any]]) -> dict[int, float]:

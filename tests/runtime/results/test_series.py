@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from stoix_like.errors import RunError
-from stoix_like.runtime.results.series import Moment, read_run, read_started_run
+from stoix_like.runtime.results.series import read_run, read_started_run
 
 
 def _row(category, update, seed=None, **values):
@@ -36,22 +36,22 @@ def _write(folder, rows):
 
 def test_a_record_by_hand(tmp_path):
     run = read_run(_write(tmp_path, ROWS))
-    assert (run.algorithm, run.task_id, run.num_seeds, run.device) == ("ppo", "Maze-v0", 2, "cpu and NVIDIA H200")
-    assert run.start["num_updates"] == 4
+    assert (run.algorithm, run.task_id, run.device) == ("ppo", "Maze-v0", "cpu and NVIDIA H200")
+    assert (run.start["num_updates"], run.start["num_seeds"]) == (4, 2)
     assert [run.latest(name) for name in ("num_updates", "compile_seconds", "unknown")] == [8, 2.5, None]
-    assert run.last == Moment(4, 400, 2.0)
+    assert [run.last[name] for name in ("update", "timesteps", "elapsed_seconds")] == [4, 400, 2.0]
     both = {"evaluator/mean_return": 0.25, "evaluator_network/mean_return": 0.125}
     assert run.evaluations == {
         2: {0: both, 1: {"evaluator/mean_return": None}},
         4: {1: {"evaluator/mean_return": 0.75}},
     }
-    assert [(moment.update, values["event"]) for moment, values in run.events] == [
+    assert [(row["update"], row["event"]) for row in run.events] == [
         (0, "start"),
         (2, "checkpoint_saved"),
         (2, "resume"),
         (3, "checkpoint_saved"),
     ]
-    assert run.events[1][1] == {"event": "checkpoint_saved", "path": "checkpoints/2"}
+    assert (run.events[1]["path"], run.events[1]["elapsed_seconds"]) == ("checkpoints/2", 1.0)
     series = run.series["evaluator/mean_return"]  # a null is no point
     assert {seed: one.timesteps.tolist() for seed, one in series.items()} == {0: [200.0], 1: [400.0]}
     np.testing.assert_array_equal(series[1], [[400.0], [0.75], [2.0]])
@@ -64,9 +64,9 @@ def test_the_algorithm_is_its_key_however_the_file_spells_it(tmp_path, written):
 
 def test_a_run_that_has_only_started_can_be_read_but_has_nothing_to_draw(tmp_path):
     run = read_started_run(_write(tmp_path, []))
-    assert (run.start, run.series, run.evaluations, run.events, run.last) == ({}, {}, {}, [], Moment(0, 0, 0.0))
+    assert (run.start, run.series, run.evaluations, run.events, run.last) == ({}, {}, {}, [], {})
     run = read_started_run(_write(tmp_path, [START]))
-    assert (run.task_id, run.num_seeds, run.series) == ("Maze-v0", 1, {})
+    assert (run.task_id, run.series) == ("Maze-v0", {})
     with pytest.raises(RunError, match="has no metrics yet"):
         read_run(tmp_path)
     with pytest.raises(RunError, match="has no start row"):
