@@ -42,12 +42,12 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "telemetry": ("console", "storage", "runs"),
     "evaluators": ("console", "hardware", "runs", "telemetry"),
     "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators"),
-    "results": ("loading", "runs", "telemetry"),
+    "results": ("console", "runs", "telemetry"),
     "figures": ("console", "storage", "results"),
-    "reports": ("console", "telemetry", "results", "figures"),
+    "reports": ("console", "results", "figures"),
     "searches": ("console", "runs", "evaluators", "results", "figures"),
-    "export": ("console", "weights", "runs", "telemetry"),
-    "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "figures"),
+    "export": ("console", "weights", "runs", "results"),
+    "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "results", "figures"),
 }
 #: library -> the only places that may import it.
 DOORS = {
@@ -58,7 +58,7 @@ DOORS = {
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),
-    "orbax": ("runtime/runs/checkpoint.py",),
+    "orbax": ("runtime/runs/arrays.py",),
     "rich": ("runtime/telemetry/terminal.py",),
     "mlflow": ("runtime/telemetry/mlflow_sink.py",),
     "opentelemetry": ("runtime/telemetry/otlp_sink.py",),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,13 +11,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.bench.measure import Measurement
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.evaluators.policies import SearchChoice
-from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.results.series import read_experiment_leaves
+from stoix_like.runtime.results.series import experiment_leaves, read_started_run
+from stoix_like.runtime.runs.find import read_config
 from stoix_like.runtime.runs.sources import load_config
 
 RUNS = Path("runs") / "bench"
@@ -207,9 +207,7 @@ def _check_settings(training: Training, path: Path) -> None:
     """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
     config_type, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
     expected = load_config(config_type, algorithm, ["--config", training.preset, *training.flags], "").config
-    with tempfile.TemporaryDirectory() as folder:
-        (Path(folder) / "config.yaml").write_text(to_yaml(expected), encoding="utf-8")
-        now, before = read_experiment_leaves(Path(folder)), read_experiment_leaves(path)
+    now, before = experiment_leaves(config_to_dict(expected)), experiment_leaves(read_config(path))
     changed = [name for name in now if now[name] != before.get(name, now[name])]
     if changed:
         raise ConfigError(
@@ -220,12 +218,11 @@ def _check_settings(training: Training, path: Path) -> None:
 
 def _score(run: Path, claim: Claim) -> dict[str, Any]:
     from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
-    from stoix_like.runtime.telemetry import read_rows
 
     settings = EvaluationSettings(level_set=claim.level_set, search=claim.search, network=claim.network)
     result = evaluate_run(str(run), "latest", settings)
     (of_seed,) = result["seeds"].values()
-    last = read_rows(run / "metrics.jsonl")[-1]
+    last = read_started_run(run).last
     return of_seed[claim.metric] | {
         "policy": result["policy"],
         "timesteps": last["timesteps"],

@@ -27,6 +27,7 @@ from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
+from stoix_like.runtime.results.series import read_started_run
 
 
 def ppo_suite() -> list[Measurement]:
@@ -72,10 +73,7 @@ def _start(folder: str, name: str) -> tuple[float, float]:
     flags = ["--config", "ppo/quick", "--num-updates", "1", "--eval-interval", "0", "--num-eval-episodes", "1"]
     flags += ["--num-eval-envs", "1", "--save-dir", folder, "--run-name", name]
     whole = _seconds(flags, {"XDG_CACHE_HOME": folder})
-    from stoix_like.runtime.telemetry import read_rows
-
-    rows = read_rows(Path(folder) / name / "metrics.jsonl")
-    return next(float(row["misc/compile_seconds"]) for row in rows if "misc/compile_seconds" in row), whole
+    return float(read_started_run(Path(folder) / name).latest("compile_seconds")), whole
 
 
 def _seconds(flags: list[str], environment: dict[str, str]) -> float:

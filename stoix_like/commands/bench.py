@@ -36,29 +36,12 @@ def make_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
     )
-    suites = (
-        "env",
-        "scale",
-        "overhead",
-        "ppo",
-        "spo",
-        "compile",
-        "memory",
-        "baselines",
-        "parity",
-        "learning",
-        "learning_maze",
-        "ablation",
-        "search",
-        "search_large",
-        "search_equal",
-        "search_maze",
-        "all",
-    )
+    in_all = ("env", "scale", "overhead", "ppo", "spo", "compile", "memory", "baselines", "parity")
+    by_name = ("learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze")
     help_text = (
         "suite to run; all is everything but learning*, ablation and search*, which train for hours (default: all)"
     )
-    parser.add_argument("--suite", choices=suites, default="all", help=help_text)
+    parser.add_argument("--suite", choices=(*in_all, *by_name, "all"), default="all", help=help_text)
     add_json_flag(parser, "the rows")
     add_device_flag(parser)
     return parser

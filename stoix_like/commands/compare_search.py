@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.config.values import nearest
@@ -23,7 +22,7 @@ from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.figures.style import check_format
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.runs.find import find_parameters, find_run
+from stoix_like.runtime.runs.find import find_saved
 from stoix_like.runtime.searches.compare import compare, plot_comparison
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, DEFAULT_NUM_ENVS, LEARNED, METHODS, ComparisonSettings
 from stoix_like.runtime.storage.atomic import write_output_json
@@ -34,7 +33,7 @@ def main(argv: list[str]) -> int:
     arguments, settings = parse(argv)
     if arguments.plot:
         check_format(arguments.plot)
-    paths = list({path.resolve(): path for path in map(_find, arguments.runs)}.values())
+    paths = list({path.resolve(): path for path in map(find_saved, arguments.runs)}.values())
     devices.select(HardwareConfig(device_type=arguments.device_type))
     reporter = Reporter()
     result = compare(paths, arguments.checkpoint, arguments.levels, settings, reporter)
@@ -43,10 +42,6 @@ def main(argv: list[str]) -> int:
     if arguments.plot:
         reporter.info(f"figure {plot_comparison(result, arguments.plot)}")
     return 0
-
-
-def _find(text: str) -> Path:
-    return find_parameters(text) or find_run(text)
 
 
 def parse(argv: list[str]) -> tuple[argparse.Namespace, ComparisonSettings]:

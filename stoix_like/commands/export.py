@@ -9,6 +9,7 @@ from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser, add_checkpoint_flag, add_run_argument, seed_number
 from stoix_like.runtime.console.spelling import prog
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.export.policy import export_policy, seed_index
 from stoix_like.runtime.hardware import devices
 
@@ -53,7 +54,8 @@ def _heading(description: dict[str, Any], seeds: list[int]) -> str:
     all_seeds = f" of {', '.join(map(str, seeds))}" if len(seeds) > 1 else ""
     policy = "the network alone, without its search" if description["algorithm"] == "spo" else "its policy"
     platforms = ", ".join(description["platforms"])
+    title = algorithm_title(description["algorithm"])
     return (
-        f"{description['algorithm'].upper()} on {description['task_id']}, checkpoint {description['checkpoint']}"
+        f"{title} on {description['task_id']}, checkpoint {description['checkpoint']}"
         f" (update {description['update']}), seed {description['seed']}{all_seeds}: {policy}, for {platforms}"
     )

@@ -1,4 +1,4 @@
-"""Numbers, intervals, durations, tables and paths as text, in one format for all commands."""
+"""Numbers, intervals, durations, tables, paths and algorithms as text, in one format for all commands."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 Value = float | int | str  # of a metric
 DASH = "–"  # a missing value
+ALGORITHM_TITLES = {"ppo": "PPO", "spo": "SPO"}  # by key; your own program may add to it
 
 
 def number_text(value: Value, digits: int = 3) -> str:
@@ -49,3 +50,8 @@ def duration_text(seconds: float) -> str:
 def shown_path(path: Path) -> str:
     """The path for messages: relative to the working folder if it is inside it."""
     return str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path)
+
+
+def algorithm_title(key: str) -> str:
+    """The name of an algorithm for readers, such as `PPO` of `ppo`: the key in capitals if it has no title."""
+    return ALGORITHM_TITLES.get(key, key.upper())

@@ -11,6 +11,7 @@ import numpy as np
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.console.reporter import SILENT, Reporter
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
 
 if TYPE_CHECKING:
@@ -123,7 +124,7 @@ def heading(scored: dict[str, Any]) -> str:
     task = scored["task_id"] + (f" {scored['kwargs']}" if scored["kwargs"] else "")
     sees = f", which sees {scored['hidden_state']}" if "hidden_state" in scored else ""
     return (
-        f"{scored['run']}: {scored['algorithm'].upper()} on {task}, checkpoint {scored['checkpoint']}"
+        f"{scored['run']}: {algorithm_title(scored['algorithm'])} on {task}, checkpoint {scored['checkpoint']}"
         f", {scored['policy']}{sees}, {scored['mode']}, levels: {levels}"
     )
 

@@ -1,3 +1,3 @@
 """Exports the policy of a run for programs without this project.
-Imports console, weights, runs and telemetry.
+Imports console, weights, runs and results.
 """

@@ -11,8 +11,8 @@ from stoix_like.config.checks import replace_leaves
 from stoix_like.config.roles import Role, leaves_with
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs.host_values import best_scores
-from stoix_like.runtime.telemetry import read_rows
 
 if TYPE_CHECKING:
     from stoix_like.runtime.runs.saved import SavedRun
@@ -97,13 +97,11 @@ def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:
     """
     if saved.published_scores is not None:
         return dict(saved.published_scores)
-    found = {}
+    found: dict[str, Any] = {}
     best = best_scores(saved.meta)
     if best is not None and math.isfinite(best.scores[index]):
         found["evaluator/mean_return"] = float(best.scores[index])
     with contextlib.suppress(RunError):  # missing or damaged metrics do not prevent an export
-        for row in read_rows(saved.path / "metrics.jsonl"):
-            identity = (row.get("category"), row.get("update"), row.get("seed"))
-            if identity == ("EVALUATOR", saved.updates[index], saved.seeds[index]):
-                found |= {name: value for name, value in row.items() if name.startswith("evaluator")}
+        evaluations = read_started_run(saved.path).evaluations
+        found |= evaluations.get(saved.updates[index], {}).get(saved.seeds[index], {})
     return {name: value for name, value in found.items() if not name.endswith("/duration_ms")}

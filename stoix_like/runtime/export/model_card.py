@@ -12,7 +12,7 @@ import jax
 
 from stoix_like.config.checks import steps_per_update
 from stoix_like.runtime.console.spelling import PROGRAM
-from stoix_like.runtime.console.text import DASH, number_text
+from stoix_like.runtime.console.text import DASH, algorithm_title, number_text
 from stoix_like.runtime.weights.parameters import PARAMETERS
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def render(saved: SavedRun, description: dict[str, Any], network_params: Any) ->
     )
     return _PAGE.format(
         tags=json.dumps(["reinforcement-learning", "jax", algorithm, description["task_id"]]),
-        algorithm=algorithm.upper(),
+        algorithm=algorithm_title(algorithm),
         task_id=description["task_id"],
         facts=_facts(saved, description, network_params),
         scores=_scores(saved, description),
@@ -102,7 +102,7 @@ def _facts(saved: SavedRun, description: dict[str, Any], network_params: Any) ->
     steps = description["update"] * steps_per_update(saved.config)
     rows = {
         "task": f"`{description['task_id']}`" + (f" `{json.dumps(changed)}`" if changed else ""),
-        "algorithm": f"{description['algorithm'].upper()}, {description['checkpoint']} checkpoint",
+        "algorithm": f"{algorithm_title(description['algorithm'])}, {description['checkpoint']} checkpoint",
         "network": ", ".join([architecture.observation_adapter or saved.env.observation_adapter, *network]),
         "parameters": f"{count:,}",
         "environment steps": f"{steps:,} ({description['update']:,} updates)",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -25,13 +25,6 @@ _BAND = {"alpha": 0.14, "linewidth": 0}
 _MARKS = 6  # markers along a curve
 
 
-class _PanelContent(NamedTuple):
-    """The title of a panel and the results drawn in it."""
-
-    title: str
-    content: Any
-
-
 def save_figures(comparison: Comparison, folder: Path) -> list[Path]:
     """The paths of the figures of a comparison, written as PNG into a folder. Figures without content are skipped."""
     kinds = {"profiles": profiles_figure, "improvement": improvement_figure, "efficiency": efficiency_figure}
@@ -41,7 +34,7 @@ def save_figures(comparison: Comparison, folder: Path) -> list[Path]:
 
 def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
     """Performance profiles at equal budgets: the share of runs above every score; None if there are none."""
-    panels = [panel for panel in _aggregates(comparison, axis) if panel.content.profiles]
+    panels = [(title, found) for title, found in _aggregates(comparison, axis) if found.profiles]
     figure, axes = _panels(panels)
     for place, (title, aggregate) in zip(axes, panels, strict=True):
         style_axes(place, title, _score(comparison), "share of runs above")
@@ -60,7 +53,7 @@ def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
 
 def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
     """P(X > Y) of every pair with its interval, at equal budgets; None if there is no pair."""
-    panels = [panel for panel in _aggregates(comparison, axis) if panel.content.pairs]
+    panels = [(title, found) for title, found in _aggregates(comparison, axis) if found.pairs]
     figure, axes = _panels(panels)
     for place, (title, aggregate) in zip(axes, panels, strict=True):
         own = {row.name: "+".join(map(str, row.num_runs)) for row in aggregate.rows}
@@ -84,7 +77,7 @@ def efficiency_figure(comparison: Comparison, axis: Axis) -> Any:
     from matplotlib.ticker import EngFormatter
 
     found = [(result.group.title, result.efficiency[axis]) for result in comparison.results]
-    panels = [_PanelContent(title, efficiency) for title, efficiency in found if efficiency is not None]
+    panels = [(title, efficiency) for title, efficiency in found if efficiency is not None]
     figure, axes = _panels(panels)
     for place, (title, efficiency) in zip(axes, panels, strict=True):
         style_axes(place, title, _LABELS[axis], _score(comparison))
@@ -107,17 +100,17 @@ def _draw_curve(place: Any, efficiency: Efficiency, name: str, style: dict[str, 
     place.plot(moments, curve.point, **marks, **style)
 
 
-def _panels(panels: Sequence[_PanelContent]) -> tuple[Any, Sequence[Any]]:
+def _panels(panels: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
     """(a figure, its axes), one axis per panel; (None, []) if there are none."""
     return make_panels(len(panels)) if panels else (None, [])
 
 
-def _aggregates(comparison: Comparison, axis: Axis) -> list[_PanelContent]:
-    """The aggregate of every group on one axis, then the one over tasks."""
+def _aggregates(comparison: Comparison, axis: Axis) -> list[tuple[str, AggregateScores]]:
+    """(title, aggregate) of every group on one axis, then the one over tasks."""
     found: list[tuple[str, AggregateScores | None]] = [(r.group.title, r.aggregates[axis]) for r in comparison.results]
     found.append((f"over {len(comparison.results)} tasks", comparison.over_tasks[axis]))
     at = "steps" if axis == "steps" else "wall-clock"
-    return [_PanelContent(f"{title}, at equal {at}", aggregate) for title, aggregate in found if aggregate is not None]
+    return [(f"{title}, at equal {at}", aggregate) for title, aggregate in found if aggregate is not None]
 
 
 def _names(comparison: Comparison) -> list[str]:

@@ -18,6 +18,7 @@ from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.console.installation import installed_version
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import read_yaml
 from stoix_like.runtime.loading.flags import CommandOptions
@@ -123,7 +124,9 @@ def preset_note(loaded: LoadedConfig) -> str | None:
     ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
     fitting = [name for name, path in ours.items() if task_of_preset(path) == task]
     other = f"--config {fitting[0]} is for {task}" if fitting else f"no preset is for {task}"
-    chosen_for = loaded.preset_task_id if theirs == algorithm else f"{theirs.upper()} on {loaded.preset_task_id}"
+    title = algorithm_title(theirs)
+    chosen_for = loaded.preset_task_id if theirs == algorithm else f"{title} on {loaded.preset_task_id}"
     if theirs != algorithm:
-        other += f" and {algorithm.upper()}, and {spelling.command_name(f'train-{theirs}')} trains {theirs.upper()}"
+        command = spelling.command_name(f"train-{theirs}")
+        other += f" and {algorithm_title(algorithm)}, and {command} trains {title}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"

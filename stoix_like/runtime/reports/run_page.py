@@ -9,17 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.text import DASH, duration_text, number_text, without_empty_columns
+from stoix_like.runtime.console.text import DASH, algorithm_title, duration_text, number_text, without_empty_columns
 from stoix_like.runtime.figures import learning_curves
 from stoix_like.runtime.figures.style import png_bytes
 from stoix_like.runtime.reports.html import Markup, facts, folded, image, joined, page, table, tag
 from stoix_like.runtime.results import curves
 from stoix_like.runtime.results.groups import AXES, comparison_groups
 from stoix_like.runtime.results.series import RunRecord, Series, read_run
-from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
 _MAX_GIF_BYTES = 3_000_000
 #: The metrics that are drawn if a run has them: scores, and diagnostics of learning.
@@ -34,7 +32,7 @@ def report(paths: Sequence[Path]) -> str:
     """The HTML page of some runs. Raises RunError if a run has no metrics yet."""
     runs = [read_run(path) for path in paths]
     if len(runs) == 1:
-        title = f"{runs[0].algorithm} on {runs[0].task_id}"
+        title = f"{algorithm_title(runs[0].algorithm)} on {runs[0].task_id}"
         opening = tag("h1", title), tag("p", runs[0].path.name, class_="quiet")
         return page(f"{title}: {runs[0].path.name}", *opening, *_run_parts(runs[0], "h2"))
     title = f"Report of {len(runs)} runs"
@@ -67,9 +65,8 @@ def _comparison_section(runs: Sequence[RunRecord]) -> Markup:
 
 def _run_parts(run: RunRecord, heading: str) -> list[Markup]:
     """The sections of a run; `heading` is the tag of their headings."""
-    rows = read_rows(run.path / FILE_NAME)
     return [
-        facts(_facts(run, rows)),
+        facts(_facts(run)),
         tag(heading, "Scores"),
         *_scores(run),
         tag(heading, "Curves"),
@@ -77,27 +74,25 @@ def _run_parts(run: RunRecord, heading: str) -> list[Markup]:
         *_animation(run.path, heading),
         tag(heading, "Configuration and versions"),
         *_files(run.path),
-        folded("history", table(*without_empty_columns(("update", "seconds", "event", ""), list(_history(rows))))),
+        folded("history", table(*without_empty_columns(("update", "seconds", "event", ""), list(_history(run))))),
     ]
 
 
-def _facts(run: RunRecord, rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str]]:
-    start = next(row for row in rows if "misc/task_id" in row)
-    last = max(rows, key=lambda row: row.get("update", 0))
-    planned = [row["misc/num_updates"] for row in rows if "misc/num_updates" in row]
-    yield "algorithm", run.algorithm
+def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
+    last, planned = run.last, run.latest("num_updates")
+    yield "algorithm", algorithm_title(run.algorithm)
     yield "task", run.task_id
     yield "device", run.device
     yield "seeds", ", ".join(map(str, sorted(run.seeds)))
-    yield "updates", f"{last['update']:,}" + (f" of {planned[-1]:,}" if planned else "")
-    yield "environment steps", f"{max(row.get('timesteps', 0) for row in rows):,} of each seed"
-    yield "wall-clock", duration_text(max(row.get("elapsed_seconds", 0.0) for row in rows))
+    yield "updates", f"{last['update']:,}" + (f" of {planned:,}" if planned is not None else "")
+    yield "environment steps", f"{last.get('timesteps', 0):,} of each seed"
+    yield "wall-clock", duration_text(last.get("elapsed_seconds", 0.0))
     yield "levels", ", ".join(name or "fresh" for name in run.level_hashes.get("evaluator", (None,)))
-    sizes = [f"{start[key]:,} {what}" for key, what in _SIZES.items() if key in start]
+    sizes = [f"{run.start[name]:,} {what}" for name, what in _SIZES.items() if name in run.start]
     yield "per update", " × ".join(sizes)
 
 
-_SIZES = {"misc/num_envs": "environments", "misc/rollout_length": "steps"}
+_SIZES = {"num_envs": "environments", "rollout_length": "steps"}
 
 
 def _scores(run: RunRecord) -> list[Markup]:
@@ -158,9 +153,8 @@ def _files(path: Path) -> Iterator[Markup]:
             yield folded("versions", table((), entries))
 
 
-def _history(rows: Sequence[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
-    for row in rows:
-        if (event := row.get("misc/event")) in _EVENTS:
-            details = (row.get(f"misc/{name}") for name in ("changed", "message", "path", "device"))
-            detail = str(next(filter(None, details), ""))
-            yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", str(event), detail
+def _history(run: RunRecord) -> Iterator[tuple[str, ...]]:
+    for row in run.events:
+        if row["event"] in _EVENTS:
+            detail = str(next(filter(None, map(row.get, ("changed", "message", "path", "device"))), ""))
+            yield str(row.get("update", "")), f"{row.get('elapsed_seconds', 0.0):,.0f}", row["event"], detail

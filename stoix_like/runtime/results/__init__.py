@@ -1,3 +1,3 @@
 """Reads the metrics of runs, groups runs into experiments, and compares them.
-Imports loading, runs and telemetry.
+Imports console, runs and telemetry.
 """

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.results.series import RunRecord
 
 
@@ -13,17 +14,17 @@ def group_experiments(runs: Sequence[RunRecord]) -> list[tuple[str, list[RunReco
     """[(experiment name, its runs)] in the order of the runs. A folder that is passed twice counts once."""
     unique = list({run.path.resolve(): run for run in runs}.values())
     groups: list[tuple[str, list[RunRecord]]] = []
-    for identity in dict.fromkeys((run.task_id, run.algorithm) for run in unique):
-        family = [run for run in unique if (run.task_id, run.algorithm) == identity]
+    for family in split_by(unique, lambda run: (run.task_id, run.algorithm)):
+        title = algorithm_title(family[0].algorithm)
         folders = _folder_names(family)
         batches = split_by(family, lambda run: run.leaves)
         unequal = differing_leaves([batch[0].leaves for batch in batches])
         for batch in batches:
-            name = f"{identity[1]} · {_setting(batch[0], unequal, folders)}" if len(batches) > 1 else identity[1]
+            name = f"{title} · {_setting(batch[0], unequal, folders)}" if len(batches) > 1 else title
             if sum(len(run.seeds) for run in batch) == len(set().union(*(run.seeds for run in batch))):
                 groups.append((name, batch))
             else:  # a seed occurs twice, which is not a second sample: each run is an experiment of its own
-                groups.extend((f"{identity[1]} · {folders[run.path]}", [run]) for run in batch)
+                groups.extend((f"{title} · {folders[run.path]}", [run]) for run in batch)
     return groups
 
 

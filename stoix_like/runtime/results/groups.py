@@ -141,7 +141,7 @@ def _comparison_group(title: str, key: str, runs: Sequence[RunRecord], scale: Sc
     clock_notes = []
     if len(devices := {run.device for run in runs}) > 1:
         clock_notes.append(f"the clocks ran on different devices: {', '.join(sorted(devices))}")
-    if len(counts := {run.num_seeds for run in runs}) > 1:
+    if len(counts := {run.start.get("num_seeds", 1) for run in runs}) > 1:
         numbers = ", ".join(map(str, sorted(counts)))
         clock_notes.append(f"seeds side by side share a clock, and the runs have different numbers of them: {numbers}")
     return ComparisonGroup(title, key, entries, scale, clock_notes=tuple(clock_notes))

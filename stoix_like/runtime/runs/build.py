@@ -13,6 +13,7 @@ from stoix_like.config.sections import ArchitectureConfig, EnvironmentConfig, PP
 from stoix_like.envs import registry
 from stoix_like.errors import CheckpointError
 from stoix_like.networks import build as networks
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
@@ -115,7 +116,7 @@ def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:
     """
     if algorithm not in ALGORITHMS:
         raise CheckpointError(
-            f"{path} is of {algorithm.upper()}, which this version does not know",
+            f"{path} is of {algorithm_title(algorithm)}, which this version does not know",
             f"use the version of stoix_like {version}",
         )
     return ALGORITHMS[algorithm]

@@ -1,6 +1,6 @@
-"""Checkpoints of a learner's state; the only module that imports orbax.
+"""Checkpoints of a learner's state.
 
-A checkpoint is a folder `checkpoints/<update>`. Orbax writes the arrays into `state/`. `meta.json` holds the rest
+A checkpoint is a folder `checkpoints/<update>`. `state/` has the arrays (`arrays.py`). `meta.json` holds the rest
 (schema, algorithm, task, configuration, host values) and the SHA-256 of every file. The digests are compared before
 orbax reads, because orbax loads flipped bits without an error. A checkpoint is written into a temporary folder that is
 renamed at the end, so a folder with a number is complete. `checkpoints/best/<update>` holds only the best-scoring
@@ -17,22 +17,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-import orbax.checkpoint as ocp
-
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.ops import trees
-from stoix_like.ops.trees import shape_mismatches, stored_shape
+from stoix_like.ops.trees import shape_mismatches
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.memory import trim_memory
+from stoix_like.runtime.runs import arrays
+from stoix_like.runtime.runs.arrays import UNFINISHED
+from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.storage import digests
 from stoix_like.runtime.storage.atomic import atomic_write_text
 
 SCHEMA = 1
 _LOG = logging.getLogger(__name__)
-_UNFINISHED = ".orbax-checkpoint-tmp"  # orbax uses it too, so its leftovers are removed as well
 
 
 class CheckpointMeta(NamedTuple):
@@ -56,7 +52,7 @@ class CheckpointStore:
         self._keep_last_n = keep_last_n
         if create:
             self.folder.mkdir(parents=True, exist_ok=True)
-            for leftover in self.folder.glob(f"*{_UNFINISHED}*"):
+            for leftover in self.folder.glob(f"*{UNFINISHED}*"):
                 shutil.rmtree(leftover, ignore_errors=True)
         elif not self.folder.is_dir():
             raise _no_checkpoint(self.folder)
@@ -64,18 +60,15 @@ class CheckpointStore:
     def updates(self) -> list[int]:
         """The updates of the complete checkpoints, in order. Raises RunError if the folder has been removed."""
         try:
-            return self._listed()
+            return checkpoint_updates(self.folder)
         except OSError as error:
             raise RunError(f"cannot read {self.folder}: {error.strerror or error}", "put it back") from error
 
-    def _listed(self) -> list[int]:
-        return sorted(int(path.name) for path in self.folder.iterdir() if path.name.isdecimal() and path.is_dir())
-
-    def save(self, arrays: Any, meta: CheckpointMeta, *, replace: bool = False) -> Path:
+    def save(self, state: Any, meta: CheckpointMeta, *, replace: bool = False) -> Path:
         """The folder of the new checkpoint. It is synced to disk before an older one is removed.
 
         Args:
-            arrays: a pytree of the state.
+            state: a pytree of arrays.
             meta: of an update later than all in the folder; with `replace`, it may equal the last.
             replace: replace the checkpoint of this update if there is one.
 
@@ -84,7 +77,7 @@ class CheckpointStore:
         """
         path, began = self.folder / str(meta.update), time.monotonic()
         try:
-            updates = self._listed()
+            updates = checkpoint_updates(self.folder)
             if updates and updates[-1] >= meta.update + replace:
                 raise RunError(
                     f"checkpoint {meta.update} was not written: {self.folder} holds {updates}",
@@ -92,8 +85,8 @@ class CheckpointStore:
                 )
             unfinished = self._unfinished(str(meta.update))
             what = f"checkpoint {path} was not written"
-            with reraise_device_errors(what, "free some memory; earlier checkpoints are intact"), _standard() as writer:
-                writer.save(unfinished / "state", args=ocp.args.StandardSave(jax.tree.map(trees.to_stored, arrays)))
+            with reraise_device_errors(what, "free some memory; earlier checkpoints are intact"):
+                arrays.write_arrays(unfinished, state)
             body = {"schema": SCHEMA, **meta._asdict(), "files": digests.file_digests(unfinished)}
             (unfinished / "meta.json").write_text(digests.meta_text(body), encoding="utf-8")
             digests.fsync_folder(unfinished)
@@ -101,29 +94,23 @@ class CheckpointStore:
                 self.remove(meta.update)
             unfinished.rename(path)
             digests.fsync_folder(self.folder, deep=False)
-            for old in self._listed()[: -self._keep_last_n] if self._keep_last_n else ():
+            for old in checkpoint_updates(self.folder)[: -self._keep_last_n] if self._keep_last_n else ():
                 self.remove(old)
             trim_memory()
         except (OSError, ValueError) as error:  # tensorstore's errors are ValueErrors
-            reason = self._folder_error() or digests.write_error_text(error)
-            what = f"cannot write the checkpoint in {self.folder}: {reason}"
-            raise RunError(what, self._failure_hint()) from error
+            raise self._write_error(error) from error
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
 
-    def _folder_error(self) -> str | None:
-        """The error of listing the folder, or None. If the folder is gone, orbax and tensorstore report others."""
+    def _write_error(self, error: Exception) -> RunError:
+        """The error of a checkpoint that was not written, with its cause and the last intact checkpoint."""
+        hint, reason = "free some space or choose another --save-dir", digests.write_error_text(error)
         try:
-            self._listed()
-        except OSError as error:
-            return error.strerror
-        return None
-
-    def _failure_hint(self) -> str:
-        with contextlib.suppress(OSError):
-            if updates := self._listed():
-                return f"free some space; checkpoint {updates[-1]} is intact; --resume {self.folder.parent} continues"
-        return "free some space or choose another --save-dir"
+            if updates := checkpoint_updates(self.folder):
+                hint = f"free some space; checkpoint {updates[-1]} is intact; --resume {self.folder.parent} continues"
+        except OSError as gone:  # if the folder is gone, orbax and tensorstore report others
+            reason = gone.strerror or reason
+        return RunError(f"cannot write the checkpoint in {self.folder}: {reason}", hint)
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
         """Replaces the host values of one checkpoint; its arrays stay.
@@ -148,7 +135,7 @@ class CheckpointStore:
             shutil.rmtree(removed)
 
     def _unfinished(self, name: str) -> Path:
-        path = self.folder / f"{name}{_UNFINISHED}"
+        path = self.folder / f"{name}{UNFINISHED}"
         shutil.rmtree(path, ignore_errors=True)
         return path
 
@@ -179,40 +166,27 @@ class CheckpointStore:
             CheckpointError: it is missing, damaged, or of other shapes.
             RunError: it does not fit into memory.
         """
-        path = self.folder / str(self._existing(update))
-        with _reporting_removal(path):
-            digests.verify_files(path)
-            if problems := shape_mismatches(_stored_shapes(path), template):
-                raise CheckpointError(
-                    f"checkpoint {path} does not fit: {problems[0]}",
-                    "it was trained with other sizes; drop the overrides, or use the run's own config.yaml",
-                )
-            if on_host:
-                return _read_on_host(path, template)
-            with _orbax_errors(path), _standard() as reader:
-                stored = reader.restore(
-                    path / "state", args=ocp.args.StandardRestore(jax.tree.map(stored_shape, template))
-                )
-                return jax.block_until_ready(jax.tree.map(trees.from_stored, stored, template))
+        sizes = "it was trained with other sizes; drop the overrides, or use the run's own config.yaml"
+        return self._read(template, update, sizes, on_host=on_host)
 
     def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
         """One top-level field of the stored state, such as `params`, in the template's structure. Raises as `load`."""
+        network = "it was trained with another network; use the run's own config.yaml"
+        return self._read({name: template}, update, network, part=name)[name]
+
+    def _read(
+        self, template: Any, update: int | None, hint: str, *, part: str | None = None, on_host: bool = False
+    ) -> Any:
+        """The arrays of one checkpoint, or of one field of it; `hint` is for other shapes."""
         path = self.folder / str(self._existing(update))
         with _reporting_removal(path):
             digests.verify_files(path)
-            stored = {p[len(name) + 1 :]: s for p, s in _stored_shapes(path).items() if p.split("/")[0] == name}
+            stored = arrays.stored_shapes(path)
+            if part is not None:
+                stored = {name: shape for name, shape in stored.items() if name.split("/")[0] == part}
             if problems := shape_mismatches(stored, template):
-                raise CheckpointError(
-                    f"checkpoint {path} does not fit: {name}/{problems[0]}",
-                    "it was trained with another network; use the run's own config.yaml",
-                )
-            with _orbax_errors(path), _pytree() as reader:
-                shardings = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, {name: template})
-                part = reader.restore(
-                    path / "state",
-                    args=ocp.args.PyTreeRestore({name: template}, restore_args=shardings, partial_restore=True),
-                )[name]
-                return jax.block_until_ready(jax.tree.map(jnp.asarray, part))
+                raise CheckpointError(f"checkpoint {path} does not fit: {problems[0]}", hint)
+            return arrays.read_arrays(path, template, on_host=on_host)
 
     def _existing(self, update: int | None) -> int:
         updates = self.updates()
@@ -227,23 +201,6 @@ class CheckpointStore:
         return update
 
 
-def _standard() -> ocp.Checkpointer:
-    return _checkpointer(ocp.StandardCheckpointHandler)
-
-
-def _pytree() -> ocp.Checkpointer:
-    return _checkpointer(ocp.PyTreeCheckpointHandler)
-
-
-def _checkpointer(handler: Any) -> ocp.Checkpointer:
-    """A checkpointer of this process alone. Orbax would wait for all processes, but only process 0 reads and writes."""
-    options = ocp.options.MultiprocessingOptions()
-    if jax.process_count() > 1:
-        own = jax.process_index()
-        options = ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
-    return ocp.Checkpointer(handler(multiprocessing_options=options), multiprocessing_options=options)
-
-
 @contextlib.contextmanager
 def _reporting_removal(path: Path) -> Iterator[None]:
     """Raises CheckpointError if the block fails because a running training has removed the checkpoint."""
@@ -255,35 +212,6 @@ def _reporting_removal(path: Path) -> Iterator[None]:
         raise CheckpointError(
             f"checkpoint {path} has just been removed by its run", "try again: the run has written a newer one"
         ) from error
-
-
-@contextlib.contextmanager
-def _orbax_errors(path: Path) -> Iterator[None]:
-    """Raises errors of orbax as CheckpointError. The digests have been verified, so the files are not damaged."""
-    try:
-        with reraise_device_errors(
-            f"checkpoint {path} does not fit into memory", "free some memory, or use a larger device"
-        ):
-            yield
-    except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
-        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
-        raise CheckpointError(
-            f"checkpoint {path} cannot be restored by this orbax: {reason}",
-            "its files are as they were written; use the versions in the run's versions.json",
-        ) from error
-
-
-def _read_on_host(path: Path, template: Any) -> Any:
-    stored = jax.tree.map(stored_shape, template)
-    as_arrays = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
-    with _orbax_errors(path), _pytree() as reader:
-        return reader.restore(path / "state", args=ocp.args.PyTreeRestore(stored, restore_args=as_arrays))
-
-
-def _stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    with _orbax_errors(path), _pytree() as reader:
-        tree = reader.metadata(path / "state").item_metadata.tree
-    return {name: tuple(leaf.shape) for name, leaf in trees.named_leaves(tree).items()}
 
 
 def _no_checkpoint(folder: Path) -> CheckpointError:

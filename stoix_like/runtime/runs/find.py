@@ -1,19 +1,23 @@
-"""Finds runs and files of parameters by a path or a name."""
+"""Which run, which checkpoint and which configuration a text or a path means. Imports no orbax."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from stoix_like.config.values import nearest
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.console.spelling import usage
+from stoix_like.runtime.loading.strict_yaml import read_sections
 from stoix_like.runtime.runs.folder import STUDY_FILE
+from stoix_like.runtime.storage import digests
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
 
-def find_run_or_none(text: str, save_dir: str = "runs") -> Path | None:
+def _run_or_none(text: str, save_dir: str = "runs") -> Path | None:
     """`find_run`, or None if there is no such run."""
     for path in (Path(text), Path(save_dir) / text):
         if (path / "config.yaml").is_file():
@@ -27,17 +31,21 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
     Raises:
         CheckpointError: there is no such run; the hint names the runs there are.
     """
-    if (run := find_run_or_none(text, save_dir)) is not None:
+    if (run := _run_or_none(text, save_dir)) is not None:
         return run
     for path in (Path(text), Path(save_dir) / text):
         if (path / STUDY_FILE).is_file():
             raise CheckpointError(f"{path} is a sweep, not a run", f"its runs are {path}/trial-0000 and so on")
         if remedy := missing_config_hint(path):
             raise CheckpointError(f"{path} has no config.yaml", remedy)
-    folder = Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent
+    raise no_run_at(text, Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent)
+
+
+def no_run_at(text: str, folder: Path) -> CheckpointError:
+    """The error that names the nearest run in the folder, and the newest ones."""
     runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
     near = nearest(Path(text).name, [p.name for p in runs])
-    raise CheckpointError(f"no run at {text}{near}", runs_hint(runs) or f"train one first: {usage('train-ppo')}")
+    return CheckpointError(f"no run at {text}{near}", _runs_hint(runs) or f"train one first: {usage('train-ppo')}")
 
 
 def find_runs(texts: Sequence[str]) -> list[Path]:
@@ -68,18 +76,75 @@ def missing_config_hint(run: Path) -> str | None:
     return f"write it again from the value of 'config' in {metas[-1]}; JSON is YAML" if metas else None
 
 
-def runs_hint(runs: Sequence[Path], most: int = 5) -> str:
+def _runs_hint(runs: Sequence[Path], most: int = 5) -> str:
     """`existing runs: ...`, newest first, or an empty string."""
     newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
     more = f" and {len(newest) - most} more" if len(newest) > most else ""
     return f"existing runs: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
 
 
-def find_parameters(text: str) -> Path | None:
-    """The file of parameters at this path, or in this folder; None if there is none, or if the text names a run."""
-    if find_run_or_none(text) is not None:
-        return None
-    path = Path(text)
-    if not path.is_dir():
-        return path if path.suffix == SUFFIX else None
-    return path / PARAMETERS if (path / PARAMETERS).is_file() else None
+def find_saved(text: str, save_dir: str = "runs") -> Path:
+    """The file of published parameters at this path or in this folder, or else the run of `find_run`.
+
+    Of a file and a run of one name, it is the run.
+    """
+    file = Path(text) if is_parameters(Path(text)) else Path(text) / PARAMETERS
+    is_published = _run_or_none(text, save_dir) is None and (is_parameters(Path(text)) or file.is_file())
+    return file if is_published else find_run(text, save_dir)
+
+
+def is_parameters(path: Path) -> bool:
+    """Whether it is the path of published parameters, not of a folder."""
+    return path.suffix == SUFFIX and not path.is_dir()
+
+
+def checkpoint_updates(folder: Path) -> list[int]:
+    """The updates of the complete checkpoints in a folder, in order. Raises OSError if it cannot be listed."""
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
+
+
+def find_checkpoint(path: Path, checkpoint: str | None = None) -> tuple[Path, int | None]:
+    """(folder of checkpoints, update or None for the last one there) of `best`, `latest` or an update of a run.
+
+    Without a name it is the best, or else the last; `path` may then be a checkpoint, or a folder of checkpoints. Raises
+    CheckpointError if the name is none of these, or if there is no such checkpoint.
+    """
+    folder, best = path / "checkpoints", path / "checkpoints" / "best"
+    if checkpoint is None and path.name.isdecimal() and (path / "state").is_dir():
+        return path.parent, int(path.name)
+    if checkpoint is None:
+        for place in filter(_has_checkpoints, (best, folder, path)):
+            return place, None
+        raise CheckpointError(f"no checkpoint in {path}", "give a run folder, for example runs/<name>")
+    if checkpoint == "latest" or checkpoint.isdecimal():
+        return folder, None if checkpoint == "latest" else int(checkpoint)
+    if checkpoint != "best":
+        raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
+    if _has_checkpoints(folder) and not _has_checkpoints(best):
+        raise CheckpointError(f"{path} has no best checkpoint: it was not evaluated yet", "use --checkpoint latest")
+    return best, None
+
+
+def _has_checkpoints(folder: Path) -> bool:
+    return folder.is_dir() and bool(checkpoint_updates(folder))
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """{section: {leaf: value}} of a run, as stored: of its last checkpoint, else of config.yaml; empty without either.
+
+    The file alone would not do: a run that is resumed with other flags rewrites it before it trains. A checkpoint that
+    is damaged, or was just removed by its run, is passed over.
+
+    Raises:
+        RunError: config.yaml is needed and is not readable YAML.
+    """
+    folder, file = path / "checkpoints", path / "config.yaml"
+    for update in reversed(checkpoint_updates(folder) if folder.is_dir() else []):
+        with contextlib.suppress(CheckpointError):
+            return dict(digests.read_meta(folder / str(update))["config"])
+    if not file.is_file():
+        return {}
+    if (sections := read_sections(file)) is None:
+        remedy = missing_config_hint(path)
+        raise RunError(f"{file} is not readable YAML", f"{remedy}, or leave this run out" if remedy else "leave it out")
+    return sections

@@ -15,6 +15,7 @@ from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import usage
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.storage.atomic import atomic_write_json, atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
 
@@ -54,7 +55,7 @@ def check_algorithm(path: Path, theirs: str, ours: str) -> None:
     """Raises CheckpointError if the algorithm of a run differs from that of the command that resumes it."""
     if theirs != ours:
         raise CheckpointError(
-            f"{path} is a run of {theirs.upper()}, not of {ours.upper()}",
+            f"{path} is a run of {algorithm_title(theirs)}, not of {algorithm_title(ours)}",
             f"{usage(f'train-{theirs}')} --resume {path}",
         )
 

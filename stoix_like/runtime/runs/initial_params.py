@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
-from stoix_like.runtime.runs.find import find_parameters, find_run, find_run_or_none
+from stoix_like.runtime.runs.find import find_checkpoint, find_saved, is_parameters
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import NetworkParams, Params
 
@@ -26,25 +27,27 @@ def find_initial_params(config: Any) -> Path | None:
     text = config.checkpointing.load_path
     if text is None:
         return None
-    if (file := find_parameters(text)) is not None:
-        parameters.read_metadata(file)
-        policy_folder.check_parameters(file)
-        return file
-    path = find_run_or_none(text, config.checkpointing.save_dir)
-    if path is None and not Path(text).is_dir():
-        return find_run(text, config.checkpointing.save_dir)  # raises; its hint names the existing runs
-    path = path or Path(text)
-    checkpoint_at(path)
+    try:
+        path = find_saved(text, config.checkpointing.save_dir)
+    except CheckpointError:
+        if not Path(text).is_dir():
+            raise
+        path = Path(text)
+    if is_parameters(path):
+        parameters.read_metadata(path)
+        policy_folder.check_parameters(path)
+    else:
+        find_checkpoint(path)
     return path
 
 
 def describe_initial_params(algorithm: str, path: Path) -> str:
     """The origin of a new run's parameters, such as `the parameters of runs/a/checkpoints/best/40`."""
-    if _is_published(path):
-        return f"the network ({parameters.read_metadata(path).algorithm.upper()}) of {path}"
-    folder, update = checkpoint_at(path)
+    if is_parameters(path):
+        return f"the network ({algorithm_title(parameters.read_metadata(path).algorithm)}) of {path}"
+    folder, update = find_checkpoint(path)
     meta = CheckpointStore(folder).load_meta(update)
-    what = "parameters" if meta.algorithm == algorithm else f"network ({meta.algorithm.upper()})"
+    what = "parameters" if meta.algorithm == algorithm else f"network ({algorithm_title(meta.algorithm)})"
     return f"the {what} of {folder / str(meta.update)}"
 
 
@@ -61,10 +64,10 @@ def load_initial_params(
     from stoix_like.runtime.runs.build import ALGORITHMS  # starts the backend, so it is imported late
 
     ours = ALGORITHMS[algorithm]
-    if _is_published(path):
+    if is_parameters(path):
         with _of_another_task(path, parameters.read_metadata(path).task_id, task_id):
             return ours.with_network(fresh, _published_network(path, ours.network_params(template), num_seeds))
-    folder, update = checkpoint_at(path)
+    folder, update = find_checkpoint(path)
     store = CheckpointStore(folder)
     meta = store.load_meta(update)
     with _of_another_task(path, meta.task_id, task_id):
@@ -87,20 +90,6 @@ def _of_another_task(path: Path, theirs: str, ours: str) -> Iterator[None]:
             f"{path} is of {theirs}, and its network does not fit {ours}",
             f"give a run of {ours}, or of a task with the same observations and actions",
         ) from error
-
-
-def checkpoint_at(path: Path) -> tuple[Path, int | None]:
-    """(folder of checkpoints, update or None for the last) of the path of a run or a checkpoint."""
-    if path.name.isdecimal() and (path / "state").is_dir():
-        return path.parent, int(path.name)
-    for folder in (path / "checkpoints" / "best", path / "checkpoints", path):
-        if folder.is_dir() and any(child.name.isdecimal() for child in folder.iterdir()):
-            return folder, None
-    raise CheckpointError(f"no checkpoint in {path}", "give a run folder, for example runs/<name>")
-
-
-def _is_published(path: Path) -> bool:
-    return path.suffix == parameters.SUFFIX and path.is_file()
 
 
 def _published_network(path: Path, template: NetworkParams, num_seeds: int) -> NetworkParams:

@@ -14,7 +14,7 @@ from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.runs.find import find_parameters, find_run
+from stoix_like.runtime.runs.find import find_checkpoint, find_saved, is_parameters
 from stoix_like.runtime.runs.host_values import scored_updates
 from stoix_like.runtime.runs.stored_state import stored_template
 from stoix_like.runtime.weights import parameters, policy_folder
@@ -111,11 +111,11 @@ def load_run(run: str, checkpoint: str = "best") -> SavedRun:
             `params.safetensors`, or of its folder; they are of one seed and one checkpoint.
         checkpoint: `best`, `latest`, or the number of an update; ConfigError for published parameters, which have one.
     """
-    if (file := find_parameters(run)) is not None:
-        return _load_published(file, checkpoint)
-    path = find_run(run)
-    update = int(checkpoint) if checkpoint.isdecimal() else None
-    store = open_checkpoints(path, checkpoint)
+    path = find_saved(run)
+    if is_parameters(path):
+        return _load_published(path, checkpoint)
+    folder, update = find_checkpoint(path, checkpoint)
+    store = CheckpointStore(folder)
     meta = store.load_meta(update)
     algorithm = known_algorithm(path, meta.algorithm, "in its versions.json")
     config = config_from_dict(algorithm.config_type, meta.config)
@@ -143,22 +143,6 @@ def _load_published(path: Path, checkpoint: str) -> SavedRun:
     meta = CheckpointMeta(notes.algorithm, config.environment.task_id, notes.update, config_to_dict(config), {})
     of_file = built.env, built.network, built.learner, params, meta, notes.checkpoint
     return SavedRun(path, config, *of_file, published_scores=dict(notes.evaluation))
-
-
-def open_checkpoints(path: Path, checkpoint: str) -> CheckpointStore:
-    """The store that holds the named checkpoint.
-
-    Raises CheckpointError if the name is not best, latest or a number, or if there is no checkpoint.
-    """
-    if checkpoint not in ("best", "latest") and not checkpoint.isdecimal():
-        raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
-    store = CheckpointStore(path / "checkpoints")
-    best = path / "checkpoints" / "best"
-    if checkpoint != "best":
-        return store
-    if store.updates() and not (best.is_dir() and CheckpointStore(best).updates()):
-        raise CheckpointError(f"{path} has no best checkpoint: it was not evaluated yet", "use --checkpoint latest")
-    return CheckpointStore(best)
 
 
 def state_template(learner: Learner, num_seeds: int) -> Any:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.figures.panels import plot_panels
 from stoix_like.runtime.results.series import experiment_leaves
@@ -68,7 +69,7 @@ def _load(path: Path, checkpoint: str, level_set: str | None, settings: Comparis
     saved = saved_run.load_run(str(path), checkpoint)
     if "smc" in settings.methods and settings.temperature is None and saved.meta.algorithm != "spo":
         raise ConfigError(
-            f"--temperature: {path} is a run of {saved.meta.algorithm.upper()}, which learns none",
+            f"--temperature: {path} is a run of {algorithm_title(saved.meta.algorithm)}, which learns none",
             "give a number, such as 0.005",
         )
     name = level_set or f"{family_of(saved.env.task_id)}-{DEFAULT_LEVELS}"
@@ -113,7 +114,7 @@ def _empty_result(run: RunOnLevels, settings: ComparisonSettings, index: int) ->
     if methods.plays_own_search(saved, settings.methods):
         searches["own"] = f"{policies.describe_own_search(saved, deterministic=True)}; whatever the budgets"
     elif "own" in settings.methods and settings.methods != tuple(METHODS):  # requested by name
-        excluded["own"] = f"a run of {saved.meta.algorithm.upper()} has no search of its own"
+        excluded["own"] = f"a run of {algorithm_title(saved.meta.algorithm)} has no search of its own"
     looks_ahead = bool(searches) or "best_of" in set(settings.methods) - excluded.keys()
     hidden = searching.hidden_note(saved.env) if looks_ahead else None
     notes = [f"{method} is left out: {reason}" for method, reason in excluded.items()]
@@ -135,7 +136,7 @@ def _empty_result(run: RunOnLevels, settings: ComparisonSettings, index: int) ->
 def _title(result: SeedResult) -> list[str]:
     task = result["task_id"] + (f" {result['kwargs']}" if result["kwargs"] else "")
     first = (
-        f"{result['run']}, seed {result['seed']}: {result['algorithm'].upper()} on {task}, checkpoint"
+        f"{result['run']}, seed {result['seed']}: {algorithm_title(result['algorithm'])} on {task}, checkpoint"
         f" {result['checkpoint']} of update {result['update']}, levels: {result['levels']} ({result['level_hash']})"
     )
     return [first, *(f"{name}: {description}" for name, description in result["searches"].items())]
@@ -182,7 +183,7 @@ def _over_runs(members: list[SeedResult], reporter: Reporter) -> list[SeedResult
         return []
     first, named = members[0], [f"{member['run']} seed {member['seed']}" for member in members]
     rows = tables.rows_over_runs([member["rows"] for member in members])
-    title = f"mean over {len(members)} runs of {first['algorithm'].upper()} on {first['task_id']}"
+    title = f"mean over {len(members)} runs of {algorithm_title(first['algorithm'])} on {first['task_id']}"
     for line in [f"{title}, intervals over runs", tables.HEAD, *map(tables.row_text, rows), ""]:
         reporter.info(line)
     shared = {name: first[name] for name in ("algorithm", "task_id", "kwargs", "checkpoint", "levels", "level_hash")}
@@ -196,7 +197,7 @@ def plot_comparison(result: dict[str, Any], out: Path) -> Path:
     pooled = {member for mean in result["over_runs"] for member in mean["members"]}
     panels = []
     for mean in result["over_runs"]:
-        title = f"{mean['algorithm'].upper()} on {mean['levels']}, {len(mean['members'])} runs"
+        title = f"{algorithm_title(mean['algorithm'])} on {mean['levels']}, {len(mean['members'])} runs"
         panels.append(tables.make_panel(title, mean["rows"]))
     for seed in result["runs"]:
         if f"{seed['run']} seed {seed['seed']}" not in pooled:

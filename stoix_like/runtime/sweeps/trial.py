@@ -18,10 +18,11 @@ from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
+from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.sweeps.plan import SweepPlan
 from stoix_like.runtime.sweeps.study import Study, Trial
-from stoix_like.runtime.telemetry import Row, RunMeta, read_rows
+from stoix_like.runtime.telemetry import Row, RunMeta
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.training.train import train
 
@@ -37,12 +38,12 @@ class TrialMetrics(NamedTuple):
 
 def read_trial_metrics(run_dir: Path, metric: str) -> TrialMetrics:
     """The evaluations of a run, and its last update and time. Raises RunError if it has no metrics."""
-    rows = read_rows(run_dir / "metrics.jsonl")
-    values = _means((row["update"], row[metric]) for row in rows if metric in row)
-    notes = {"updates": rows[-1]["update"], "seconds": rows[-1]["elapsed_seconds"]} if rows else {}
-    if compiled := [row["misc/compile_seconds"] for row in rows if "misc/compile_seconds" in row]:
-        notes["compile_seconds"] = compiled[-1]
-    return TrialMetrics(values, notes)
+    run = read_started_run(run_dir)
+    evaluations = [(update, scores) for update, by_seed in run.evaluations.items() for scores in by_seed.values()]
+    values = _means((update, scores[metric]) for update, scores in evaluations if metric in scores)
+    notes = {"updates": run.last.get("update"), "seconds": run.last.get("elapsed_seconds")}
+    notes["compile_seconds"] = run.latest("compile_seconds")
+    return TrialMetrics(values, {name: value for name, value in notes.items() if value is not None})
 
 
 def _means(scores: Iterable[tuple[int, Any]]) -> dict[int, float]:

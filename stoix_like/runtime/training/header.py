@@ -10,7 +10,7 @@ from stoix_like.config.checks import get_leaf, steps_per_update
 from stoix_like.config.dicts import config_from_dict
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
-from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.console.text import Value, algorithm_title
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading.config import LoadedConfig, preset_note
@@ -33,7 +33,7 @@ def run_meta(plan: RunStart, run_devices: list[jax.Device], best: BestCheckpoint
     config = plan.config
     known = best.updates[0] >= 0 and config.training_core.num_seeds == 1  # with several seeds the view shows the mean
     return RunMeta(
-        algorithm=plan.algorithm.upper(),
+        algorithm=algorithm_title(plan.algorithm),
         device=devices.describe_devices(run_devices),
         versions=versions(),
         config=config,

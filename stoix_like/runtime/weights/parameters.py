@@ -31,10 +31,6 @@ _MAX_TEXT = 200  # characters of the file that a message may quote
 _TYPES = {"F32": "float32"}  # {safetensors' name: ours} of the types that parameters have
 
 
-def _export_hint() -> str:
-    return f"export them from a run: {usage('export')} RUN"
-
-
 class ParametersMetadata(NamedTuple):
     """The metadata of a parameter file."""
 
@@ -156,4 +152,5 @@ def _one_line(text: str) -> str:
 
 
 def _unusable(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"the parameters {path} cannot be used: {reason}", _export_hint())
+    hint = f"export them from a run: {usage('export')} RUN"
+    return CheckpointError(f"the parameters {path} cannot be used: {reason}", hint)

@@ -2,7 +2,15 @@
 
 import math
 
-from stoix_like.runtime.console.text import aligned, duration_text, interval_text, number_text, without_empty_columns
+from stoix_like.runtime.console.text import (
+    ALGORITHM_TITLES,
+    algorithm_title,
+    aligned,
+    duration_text,
+    interval_text,
+    number_text,
+    without_empty_columns,
+)
 
 
 def test_numbers_intervals_and_durations():
@@ -20,3 +28,8 @@ def test_columns_are_as_wide_as_their_widest_cell_and_go_where_none_has_a_value(
     assert aligned([]) == []
     head, rows = ["name", "gap", "seeds", "note"], [["PPO", "–", "3", ""], ["SPO", "–", "–", ""]]
     assert without_empty_columns(head, rows) == (["name", "seeds"], [["PPO", "3"], ["SPO", "–"]])
+
+
+def test_an_algorithm_without_a_title_is_its_key_in_capitals(monkeypatch):
+    monkeypatch.setitem(ALGORITHM_TITLES, "muzero", "MuZero")
+    assert [algorithm_title(key) for key in ("ppo", "spo", "muzero", "a2c")] == ["PPO", "SPO", "MuZero", "A2C"]

@@ -12,7 +12,7 @@ from PIL import Image
 from support.asserts import refused
 from support.hand_made import write_run
 
-from stoix_like.errors import ConfigError, RunError, UnsupportedEnvironmentError
+from stoix_like.errors import CheckpointError, ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.figures import learning_curves, style
 from stoix_like.runtime.figures.gif import save_gif
@@ -194,9 +194,11 @@ def test_a_single_long_entry_stands_below_the_axes_and_a_short_one_inside():
 
 
 def test_refusals_name_the_cause_and_what_to_do_and_leave_the_old_figure(tmp_path):
-    run, out = _write_run(tmp_path / "maze-1", [0], _linear), tmp_path / "curves.png"
+    run, out = _write_run(tmp_path / "maze-1", [0], _linear, config={}), tmp_path / "curves.png"
+    with pytest.raises(CheckpointError, match=r"no run at .*maze-2; did you mean 'maze-1'\?") as caught:
+        learning_curves.plot_runs([tmp_path / "maze-2"], out)
+    assert caught.value.hint == f"existing runs: {run}"
     for paths, to, metric, what, hint in (
-        ([tmp_path / "maze-2"], out, "mean_return", r"no run at .*did you mean", str(run)),
         ([run], out, "mean_retrun", r"^unknown metric 'mean_retrun'; did you mean 'mean_return'\?", "mean_return"),
         ([run], out, "solve_rate", "unknown metric 'solve_rate'", ""),  # only nulls so far
         ([run], tmp_path / "a.doc", "mean_return", r"unknown figure format '\.doc'", ""),

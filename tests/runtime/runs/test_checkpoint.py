@@ -14,7 +14,7 @@ from support.asserts import assert_same_bits, refused
 from support.paths import contents
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.runtime.runs import checkpoint
+from stoix_like.runtime.runs import arrays, checkpoint
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.storage import digests
 from stoix_like.runtime.training.best import BestCheckpoint
@@ -213,7 +213,7 @@ def test_a_folder_that_goes_while_it_is_written_is_a_plain_error(make_store, tmp
             raise ValueError('NOT_FOUND: Error writing "step/0" in OCDBT database: Error reading Byte range [0, 842)')
 
     store = make_store(create=True)
-    monkeypatch.setattr(checkpoint, "_standard", lambda: contextlib.nullcontext(Writer()))
+    monkeypatch.setattr(arrays, "_checkpointer", lambda _: contextlib.nullcontext(Writer()))
     with refused(RunError, f"cannot write the checkpoint in {store.folder}: No such file or directory", SPACE):
         _save(store, 2)
 
@@ -283,7 +283,7 @@ def test_what_is_as_it_was_written_is_not_called_damaged(saved_folder, monkeypat
     def fail(*_args, **_kwargs):
         raise failure
 
-    monkeypatch.setattr(checkpoint.ocp.Checkpointer, method, fail)
+    monkeypatch.setattr(arrays.ocp.Checkpointer, method, fail)
     with refused(kind, f"checkpoint {saved_folder / '3'} {what}") as caught:
         _read(CheckpointStore(saved_folder), part)
     assert "remove" not in caught.value.hint

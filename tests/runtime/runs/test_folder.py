@@ -1,4 +1,4 @@
-"""Names of runs, finding them, the one writer, and files that are whole or not there."""
+"""Names of runs, finding them and their checkpoints, their configuration, the one writer, and files that are whole."""
 
 import errno
 import json
@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 from support.asserts import refused
 
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs import folder as run_folder
-from stoix_like.runtime.runs.find import find_run, find_runs
-from stoix_like.runtime.storage import lock
+from stoix_like.runtime.runs.find import find_checkpoint, find_run, find_runs, read_config
+from stoix_like.runtime.storage import digests, lock
 from stoix_like.runtime.storage.lock import RunLock
 
 HOLDER = """
@@ -185,3 +188,66 @@ def test_what_lies_beside_runs_is_left_out_and_one_without_configuration_is_not_
     with pytest.raises(CheckpointError, match=r"has no config\.yaml") as caught:
         find_run(str(run))
     assert f"'config' in {run / 'checkpoints' / '3' / 'meta.json'}" in caught.value.hint
+
+
+def test_which_checkpoint_is_meant(tmp_path):
+    run, saved = tmp_path / "a", tmp_path / "a" / "checkpoints"
+    for folder in (saved / "2" / "state", saved / "10" / "state", saved / "4.orbax-checkpoint-tmp"):
+        folder.mkdir(parents=True)
+    assert [find_checkpoint(run, name) for name in ("latest", "2", "77")] == [(saved, None), (saved, 2), (saved, 77)]
+    with refused(CheckpointError, f"{run} has no best checkpoint: it was not evaluated yet", "use --checkpoint latest"):
+        find_checkpoint(run, "best")
+    for name in ("newest", "", "-1", "²"):
+        with refused(CheckpointError, f"no checkpoint is named '{name}'"):
+            find_checkpoint(run, name)
+    assert find_checkpoint(run) == find_checkpoint(saved) == (saved, None)
+    assert find_checkpoint(saved / "2") == (saved, 2)
+    (saved / "best" / "4").mkdir(parents=True)
+    assert find_checkpoint(run) == find_checkpoint(run, "best") == (saved / "best", None)
+    assert find_checkpoint(saved / "best") == (saved / "best", None)
+    with refused(CheckpointError, f"no checkpoint in {tmp_path}", "give a run folder, for example runs/<name>"):
+        find_checkpoint(tmp_path)
+
+
+def _checkpoint_with(run, update, config):
+    folder = run / "checkpoints" / str(update)
+    folder.mkdir(parents=True)
+    (folder / "meta.json").write_text(digests.meta_text({"config": config_to_dict(config)}))
+    return folder / "meta.json"
+
+
+def test_the_configuration_of_a_run_is_that_of_its_last_checkpoint_and_else_the_file(tmp_path):
+    """Killed after --resume has rewritten config.yaml, and before the next checkpoint: rates 0.1, 0.2, then 0.3."""
+    assert read_config(tmp_path) == {}
+    before, later, rewritten = (
+        ppo_config(task_id="Maze-v0", actor_lr=rate, kwargs={"n": 5}) for rate in (0.1, 0.2, 0.3)
+    )
+    (tmp_path / "config.yaml").write_text(to_yaml(rewritten))
+    (tmp_path / "metrics.jsonl").touch()
+    assert read_config(tmp_path) == config_to_dict(rewritten)
+    _checkpoint_with(tmp_path, 2, before)
+    newest = _checkpoint_with(tmp_path, 10, later)
+    assert read_config(tmp_path) == config_to_dict(later)
+    assert read_started_run(tmp_path).leaves["actor_lr"] == 0.2
+    newest.write_text(newest.read_text().replace("0.2", "0.4"))  # a damaged one is passed over
+    assert read_config(tmp_path) == config_to_dict(before)
+
+
+def test_leaves_that_this_version_does_not_know_count_wherever_they_are_stored(tmp_path):
+    stored = {"search": {"planner": "mcts"}, "architecture": {"seed": 3}}
+    for name in ("file", "checkpoint"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "metrics.jsonl").touch()
+    (tmp_path / "file" / "config.yaml").write_text(json.dumps(stored))
+    (tmp_path / "checkpoint" / "checkpoints" / "1").mkdir(parents=True)
+    (tmp_path / "checkpoint" / "checkpoints" / "1" / "meta.json").write_text(digests.meta_text({"config": stored}))
+    for name in ("file", "checkpoint"):
+        assert read_started_run(tmp_path / name).leaves == {"planner": "mcts"}
+
+
+def test_runs_are_found_and_plotted_without_orbax():
+    """It takes longer to import than a curve to draw."""
+    program = "import sys, stoix_like.runtime.figures.learning_curves; print('orbax' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout == "False\n"
+    )

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
-from support.asserts import assert_same_bits
+from support.asserts import assert_same_bits, refused
 from support.exports import SEARCH, SMALL
 from support.marks import full
 from support.paths import contents
@@ -24,7 +24,7 @@ from stoix_like.errors import CheckpointError, ConfigError, StoixError
 from stoix_like.runtime.evaluators.policies import SearchChoice
 from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run
 from stoix_like.runtime.runs import saved as saved_run
-from stoix_like.runtime.runs.find import find_parameters
+from stoix_like.runtime.runs.find import find_saved, is_parameters
 
 RUNS = {
     "ppo": {"num_seeds": 2, "seed": 4},
@@ -305,8 +305,11 @@ def test_what_a_person_means_by_a_path_of_which_no_checkpoint_can_be_chosen(expo
     with pytest.raises(StoixError):
         saved_run.load_run(str(export / "policy.json"))
     file = export / "params.safetensors"
-    assert find_parameters(str(export)) == find_parameters(str(file)) == file
-    assert find_parameters(str(run)) is find_parameters("latest") is None
+    assert find_saved(str(export)) == find_saved(str(file)) == file
+    assert find_saved(str(run)) == run
+    with refused(CheckpointError, "no run at latest"):
+        find_saved("latest")
     run_of_that_name = shutil.copytree(run, tmp_path / "a.safetensors")  # a run keeps its meaning
     shutil.copy(file, run_of_that_name)
-    assert find_parameters(str(run_of_that_name)) is None
+    assert find_saved(str(run_of_that_name)) == run_of_that_name
+    assert [is_parameters(path) for path in (file, run_of_that_name)] == [True, False]

@@ -1,0 +1,86 @@
+"""The arrays of a checkpoint, in the folder `state/` that orbax writes; the only module that imports orbax.
+
+Whatever orbax wrote is read by one route: as a pytree, of which the template may name a part.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+
+from stoix_like.errors import CheckpointError
+from stoix_like.ops import trees
+from stoix_like.runtime.hardware.devices import reraise_device_errors
+
+UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax has not finished
+
+
+def write_arrays(path: Path, arrays: Any) -> None:
+    """Writes a pytree of arrays into the checkpoint at `path`. Errors are those of orbax and of the device."""
+    with _checkpointer(ocp.StandardCheckpointHandler) as writer:
+        writer.save(path / "state", args=ocp.args.StandardSave(jax.tree.map(trees.to_stored, arrays)))
+
+
+def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """{path of a leaf: its shape} of the checkpoint at `path`. Raises CheckpointError if orbax cannot read it."""
+    with _orbax_errors(path), _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
+        tree = reader.metadata(path / "state").item_metadata.tree
+    return {name: tuple(leaf.shape) for name, leaf in trees.named_leaves(tree).items()}
+
+
+def read_arrays(path: Path, template: Any, *, on_host: bool = False) -> Any:
+    """The leaves of the template from the checkpoint at `path`, in its structure, types and shardings.
+
+    Args:
+        path: of the checkpoint, whose files are as they were written.
+        template: a pytree of jax.ShapeDtypeStruct: all that is stored, or a part of it.
+        on_host: return NumPy arrays, typed keys as their key data, and ignore the template's shardings.
+
+    Raises:
+        CheckpointError: this version of orbax cannot read it.
+        RunError: it does not fit into memory.
+    """
+    stored = jax.tree.map(trees.stored_shape, template)
+    if on_host:
+        restore_args = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
+    else:
+        restore_args = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, stored)
+    with _orbax_errors(path), _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
+        args = ocp.args.PyTreeRestore(stored, restore_args=restore_args, partial_restore=True)
+        found = reader.restore(path / "state", args=args)
+        if on_host:
+            return found
+        placed = jax.tree.map(lambda x, leaf: jnp.asarray(trees.from_stored(x, leaf)), found, template)
+        return jax.block_until_ready(placed)
+
+
+def _checkpointer(handler: Any) -> ocp.Checkpointer:
+    """A checkpointer of this process alone. Orbax would wait for all processes, but only process 0 reads and writes."""
+    options = ocp.options.MultiprocessingOptions()
+    if jax.process_count() > 1:
+        own = jax.process_index()
+        options = ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
+    return ocp.Checkpointer(handler(multiprocessing_options=options), multiprocessing_options=options)
+
+
+@contextlib.contextmanager
+def _orbax_errors(path: Path) -> Iterator[None]:
+    """Raises errors of orbax as CheckpointError. The digests have been verified, so the files are not damaged."""
+    try:
+        with reraise_device_errors(
+            f"checkpoint {path} does not fit into memory", "free some memory, or use a larger device"
+        ):
+            yield
+    except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
+        reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]
+        raise CheckpointError(
+            f"checkpoint {path} cannot be restored by this orbax: {reason}",
+            "its files are as they were written; use the versions in the run's versions.json",
+        ) from error
