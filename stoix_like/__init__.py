@@ -41,6 +41,8 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "load_policy": ("stoix_like.runtime.weights.exported_policy", "load_policy"),
     "load_run": ("stoix_like.runtime.runs.saved", "load_run"),
     "train": ("stoix_like.runtime.training.train", "train"),
+    "Callback": ("stoix_like.runtime.training.callbacks", "Callback"),
+    "StopTraining": ("stoix_like.runtime.training.callbacks", "StopTraining"),
     "load_config": ("stoix_like.runtime.runs.sources", "load_config"),
     "run_main": ("stoix_like.commands.entry", "run_main"),
     "run_command": ("stoix_like.commands.entry", "run_command"),
@@ -72,6 +74,7 @@ __all__ = [
     "COMMANDS",
     "ENVIRONMENTS",
     "ActionSpec",
+    "Callback",
     "Command",
     "ComparisonGroup",
     "Environment",
@@ -87,6 +90,7 @@ __all__ = [
     "SearchModel",
     "Series",
     "StoixError",
+    "StopTraining",
     "TimeStep",
     "compare",
     "comparison_figures",
@@ -136,6 +140,7 @@ if TYPE_CHECKING:
     from stoix_like.runtime.runs.build import ALGORITHMS, make_network
     from stoix_like.runtime.runs.saved import load_run
     from stoix_like.runtime.runs.sources import load_config
+    from stoix_like.runtime.training.callbacks import Callback, StopTraining
     from stoix_like.runtime.training.train import train
     from stoix_like.runtime.weights.exported_policy import load_policy
     from stoix_like.search import smc

@@ -178,12 +178,20 @@ class Learner(NamedTuple):
         update: State -> (State, Metrics). Pure: scan it, vmap it, or jit it with its argument donated.
         policy: the acting policy, with search if the algorithm searches.
         network_policy: the policy without search; the same function for PPO.
+        volatile: fields of the State that checkpoints may leave out, such as a replay: `init` makes them again.
+        shared: fields of the State that all seeds share, such as data: they are not stacked per seed, and `init` and
+            `update` must not make them depend on the key.
+        sharded: paths of the State, such as "rollout.env_state", whose arrays are divided over the devices along their
+            first axis (after the seeds), if the devices divide it; all others are replicated.
     """
 
     init: Callable[[Key], Any]
     update: Callable[[Any], tuple[Any, Metrics]]
     policy: Policy
     network_policy: Policy
+    volatile: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()
+    sharded: tuple[str, ...] = ()
 
 
 def metric_reduction(name: str) -> str:

@@ -114,6 +114,7 @@ def make(env: Environment, network: Network, config: PPOConfig) -> Learner:
         update=functools.partial(update, auto_reset, network, settings),
         policy=policy,
         network_policy=policy,
+        sharded=rollout.SHARDED,
     )
 
 

@@ -20,6 +20,11 @@ from stoix_like.types import Array, EnvState, Key, Metrics, Observation
 UNDECLARED = "actor/undeclared_truncations_count"
 
 
+#: Paths of a State whose arrays have leading axis N (`Learner.sharded`), if its field `rollout` is a RolloutState. The
+#: level pool is not among them: any environment may take any level.
+SHARDED = ("rollout.env_state", "rollout.observation", "rollout.episodes")
+
+
 class RunningEpisodes(NamedTuple):
     """The unfinished episodes, carried across updates: cutting them at the border would favour short ones."""
 

@@ -84,6 +84,8 @@ def make(env: Environment, network: Network, config: SPOConfig) -> Learner:
             model, settings.search, lambda p: p.online, functools.partial(temperature_of, settings)
         ),
         network_policy=functools.partial(_network_policy, network, settings.factored),
+        volatile=("replay",),
+        sharded=(*rollout.SHARDED, "replay.experience"),
     )
 
 

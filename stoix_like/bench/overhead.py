@@ -16,12 +16,14 @@ import numpy as np
 
 from stoix_like.bench.measure import Measurement, time_interleaved
 from stoix_like.bench.updates import preset_config
+from stoix_like.config.checks import steps_per_update
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.telemetry import Row, RunMeta, open_telemetry
+from stoix_like.runtime.runs.host_values import RunProgress
+from stoix_like.runtime.telemetry import Clock, RunMeta, event, open_telemetry
 from stoix_like.runtime.training import chunk
 from stoix_like.runtime.training.best import BestCheckpoint
 from stoix_like.runtime.training.writer import RunFiles, RunWriter
@@ -76,8 +78,8 @@ class _Training:
 
             def advance_and_save() -> Any:
                 number = next(numbers)
-                row = Row("MISC", number, 0, 0.0, None, {"misc/event": "checkpoint_saved"})
-                writer.save(self.state, self.meta._replace(update=number), lambda _: row)
+                saved = event(Clock(number, 0, 0.0), "checkpoint_saved")
+                writer.save(self.state, number, RunProgress(), lambda _: saved)
                 metrics = self.advance(updates)
                 writer.wait_until_written()
                 return metrics
@@ -137,11 +139,12 @@ def last_checkpoint_megabytes(folder: Path) -> float:
 
 @contextlib.contextmanager
 def _run_writer(folder: Path, training: _Training) -> Iterator[RunWriter]:
-    meta = RunMeta(training.meta.algorithm, device="", versions={}, config=training.config)
+    algorithm = training.meta.algorithm
+    meta = RunMeta(algorithm, algorithm.upper(), "", {}, training.config, steps_per_update(training.config))
     best = BestCheckpoint(folder / "checkpoints" / "best", 1)
     store = CheckpointStore(folder / "checkpoints", training.config.checkpointing.keep_last_n, create=True)
     with (
         contextlib.closing(open_telemetry(folder, meta)) as telemetry,
-        contextlib.closing(RunWriter(ProcessGroup(), RunFiles(store, best, telemetry))) as writer,
+        contextlib.closing(RunWriter(ProcessGroup(), RunFiles(store, best, telemetry), training.meta)) as writer,
     ):
         yield writer

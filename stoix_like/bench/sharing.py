@@ -24,7 +24,7 @@ def main(preset: str, count: str, platform: str) -> None:
 
     config = preset_config(preset)
     learner = build.build(preset.partition("/")[0], config).learner
-    state = start.initial_state(learner, config, found)()
+    state = start.initial_state(learner, config, found)[0]()
     program = chunk.compile_chunk(learner, 1, state)
 
     def update() -> jax.Array:

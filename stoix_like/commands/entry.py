@@ -14,14 +14,14 @@ import traceback
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from stoix_like.commands.table import COMMANDS
+from stoix_like.commands.table import COMMANDS, Outcome
 from stoix_like.config.values import nearest
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.console.spelling import PROGRAM, program_name, set_program_name
 from stoix_like.runtime.training import stopping
 
-Main = Callable[[list[str]], int | None]
+Main = Callable[[list[str]], Outcome]
 
 _STORAGE_HINTS = {
     errno.ENOSPC: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
@@ -67,7 +67,7 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
     `--debug` anywhere in argv prints the traceback first. 130 means interrupted.
     """
     try:
-        code = main(list(argv)) or 0
+        outcome = main(list(argv)) or 0
         sys.stdout.flush()
     except StoixError as error:
         return _report(error, argv)
@@ -80,7 +80,7 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
         if error.errno not in _STORAGE_HINTS:
             raise
         return _report(_storage_error(error), argv)
-    return code
+    return outcome if isinstance(outcome, int) else 0 if outcome.status == "done" else INTERRUPTED
 
 
 def _report(error: StoixError, argv: Sequence[str]) -> int:
@@ -104,7 +104,7 @@ def main() -> NoReturn:
     run_main(run_command)
 
 
-def run_command(argv: list[str], program: str | None = None) -> int:
+def run_command(argv: list[str], program: str | None = None) -> Outcome:
     """Runs the command `argv[0]` with the other arguments; without one, or with `--help`, lists the commands.
 
     Args:

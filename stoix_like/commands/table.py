@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.training.train import TrainResult
+
+#: What the function of a command returns; `entry.exit_code` makes the exit code of it, and None is 0.
+Outcome: TypeAlias = "int | TrainResult | None"
 
 
 class Command(NamedTuple):
@@ -20,9 +26,9 @@ class Command(NamedTuple):
     summary: str
     function: str = "main"
 
-    def run(self, argv: list[str]) -> int:
-        """Runs the command; returns the exit code."""
-        main: Callable[[list[str]], int] = getattr(importlib.import_module(self.module), self.function)
+    def run(self, argv: list[str]) -> Outcome:
+        """Runs the command; returns the exit code, or the result of a training."""
+        main: Callable[[list[str]], Outcome] = getattr(importlib.import_module(self.module), self.function)
         return main(argv)
 
 

@@ -112,3 +112,8 @@ def shape_mismatches(shapes: Mapping[str, tuple[int, ...]], template: Any, whose
     lines += [f"{name} is not stored" for name in wanted if name not in shapes]
     lines += [f"{name} is stored, {whose} has none" for name in shapes if name not in wanted]
     return lines
+
+
+def seed_axes(state: Any, shared: tuple[str, ...]) -> Any:
+    """The axis of the seeds of each field of a state: 0, or None for fields that all seeds share."""
+    return type(state)(**{field: None if field in shared else 0 for field in state._fields})

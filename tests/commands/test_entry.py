@@ -66,7 +66,7 @@ def test_a_training_can_be_asked_for_its_configuration(capsys):
 
 
 def test_a_program_of_the_users_own_is_what_hints_spell(monkeypatch, capsys):
-    monkeypatch.setattr(spelling._SPELLING, "own", None)
+    monkeypatch.setattr(spelling._Program, "own", None)
     assert run_command([], "tasks.py") == 0
     assert capsys.readouterr().out.startswith("usage: tasks.py COMMAND")
     assert spelling.command_line("evaluate", "a b").endswith("python tasks.py evaluate 'a b'")

@@ -49,7 +49,7 @@ CUTS = Cuts(
         (r"^make ", "--dry-run"),  # the README's test runs what these come down to
         (r"--print-config|--resume|tasks\.py train", ""),
         (r"train_spo\.py", SMALL_SEARCH),
-        (r"train\w*\.py|with_a2c\.py train-a2c", SMALL),
+        (r"train\w*\.py|with_\w+\.py train-\w+", SMALL),
         (r"scripts/sweep\.py", "--num-trials 1"),
     ],
     replaced=[

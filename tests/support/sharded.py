@@ -41,7 +41,8 @@ def main(algorithm, num_seeds, batch_size):
     else:
         config = sl.ppo_config(**SIZES, num_seeds=num_seeds)
     learner = getattr(sl, algorithm).make(env, sl.make_network(env, config), config)
-    state = start.initial_state(learner, config, jax.devices())()
+    make_state, _ = start.initial_state(learner, config, jax.devices())
+    state = make_state()
     program = chunk.compile_chunk(learner, num_seeds, state)
     axis = 0 if num_seeds == 1 else 1
     before = placement(algorithm, state, axis)

@@ -36,15 +36,8 @@ class ArgumentParser(argparse.ArgumentParser):
 
 def positive_int(text: str) -> int:
     """A whole number in [1, 2147483647]; 1e3 is accepted."""
-    try:
-        number = float(text)
-    except ValueError:
-        number = 0.0
-    if number < 1 or not number.is_integer():
-        raise argparse.ArgumentTypeError(f"expected a positive whole number, got '{text}'")
-    if number > LARGEST_WHOLE:
-        raise argparse.ArgumentTypeError(f"expected at most {LARGEST_WHOLE}, got '{text}'")
-    return int(number)
+    checked_number(text, lambda number: number >= 1 and number.is_integer(), "a positive whole number")
+    return int(checked_number(text, lambda number: number <= LARGEST_WHOLE, f"at most {LARGEST_WHOLE}"))
 
 
 def checked_number(text: str, fits: Callable[[float], bool], expected: str) -> float:

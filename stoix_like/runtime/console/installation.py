@@ -42,13 +42,7 @@ def _git(*words: str) -> str:
 
 
 def require_extra(feature: str, extra: str, *modules: str) -> None:
-    """Raises MissingExtraError if one of the modules is not installed.
-
-    Args:
-        feature: the requested feature, as the error names it.
-        extra: the extra of pyproject.toml that installs the modules.
-        modules: full names.
-    """
+    """Raises MissingExtraError if one of the modules, which the extra of pyproject.toml installs, is missing."""
     if not all(map(is_installed, modules)):
         raise MissingExtraError(feature, extra, pip_command(f"stoix_like[{extra}]"))
 

@@ -19,16 +19,11 @@ _OURS = "stoix_like"
 #: These log what no user can change. If a write fails, orbax raises the first error, which we report. It also logs it
 #: through absl, and asyncio logs the errors of the other arrays when they are garbage collected.
 _CHATTY = {"absl": logging.CRITICAL, "asyncio": logging.CRITICAL, "jax._src.xla_bridge": logging.ERROR}
-
-
 HEARTBEAT_SECONDS = 10.0
 
 
-class _Ownership:
-    is_ours = False
-
-
-_OWNERSHIP = _Ownership()
+class _Process:
+    is_cli = False
 
 
 class _StderrHandler(logging.Handler):
@@ -46,12 +41,12 @@ class _StderrHandler(logging.Handler):
 
 def mark_cli() -> None:
     """Marks this process as a command of ours: `configure_logging` may then configure the root logger."""
-    _OWNERSHIP.is_ours = True
+    _Process.is_cli = True
 
 
 def is_cli() -> bool:
     """Whether this process is a command of ours, not a notebook or a user's program."""
-    return _OWNERSHIP.is_ours
+    return _Process.is_cli
 
 
 def configure_logging(config: LoggingConfig) -> None:
@@ -61,7 +56,7 @@ def configure_logging(config: LoggingConfig) -> None:
     """
     level = config.log_level.upper()
     logging.getLogger(_OURS).setLevel(level)
-    if not _OWNERSHIP.is_ours:
+    if not is_cli():
         return
     root = logging.getLogger()
     if not any(isinstance(handler, _StderrHandler) for handler in root.handlers):

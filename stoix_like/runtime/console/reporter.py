@@ -13,19 +13,12 @@ def _print(line: str) -> None:
 
 
 class Reporter(NamedTuple):
-    """Four functions that receive one line each. By default they print it.
+    """Four functions that receive one line each. By default they print it."""
 
-    Attributes:
-        info: a line of the result, to stdout.
-        note: information that needs no action, to stdout after `note: `.
-        warning: what went wrong without ending the command, to stderr after `warning: `.
-        progress: how far the work is, to stderr.
-    """
-
-    info: Callable[[str], None] = _print
-    note: Callable[[str], None] = lambda line: _print(f"note: {line}")
-    warning: Callable[[str], None] = lambda line: print_to_stderr(f"warning: {line}")
-    progress: Callable[[str], None] = print_to_stderr
+    info: Callable[[str], None] = _print  # a line of the result, to stdout
+    note: Callable[[str], None] = lambda line: _print(f"note: {line}")  # needs no action, to stdout
+    warning: Callable[[str], None] = lambda line: print_to_stderr(f"warning: {line}")  # did not end the command
+    progress: Callable[[str], None] = print_to_stderr  # how far the work is
 
 
 SILENT = Reporter(*[lambda _line: None] * 4)

@@ -15,21 +15,18 @@ SCRIPTS = Path(__file__).resolve().parents[3] / "scripts"  # of a clone
 _SCRIPTS = {"export": "export_policy.py"}  # scripts whose name differs from their command's
 
 
-class _Spelling:
+class _Program:
     own: str | None = None  # a user's program that runs our commands
-
-
-_SPELLING = _Spelling()
 
 
 def set_program_name(program: str) -> None:
     """Makes hints and help texts name a user's program, such as `tasks.py`, in front of our commands."""
-    _SPELLING.own = program
+    _Program.own = program
 
 
 def program_name() -> str:
     """The program that takes our commands as arguments: `stoix-like`, or the user's own."""
-    return _SPELLING.own or PROGRAM
+    return _Program.own or PROGRAM
 
 
 def script_of(name: str) -> str:
@@ -44,20 +41,17 @@ def prog(name: str) -> str:
 
 def command_name(name: str) -> str:
     """The name of a command in hints: `scripts/plot.py` or `stoix-like plot`. The command need not exist."""
-    if not _is_script():
-        return f"{program_name()} {name}"
-    return f"scripts/{script_of(name)}"
+    return f"scripts/{prog(name)}" if _is_script() else prog(name)
 
 
-def usage(name: str) -> str:
+def usage(name: str, python: str = "python") -> str:
     """The start of a usage line: `python scripts/plot.py` or `stoix-like plot`."""
-    return command_name(name) if _is_console() else f"python {command_name(name)}"
+    return command_name(name) if _is_console() else f"{python} {command_name(name)}"
 
 
 def command_line(name: str, *argv: str) -> str:
     """The shell command that runs `name` with these arguments, in the form in which this process was started."""
-    start = command_name(name) if _is_console() else f"{_python()} {command_name(name)}"
-    return " ".join([start, *map(shlex.quote, argv)])
+    return " ".join([usage(name, _python()), *map(shlex.quote, argv)])
 
 
 def pip_command(requirement: str) -> str:
@@ -68,11 +62,11 @@ def pip_command(requirement: str) -> str:
 
 def _is_console() -> bool:
     """Whether hints name the installed program: it was started, or there are no scripts, as outside a clone."""
-    return _SPELLING.own is None and (Path(sys.argv[0]).name == PROGRAM or not (SCRIPTS / "train_ppo.py").is_file())
+    return _Program.own is None and (Path(sys.argv[0]).name == PROGRAM or not (SCRIPTS / "train_ppo.py").is_file())
 
 
 def _is_script() -> bool:
-    return _SPELLING.own is None and not _is_console()
+    return _Program.own is None and not _is_console()
 
 
 def _python() -> str:

@@ -23,12 +23,12 @@ from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Array, Environment, Key, MemoryPolicy, Params, Policy
 
 T = TypeVar("T")
-#: (*level_args) -> ([R, N] keys of levels, [R] keys of rounds). The arguments are any arrays; traced.
-LevelKeys = Callable[..., tuple[Key, Key]]
+LevelKeys = Callable[[Key], tuple[Key, Key]]  # (key) -> ([R, N] keys of levels, [R] keys of rounds); traced
+MEMORY_HINT = "play fewer episodes at a time: --num-eval-envs in training, --num-envs in an evaluation"
 
 
 class _Programs(NamedTuple):
-    begin: Callable[..., tuple[episodes.Playing, Key]]  # (round, *level_args) -> (start, key of the round)
+    begin: Callable[..., tuple[episodes.Playing, Key]]  # (round, key) -> (start, key of the round)
     advance: Callable[..., tuple[episodes.Playing, Array]]  # (params, playing, key, steps) -> (playing, finished)
 
 
@@ -46,13 +46,11 @@ class EpisodePlayer:
     """Plays E episodes in R rounds of N, compiled by `compile` or at the first call.
 
     Args:
-        env: without auto-reset.
-        policy: chooses the actions.
+        env, policy: an environment without auto-reset, and who acts in it.
         level_keys_fn: makes the keys of levels and rounds.
         num_episodes, num_envs: E and N. R is E / N rounded up; results exclude the padding of the last round.
-        num_seeds: S. With several, params and `level_args` have a leading axis [S].
+        num_seeds: S. With several, parameters and keys have a leading axis [S].
         deterministic: most probable actions, or sampled ones.
-        memory_hint: the hint if memory runs out.
     """
 
     def __init__(
@@ -65,10 +63,9 @@ class EpisodePlayer:
         num_envs: int,
         num_seeds: int = 1,
         deterministic: bool = True,
-        memory_hint: str,
     ) -> None:
-        def begin(index: Array, *level_args: Any) -> tuple[episodes.Playing, Key]:
-            level_keys, round_keys = level_keys_fn(*level_args)
+        def begin(index: Array, key: Key) -> tuple[episodes.Playing, Key]:
+            level_keys, round_keys = level_keys_fn(key)
             return episodes.begin(env, policy, level_keys[index]), round_keys[index]
 
         def advance(params: Params, playing: episodes.Playing, key: Key, steps: Array) -> episodes.Playing:
@@ -76,22 +73,19 @@ class EpisodePlayer:
 
         self._begin, self._advance = begin, advance
         self._num_episodes, self._num_envs, self._num_seeds = num_episodes, num_envs, num_seeds
-        self._memory_hint = memory_hint
         self._programs: _Programs | None = None
         self._chunk_sizer = ChunkSizer()
 
-    def compile(self, params: Params, *level_args: Any) -> None:
-        """Compiles the programs unless they are compiled, so that playing is timed alone.
-
-        Raises RunError if compilation runs out of memory.
-        """
+    def compile(self, params: Params, key: Key) -> None:
+        """Compiles the programs once, so that playing is timed alone. Raises RunError if that runs out of memory."""
         if self._programs is not None:
             return
-        with reraise_device_errors("the evaluation cannot be compiled", self._memory_hint):
-            beginning = jax.jit(self._of_seeds(self._begin, None, *[0] * len(level_args)))
-            begin = beginning.lower(np.int32(0), *level_args).compile()
+        with reraise_device_errors("the evaluation cannot be compiled", MEMORY_HINT):
+            beginning = jax.jit(self._of_seeds(self._begin, None, 0))
+            begin = beginning.lower(np.int32(0), key).compile()
             placed = begin.output_shardings  # a round keeps its placement: it is the input of the next piece
-            start, key = jax.tree.map(_placed, jax.eval_shape(beginning, np.int32(0), *level_args), placed)
+            shapes = jax.eval_shape(beginning, np.int32(0), key)
+            start = jax.tree.map(lambda x, at: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=at), shapes, placed)
             advancing = self._of_seeds(self._advance, 0, 0, 0, None)
 
             def advance(params: Params, playing: episodes.Playing, key: Key, steps: Array) -> Any:
@@ -99,28 +93,25 @@ class EpisodePlayer:
                 return playing, playing.done.sum()
 
             jitted = jax.jit(advance, donate_argnums=1, out_shardings=(placed[0], None))
-            self._programs = _Programs(begin, jitted.lower(params, start, key, np.int32(0)).compile())
+            self._programs = _Programs(begin, jitted.lower(params, *start, np.int32(0)).compile())
 
     def _of_seeds(self, function: Callable[..., Any], *axes: int | None) -> Callable[..., Any]:
         """The function, mapped over these axes of its arguments if there are several seeds."""
         return function if self._num_seeds == 1 else jax.vmap(function, in_axes=axes)
 
-    def play(self, params: Params, *level_args: Any) -> Generator[PlayProgress, int, tuple[EpisodeResults, Any]]:
+    def play(self, params: Params, key: Key) -> Generator[PlayProgress, int, tuple[EpisodeResults, Any]]:
         """Yields the progress before each piece, and is sent the number of steps to play; 0 ends the round.
 
         A round that is over plays on if it is sent a number, and its results stay what they are. With several processes
-        of one run, all must be sent the same numbers.
+        of one run, all must be sent the same numbers. Raises JaxRuntimeError if memory runs out.
 
         Returns:
             (results, memory of the policy after the last decision of each episode) on the host, [E] or [S, E].
-
-        Raises:
-            JaxRuntimeError: memory ran out.
         """
-        self.compile(params, *level_args)
+        self.compile(params, key)
         rounds = []
         for index in range(-(-self._num_episodes // self._num_envs)):
-            rounds.append((yield from self._round(index, params, level_args)))  # noqa: PERF401  # it yields
+            rounds.append((yield from self._round(index, params, key)))  # noqa: PERF401  # it yields
         axis = 0 if self._num_seeds == 1 else 1
 
         def join(*parts: np.ndarray) -> np.ndarray:
@@ -129,12 +120,10 @@ class EpisodePlayer:
         joined: tuple[EpisodeResults, Any] = jax.tree.map(join, *rounds)
         return joined
 
-    def _round(
-        self, index: int, params: Params, level_args: Any
-    ) -> Generator[PlayProgress, int, tuple[EpisodeResults, Any]]:
+    def _round(self, index: int, params: Params, key: Key) -> Generator[PlayProgress, int, tuple[EpisodeResults, Any]]:
         assert self._programs is not None  # narrows the type
         per_round, total = self._num_envs * self._num_seeds, self._num_episodes * self._num_seeds
-        playing, key = self._programs.begin(np.int32(index), *level_args)
+        playing, round_key = self._programs.begin(np.int32(index), key)
         step = finished = 0
         while True:
             is_over = finished == per_round or step >= episodes.MOST_STEPS
@@ -144,14 +133,14 @@ class EpisodePlayer:
             if steps == 0:
                 break
             began = time.monotonic()
-            playing, count = self._programs.advance(params, playing, key, np.int32(steps))
+            playing, count = self._programs.advance(params, playing, round_key, np.int32(steps))
             jax.block_until_ready(count)  # a signal can interrupt this, but not int(count)
             finished, now = int(count), int(np.max(jax.device_get(playing.step)))
             if now > step:  # else all episodes had finished, and it was played on
                 self._chunk_sizer.record(now - step, time.monotonic() - began)
             step = now
-        results, memory = jax.device_get((playing.results, playing.memory))
-        return results, memory
+        result: tuple[EpisodeResults, Any] = jax.device_get((playing.results, playing.memory))
+        return result
 
 
 def play_to_end(
@@ -183,11 +172,7 @@ def play_to_end(
             return result
 
 
-def _placed(shape: Any, sharding: Any) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(shape.shape, shape.dtype, sharding=sharding)
-
-
-def fresh_levels(num_episodes: int, num_envs: int) -> Callable[[Key], tuple[Key, Key]]:
+def fresh_levels(num_episodes: int, num_envs: int) -> LevelKeys:
     """Keys of levels and rounds, split from a key as in `episodes.evaluate`; the last round is padded."""
 
     def level_keys_fn(key: Key) -> tuple[Key, Key]:
@@ -197,7 +182,7 @@ def fresh_levels(num_episodes: int, num_envs: int) -> Callable[[Key], tuple[Key,
     return level_keys_fn
 
 
-def frozen_levels(level_keys: Key, num_envs: int) -> Callable[[Key], tuple[Key, Key]]:
+def frozen_levels(level_keys: Key, num_envs: int) -> LevelKeys:
     """Keys of levels [E] and rounds, as in `episodes.evaluate_levels`; the last round is padded."""
     num_levels = level_keys.shape[0]
     num_rounds = -(-num_levels // num_envs)

@@ -36,42 +36,35 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
 
     Raises ConfigError if the search does not fit the environment.
     """
+    from stoix_like.algorithms import searching
+
+    env, learner = saved.env, saved.learner
+    if choice is None and (network or learner.policy is learner.network_policy):
+        return SelectedPolicy(learner.network_policy, "network")
+    played = choice or SearchChoice()
+    config, temperature = search_config(saved, played)
+    text = search_text(saved, played, deterministic)
+    notes = tuple(search_notes(config, env.task_id, played.incumbent))
     if choice is None:
-        learner = saved.learner
-        searches = learner.policy is not learner.network_policy
-        if network or not searches:
-            return SelectedPolicy(learner.network_policy, "network")
-        notes = search_notes(search_config(saved, SearchChoice())[0], saved.env.task_id)
-        name = f"search as trained: {describe_own_search(saved, deterministic)}"
-        return SelectedPolicy(learner.policy, name, tuple(notes), saved.env.hidden_state)
-    from stoix_like.algorithms import searching
-
-    config, temperature = search_config(saved, choice)
-    env, model = saved.env, search_model(saved)
+        return SelectedPolicy(learner.policy, f"search as trained: {text}", notes, env.hidden_state)
     policy = searching.counting_policy(
-        env, model, config, saved.network_params, temperature, follows_plan=choice.incumbent
+        env, search_model(saved), config, saved.network_params, temperature, follows_plan=choice.incumbent
     )
-    played = searching.deterministic(config) if deterministic else config
-    text = describe_search(played, _temperature_text(saved, choice.temperature))
     name = f"search {text}, incumbent plan" if choice.incumbent else f"search {text}"
-    notes = search_notes(config, env.task_id, choice.incumbent)
-    return SelectedPolicy(policy, name, tuple(notes), env.hidden_state)
+    return SelectedPolicy(policy, name, notes, env.hidden_state)
 
 
-def describe_own_search(saved: SavedRun, deterministic: bool) -> str:
-    """The search of an SPO run, in the form of `describe_search`."""
+def search_text(saved: SavedRun, choice: SearchChoice, deterministic: bool) -> str:
+    """The search of `search_config`, in the form of `describe_search`."""
     from stoix_like.algorithms import searching
 
-    config, _ = search_config(saved, SearchChoice())
-    return describe_search(searching.deterministic(config) if deterministic else config, _temperature_text(saved, None))
-
-
-def _temperature_text(saved: SavedRun, given: float | None) -> str:
-    if given is None and saved.meta.algorithm == "spo":
+    config, _ = search_config(saved, choice)
+    temperature = f"temperature {choice.temperature or DEFAULT_TEMPERATURE:g}"
+    if choice.temperature is None and saved.meta.algorithm == "spo":
         section = saved.config.spo
         fixed, std = f"temperature {section.fixed_temperature:g}", "temperature by deviation"
-        return {"fixed": fixed, "std": std}.get(section.temperature_mode, "learned temperature")
-    return f"temperature {given or DEFAULT_TEMPERATURE:g}"
+        temperature = {"fixed": fixed, "std": std}.get(section.temperature_mode, "learned temperature")
+    return describe_search(searching.deterministic(config) if deterministic else config, temperature)
 
 
 def search_model(saved: SavedRun) -> SearchModel:
@@ -100,12 +93,8 @@ def search_config(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, 
             num_particles=DEFAULT_PARTICLES, search_depth=depth, root=root, continuation="greedy", resampling="none"
         )
     _check_resampling(choice, config)
-    names = {
-        "particles": "num_particles",
-        "depth": "search_depth",
-        "period": "resampling_period",
-        "ess_threshold": "resampling_ess_threshold",
-    }
+    names = {"particles": "num_particles", "depth": "search_depth"}
+    names |= {"period": "resampling_period", "ess_threshold": "resampling_ess_threshold"}
     given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent")}
     config = config._replace(**{name: value for name, value in given.items() if value is not None})
     check(config, factored=factored)

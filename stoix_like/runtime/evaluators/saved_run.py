@@ -37,14 +37,8 @@ def evaluate_run(
 ) -> dict[str, Any]:
     """Every metric of every seed with a 95 % interval over episodes, and the IQM over seeds, as plain JSON values.
 
-    Args:
-        run: folder, name, or `latest`; or published parameters (`saved.load_run`).
-        checkpoint: `best`, `latest`, or an update.
-        settings: by default 1,024 fresh levels.
-        reporter: receives the heading as info, notes on the search, and the progress.
-
-    Raises:
-        ConfigError, CheckpointError: see `saved.load_run` and `levels.level_set`.
+    `run` and `checkpoint` are as for `saved.load_run`; by default 1,024 fresh levels are played. The reporter receives
+    the heading as info, notes on the search, and the progress. Raises as `saved.load_run` and `levels.level_set`.
     """
     import jax
 
@@ -111,11 +105,9 @@ def _over_seeds(seeds: dict[str, dict[str, Any]]) -> dict[str, dict[str, float]]
     if len(seeds) < 2:
         return {}
     metrics = next(iter(seeds.values()))
-    over_seeds = {}
-    for metric in metrics:
-        interval = statistics.bootstrap_interval([row[metric]["mean"] for row in seeds.values()])
-        over_seeds[metric] = {"iqm": interval.point, "low": interval.low, "high": interval.high}
-    return over_seeds
+    means = {metric: [row[metric]["mean"] for row in seeds.values()] for metric in metrics}
+    intervals = {metric: statistics.bootstrap_interval(values) for metric, values in means.items()}
+    return {name: {"iqm": found.point, "low": found.low, "high": found.high} for name, found in intervals.items()}
 
 
 def heading(scored: dict[str, Any]) -> str:

@@ -11,8 +11,8 @@ import numpy as np
 
 from stoix_like.evaluation import episodes, levels
 from stoix_like.evaluation.levels import LevelSet
-from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.evaluators.episode_player import (
+    MEMORY_HINT,
     EpisodePlayer,
     PlayProgress,
     fresh_levels,
@@ -20,11 +20,9 @@ from stoix_like.runtime.evaluators.episode_player import (
     play_to_end,
 )
 from stoix_like.runtime.hardware.devices import reraise_device_errors
-from stoix_like.runtime.telemetry import Row
-from stoix_like.runtime.telemetry.rows import EVALUATION_PREFIXES, EvaluationMode, evaluation_values
+from stoix_like.runtime.telemetry import Clock, Report
+from stoix_like.runtime.telemetry.metrics import EVALUATION_PREFIXES, EvaluationMode, evaluation_values
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
-
-_MEMORY_HINT = "play fewer episodes at a time: --num-eval-envs in training, --num-envs in an evaluation"
 
 
 class Levels(NamedTuple):
@@ -43,9 +41,7 @@ class Levels(NamedTuple):
 def make_levels(env: Environment, level_set: str | None, num_episodes: int) -> Levels:
     """The levels of the frozen set of that name, whatever `num_episodes`; fresh ones if it is None.
 
-    Raises:
-        ConfigError: see `levels.level_set`.
-        RunError: the set does not fit into memory.
+    Raises ConfigError as `levels.level_set`, and RunError if the set does not fit into memory.
     """
     if level_set is None:
         return Levels(num_episodes)
@@ -68,16 +64,10 @@ class Scores(NamedTuple):
         """Mean return per seed, [S]."""
         return self.results["episode_return"].mean(axis=1)
 
-    def rows(self, mode: EvaluationMode, at: tuple[int, int, float], seeds: Sequence[int]) -> list[Row]:
-        """One EVALUATOR row per seed; `at` is (update, timesteps, elapsed seconds)."""
-        rows = []
-        for index, seed in enumerate(seeds):
-            of_seed = {name: values[index] for name, values in self.results.items()}
-            values: dict[str, Value] = dict(evaluation_values(of_seed, mode, self.seconds))
-            if self.level_hash:
-                values[f"{EVALUATION_PREFIXES[mode]}/level_hash"] = self.level_hash
-            rows.append(Row("EVALUATOR", *at, seed, values))
-        return rows
+    def report(self, mode: EvaluationMode, clock: Clock, seeds: Sequence[int]) -> Report:
+        """The report of this evaluation; it ended at `clock`."""
+        texts = {f"{EVALUATION_PREFIXES[mode]}/level_hash": self.level_hash} if self.level_hash else {}
+        return Report(clock, evaluation_values(self.results, mode, self.seconds), texts, seeds)
 
 
 class Evaluator:
@@ -85,8 +75,7 @@ class Evaluator:
 
     Args:
         env: without auto-reset.
-        policy: chooses the actions.
-        levels: see `make_levels`.
+        policy, levels: what is evaluated, and on which levels, see `make_levels`.
         num_envs: episodes played at a time.
         num_seeds: S. With several, parameters and keys have a leading axis [S].
         mode: what is evaluated. Actions are drawn if it is `sampled`, else the most probable.
@@ -114,14 +103,10 @@ class Evaluator:
             num_envs=num_envs,
             num_seeds=num_seeds,
             deterministic=mode != "sampled",
-            memory_hint=_MEMORY_HINT,
         )
 
     def compile(self, params: Params, root: Key) -> None:
-        """Compiles the programs, so that the first evaluation does not wait for them.
-
-        Raises RunError if compilation runs out of memory.
-        """
+        """Compiles the programs before the first evaluation. Raises RunError if that runs out of memory."""
         self._player.compile(params, root)
 
     def __call__(self, params: Params, root: Key, update: int, report: Callable[[str], None] | None = None) -> Scores:
@@ -129,16 +114,9 @@ class Evaluator:
         return play_to_end(self.play(params, root, update), report)
 
     def play(self, params: Params, root: Key, update: int) -> Generator[PlayProgress, int, Scores]:
-        """A player, as `EpisodePlayer.play`, of the parameters with the evaluation key of this update.
+        """A player, as `EpisodePlayer.play`, with the evaluation key of this update, made from the run's root key.
 
-        Args:
-            params: of the policy, [S, ...] for several seeds.
-            root: root key of the run, [] or [S].
-            update: the update they are scored at.
-
-        Raises:
-            RunError: memory ran out.
-            UnsupportedEnvironmentError: see `episodes.refuse_undeclared`.
+        Raises RunError if memory runs out, and UnsupportedEnvironmentError as `episodes.refuse_undeclared`.
         """
 
         def evaluation_key(root: Key) -> Key:
@@ -151,15 +129,12 @@ class Evaluator:
         """`play` with the key of the levels and actions, [] or [S]. It is consumed."""
         self.compile(params, key)
         began = time.monotonic()
-        with reraise_device_errors("the evaluation cannot be played", _MEMORY_HINT):
+        with reraise_device_errors("the evaluation cannot be played", MEMORY_HINT):
             played = yield from self._player.play(params, key)
         results, memory = played if self._num_seeds > 1 else jax.tree.map(lambda x: x[None], played)
         episodes.refuse_undeclared(self._env, results)
-        metrics = {
-            "episode_return": results.episode_return,
-            "episode_length": results.episode_length,
-            **results.env_metrics,
-        }
+        metrics: dict[str, Any] = {"episode_return": results.episode_return, "episode_length": results.episode_length}
+        metrics |= results.env_metrics
         if results.is_unfinished.any():
             metrics["unfinished"] = results.is_unfinished.astype(np.float32)
         return Scores(metrics, memory, time.monotonic() - began, self.levels.level_hash)

@@ -11,37 +11,26 @@ from stoix_like.runtime.evaluators.policies import SearchChoice
 
 def add_search_flags(parser: ArgumentParser) -> None:
     """Adds `--network`, `--search` and `--search-...` to the parser."""
-    parser.add_argument("--network", action="store_true", help="play the network alone, without the run's own search")
-    parser.add_argument("--search", action="store_true", help="search for every action, also with a PPO run")
-    parser.add_argument("--search-particles", type=positive_int, metavar="P", help="particles (PPO runs: 4)")
-    parser.add_argument(
-        "--search-depth", type=_depth, metavar="D|full", help="model steps of each particle (PPO runs: full)"
-    )
-    parser.add_argument(
-        "--search-root",
-        choices=["iid", "gumbel_topk", "topk"],
-        help="first actions (PPO runs: topk; iid for factored ones)",
-    )
-    parser.add_argument("--search-continuation", choices=["sampled", "greedy"], help="later actions (PPO runs: greedy)")
+    add = parser.add_argument
+    add("--network", action="store_true", help="play the network alone, without the run's own search")
+    add("--search", action="store_true", help="search for every action, also with a PPO run")
+    add("--search-particles", type=positive_int, metavar="P", help="particles (PPO runs: 4)")
+    add("--search-depth", type=_depth, metavar="D|full", help="model steps of each particle (PPO runs: full)")
+    help_text = "first actions (PPO runs: topk; iid for factored ones)"
+    add("--search-root", choices=["iid", "gumbel_topk", "topk"], help=help_text)
+    add("--search-continuation", choices=["sampled", "greedy"], help="later actions (PPO runs: greedy)")
     help_text = "in reward units (PPO runs: 0.001; where a critic values the particles, about its error)"
-    parser.add_argument("--search-temperature", type=_temperature, metavar="T", help=help_text)
-    parser.add_argument(
-        "--search-resampling", choices=["period", "ess", "none"], help="when to resample (PPO runs: none)"
-    )
-    parser.add_argument("--search-period", type=positive_int, metavar="N", help="depths between resamplings")
-    parser.add_argument(
-        "--search-resampler",
-        choices=["systematic", "multinomial"],
-        help="how ancestors are drawn (PPO runs: systematic)",
-    )
+    add("--search-temperature", type=_temperature, metavar="T", help=help_text)
+    add("--search-resampling", choices=["period", "ess", "none"], help="when to resample (PPO runs: none)")
+    add("--search-period", type=positive_int, metavar="N", help="depths between resamplings")
+    help_text = "how ancestors are drawn (PPO runs: systematic)"
+    add("--search-resampler", choices=["systematic", "multinomial"], help=help_text)
     help_text = "share of effective particles below which ess resamples (PPO runs: 0.5)"
-    parser.add_argument("--search-ess-threshold", type=_share, metavar="X", help=help_text)
-    parser.add_argument("--search-gamma", type=_share, metavar="X", help="discount per model step (PPO runs: gamma)")
-    parser.add_argument(
-        "--search-gae-lambda", type=_share, metavar="X", help="lambda of the search's advantages (PPO runs: 1)"
-    )
+    add("--search-ess-threshold", type=_share, metavar="X", help=help_text)
+    add("--search-gamma", type=_share, metavar="X", help="discount per model step (PPO runs: gamma)")
+    add("--search-gae-lambda", type=_share, metavar="X", help="lambda of the search's advantages (PPO runs: 1)")
     help_text = "follow the best finished path found so far (deterministic tasks)"
-    parser.add_argument("--search-incumbent", action="store_true", help=help_text)
+    add("--search-incumbent", action="store_true", help=help_text)
 
 
 def _depth(text: str) -> int | str:

@@ -19,11 +19,6 @@ class ChunkSizer:
         self._seconds_per_update: float | None = None
         self._wanted = 1  # length wanted for the last chunk; the caller may have cut it
 
-    @property
-    def is_known(self) -> bool:
-        """Whether a chunk has been timed."""
-        return self._seconds_per_update is not None
-
     def next_length(self, most: int) -> int:
         """Number of updates of the next chunk, between 1 and `most`."""
         if self._seconds_per_update is None:
@@ -39,27 +34,10 @@ class ChunkSizer:
 LARGE_SHARE = 0.1  # share of the time above which there is a note
 
 
-class EvaluationTimeShare:
-    """Compares the time of an evaluation with the training before it."""
-
-    def __init__(self) -> None:
-        self._seconds, self._updates = 0.0, 0
-        self._is_noted = False
-
-    def add_updates(self, updates: int, seconds: float) -> None:
-        """Adds a chunk of updates."""
-        self._seconds += seconds
-        self._updates += updates
-
-    def note_on_evaluation(self, seconds: float, *, is_last: bool) -> str | None:
-        """A note after the first evaluation if it took a large share and more follow, else None."""
-        training, updates = self._seconds, self._updates
-        self._seconds, self._updates = 0.0, 0
-        if self._is_noted or is_last or training <= 0.0:
-            return None
-        self._is_noted = True
-        share = seconds / (seconds + training)
-        if share <= LARGE_SHARE:
-            return None
-        enough = math.ceil(updates * seconds / training * (1.0 / LARGE_SHARE - 1.0))
-        return f"evaluation takes {share:.0%} of the time; --eval-interval {enough} makes it {LARGE_SHARE:.0%}"
+def time_share_note(seconds: float, updates: int, training_seconds: float) -> str | None:
+    """A note if an evaluation of `seconds` takes a large share of the time after so many updates, else None."""
+    share = seconds / (seconds + training_seconds)
+    if share <= LARGE_SHARE:
+        return None
+    enough = math.ceil(updates * seconds / training_seconds * (1.0 / LARGE_SHARE - 1.0))
+    return f"evaluation takes {share:.0%} of the time; --eval-interval {enough} makes it {LARGE_SHARE:.0%}"

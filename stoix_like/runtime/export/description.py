@@ -5,28 +5,30 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import jax
 
 from stoix_like.config.checks import replace_leaves
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.roles import Role, leaves_with
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs.host_values import best_scores
-
-if TYPE_CHECKING:
-    from stoix_like.runtime.runs.saved import SavedRun
-
+from stoix_like.runtime.runs.saved import SavedRun
+from stoix_like.runtime.weights import policy_folder, policy_program
 
 _PACKAGES = ("stoix_like", "jax", "jaxlib")
 
 
 def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
     """The content of policy.json for the seed at `index`, without the digests."""
-    from stoix_like.runtime.weights import policy_folder, policy_program
-
     installed = versions()
     environment = leaves_with(type(saved.config), Role.ENVIRONMENT)
+    spec, joint = saved.env.action_spec, saved.env.joint_shape
+    _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
+    leaves = policy_program.observation_leaves(timestep.observation)
     return {
         "format": policy_folder.FORMAT,
         "format_version": policy_folder.FORMAT_VERSION,
@@ -37,9 +39,19 @@ def policy_description(saved: SavedRun, index: int = 0) -> dict[str, Any]:
         "update": saved.updates[index],
         "seed": saved.seeds[index],
         "evaluation": _evaluation(saved, index),
-        "observation": _observation_specification(saved),
+        "observation": [
+            {"name": name, "shape": [policy_program.BATCH, *leaf.shape], "dtype": leaf.dtype.name}
+            for name, leaf in leaves.items()
+        ],
         "key": {"shape": [policy_program.KEY_WORDS], "dtype": "uint32", "kind": policy_program.KEY_IMPLEMENTATION},
-        "action": _action_specification(saved),
+        "action": {
+            "kind": "categorical" if spec.num_factors is None else "factored",
+            "shape": [policy_program.BATCH, *spec.shape],
+            "dtype": "int32",
+            "num_values": spec.num_values,
+            "num_factors": spec.num_factors,
+            "joint_shape": None if joint is None else list(joint),  # row-major: numpy.unravel_index(action, joint)
+        },
         "platforms": list(policy_program.PLATFORMS),
         "versions": {name: installed[name] for name in _PACKAGES},
         "config": _configuration(saved, index),
@@ -51,8 +63,6 @@ def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
 
     Devices, folders and logging of the machine that trained it are not published.
     """
-    from stoix_like.config.dicts import config_to_dict
-
     single = replace_leaves(saved.config, {"seed": saved.seeds[index], "num_seeds": 1})
     own = leaves_with(type(single), Role.MACHINE | Role.PROCESS)
     kept = {
@@ -60,33 +70,6 @@ def _configuration(saved: SavedRun, index: int) -> dict[str, Any]:
         for section, leaves in config_to_dict(single).items()
     }
     return {section: leaves for section, leaves in kept.items() if leaves}
-
-
-def _observation_specification(saved: SavedRun) -> list[dict[str, Any]]:
-    import jax
-
-    from stoix_like.runtime.weights import policy_program
-
-    _, timestep = jax.eval_shape(saved.env.reset, jax.random.key(0))
-    leaves = policy_program.observation_leaves(timestep.observation)
-    return [
-        {"name": name, "shape": [policy_program.BATCH, *leaf.shape], "dtype": leaf.dtype.name}
-        for name, leaf in leaves.items()
-    ]
-
-
-def _action_specification(saved: SavedRun) -> dict[str, Any]:
-    from stoix_like.runtime.weights import policy_program
-
-    spec, joint = saved.env.action_spec, saved.env.joint_shape
-    return {
-        "kind": "categorical" if spec.num_factors is None else "factored",
-        "shape": [policy_program.BATCH, *spec.shape],
-        "dtype": "int32",
-        "num_values": spec.num_values,
-        "num_factors": spec.num_factors,
-        "joint_shape": None if joint is None else list(joint),  # row-major: numpy.unravel_index(action, joint_shape)
-    }
 
 
 def _evaluation(saved: SavedRun, index: int) -> dict[str, float]:

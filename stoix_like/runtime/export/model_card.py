@@ -6,21 +6,22 @@ The Hugging Face Hub reads the block at its top. There the page is named README.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 
 from stoix_like.config.checks import steps_per_update
 from stoix_like.runtime.console.spelling import PROGRAM
 from stoix_like.runtime.console.text import DASH, algorithm_title, number_text
+from stoix_like.runtime.runs.saved import SavedRun
 from stoix_like.runtime.weights.parameters import PARAMETERS
-
-if TYPE_CHECKING:
-    from stoix_like.runtime.runs.saved import SavedRun
 
 _COLUMNS = {"evaluator": "policy", "evaluator_network": "network alone", "evaluator_sampled": "sampled actions"}
 _HIDDEN_METRICS = ("episodes", "max_return", "min_return", "episode_length_max", "episode_length_min", "level_hash")
 _MAX_METRICS = 4  # keeps the page short
+_SPO_NOTE = (
+    "An SPO policy searches before it acts; `policy.stablehlo` is its network alone, which is faster and weaker.\n"
+)
 
 _PAGE = """\
 ---
@@ -70,17 +71,8 @@ print(act(batch, np.zeros(2, np.uint32), np.bool_(True))["action"])
 
 
 def render(saved: SavedRun, description: dict[str, Any], network_params: Any) -> str:
-    """The page in Markdown, shorter than 60 lines.
-
-    Args:
-        saved: the run.
-        description: the content of its policy.json.
-        network_params: those of the exported seed.
-    """
-    algorithm = description["algorithm"]
-    spo_note = (
-        "An SPO policy searches before it acts; `policy.stablehlo` is its network alone, which is faster and weaker.\n"
-    )
+    """The page in Markdown, shorter than 60 lines; `description` is the content of policy.json."""
+    algorithm, levels = description["algorithm"], saved.config.evaluation.level_set
     return _PAGE.format(
         tags=json.dumps(["reinforcement-learning", "jax", algorithm, description["task_id"]]),
         algorithm=algorithm_title(algorithm),
@@ -88,8 +80,8 @@ def render(saved: SavedRun, description: dict[str, Any], network_params: Any) ->
         facts=_facts(saved, description, network_params),
         scores=_scores(saved, description),
         program=PROGRAM,
-        command=_command(saved),
-        spo_note=spo_note if algorithm == "spo" else "",
+        command=f"{PROGRAM} evaluate {PARAMETERS}" + (f" --level-set {levels}" if levels else ""),
+        spo_note=_SPO_NOTE if algorithm == "spo" else "",
     )
 
 
@@ -139,8 +131,3 @@ def _scores(saved: SavedRun, description: dict[str, Any]) -> str:
 
 def _cell(value: Any) -> str:
     return DASH if value is None else number_text(value)
-
-
-def _command(saved: SavedRun) -> str:
-    levels = saved.config.evaluation.level_set
-    return f"{PROGRAM} evaluate {PARAMETERS}" + (f" --level-set {levels}" if levels else "")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.export.description import policy_description
 
 if TYPE_CHECKING:
     from stoix_like.runtime.runs.saved import SavedRun
@@ -25,12 +24,11 @@ def seed_index(saved: SavedRun, seed: int | None) -> int:
 def export_policy(saved: SavedRun, index: int = 0) -> PolicyFiles:
     """The files of a run's search-free policy, and all parameters of the seed at `index`.
 
-    Raises:
-        CheckpointError: the best checkpoint has no parameters of the seed, because it never had a finite score.
+    Raises CheckpointError if the best checkpoint has no parameters of the seed, because it never had a finite score.
     """
     import jax
 
-    from stoix_like.runtime.export import model_card
+    from stoix_like.runtime.export import description, model_card
     from stoix_like.runtime.runs.build import ALGORITHMS
     from stoix_like.runtime.weights import parameters, policy_folder, policy_program
 
@@ -43,12 +41,12 @@ def export_policy(saved: SavedRun, index: int = 0) -> PolicyFiles:
     params = saved.seed_params(index)
     network_params = saved.network_params(params)
     factored = saved.env.action_spec.num_factors is not None
-    description = policy_description(saved, index)
-    shared = {name: description[name] for name in parameters.ParametersMetadata._fields if name in description}
-    metadata = parameters.ParametersMetadata(**shared, stoix_like=description["versions"]["stoix_like"])
+    described = description.policy_description(saved, index)
+    shared = {name: described[name] for name in parameters.ParametersMetadata._fields if name in described}
+    metadata = parameters.ParametersMetadata(**shared, stoix_like=described["versions"]["stoix_like"])
     return policy_folder.PolicyFiles(
         program=policy_program.serialize(saved.network, network_params, timestep.observation, factored=factored),
         parameters=parameters.serialize(ALGORITHMS[saved.meta.algorithm].published(params), metadata),
-        description=description,
-        card=model_card.render(saved, description, network_params),
+        description=described,
+        card=model_card.render(saved, described, network_params),
     )

@@ -7,7 +7,6 @@ Every legend shows n.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +34,7 @@ def save_figures(comparison: Comparison, folder: Path) -> list[Path]:
 def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
     """Performance profiles at equal budgets: the share of runs above every score; None if there are none."""
     panels = [(title, found) for title, found in _aggregates(comparison, axis) if found.profiles]
-    figure, axes = _panels(panels)
+    figure, axes = make_panels(len(panels))
     for place, (title, aggregate) in zip(axes, panels, strict=True):
         style_axes(place, title, _score(comparison), "share of runs above")
         for row in aggregate.rows:
@@ -54,7 +53,7 @@ def profiles_figure(comparison: Comparison, axis: Axis) -> Any:
 def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
     """P(X > Y) of every pair with its interval, at equal budgets; None if there is no pair."""
     panels = [(title, found) for title, found in _aggregates(comparison, axis) if found.pairs]
-    figure, axes = _panels(panels)
+    figure, axes = make_panels(len(panels))
     for place, (title, aggregate) in zip(axes, panels, strict=True):
         own = {row.name: "+".join(map(str, row.num_runs)) for row in aggregate.rows}
         sizes = own or _sizes(comparison)  # over tasks without a common scale there are no rows
@@ -78,7 +77,7 @@ def efficiency_figure(comparison: Comparison, axis: Axis) -> Any:
 
     found = [(result.group.title, result.efficiency[axis]) for result in comparison.results]
     panels = [(title, efficiency) for title, efficiency in found if efficiency is not None]
-    figure, axes = _panels(panels)
+    figure, axes = make_panels(len(panels))
     for place, (title, efficiency) in zip(axes, panels, strict=True):
         style_axes(place, title, _LABELS[axis], _score(comparison))
         place.xaxis.set_major_formatter(EngFormatter(sep=""))
@@ -100,14 +99,9 @@ def _draw_curve(place: Any, efficiency: Efficiency, name: str, style: dict[str, 
     place.plot(moments, curve.point, **marks, **style)
 
 
-def _panels(panels: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
-    """(a figure, its axes), one axis per panel; (None, []) if there are none."""
-    return make_panels(len(panels)) if panels else (None, [])
-
-
 def _aggregates(comparison: Comparison, axis: Axis) -> list[tuple[str, AggregateScores]]:
     """(title, aggregate) of every group on one axis, then the one over tasks."""
-    found: list[tuple[str, AggregateScores | None]] = [(r.group.title, r.aggregates[axis]) for r in comparison.results]
+    found = [(result.group.title, result.aggregates[axis]) for result in comparison.results]
     found.append((f"over {len(comparison.results)} tasks", comparison.over_tasks[axis]))
     at = "steps" if axis == "steps" else "wall-clock"
     return [(f"{title}, at equal {at}", aggregate) for title, aggregate in found if aggregate is not None]

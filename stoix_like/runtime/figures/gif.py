@@ -15,9 +15,8 @@ from stoix_like.types import Environment, EnvState
 def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
     """The path of the GIF of an episode: `path` with the suffix .gif. It has one frame per state.
 
-    Raises:
-        UnsupportedEnvironmentError: the environment cannot be drawn.
-        RunError: there are no states, or the file cannot be written.
+    Raises UnsupportedEnvironmentError if the environment cannot be drawn, and RunError if there are no states, or the
+    file cannot be written.
     """
     if env.animate is None:
         raise UnsupportedEnvironmentError(

@@ -9,13 +9,7 @@ from stoix_like.runtime.figures.style import COLOURS, save_figure
 
 
 def plot_importances(importances: Mapping[str, float], out: Path, title: str) -> Path:
-    """The path of the figure: one bar per parameter, the most important on top.
-
-    Args:
-        importances: {leaf: share of 1}.
-        out: the file; .png, .pdf or .svg.
-        title: the title of the figure.
-    """
+    """The path of the figure: one bar per parameter, the most important on top. Importances are shares of 1."""
     from matplotlib.figure import Figure
 
     names = sorted(importances, key=lambda name: importances[name])

@@ -43,9 +43,8 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
         out: the figure; .png, .pdf or .svg.
         metric: a name such as mean_return, solve_rate or entropy, or a full key such as evaluator_sampled/mean_return.
 
-    Raises:
-        ConfigError: no runs, no such run, an unknown metric or format.
-        RunError: a run without metrics yet, or a figure that cannot be written.
+    Raises ConfigError if there are no runs, or the metric or format is unknown, and RunError if a run has no metrics
+    yet, or the figure cannot be written.
     """
     if not run_dirs:
         raise ConfigError("no run to plot", "give one or more run folders, for example runs/<name>")
@@ -56,13 +55,7 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
 
 
 def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
-    """The curves as a matplotlib figure with one panel per task.
-
-    Args:
-        curves: of `make_curves`.
-        metric: the label of the y axis.
-        captioned: leaves out task and metric, for figures whose caption names them.
-    """
+    """The curves as a matplotlib figure with one panel per task. A `captioned` one leaves out task and metric."""
     from matplotlib.lines import Line2D
     from matplotlib.ticker import EngFormatter
 

@@ -33,9 +33,7 @@ class Panel(NamedTuple):
 def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) -> Path:
     """The path of the figure: panels that share the y axis. A name has the same colour in all panels.
 
-    Raises:
-        ConfigError: `out` has an unknown format.
-        RunError: the figure cannot be written.
+    Raises ConfigError if `out` has an unknown format, and RunError if it cannot be written.
     """
     from matplotlib.ticker import LogFormatter
 

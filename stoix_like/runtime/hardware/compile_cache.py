@@ -7,7 +7,6 @@ import re
 import time
 import warnings
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,17 +45,14 @@ def remove_incomplete_entries(folder: Path, program: str) -> int:
 
     Where zstandard is installed, JAX compresses with it. Such an entry counts as incomplete too, and is compiled again.
     """
-    incomplete = [path for path in folder.glob("*-cache") if _is_of(path, program) and not _is_complete(path)]
+    name = re.compile(rf"{re.escape(program)}-[0-9a-f]{{64}}-cache")
+    incomplete = [path for path in folder.glob("*-cache") if name.fullmatch(path.name) and not _is_complete(path)]
     if incomplete:
         time.sleep(_SECONDS_TO_WRITE)
         incomplete = [path for path in incomplete if not _is_complete(path)]
     for path in incomplete:
         path.unlink(missing_ok=True)
     return len(incomplete)
-
-
-def _is_of(path: Path, program: str) -> bool:
-    return re.fullmatch(rf"{re.escape(program)}-[0-9a-f]{{64}}-cache", path.name) is not None
 
 
 def _is_complete(path: Path) -> bool:
@@ -75,12 +71,8 @@ def _repair_unreadable_entries() -> None:
     read while another process wrote it is complete a moment later; it is left alone, without a message.
     """
     original = warnings.showwarning
-    if not getattr(original, "repairs_compile_cache", False):
-        warnings.showwarning = _repairing(original)
-
-
-def _repairing(original: Callable[..., None]) -> Callable[..., None]:
-    """`original` as a function that first repairs the cache if the warning is about an entry."""
+    if getattr(original, "repairs_compile_cache", False):
+        return
     is_noted = False
 
     def show(message: Warning | str, *where: Any, **more: Any) -> None:
@@ -101,4 +93,4 @@ def _repairing(original: Callable[..., None]) -> Callable[..., None]:
             )
 
     show.repairs_compile_cache = True  # type: ignore[attr-defined]
-    return show
+    warnings.showwarning = show

@@ -19,12 +19,13 @@ from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.hardware import compile_cache as cache
+from stoix_like.types import Learner
 
 _LOG = logging.getLogger(__name__)
-_PLATFORMS = {"cpu": "cpu", "cuda": "cuda", "gpu": "cuda", "tpu": "tpu"}
+_PLATFORMS = {"gpu": "cuda"}  # values of `jax_platforms` whose name differs from their device type
 #: Parts of XLA's error messages if another process of a collective operation is gone.
 _LOST_CONNECTION = ("onnection closed", "onnection reset", "onnection refused", "roken pipe", "remote process exited")
-_KINDS = {"cpu": "cpu", "cuda": "gpu", "gpu": "gpu", "tpu": "tpu"}  # values of `device.platform`
+_KINDS = {"cuda": "gpu"}  # values of `device.platform` whose name differs from their device type
 
 
 def configure(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True) -> None:
@@ -34,7 +35,7 @@ def configure(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, co
     if compile_cache:
         cache.enable()
     if hardware.device_type != "auto":
-        jax.config.update("jax_platforms", _PLATFORMS[hardware.device_type])
+        jax.config.update("jax_platforms", _PLATFORMS.get(hardware.device_type, hardware.device_type))
     if hardware.device_type == "cpu" and hardware.num_devices > 1:
         with contextlib.suppress(RuntimeError):  # JAX has started: the number of devices is fixed
             jax.config.update("jax_num_cpu_devices", max(1, hardware.num_devices // (hardware.num_processes or 1)))
@@ -45,16 +46,31 @@ def select(
 ) -> list[jax.Device]:
     """The devices of the run, in all its processes. Calls `configure` first.
 
-    Raises:
-        ConfigError: the requested device type, or that number of devices, is not available.
+    Raises ConfigError if the requested device type, or that number of devices, is not available.
     """
-    platforms_before = platforms()
-    configure(hardware, logs, compile_cache=compile_cache)
-    selected = _selected(available(hardware.device_type, platforms_before), hardware)
-    disable_cache_across_gpus(selected)
+    selected = _selected(start(hardware, logs, compile_cache=compile_cache), hardware)
     folder: str | None = jax.config.jax_compilation_cache_dir  # type: ignore[attr-defined]  # made at run time
     _LOG.debug("devices %s, compile cache %s", selected, folder)
     return selected
+
+
+def start(
+    hardware: HardwareConfig,
+    logs: LoggingConfig | None,
+    *,
+    compile_cache: bool,
+    connect: Callable[[], None] = lambda: None,
+) -> list[jax.Device]:
+    """All devices of the requested type, after `configure`, and after `connect`, which connects the processes.
+
+    Starts the backend. Raises ConfigError if there are no such devices.
+    """
+    platforms_before: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
+    configure(hardware, logs, compile_cache=compile_cache)
+    connect()
+    devices = _available(hardware.device_type, platforms_before)
+    disable_cache_across_gpus(devices)
+    return devices
 
 
 def disable_cache_across_gpus(devices: list[jax.Device]) -> None:
@@ -68,25 +84,14 @@ def disable_cache_across_gpus(devices: list[jax.Device]) -> None:
         compilation_cache.reset_cache()  # JAX reads the setting once per process, at its first compilation
 
 
-def platforms() -> str | None:
-    """The value of `jax_platforms`; None means all."""
-    value: str | None = jax.config.jax_platforms  # type: ignore[attr-defined]  # made at run time
-    return value
-
-
-def available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
-    """All devices of this type. Starts the backend; raises ConfigError if there are none.
-
-    Args:
-        device_type: `auto`, or the type that `configure` has set.
-        platforms_before: `platforms()` before `configure`; restored before the error reports what JAX sees.
-    """
+def _available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
+    """All devices of this type. `platforms_before`, of before `configure`, lets the error report what JAX sees."""
     try:
         found = jax.devices()
     except (RuntimeError, AssertionError):  # jax 0.10 asserts where no plugin for the platform is installed
         found = []
     # If JAX had started before, it keeps its devices, whatever type is requested.
-    if found and device_type in ("auto", *(name for name, kind in _KINDS.items() if kind == found[0].platform)):
+    if found and (device_type == "auto" or _KINDS.get(device_type, device_type) == found[0].platform):
         return found
     jax.config.update("jax_platforms", platforms_before)
     seen = ", ".join(sorted({device.platform for device in jax.devices()}))
@@ -183,30 +188,22 @@ def environment_mesh(devices: list[jax.Device]) -> Mesh:
     return jax.make_mesh((len(devices),), ("environments",), axis_types=(AxisType.Auto,), devices=devices)
 
 
-def state_shardings(state_shape: Any, mesh: Mesh, num_seeds: int) -> Any:
-    """Shardings of a learner's state: replicated, except what `rollout` and `replay` hold per environment.
+def state_shardings(state_shape: Any, mesh: Mesh, num_seeds: int, learner: Learner) -> Any:
+    """Shardings of a learner's state: replicated, except the arrays at `learner.sharded`.
 
-    The level pool is replicated, because any environment may take any level. A replay is sharded by its logical shards
-    if their number is divisible by the number of devices.
+    These are divided along their first axis (after the seeds), such as environments or the logical shards of a replay,
+    if the number of devices divides it.
     """
     replicated = NamedSharding(mesh, PartitionSpec())
-    by_environment = NamedSharding(
-        mesh, PartitionSpec("environments") if num_seeds == 1 else PartitionSpec(None, "environments")
-    )
-    shardings = jax.tree.map(lambda _: replicated, state_shape)
-    playing = shardings.rollout._replace(
-        **{
-            name: jax.tree.map(lambda _: by_environment, getattr(state_shape.rollout, name))
-            for name in ("env_state", "observation", "episodes")
-        }
-    )
-    shardings = shardings._replace(rollout=playing)
-    if "replay" not in shardings._fields:
-        return shardings
-    num_shards = jax.tree.leaves(state_shape.replay.experience)[0].shape[0 if num_seeds == 1 else 1]
-    placed = by_environment if num_shards % mesh.size == 0 else replicated
-    experience = jax.tree.map(lambda _: placed, state_shape.replay.experience)
-    return shardings._replace(replay=shardings.replay._replace(experience=experience))
+
+    def place(path: Any, leaf: Any) -> NamedSharding:
+        name = jax.tree_util.keystr(path, simple=True, separator=".") + "."
+        axis = int(num_seeds > 1 and name.partition(".")[0] not in learner.shared)
+        if not name.startswith(tuple(f"{sharded}." for sharded in learner.sharded)) or leaf.shape[axis] % mesh.size:
+            return replicated
+        return NamedSharding(mesh, PartitionSpec(*[None] * axis, "environments"))
+
+    return jax.tree_util.tree_map_with_path(place, state_shape)
 
 
 def describe_devices(devices: list[jax.Device]) -> str:

@@ -2,20 +2,21 @@
 
 Every process runs the same program on its own devices, and the run's arrays are sharded over all devices. All processes
 must take the same branches, so process 0 broadcasts what only it knows: the clock, signals, files. Only process 0 reads
-and writes files and prints. An error in one process is raised in all processes at the next `sync`, so that none waits
-for ever. A process that exits without reporting an error is detected when the next collective fails.
+and writes files and prints. An error in one process is passed to the next `sync`, which raises it in all processes, so
+that none waits for ever. A process that exits without reporting an error is detected when the next collective fails.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import jax
@@ -41,8 +42,8 @@ class OtherProcessFailed(RunError):
 class Decision(NamedTuple):
     """The result of `ProcessGroup.sync`, equal in all processes."""
 
-    number: int  # of process 0
-    flag: bool  # True if any process set it
+    length: int  # of process 0
+    stop: bool  # True if any process set it
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,6 @@ class ProcessGroup:
 
     index: int = 0
     count: int = 1
-    _failures: list[Exception] = field(default_factory=list, compare=False)
 
     @property
     def is_primary(self) -> bool:
@@ -85,48 +85,31 @@ class ProcessGroup:
     def run_on_primary(self, function: Callable[[], Any]) -> Any:
         """The result of the function in process 0, which alone calls it; None in the others.
 
-        If it raises, its error is raised in process 0 and OtherProcessFailed in the others.
+        Raises as `broadcast_object`.
         """
         results = []
         self.broadcast_object(lambda: results.append(function()))
         return results[0] if self.is_primary else None
 
-    @contextlib.contextmanager
-    def deferring_errors(self) -> Iterator[None]:
-        """Defers errors of the block, which may happen in this process alone, to the next `sync`.
+    def sync(self, length: int = 0, stop: bool = False, error: Exception | None = None) -> Decision:
+        """The meeting of the processes, once per chunk: the length of process 0, and whether any process stops.
 
-        With one process they are raised at once.
+        Args:
+            length: of the next chunk or piece, as this process would have it.
+            stop: whether this process wants to stop.
+            error: that has happened in this process alone, since the last meeting. It is raised here, and
+                OtherProcessFailed in the other processes.
         """
-        try:
-            yield
-        except OtherProcessFailed:
-            raise
-        except (StoixError, OSError) as error:
-            if self.count == 1:
-                raise
-            self._failures.append(error)
-
-    def sync(self, number: int = 0, flag: bool = False) -> Decision:
-        """The number of process 0, and whether any process set its flag.
-
-        Raises:
-            StoixError, OSError: an error that `deferring_errors` has deferred in this process.
-            OtherProcessFailed: there is one in another process.
-        """
+        if error is not None and self.count == 1:
+            raise error
         if self.count == 1:
-            return Decision(number, flag)
-        own = np.array([number, flag, bool(self._failures)], np.int32)
+            return Decision(length, stop)
+        own = np.array([length, stop, error is not None], np.int32)
         every = collectives.all_gather(own)  # [count, 3]
         failed = np.flatnonzero(every[:, 2])
-        if failed.size == 0:
-            return Decision(int(every[0, 0]), bool(every[:, 1].any()))
-        raise next(iter(self.take_deferred_errors()), OtherProcessFailed(int(failed[0])))
-
-    def take_deferred_errors(self) -> list[Exception]:
-        """The errors deferred since the last `sync`. They will not be raised."""
-        failures = self._failures.copy()
-        self._failures.clear()
-        return failures
+        if failed.size:
+            raise error or OtherProcessFailed(int(failed[0]))
+        return Decision(int(every[0, 0]), bool(every[:, 1].any()))
 
     def fetch_to_host(self, tree: Any) -> Any:
         """Unsharded copies of a state's arrays on the host of process 0, keys as raw data; None in the others.
@@ -166,10 +149,8 @@ def initialize(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: 
     """The process group of the run; connects the processes if the configuration has several.
 
     Must run before a JAX backend starts. If `jax.distributed` is initialized already, its processes are used.
-
-    Raises:
-        ConfigError: no cluster is found, the coordinator does not answer, or the device is not available.
-        RunError: the other processes did not connect in time.
+    Raises ConfigError if no cluster is found, the coordinator does not answer, or the device is not available, and
+    RunError if the other processes did not connect in time.
     """
     is_connected = is_initialized()
     if not (hardware.distributed or hardware.coordinator_address or is_connected):
@@ -179,13 +160,8 @@ def initialize(hardware: HardwareConfig, logs: LoggingConfig, *, compile_cache: 
             f"hardware.num_devices: {hardware.num_devices} CPU devices cannot be divided in a cluster",
             "leave out --num-devices, or use --coordinator-address, --num-processes and --process-id",
         )
-    platforms_before = devices.platforms()
-    devices.configure(hardware, logs, compile_cache=compile_cache)
-    if not is_connected:
-        _connect(hardware)
-    all_devices = devices.available(hardware.device_type, platforms_before)
-    devices.check_equal_counts(all_devices)
-    devices.disable_cache_across_gpus(all_devices)
+    connect = (lambda: None) if is_connected else functools.partial(_connect, hardware)
+    devices.check_equal_counts(devices.start(hardware, logs, compile_cache=compile_cache, connect=connect))
     return ProcessGroup(jax.process_index(), jax.process_count())
 
 

@@ -28,21 +28,13 @@ HINT = "--help lists every flag, and docs/configuration.md every leaf, with its 
 
 
 class LoadedConfig(NamedTuple):
-    """The configuration and options of a command line.
+    """The configuration and options of a command line."""
 
-    Attributes:
-        config: the checked configuration without the leaves of its processes, whose number may change on resume.
-        launched: its hardware section as given, with those leaves.
-        overridden: leaves that flags set; total_timesteps counts as num_updates, to which it is converted.
-        options: flags of the command; `options.config` names the file or preset that was read.
-        preset_task_id: the task in the file. A flag may name another task, which the file's values do not fit.
-    """
-
-    config: Any
-    launched: HardwareConfig
-    overridden: frozenset[str]
-    options: CommandOptions
-    preset_task_id: str | None = None
+    config: Any  # checked, without the leaves of its processes, whose number may change on resume
+    launched: HardwareConfig  # its hardware section as given, with those leaves
+    overridden: frozenset[str]  # leaves that flags set; total_timesteps counts as num_updates, to which it is converted
+    options: CommandOptions  # `options.config` names the file or preset that was read
+    preset_task_id: str | None = None  # of the file. A flag may name another task, which the file's values do not fit
 
     @property
     def given(self) -> Any:
@@ -51,17 +43,11 @@ class LoadedConfig(NamedTuple):
 
 
 class Source(NamedTuple):
-    """The file that a configuration is read from.
-
-    Attributes:
-        path: of the file.
-        text: its content, if it has been read already.
-        remedy: a hint if it cannot be used.
-    """
+    """The file that a configuration is read from."""
 
     path: Path
-    text: str | None = None
-    remedy: Callable[[], str | None] = lambda: None
+    text: str | None = None  # its content, if it has been read already
+    remedy: Callable[[], str | None] = lambda: None  # a hint if the file cannot be used
 
 
 #: (options, leaves that flags set) -> the configuration of the run that `--resume` names.
@@ -124,9 +110,9 @@ def preset_note(loaded: LoadedConfig) -> str | None:
     ours = {name: path for name, path in preset_paths().items() if name.startswith(f"{algorithm}/")}
     fitting = [name for name, path in ours.items() if task_of_preset(path) == task]
     other = f"--config {fitting[0]} is for {task}" if fitting else f"no preset is for {task}"
-    title = algorithm_title(theirs)
-    chosen_for = loaded.preset_task_id if theirs == algorithm else f"{title} on {loaded.preset_task_id}"
+    chosen_for = f"{loaded.preset_task_id}"
     if theirs != algorithm:
-        command = spelling.command_name(f"train-{theirs}")
+        title, command = algorithm_title(theirs), spelling.command_name(f"train-{theirs}")
+        chosen_for = f"{title} on {chosen_for}"
         other += f" and {algorithm_title(algorithm)}, and {command} trains {title}"
     return f"the values of {named} were chosen for {chosen_for}; {other}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import functools
+import json
 import shutil
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
@@ -22,16 +23,7 @@ from stoix_like.runtime.loading.documents import parse_leaf
 
 
 class CommandOptions(NamedTuple):
-    """The flags of the command itself. They are not leaves and are not stored in a run.
-
-    Attributes:
-        config: the file or preset; None if the command line names none.
-        print_config: print the configuration as YAML and exit.
-        resume: folder or name of a run to resume, or `latest`.
-        debug: show tracebacks.
-        no_compile_cache: compile again instead of reading the compilation cache on disk.
-        profile: trace a few updates and print their time by phase.
-    """
+    """The flags of the command itself, see `OPTION_HELP`. They are not leaves and are not stored in a run."""
 
     config: str | None = None
     print_config: bool = False
@@ -65,19 +57,12 @@ Kind = Literal["value", "bool", "off", "switch"]
 
 
 class ParsedFlags(NamedTuple):
-    """A parsed command line.
+    """A parsed command line."""
 
-    Attributes:
-        layer: {leaf: (checked value, flag)} in the order given, without invalid ones.
-        options: flags of the command.
-        shows: "help" or "version" if that flag was given, else None.
-        problems: one line for each invalid argument.
-    """
-
-    layer: Layer
+    layer: Layer  # {leaf: (checked value, flag)} in the order given, without invalid ones
     options: CommandOptions
-    shows: str | None
-    problems: list[str]
+    shows: str | None  # "help" or "version" if that flag was given
+    problems: list[str]  # one line for each invalid argument
 
 
 def flag_name(leaf: str) -> str:
@@ -177,19 +162,17 @@ def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type
                 problems.append(f"{flag}: {problem}")
             else:
                 layer[leaf] = (value, flag)
-    options = CommandOptions(
-        config=given["config"][0] if "config" in given else None,
-        resume=given["resume"][0] if "resume" in given else None,
-        **{name: name in given for name in ("print_config", "debug", "no_compile_cache", "profile")},
-    )
+    texts = {name: text for name, (text, _) in given.items()}
+    switches = {name: name in given for name in ("print_config", "debug", "no_compile_cache", "profile")}
     shows = next((name for name in ("help", "version") if name in given), None)
+    options = CommandOptions(config=texts.get("config"), resume=texts.get("resume"), **switches)
     return ParsedFlags(layer, options, shows, problems)
 
 
-def help_parser(config_type: type, algorithm: str, default_config: str) -> argparse.ArgumentParser:
-    """All flags by section with type, description, default and range, for `--help` alone: `parse_flags` parses."""
+def help_text(config_type: type, algorithm: str, default_config: str) -> str:
+    """What `--help` prints: all flags by section with type, description, default and range."""
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
-    parser = argparse.ArgumentParser(
+    parser = argparse.ArgumentParser(  # for this text alone: `parse_flags` parses
         usage=f"{usage(f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]",
         description=f"Without --config the preset {default_config} is used. Code defaults < YAML < flags; the defaults"
         " below apply to leaves that the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is"
@@ -204,20 +187,12 @@ def help_parser(config_type: type, algorithm: str, default_config: str) -> argpa
         group = parser.add_argument_group(name, (section.__doc__ or "").splitlines()[0])
         for field in dataclasses.fields(section):
             _add_flag(group, field.name, *_help_row(section, field))
-    return parser
-
-
-def help_text(config_type: type, algorithm: str, default_config: str) -> str:
-    """What `--help` prints."""
-    return help_parser(config_type, algorithm, default_config).format_help().replace(UNBROKEN, " ").rstrip()
+    return parser.format_help().replace(UNBROKEN, " ").rstrip()
 
 
 def _add_flag(group: Any, name: str, metavar: str, text: str) -> None:
-    text = text.replace("%", "%%")
-    if metavar:
-        group.add_argument(flag_name(name), metavar=metavar, help=text)
-    else:
-        group.add_argument(flag_name(name), action="store_true", help=text)
+    form = {"metavar": metavar} if metavar else {"action": "store_true"}
+    group.add_argument(flag_name(name), help=text.replace("%", "%%"), **form)
 
 
 def _help_row(section: type, field: Any) -> tuple[str, str]:
@@ -232,8 +207,5 @@ def _help_row(section: type, field: Any) -> tuple[str, str]:
 
 def default_text(field: Any) -> str:
     """The default of a leaf in YAML: `null`, `true`, `0.0003`, `{}`."""
-    if field.default is dataclasses.MISSING:
-        return "{}"
-    if field.default is None:
-        return "null"
-    return str(field.default).lower() if isinstance(field.default, bool) else str(field.default)
+    default = {} if field.default is dataclasses.MISSING else field.default
+    return default if isinstance(default, str) else json.dumps(default)

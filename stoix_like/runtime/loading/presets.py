@@ -24,36 +24,28 @@ def task_of_preset(path: Path) -> str | None:
     return environment.get("task_id") if isinstance(environment, dict) else None
 
 
-def preset_paths() -> dict[str, Path]:
-    """The shipped presets of runs, as {"ppo/maze": path}."""
-    return {name: path for name, path in _shipped().items() if not name.startswith("sweep/")}
+def preset_paths(*, sweeps: bool = False) -> dict[str, Path]:
+    """The shipped presets of runs as {"ppo/maze": path}, or of sweeps as {"sweep/ppo_maze": path}.
 
-
-def sweep_paths() -> dict[str, Path]:
-    """The shipped sweeps, as {"sweep/ppo_maze": path}."""
-    return {name: path for name, path in _shipped().items() if name.startswith("sweep/")}
-
-
-def _shipped() -> dict[str, Path]:
-    """{name: path} of the files in configs/, which is in the installed package or at the top of a clone."""
+    They are files in configs/, which is in the installed package or at the top of a clone.
+    """
     package = Path(str(stoix_like.__file__)).parent
-    folder = next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), None)
-    paths = sorted(folder.rglob("*.yaml")) if folder else []
-    return {path.relative_to(folder or package).with_suffix("").as_posix(): path for path in paths}
+    folder = next((f for f in (package / "configs", package.parent / "configs") if f.is_dir()), package / "configs")
+    named = {path.relative_to(folder).with_suffix("").as_posix(): path for path in sorted(folder.rglob("*.yaml"))}
+    return {name: path for name, path in named.items() if name.startswith("sweep/") == sweeps}
 
 
 def find(name: str, kind: str, flag: str = "") -> Path:
     """The path of a file or a shipped preset: `runs/mine.yaml`, `ppo/maze`, `sweep/ppo_maze.yaml`.
 
+    Raises ConfigError if there is neither.
+
     Args:
         name: of a file or preset.
         kind: "sweep" for sweep files, or the algorithm whose presets are proposed first.
         flag: in front of a problem, such as `--config: `.
-
-    Raises:
-        ConfigError: there is neither.
     """
-    presets, stem = sweep_paths() if kind == "sweep" else preset_paths(), name.removesuffix(".yaml")
+    presets, stem = preset_paths(sweeps=kind == "sweep"), name.removesuffix(".yaml")
     if Path(name).is_file():
         return Path(name)
     if stem in presets:

@@ -18,7 +18,6 @@ from stoix_like.runtime.results.statistics import (
     Efficiency,
     ExperimentScores,
     GroupResult,
-    PairwiseProbability,
 )
 
 _BUDGET_TEXTS: dict[Axis, str] = {
@@ -28,27 +27,30 @@ _BUDGET_TEXTS: dict[Axis, str] = {
 
 
 class ScoreTable(NamedTuple):
-    """The scores of one group at one budget.
+    """The scores of one group at one budget."""
 
-    Attributes:
-        title: the task or tasks, the metric, the budget.
-        head: the titles of the columns of `rows`.
-        rows: one per experiment; none over tasks without a common scale.
-        pairs: (P(X > Y), its value, its interval) of each pair of experiments.
-    """
-
-    title: str
-    head: list[str]
-    rows: list[list[str]]
-    pairs: list[list[str]]
+    title: str  # the task or tasks, the metric, the budget
+    head: list[str]  # the titles of the columns of `rows`
+    rows: list[list[str]]  # one per experiment; none over tasks without a common scale
+    pairs: list[list[str]]  # (P(X > Y), its value, its interval) of each pair of experiments
 
 
 def score_tables(comparison: Comparison) -> list[ScoreTable]:
     """The comparison as tables: one per group and budget, then those over tasks."""
-    tables = [_group_table(result, axis) for result in comparison.results for axis in AXES]
-    titles = [result.group.title for result in comparison.results]
-    tables += [_over_tasks_table(aggregate, titles) for aggregate in comparison.over_tasks.values()]
-    return [table for table in tables if table is not None]
+    tables = []
+    for result in comparison.results:
+        group, scale = result.group, result.group.scale
+        scaled = "" if scale is None else f", {scale[0]:g} as 0 and {scale[1]:g} as 1"
+        for axis, aggregate in result.aggregates.items():
+            if aggregate is not None:
+                budget = _BUDGET_TEXTS[axis].format(aggregate.budgets[0])
+                tables.append(_score_table(f"{group.title} · {group.key}{scaled} · at {budget}", aggregate))
+    tasks = f"{len(comparison.results)} tasks ({', '.join(result.group.title for result in comparison.results)})"
+    for axis, aggregate in comparison.over_tasks.items():
+        if aggregate is not None:
+            budget = "largest common wall-clock" if axis == "seconds" else "largest common steps"
+            tables.append(_score_table(f"over {tasks} · at the {budget} of each", aggregate))
+    return tables
 
 
 def text(comparison: Comparison) -> str:
@@ -61,27 +63,12 @@ def text(comparison: Comparison) -> str:
     return "\n\n".join(filter(None, parts))
 
 
-def _group_table(result: GroupResult, axis: Axis) -> ScoreTable | None:
-    aggregate, group = result.aggregates[axis], result.group
-    if aggregate is None:
-        return None
-    scale = "" if group.scale is None else f", {group.scale[0]:g} as 0 and {group.scale[1]:g} as 1"
-    budget = _BUDGET_TEXTS[axis].format(aggregate.budgets[0])
-    return _score_table(f"{group.title} · {group.key}{scale} · at {budget}", aggregate)
-
-
-def _over_tasks_table(aggregate: AggregateScores | None, titles: Sequence[str]) -> ScoreTable | None:
-    if aggregate is None:
-        return None
-    budget = "largest common wall-clock" if aggregate.axis == "seconds" else "largest common steps"
-    return _score_table(f"over {len(titles)} tasks ({', '.join(titles)}) · at the {budget} of each", aggregate)
-
-
 def _score_table(title: str, aggregate: AggregateScores) -> ScoreTable:
     has_gap = any(row.optimality_gap for row in aggregate.rows)
     head = ["experiment", "n", "IQM", "95 % interval", "mean", "median", *(["gap to 1"] if has_gap else []), "seeds"]
     rows = [_cells(row, has_gap) for row in aggregate.rows]
-    return ScoreTable(title, *without_empty_columns(head, rows), [_pair_cells(pair) for pair in aggregate.pairs])
+    pairs = [[f"P({pair.first} > {pair.second})", *_estimate(pair.probability)] for pair in aggregate.pairs]
+    return ScoreTable(title, *without_empty_columns(head, rows), pairs)
 
 
 def _cells(row: ExperimentScores, has_gap: bool) -> list[str]:
@@ -89,10 +76,6 @@ def _cells(row: ExperimentScores, has_gap: bool) -> list[str]:
     gap = [DASH] * has_gap if row.optimality_gap is None else _point(row.optimality_gap)
     num_runs = "+".join(map(str, row.num_runs))
     return [row.name, num_runs, *_estimate(row.iqm), *_point(row.mean), *_point(row.median), *gap, "; ".join(few)]
-
-
-def _pair_cells(pair: PairwiseProbability) -> list[str]:
-    return [f"P({pair.first} > {pair.second})", *_estimate(pair.probability)]
 
 
 def _point(interval: Interval) -> list[str]:
@@ -119,12 +102,9 @@ def json_values(comparison: Comparison) -> dict[str, Any]:
 
 
 def _group_values(result: GroupResult) -> dict[str, Any]:
-    group = result.group
+    group, aggregates, efficiency = result.group, result.aggregates, result.efficiency
     by_axis: dict[str, Any] = {
-        axis: {
-            "standing": _aggregate_values(result.aggregates[axis]),
-            "efficiency": _efficiency_values(result.efficiency[axis]),
-        }
+        axis: {"standing": _aggregate_values(aggregates[axis]), "efficiency": _efficiency_values(efficiency[axis])}
         for axis in AXES
     }
     return {
@@ -143,9 +123,9 @@ def _aggregate_values(aggregate: AggregateScores | None) -> dict[str, Any] | Non
         "budgets": _plain(aggregate.budgets),
         "rows": [_row_values(row) for row in aggregate.rows],
         "improvement": [
-            {"first": pair.first, "second": pair.second, **_interval(pair.probability)} for pair in aggregate.pairs
+            {"first": pair.first, "second": pair.second, **_plain(pair.probability)} for pair in aggregate.pairs
         ],
-        "profiles": {"thresholds": _plain(aggregate.thresholds), **_intervals(aggregate.profiles)},
+        "profiles": {"thresholds": _plain(aggregate.thresholds), "experiments": _plain(aggregate.profiles)},
     }
 
 
@@ -154,28 +134,23 @@ def _row_values(row: ExperimentScores) -> dict[str, Any]:
     return {
         "name": row.name,
         "n": list(row.num_runs),
-        "scores": [_plain(values) for values in row.scores],
-        **{name: None if found is None else _interval(found) for name, found in statistics.items()},
+        "scores": _plain(row.scores),
+        **_plain(statistics),
     }
 
 
 def _efficiency_values(efficiency: Efficiency | None) -> dict[str, Any] | None:
     if efficiency is None:
         return None
-    return {"moments": _plain(efficiency.moments), **_intervals(efficiency.curves)}
-
-
-def _intervals(named: Mapping[str, Interval]) -> dict[str, Any]:
-    return {"experiments": {name: _interval(interval) for name, interval in named.items()}}
-
-
-def _interval(interval: Interval) -> dict[str, Any]:
-    return {name: _plain(value) for name, value in interval._asdict().items()}
+    return {"moments": _plain(efficiency.moments), "experiments": _plain(efficiency.curves)}
 
 
 def _plain(value: Any) -> Any:
-    """A number or an array as plain JSON values: numbers that are not finite become null."""
-    if np.ndim(value):
+    """Numbers, arrays and intervals, in lists and dictionaries, as JSON values: what is not finite becomes null."""
+    if isinstance(value, Interval):
+        value = value._asdict()
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, Sequence) or np.ndim(value):
         return [_plain(one) for one in value]
-    number = float(value)
-    return number if math.isfinite(number) else None
+    return float(value) if value is not None and math.isfinite(value) else None

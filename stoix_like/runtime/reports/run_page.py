@@ -12,18 +12,22 @@ from pathlib import Path
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import DASH, algorithm_title, duration_text, number_text, without_empty_columns
+from stoix_like.runtime.figures import comparison as comparison_figures
 from stoix_like.runtime.figures import learning_curves
 from stoix_like.runtime.figures.style import png_bytes
+from stoix_like.runtime.reports import comparison as comparison_tables
 from stoix_like.runtime.reports.html import Markup, facts, folded, image, joined, page, table, tag
 from stoix_like.runtime.results import curves
 from stoix_like.runtime.results.groups import AXES, comparison_groups
 from stoix_like.runtime.results.series import RunRecord, Series, read_run
+from stoix_like.runtime.results.statistics import compare
 
 _MAX_GIF_BYTES = 3_000_000
 #: The metrics that are drawn if a run has them: scores, and diagnostics of learning.
 _SCORES = ("mean_return", "solve_rate", "utilisation", "episode_length_mean")
 _LEARNING = ("entropy", "explained_variance", "approx_kl", "global_grad_norm", "temperature", "steps_per_second")
 _EVENTS = ("start", "resume", "changed", "checkpoint_loaded", "failed")
+_SIZES = {"num_envs": "environments", "rollout_length": "steps"}
 _EVALUATOR = "evaluator/"
 _BEST_IS_BIASED = "The best of many noisy evaluations is biased upwards: a new evaluation tends to score lower."
 
@@ -41,10 +45,6 @@ def report(paths: Sequence[Path]) -> str:
 
 
 def _comparison_section(runs: Sequence[RunRecord]) -> Markup:
-    from stoix_like.runtime.figures import comparison as comparison_figures
-    from stoix_like.runtime.reports import comparison as comparison_tables
-    from stoix_like.runtime.results.statistics import compare
-
     heading = tag("h2", "Comparison")
     try:
         found = comparison_groups(runs, "mean_return")
@@ -90,9 +90,6 @@ def _facts(run: RunRecord) -> Iterator[tuple[str, str]]:
     yield "levels", ", ".join(name or "fresh" for name in run.level_hashes.get("evaluator", (None,)))
     sizes = [f"{run.start[name]:,} {what}" for name, what in _SIZES.items() if name in run.start]
     yield "per update", " × ".join(sizes)
-
-
-_SIZES = {"num_envs": "environments", "rollout_length": "steps"}
 
 
 def _scores(run: RunRecord) -> list[Markup]:

@@ -24,44 +24,28 @@ _MAX_POINTS = 400  # of a drawn curve; more are not visible
 
 
 class Curve(NamedTuple):
-    """One metric over the seeds of one experiment.
+    """One metric over the seeds of one experiment."""
 
-    Attributes:
-        name: the label in the legend, without n.
-        task_id: the task; figures have one panel per task.
-        key: the metric with its prefix.
-        seeds: the full series of every seed.
-        timesteps: [K] common to all seeds; empty if the seeds share no range.
-        iqm: point, low, high [K]; low and high are the 95 % bootstrap interval over seeds.
-    """
-
-    name: str
-    task_id: str
-    key: str
-    seeds: list[Series]
-    timesteps: NDArray[np.float64]
-    iqm: statistics.Interval
+    name: str  # the label in the legend, without n
+    task_id: str  # figures have one panel per task
+    key: str  # the metric with its prefix
+    seeds: list[Series]  # in full
+    timesteps: NDArray[np.float64]  # [K] common to all seeds; empty if the seeds share no range
+    iqm: statistics.Interval  # [K], with the 95 % bootstrap interval over seeds
 
 
 class Curves(NamedTuple):
-    """The curves of a metric.
+    """The curves of a metric."""
 
-    Attributes:
-        evaluation: one per experiment, of the first prefix that has the metric.
-        training: of the second prefix, where one has it: training episodes if the first has evaluations.
-        missing: experiments without a value of the metric.
-    """
-
-    evaluation: list[Curve]
-    training: list[Curve]
-    missing: list[str]
+    evaluation: list[Curve]  # one per experiment, of the first prefix that has the metric
+    training: list[Curve]  # of the second prefix that has it: training episodes if the first has evaluations
+    missing: list[str]  # experiments without a value of the metric
 
 
 def metric_keys(runs: Sequence[RunRecord], metric: str) -> list[str]:
     """The keys to look for: a name without a prefix is tried with every prefix in order, a full key only as it is.
 
-    Raises:
-        ConfigError: no run has the metric; the message names the nearest one.
+    Raises ConfigError, with the nearest name, if no run has the metric.
     """
     wanted = [metric] if "/" in metric else [f"{prefix}/{metric}" for prefix in _PREFIXES]
     if not any(key in run.series for run in runs for key in wanted):
@@ -107,11 +91,7 @@ def make_curve(name: str, task_id: str, key: str, series: Sequence[Series]) -> C
 
 
 def common_grid(axes: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """[K] sorted points of all axes within the range that they share; empty if they share none.
-
-    Args:
-        axes: increasing numbers, [K] each.
-    """
+    """[K] sorted points of all axes, which increase, within the range that they share; empty if they share none."""
     first, last = max(axis[0] for axis in axes), min(axis[-1] for axis in axes)
     union = np.unique(np.concatenate(axes))
     grid = union[(union >= first) & (union <= last)]  # [K]

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.results.series import RunRecord
+
+T = TypeVar("T")
 
 
 def group_experiments(runs: Sequence[RunRecord]) -> list[tuple[str, list[RunRecord]]]:
@@ -28,15 +30,14 @@ def group_experiments(runs: Sequence[RunRecord]) -> list[tuple[str, list[RunReco
     return groups
 
 
-def split_by(runs: Sequence[RunRecord], property_of: Callable[[RunRecord], Any]) -> list[list[RunRecord]]:
+def split_by(runs: Sequence[T], property_of: Callable[[T], Any]) -> list[list[T]]:
     """The runs in batches with equal `property_of`, in the order of the runs."""
-    batches: list[list[RunRecord]] = []
+    batches: list[list[T]] = []
     for run in runs:
         batch = next((batch for batch in batches if property_of(batch[0]) == property_of(run)), None)
         if batch is None:
-            batches.append([run])
-        else:
-            batch.append(run)
+            batches.append(batch := [])
+        batch.append(run)
     return batches
 
 

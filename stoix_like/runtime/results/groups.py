@@ -85,7 +85,7 @@ def comparison_groups(runs: Sequence[RunRecord], metric: str, scales: Mapping[st
     """
     wanted = curves.metric_keys(runs, metric)
     found = GroupedRuns([], [])
-    tasks = split_by(runs, _task_of)
+    tasks = split_by(runs, lambda run: (run.task_id, *map(run.leaves.get, _TASK_LEAVES)))
     for members in tasks:
         key = next((key for key in wanted if any(key in run.series for run in members)), None)
         scale = (scales or {}).get(members[0].task_id)
@@ -104,10 +104,6 @@ def comparison_groups(runs: Sequence[RunRecord], metric: str, scales: Mapping[st
     if len(tasks) > len({run.task_id for run in runs}):
         found.notes.append(f"other sizes or levels of a task are another group: {'; '.join(titles)}")
     return found
-
-
-def _task_of(run: RunRecord) -> tuple[object, ...]:
-    return run.task_id, *(run.leaves.get(name) for name in _TASK_LEAVES)
 
 
 def _levels(key: str, run: RunRecord) -> tuple[str | None, ...]:
@@ -156,20 +152,13 @@ def _seeds(runs: Sequence[RunRecord], key: str, scale: Scale | None) -> tuple[li
     return series, sources
 
 
-class Budget(NamedTuple):
-    """The range of steps or seconds that all seeds of a group share."""
-
-    last: float  # its end
-    grid: NDArray[np.float64]  # [K] points from its start to `last`
-
-
-def common_budget(group: ComparisonGroup, axis: Axis) -> Budget | None:
-    """The largest budget that all seeds share; None if they share none, or if a row has no wall-clock."""
+def common_budgets(group: ComparisonGroup, axis: Axis) -> NDArray[np.float64] | None:
+    """[K] budgets that all seeds share, the largest last; None if they share none, or if a row has no wall-clock."""
     axes = [axis_values(one, axis) for experiment in group.experiments for one in experiment.series]
     if not all(np.isfinite(moments).all() for moments in axes):
         return None
-    grid = curves.common_grid(axes)
-    return Budget(float(grid[-1]), grid) if grid.size else None
+    budgets = curves.common_grid(axes)
+    return budgets if budgets.size else None
 
 
 def axis_values(series: Series, axis: Axis) -> NDArray[np.float64]:
@@ -182,16 +171,16 @@ def scores_at(experiment: Experiment, axis: Axis, moments: NDArray[np.float64]) 
     return np.stack([np.interp(moments, axis_values(one, axis), one.values) for one in experiment.series])
 
 
-def budget_notes(group: ComparisonGroup, axis: Axis, budget: Budget | None) -> list[str]:
+def budget_notes(group: ComparisonGroup, axis: Axis, budgets: NDArray[np.float64] | None) -> list[str]:
     """A note on the seed that ends the common range much earlier than others, or on why there is no common range."""
     named = [
         (axis_values(s, axis), source) for e in group.experiments for s, source in zip(e.series, e.sources, strict=True)
     ]
-    if budget is None and not all(np.isfinite(moments).all() for moments, _ in named):
+    if budgets is None and not all(np.isfinite(moments).all() for moments, _ in named):
         return ["some rows have no elapsed_seconds: nothing is compared at equal wall-clock"]
     shortest, source = min(((float(moments[-1]), name) for moments, name in named), key=lambda entry: entry[0])
     longest = max(float(moments[-1]) for moments, _ in named)
-    if budget is None:
+    if budgets is None:
         first, late = max(((float(moments[0]), name) for moments, name in named), key=lambda entry: entry[0])
         ends = f"{source} ends at {shortest:,.0f}, before {late} is first scored at {first:,.0f}"
         return [f"no common {axis}: {ends}; leave one of the two out"]

@@ -28,14 +28,10 @@ class Series(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class RunRecord:
-    """The metrics and configuration of one run folder.
-
-    Attributes:
-        rows: of metrics.jsonl, in order. Everything else is computed from them when it is first used.
-    """
+    """The metrics and configuration of one run folder."""
 
     path: Path
-    rows: list[dict[str, Any]]
+    rows: list[dict[str, Any]]  # of metrics.jsonl, in order; all else is computed from them when it is first used
 
     @functools.cached_property
     def start(self) -> dict[str, Any]:
@@ -123,9 +119,7 @@ def read_started_run(path: Path) -> RunRecord:
 def read_run(path: Path) -> RunRecord:
     """The record of a run folder with at least one report. The run may still be running.
 
-    Raises:
-        CheckpointError: the folder does not exist.
-        RunError: it has no metrics, only the start row, or no start row.
+    Raises CheckpointError if the folder does not exist, and RunError if it has no metrics or no start row.
     """
     if not path.is_dir():
         raise no_run_at(str(path), path.parent)

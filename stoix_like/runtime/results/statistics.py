@@ -6,6 +6,7 @@ scale. The probability of improvement needs no common scale.
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -15,15 +16,7 @@ from numpy.typing import NDArray
 
 from stoix_like.evaluation import comparison, statistics
 from stoix_like.evaluation.statistics import Interval
-from stoix_like.runtime.results.groups import (
-    AXES,
-    Axis,
-    Budget,
-    ComparisonGroup,
-    budget_notes,
-    common_budget,
-    scores_at,
-)
+from stoix_like.runtime.results.groups import AXES, Axis, ComparisonGroup, budget_notes, common_budgets, scores_at
 
 _NUM_THRESHOLDS = 101
 _FEW_RUNS = 3  # up to this number, a note says that intervals are unreliable
@@ -59,7 +52,6 @@ class AggregateScores(NamedTuple):
     """The aggregated scores of experiments at one budget.
 
     Attributes:
-        axis: the unit of the budgets.
         budgets: environment steps or seconds, one per task.
         rows: one per experiment. Over tasks without a common scale rows and profiles are empty.
         pairs: every pair of experiments once, in the order of the rows.
@@ -67,7 +59,6 @@ class AggregateScores(NamedTuple):
         profiles: {experiment: share of runs above each threshold, [K]}.
     """
 
-    axis: Axis
     budgets: Sequence[float]
     rows: Sequence[ExperimentScores]
     pairs: Sequence[PairwiseProbability]
@@ -78,7 +69,6 @@ class AggregateScores(NamedTuple):
 class Efficiency(NamedTuple):
     """IQM curves of experiments over the budgets that all their seeds share."""
 
-    axis: Axis
     moments: NDArray[np.float64]  # [K]
     curves: Mapping[str, Interval]  # of [K]
     seeds: Mapping[str, NDArray[np.float64]]  # [R, K]
@@ -126,46 +116,35 @@ def compare(metric: str, groups: Sequence[ComparisonGroup], notes: Sequence[str]
 
 
 def _result(group: ComparisonGroup, notes: list[str]) -> GroupResult:
-    budgets = {axis: common_budget(group, axis) for axis in AXES}
-    for axis, budget in budgets.items():
-        notes += [f"{group.title}: {note}" for note in budget_notes(group, axis, budget)]
-    if budgets["seconds"] is not None:
-        notes += [f"{group.title}: {note}" for note in group.clock_notes]
-    aggregates = {axis: None if found is None else _aggregates(group, axis, found) for axis, found in budgets.items()}
-    efficiency = {axis: None if found is None else _efficiency(group, axis, found) for axis, found in budgets.items()}
+    aggregates: dict[Axis, AggregateScores | None] = dict.fromkeys(AXES)
+    efficiency: dict[Axis, Efficiency | None] = dict.fromkeys(AXES)
+    for axis in AXES:
+        budgets = common_budgets(group, axis)
+        found = budget_notes(group, axis, budgets)
+        if budgets is not None:
+            found += group.clock_notes if axis == "seconds" else ()
+            strata = {entry.name: [scores_at(entry, axis, budgets[-1:])[:, 0]] for entry in group.experiments}
+            aggregates[axis] = aggregate(strata, budgets[-1:].tolist(), group.is_on_unit_scale)
+            seeds = {entry.name: scores_at(entry, axis, budgets) for entry in group.experiments}
+            curves = {name: statistics.bootstrap_curve(table) for name, table in seeds.items()}
+            efficiency[axis] = Efficiency(budgets, curves, seeds)
+        notes += [f"{group.title}: {note}" for note in found]
     return GroupResult(group, aggregates, efficiency)
 
 
-def _aggregates(group: ComparisonGroup, axis: Axis, budget: Budget) -> AggregateScores:
-    moment = np.array([budget.last])
-    strata = {entry.name: [scores_at(entry, axis, moment)[:, 0]] for entry in group.experiments}
-    return aggregate(strata, axis, [budget.last], is_on_unit_scale=group.is_on_unit_scale)
-
-
-def _efficiency(group: ComparisonGroup, axis: Axis, budget: Budget) -> Efficiency:
-    seeds = {entry.name: scores_at(entry, axis, budget.grid) for entry in group.experiments}
-    curves = {name: statistics.bootstrap_curve(table) for name, table in seeds.items()}
-    return Efficiency(axis, budget.grid, curves, seeds)
-
-
-def aggregate(strata: Strata, axis: Axis, budgets: Sequence[float], *, is_on_unit_scale: bool) -> AggregateScores:
+def aggregate(strata: Strata, budgets: Sequence[float], is_on_unit_scale: bool) -> AggregateScores:
     """The aggregated scores of experiments: on one task in any unit, over several tasks on a common scale."""
     rows = [_row(name, scores, is_on_unit_scale) for name, scores in strata.items()]
     thresholds = _thresholds([values for scores in strata.values() for values in scores], is_on_unit_scale)
     profiles = {name: comparison.performance_profile(scores, thresholds) for name, scores in strata.items()}
-    return AggregateScores(axis, list(budgets), rows, _pairs(strata), thresholds, profiles)
+    return AggregateScores(list(budgets), rows, _pairs(strata), thresholds, profiles)
 
 
 def _row(name: str, scores: Sequence[NDArray[np.float64]], has_gap: bool) -> ExperimentScores:
-    interval = comparison.stratified_interval
-    return ExperimentScores(
-        name,
-        scores,
-        interval(scores, comparison.iqm),
-        interval(scores, comparison.mean),
-        interval(scores, comparison.median),
-        interval(scores, comparison.optimality_gap) if has_gap else None,
-    )
+    interval = functools.partial(comparison.stratified_interval, scores)
+    gap = interval(comparison.optimality_gap) if has_gap else None
+    iqm, mean, median = map(interval, (comparison.iqm, comparison.mean, comparison.median))
+    return ExperimentScores(name, scores, iqm, mean, median, gap)
 
 
 def _pairs(strata: Strata) -> list[PairwiseProbability]:
@@ -206,9 +185,9 @@ def _over_tasks(results: Sequence[GroupResult], axis: Axis, notes: list[str]) ->
             f"scores are not aggregated over tasks: {', '.join(without_scale)} has no scale in common with others; "
             "--normalise TASK MIN MAX gives one"
         )
-        return AggregateScores(axis, budgets, [], _pairs(strata), np.empty(0), {})
+        return AggregateScores(budgets, [], _pairs(strata), np.empty(0), {})
     notes += [f"{name}: a task with more runs weighs more in the IQM over tasks" for name in uneven]
-    return aggregate(strata, axis, budgets, is_on_unit_scale=True)
+    return aggregate(strata, budgets, is_on_unit_scale=True)
 
 
 def _few_seeds(groups: Sequence[ComparisonGroup]) -> list[str]:

@@ -38,14 +38,9 @@ def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 def read_arrays(path: Path, template: Any, *, on_host: bool = False) -> Any:
     """The leaves of the template from the checkpoint at `path`, in its structure, types and shardings.
 
-    Args:
-        path: of the checkpoint, whose files are as they were written.
-        template: a pytree of jax.ShapeDtypeStruct: all that is stored, or a part of it.
-        on_host: return NumPy arrays, typed keys as their key data, and ignore the template's shardings.
-
-    Raises:
-        CheckpointError: this version of orbax cannot read it.
-        RunError: it does not fit into memory.
+    The template is a pytree of jax.ShapeDtypeStruct: all that is stored, or a part of it. With `on_host`, leaves are
+    NumPy arrays, typed keys their key data, and shardings are ignored. Raises CheckpointError if this version of orbax
+    cannot read the files, and RunError if they do not fit into memory.
     """
     stored = jax.tree.map(trees.stored_shape, template)
     if on_host:
@@ -74,9 +69,8 @@ def _checkpointer(handler: Any) -> ocp.Checkpointer:
 def _orbax_errors(path: Path) -> Iterator[None]:
     """Raises errors of orbax as CheckpointError. The digests have been verified, so the files are not damaged."""
     try:
-        with reraise_device_errors(
-            f"checkpoint {path} does not fit into memory", "free some memory, or use a larger device"
-        ):
+        what = f"checkpoint {path} does not fit into memory"
+        with reraise_device_errors(what, "free some memory, or use a larger device"):
             yield
     except (OSError, ValueError, TypeError, LookupError, AttributeError, RuntimeError) as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0][:160]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 
 from stoix_like.algorithms import ppo, spo, spo_params
-from stoix_like.config.sections import ArchitectureConfig, EnvironmentConfig, PPOConfig, SPOConfig
+from stoix_like.config.checks import steps_per_update
+from stoix_like.config.sections import EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.envs import registry
 from stoix_like.errors import CheckpointError
 from stoix_like.networks import build as networks
@@ -24,11 +25,21 @@ class Algorithm(NamedTuple):
     config_type: type
     make: Callable[[Environment, Network, Any], Learner]
     make_hyper: Callable[[Any], Any]  # configuration -> the `hyper` of a state, float32 on the host
-    network_params: Callable[[Params], NetworkParams]  # the network's part of the learner's parameters
-    with_network: Callable[[Params, NetworkParams], Params]  # the learner's parameters with another network
-    template: Callable[[NetworkParams, int], Params]  # (shapes of the network, number of seeds) -> of the parameters
-    published: Callable[[Params], Any]  # what the policies read, the network's fields at the top; also of shapes
-    from_published: Callable[[Any], Params]  # parameters that act like the published ones
+    samples_per_update: Callable[[Any], int]  # (configuration) -> steps that an update learns from, with repetitions
+    # By default the learner's parameters are those of the network:
+    network_params: Callable[[Params], NetworkParams] = lambda params: params  # the network's part of the parameters
+    with_network: Callable[[Params, NetworkParams], Params] = lambda _, network: network  # with another network
+    template: Callable[[NetworkParams, int], Params] = lambda network, _: network  # of shapes; int: number of seeds
+    # what the policies read, the network's fields at the top; also of shapes:
+    published: Callable[[Params], Any] = lambda params: params
+    from_published: Callable[[Any], Params] = lambda params: params  # parameters that act like the published ones
+    steps_per_update: Callable[[Any], int] = steps_per_update  # (configuration) -> environment steps of one seed
+    search: Callable[[Environment, Any], SearchConfig | None] = lambda *_: None  # of the learner's policy
+
+
+def _replayed_samples(config: Any) -> int:
+    core, section = config.training_core, config.spo
+    return int(core.epochs * core.num_minibatches * section.batch_size * section.sample_sequence_length)
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -36,21 +47,19 @@ ALGORITHMS: dict[str, Algorithm] = {
         PPOConfig,
         ppo.make,
         ppo.make_hyper,
-        network_params=lambda params: params,
-        with_network=lambda _, network: network,
-        template=lambda network, _: network,
-        published=lambda params: params,
-        from_published=lambda params: params,
+        samples_per_update=lambda config: config.training_core.epochs * steps_per_update(config),
     ),
     "spo": Algorithm(
         SPOConfig,
         spo.make,
         spo.make_hyper,
+        _replayed_samples,
         network_params=lambda params: params.online,
         with_network=spo_params.with_network,
         template=spo_params.params_template,
         published=spo_params.published,
         from_published=spo_params.from_published,
+        search=lambda env, config: spo.settings_of(env, config).search,
     ),
 }
 """All algorithms by key. Your own program may add to it."""
@@ -76,15 +85,10 @@ def make_env(config: EnvironmentConfig) -> Environment:
     )
 
 
-class HasArchitecture(Protocol):
-    """Any algorithm's configuration."""
-
-    @property
-    def architecture(self) -> ArchitectureConfig: ...
-
-
-def make_network(env: Environment, config: HasArchitecture) -> Network:
+def make_network(env: Environment, config: Any) -> Network:
     """The network of `config.architecture` for the environment, or of `observation_adapter` if that is set.
+
+    `config` is that of any algorithm.
 
     Raises:
         ConfigError: the adapter does not fit the observation.
@@ -102,11 +106,6 @@ def build(algorithm: str, config: Any) -> RunComponents:
     env = make_env(config.environment)
     network = make_network(env, config)
     return RunComponents(env, network, ALGORITHMS[algorithm].make(env, network, config))
-
-
-def search_config(algorithm: str, env: Environment, config: Any) -> SearchConfig | None:
-    """The search of the learner, or None if it does not search."""
-    return spo.settings_of(env, config).search if algorithm == "spo" else None
 
 
 def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:

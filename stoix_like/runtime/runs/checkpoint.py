@@ -40,6 +40,10 @@ class CheckpointMeta(NamedTuple):
     config: dict[str, Any]
     host: dict[str, Any]  # values of the host, such as the best scores; plain JSON values
 
+    def left_out(self, volatile: tuple[str, ...]) -> tuple[str, ...]:
+        """The fields of a State that the checkpoint does not hold, of those that it may leave out."""
+        return () if self.config.get("checkpointing", {}).get("save_replay", True) else volatile
+
 
 class CheckpointStore:
     """The checkpoints of one folder. Saving is synchronous: a checkpoint is complete when `save` returns.
@@ -154,35 +158,30 @@ class CheckpointStore:
             )
         return CheckpointMeta(**{name: body[name] for name in CheckpointMeta._fields})
 
-    def load(self, template: Any, update: int | None = None, *, on_host: bool = False) -> Any:
+    def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
+        """One top-level field of the stored state, such as `params`, in the template's structure. Raises as `load`."""
+        return self.load({name: template}, update, part=name)[name]
+
+    def load(self, template: Any, update: int | None = None, *, part: str | None = None, on_host: bool = False) -> Any:
         """The arrays of one checkpoint, in the template's structure, types and shardings.
 
         Args:
             template: a pytree of jax.ShapeDtypeStruct.
             update: of the checkpoint (default: the last).
+            part: the only top-level field that the template has.
             on_host: return NumPy arrays, typed keys as their key data, and ignore the template's shardings.
 
         Raises:
             CheckpointError: it is missing, damaged, or of other shapes.
             RunError: it does not fit into memory.
         """
-        sizes = "it was trained with other sizes; drop the overrides, or use the run's own config.yaml"
-        return self._read(template, update, sizes, on_host=on_host)
-
-    def load_part(self, name: str, template: Any, update: int | None = None) -> Any:
-        """One top-level field of the stored state, such as `params`, in the template's structure. Raises as `load`."""
-        network = "it was trained with another network; use the run's own config.yaml"
-        return self._read({name: template}, update, network, part=name)[name]
-
-    def _read(
-        self, template: Any, update: int | None, hint: str, *, part: str | None = None, on_host: bool = False
-    ) -> Any:
-        """The arrays of one checkpoint, or of one field of it; `hint` is for other shapes."""
+        hint = "it was trained with other sizes; drop the overrides, or use the run's own config.yaml"
         path = self.folder / str(self._existing(update))
         with _reporting_removal(path):
             digests.verify_files(path)
             stored = arrays.stored_shapes(path)
             if part is not None:
+                hint = "it was trained with another network; use the run's own config.yaml"
                 stored = {name: shape for name, shape in stored.items() if name.split("/")[0] == part}
             if problems := shape_mismatches(stored, template):
                 raise CheckpointError(f"checkpoint {path} does not fit: {problems[0]}", hint)

@@ -16,6 +16,8 @@ from stoix_like.runtime.runs.folder import STUDY_FILE
 from stoix_like.runtime.storage import digests
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
+_MOST_NAMED = 5  # runs in a hint
+
 
 def _run_or_none(text: str, save_dir: str = "runs") -> Path | None:
     """`find_run`, or None if there is no such run."""
@@ -28,8 +30,7 @@ def _run_or_none(text: str, save_dir: str = "runs") -> Path | None:
 def find_run(text: str, save_dir: str = "runs") -> Path:
     """The folder of an existing run: a path, a name under save_dir, or `latest`.
 
-    Raises:
-        CheckpointError: there is no such run; the hint names the runs there are.
+    Raises CheckpointError if there is no such run; the hint names the runs there are.
     """
     if (run := _run_or_none(text, save_dir)) is not None:
         return run
@@ -44,8 +45,11 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
 def no_run_at(text: str, folder: Path) -> CheckpointError:
     """The error that names the nearest run in the folder, and the newest ones."""
     runs = [p.parent for p in folder.glob("*/config.yaml") if not p.parent.is_symlink()]
+    newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
+    more = f" and {len(newest) - _MOST_NAMED} more" if len(newest) > _MOST_NAMED else ""
+    hint = f"existing runs: {', '.join(map(str, newest[:_MOST_NAMED]))}{more}"
     near = nearest(Path(text).name, [p.name for p in runs])
-    return CheckpointError(f"no run at {text}{near}", _runs_hint(runs) or f"train one first: {usage('train-ppo')}")
+    return CheckpointError(f"no run at {text}{near}", hint if runs else f"train one first: {usage('train-ppo')}")
 
 
 def find_runs(texts: Sequence[str]) -> list[Path]:
@@ -74,13 +78,6 @@ def missing_config_hint(run: Path) -> str | None:
     """A hint to restore a lost config.yaml from the newest checkpoint; None if there is no checkpoint."""
     metas = sorted((run / "checkpoints").glob("*/meta.json"), key=lambda path: path.stat().st_mtime)
     return f"write it again from the value of 'config' in {metas[-1]}; JSON is YAML" if metas else None
-
-
-def _runs_hint(runs: Sequence[Path], most: int = 5) -> str:
-    """`existing runs: ...`, newest first, or an empty string."""
-    newest = sorted(runs, key=lambda path: path.stat().st_mtime, reverse=True)
-    more = f" and {len(newest) - most} more" if len(newest) > most else ""
-    return f"existing runs: {', '.join(map(str, newest[:most]))}{more}" if newest else ""
 
 
 def find_saved(text: str, save_dir: str = "runs") -> Path:
@@ -133,10 +130,7 @@ def read_config(path: Path) -> dict[str, Any]:
     """{section: {leaf: value}} of a run, as stored: of its last checkpoint, else of config.yaml; empty without either.
 
     The file alone would not do: a run that is resumed with other flags rewrites it before it trains. A checkpoint that
-    is damaged, or was just removed by its run, is passed over.
-
-    Raises:
-        RunError: config.yaml is needed and is not readable YAML.
+    is damaged, or was just removed by its run, is passed over. Raises RunError if config.yaml is needed and unreadable.
     """
     folder, file = path / "checkpoints", path / "config.yaml"
     for update in reversed(checkpoint_updates(folder) if folder.is_dir() else []):

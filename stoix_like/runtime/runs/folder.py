@@ -22,14 +22,10 @@ from stoix_like.runtime.storage.lock import RunLock
 STUDY_FILE = "study.db"  # marks the folder of a sweep
 
 
-def new_name(algorithm: str, task_id: str, seed: int) -> str:
-    """`<algorithm>-<task>-<timestamp>-s<seed>`, local time."""
-    return f"{algorithm}-{task_id.replace('/', '_')}-{time.strftime('%Y%m%d-%H%M%S')}-s{seed}"
-
-
 def new_path(save_dir: str, algorithm: str, config: Any) -> Path:
-    """The folder of a new run without a run name; `create_run` appends a number if it exists."""
-    return Path(save_dir) / new_name(algorithm, config.environment.task_id, config.architecture.seed)
+    """`<save_dir>/<algorithm>-<task>-<local time>-s<seed>`, a new run's. `create_run` appends a number if it exists."""
+    task, now = config.environment.task_id.replace("/", "_"), time.strftime("%Y%m%d-%H%M%S")
+    return Path(save_dir) / f"{algorithm}-{task}-{now}-s{config.architecture.seed}"
 
 
 def run_path(save_dir: str, name: str) -> Path:
@@ -94,11 +90,7 @@ class NewRun(NamedTuple):
 def create_run(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered: bool = False) -> NewRun:
     """The new run folder with config.yaml and versions.json, locked. The link `latest` next to it points to it.
 
-    Args:
-        path: of the folder.
-        config_yaml: content of config.yaml.
-        facts: added to `versions()` in versions.json.
-        numbered: use `<path>-2`, `-3`, ... if the path exists; otherwise that is an error.
+    `facts` are added to `versions()`. If the path exists, `numbered` makes `<path>-2`, `-3`, ...; else it is an error.
     """
     created_parents = [folder for folder in path.parents if not folder.exists()]
     path = _make_folder(path, numbered)

@@ -11,15 +11,10 @@ from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 
 
 class RunProgress(NamedTuple):
-    """The progress of a run at a checkpoint of its state.
+    """The progress of a run at a checkpoint of its state."""
 
-    Attributes:
-        elapsed_seconds: wall-clock seconds of the run, including those before it was resumed.
-        evaluated_at: the last update that has been evaluated.
-    """
-
-    elapsed_seconds: float = 0.0
-    evaluated_at: int = 0
+    elapsed_seconds: float = 0.0  # wall-clock, including the time before it was resumed
+    evaluated_at: int = 0  # the last update that has been evaluated
 
     def to_host(self) -> dict[str, Any]:
         """As stored in a checkpoint; seconds to the millisecond."""
@@ -33,17 +28,11 @@ def run_progress(meta: CheckpointMeta) -> RunProgress:
 
 
 class BestScores(NamedTuple):
-    """The scores of the best parameters of each seed.
+    """The scores of the best parameters of each seed."""
 
-    Attributes:
-        scores: mean returns [S].
-        updates: the update each was scored at, [S].
-        scored_on: identifies the levels; None in checkpoints of older versions.
-    """
-
-    scores: list[float]
-    updates: list[int]
-    scored_on: dict[str, Any] | None = None
+    scores: list[float]  # mean returns, [S]
+    updates: list[int]  # the update each was scored at, [S]
+    scored_on: dict[str, Any] | None = None  # identifies the levels; None in checkpoints of older versions
 
     def to_host(self) -> dict[str, Any]:
         """As stored in a checkpoint."""

@@ -12,11 +12,11 @@ from jax.sharding import SingleDeviceSharding
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.ops import trees
 from stoix_like.runtime.runs.build import ALGORITHMS, build, known_algorithm
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.runs.find import find_checkpoint, find_saved, is_parameters
 from stoix_like.runtime.runs.host_values import scored_updates
-from stoix_like.runtime.runs.stored_state import stored_template
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import Environment, Learner, Network, NetworkParams, Params
 
@@ -91,12 +91,10 @@ class SavedRun(NamedTuple):
             raise CheckpointError(what, "load the run that they were exported from")
         store = CheckpointStore(self.path / "checkpoints")
         template = state_template(self.learner, self.num_seeds)
-        stored = stored_template(template, store.load_meta())
-        state = store.load(stored)
-        if stored is template:
-            return state
-        replay = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), template.replay)
-        return state._replace(replay=replay)
+        left_out = store.load_meta().left_out(self.learner.volatile)
+        state = store.load(template._replace(**dict.fromkeys(left_out)))
+        empty = {name: getattr(template, name) for name in left_out}
+        return state._replace(**jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), empty))
 
     def seed_params(self, index: int) -> Params:
         """The parameters of one seed, by its index."""
@@ -151,6 +149,7 @@ def state_template(learner: Learner, num_seeds: int) -> Any:
         shapes = jax.eval_shape(learner.init, jax.random.key(0))
     else:
         keys = jax.eval_shape(lambda: jax.vmap(jax.random.key)(jnp.arange(num_seeds)))
-        shapes = jax.eval_shape(jax.vmap(learner.init), keys)
+        axes = trees.seed_axes(jax.eval_shape(learner.init, jax.random.key(0)), learner.shared)
+        shapes = jax.eval_shape(jax.vmap(learner.init, out_axes=axes), keys)
     here = SingleDeviceSharding(jax.devices()[0])  # without it, orbax requires the devices that wrote the checkpoint
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=here), shapes)

@@ -13,7 +13,9 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.evaluators import policies
+from stoix_like.runtime.evaluators.policies import SearchChoice
 from stoix_like.runtime.figures.panels import plot_panels
+from stoix_like.runtime.results.experiments import split_by
 from stoix_like.runtime.results.series import experiment_leaves
 from stoix_like.runtime.searches.settings import DEFAULT_LEVELS, METHODS, ComparisonSettings
 
@@ -34,30 +36,22 @@ def compare(
 
     Args:
         runs: folders, or files of published parameters, without duplicates.
-        checkpoint: `best`, `latest`, or an update.
+        checkpoint: as for `saved.load_run`, whose errors are raised.
         level_set: name of a frozen set; None: 256 levels of each run's task.
         settings: the methods, the budgets, and how they are played.
         reporter: receives the lines of the tables as info, each as soon as it is known, notes, and the progress.
 
-    Raises:
-        ConfigError: the levels are of another task, or a run has no learned temperature but one is requested.
-        CheckpointError: a run or its checkpoint cannot be loaded.
+    Raises ConfigError if the levels are of another task, or if a learned temperature is requested of a run without one.
     """
     settings = settings or ComparisonSettings()
     loaded = [_load(path, checkpoint, level_set, settings) for path in runs]
-    groups: list[tuple[Any, list[SeedResult]]] = []
-    results: list[SeedResult] = []
-    for run in loaded:
-        of_run = _play(run, settings, reporter)
-        results += of_run
-        meta = run.saved.meta
-        identity = meta.algorithm, meta.task_id, experiment_leaves(meta.config)
-        group = next((members for other, members in groups if other == identity), None)
-        if group is None:
-            groups.append((identity, of_run))
-        else:
-            group += of_run
-    return {"runs": results, "over_runs": [mean for _, members in groups for mean in _over_runs(members, reporter)]}
+    metas = [run.saved.meta for run in loaded]
+    experiments = [(meta.algorithm, meta.task_id, experiment_leaves(meta.config)) for meta in metas]
+    played = list(zip(experiments, [_play(run, settings, reporter) for run in loaded], strict=True))
+    groups = split_by(played, lambda entry: entry[0])
+    members = [[seed for _, seeds in group for seed in seeds] for group in groups]
+    over_runs = [mean for seeds in members for mean in _over_runs(seeds, reporter)]
+    return {"runs": [seed for _, seeds in played for seed in seeds], "over_runs": over_runs}
 
 
 def _load(path: Path, checkpoint: str, level_set: str | None, settings: ComparisonSettings) -> RunOnLevels:
@@ -95,7 +89,7 @@ def _play(run: RunOnLevels, settings: ComparisonSettings, reporter: Reporter) ->
             greedy = greedy or scores
             result["rows"].append(tables.method_row(scores, greedy))
             reporter.info(tables.row_text(result["rows"][-1]))
-        result["notes"] += _repeated_notes(result) + _num_envs_notes(result, settings) + _overspent_notes(result)
+        result["notes"] += tables.notes(result["rows"], settings.num_envs)
         for note in result["notes"]:
             reporter.note(note)
         reporter.info("")
@@ -112,7 +106,7 @@ def _empty_result(run: RunOnLevels, settings: ComparisonSettings, index: int) ->
     excluded = methods.excluded_methods(saved.env, settings.methods)
     searches = methods.describe_searches(saved.env, settings)
     if methods.plays_own_search(saved, settings.methods):
-        searches["own"] = f"{policies.describe_own_search(saved, deterministic=True)}; whatever the budgets"
+        searches["own"] = f"{policies.search_text(saved, SearchChoice(), deterministic=True)}; whatever the budgets"
     elif "own" in settings.methods and settings.methods != tuple(METHODS):  # requested by name
         excluded["own"] = f"a run of {algorithm_title(saved.meta.algorithm)} has no search of its own"
     looks_ahead = bool(searches) or "best_of" in set(settings.methods) - excluded.keys()
@@ -142,39 +136,6 @@ def _title(result: SeedResult) -> list[str]:
     return [first, *(f"{name}: {description}" for name, description in result["searches"].items())]
 
 
-def _repeated_notes(result: SeedResult) -> list[str]:
-    """Notes on budgets that give a search of the same size."""
-    sizes = {(row["method"], row["particles"]) for row in result["rows"]}
-    notes = []
-    for method, particles in sorted(sizes):
-        budgets = [r["budget"] for r in result["rows"] if (r["method"], r["particles"]) == (method, particles)]
-        if len(budgets) > 1:
-            listed = ", ".join(f"{budget:,}" for budget in budgets)
-            notes.append(f"{method} at {listed} is the same search, of {particles:,} particle(s)")
-    return notes
-
-
-def _num_envs_notes(result: SeedResult, settings: ComparisonSettings) -> list[str]:
-    """Notes on methods that played fewer levels at a time than requested."""
-    if settings.num_envs is None:
-        return []
-    possible = min(settings.num_envs, max(row["num_envs"] for row in result["rows"]))
-    return [
-        f"{row['method']} at {row['budget']:,}: {row['num_envs']} levels at a time, to limit the number of particles"
-        for row in result["rows"]
-        if row["num_envs"] < possible
-    ]
-
-
-def _overspent_notes(result: SeedResult) -> list[str]:
-    """Notes on methods whose single particle or episode takes more than the budget."""
-    return [
-        f"{row['method']} at {row['budget']:,} took {row['model_steps_per_decision']:.1f} model steps per decision"
-        for row in result["rows"]
-        if row["model_steps_per_decision"] > row["budget"] * (1 + 1e-6) > 0
-    ]
-
-
 def _over_runs(members: list[SeedResult], reporter: Reporter) -> list[SeedResult]:
     """[the mean over equal runs]; empty for a single run, or if a seed occurs twice, which is not a sample."""
     from stoix_like.runtime.searches import tables
@@ -182,7 +143,7 @@ def _over_runs(members: list[SeedResult], reporter: Reporter) -> list[SeedResult
     if len(members) < 2 or len({member["seed"] for member in members}) < len(members):
         return []
     first, named = members[0], [f"{member['run']} seed {member['seed']}" for member in members]
-    rows = tables.rows_over_runs([member["rows"] for member in members])
+    rows = [tables.mean_row(equal) for equal in zip(*(member["rows"] for member in members), strict=True)]
     title = f"mean over {len(members)} runs of {algorithm_title(first['algorithm'])} on {first['task_id']}"
     for line in [f"{title}, intervals over runs", tables.HEAD, *map(tables.row_text, rows), ""]:
         reporter.info(line)

@@ -26,7 +26,6 @@ from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy
 
 MAX_PARTICLES = 16_384  # at a time, over all environments
 
-
 SEARCHES = {
     "smc": SearchChoice(root="iid", continuation="sampled", depth=4, resampling="period", period=2),
     "distinct": SearchChoice(root="topk", continuation="greedy", depth="full", resampling="none"),

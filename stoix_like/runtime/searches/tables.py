@@ -7,6 +7,7 @@ value. Lines have fixed widths, because each is printed before the next row is k
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,12 +40,8 @@ def method_row(result: MethodResult, greedy: MethodResult) -> Row:
     }
 
 
-def rows_over_runs(runs: Sequence[Sequence[Row]]) -> list[Row]:
-    """The means of equal rows over runs, with 95 % intervals over runs: Student's t, wide for few runs."""
-    return [_mean_row(rows) for rows in zip(*runs, strict=True)]
-
-
-def _mean_row(rows: Sequence[Row]) -> Row:
+def mean_row(rows: Sequence[Row]) -> Row:
+    """The mean of equal rows of several runs, with 95 % intervals over runs: Student's t, wide for few runs."""
     first, gains = rows[0], [row["gain"]["mean"] for row in rows if row["gain"]]
     return {
         **{name: first[name] for name in ("method", "budget", "particles")},
@@ -75,6 +72,30 @@ def _gain_text(gain: dict[str, Any] | None) -> str:
         return DASH
     half = "" if gain["high"] is None else f" ± {gain['high'] - gain['mean']:.4f}"
     return f"{gain['mean']:+.4f}{half}"
+
+
+def notes(rows: Sequence[Row], num_envs: int | None) -> list[str]:
+    """Notes on searches of one size, on methods that played fewer levels at a time than requested, and on those whose
+    single particle or episode takes more than the budget.
+    """
+    found = []
+    budgets: dict[tuple[str, int], list[str]] = defaultdict(list)
+    for row in rows:
+        budgets[row["method"], row["particles"]].append(f"{row['budget']:,}")
+    for (method, particles), same in sorted(budgets.items()):
+        if len(same) > 1:
+            found.append(f"{method} at {', '.join(same)} is the same search, of {particles:,} particle(s)")
+    possible = 0 if num_envs is None else min(num_envs, max(row["num_envs"] for row in rows))
+    found += [
+        f"{row['method']} at {row['budget']:,}: {row['num_envs']} levels at a time, to limit the number of particles"
+        for row in rows
+        if row["num_envs"] < possible
+    ]
+    return found + [
+        f"{row['method']} at {row['budget']:,} took {row['model_steps_per_decision']:.1f} model steps per decision"
+        for row in rows
+        if row["model_steps_per_decision"] > row["budget"] * (1 + 1e-6) > 0
+    ]
 
 
 def make_panel(title: str, rows: Sequence[Row]) -> Panel:

@@ -56,11 +56,7 @@ def fsync_folder(folder: Path, *, deep: bool = True) -> None:
 
 
 def read_meta(path: Path) -> dict[str, Any]:
-    """The body of a checkpoint's meta.json.
-
-    Raises:
-        CheckpointError: it is missing, is not ours, or was changed.
-    """
+    """The body of a checkpoint's meta.json. Raises CheckpointError if it is missing, is not ours, or was changed."""
     try:
         stored = json.loads((path / "meta.json").read_bytes())
         body: dict[str, Any] = stored["body"]

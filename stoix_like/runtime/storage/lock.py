@@ -19,17 +19,14 @@ class RunLock:
         self._file: IO[str] = (run_dir / ".lock").open("a+")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
+        except OSError as error:
             self._file.close()
-            raise RunError(
-                f"another process is writing {run_dir}", "wait for it to end, or start a run under another --run-name"
-            ) from error
-        except OSError as error:  # a network file system mounted without locks
-            self._file.close()
-            raise RunError(
-                f"cannot lock {run_dir}: {error.strerror or error}",
-                "write to a file system with locks (--save-dir), so that no second process can damage the run",
-            ) from error
+            what = f"cannot lock {run_dir}: {error.strerror or error}"  # a network file system mounted without locks
+            hint = "write to a file system with locks (--save-dir), so that no second process can damage the run"
+            if isinstance(error, BlockingIOError):
+                what = f"another process is writing {run_dir}"
+                hint = "wait for it to end, or start a run under another --run-name"
+            raise RunError(what, hint) from error
 
     def close(self) -> None:
         self._file.close()

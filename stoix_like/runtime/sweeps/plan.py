@@ -55,21 +55,13 @@ class SweepSettings:
 
 
 class SweepPlan(NamedTuple):
-    """A checked sweep file.
-
-    Attributes:
-        path: the file.
-        settings: its keys.
-        layers: the leaves of the configuration file, and the fixed ones including num_seeds.
-        space: {leaf: its dimension} of the searched leaves.
-        example: the configuration at one corner of the space, to read what all trials share; None while it is checked.
-    """
+    """A checked sweep file."""
 
     path: Path
     settings: SweepSettings
-    layers: tuple[Layer, Layer]
-    space: dict[str, Dimension]
-    example: Any = None
+    layers: tuple[Layer, Layer]  # of the configuration file, and the fixed leaves including num_seeds
+    space: dict[str, Dimension]  # {searched leaf: its dimension}
+    example: Any = None  # the configuration at a corner of the space, with what all trials share; None while checked
 
     @property
     def config_type(self) -> type:
@@ -78,8 +70,7 @@ class SweepPlan(NamedTuple):
     def config_of(self, parameters: Mapping[str, Any], **leaves: Any) -> Any:
         """The checked configuration of a trial with these parameters, and with `leaves` that the sweep sets.
 
-        Raises:
-            ConfigError: the combination of leaves is not valid.
+        Raises ConfigError if the combination of leaves is not valid.
         """
         given = {name: (value, "") for name, value in (dict(parameters) | leaves).items()}
         return config_from_layers(self.config_type(), *self.layers, given)
@@ -108,14 +99,9 @@ def fingerprint_differences(before: Mapping[str, Any], now: Mapping[str, Any]) -
 
 
 def read_plan(path: Path, **replaced: Any) -> SweepPlan:
-    """The checked plan of a sweep file.
+    """The checked plan of a sweep file, whose keys in `replaced` have these checked values instead.
 
-    Args:
-        path: the file.
-        replaced: keys with checked values that replace those of the file.
-
-    Raises:
-        ConfigError: lists everything that is wrong with the file.
+    Raises ConfigError with everything that is wrong with the file.
     """
     file = YamlFile(shown_path(path))
     kinds = dict.fromkeys(leaf_types(SweepSettings), SweepSettings) | dict.fromkeys(("fixed", "space"))

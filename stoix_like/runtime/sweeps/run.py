@@ -24,16 +24,10 @@ from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signal
 
 
 def run_sweep(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
-    """Runs or resumes the sweep whose study is in `folder`; returns the exit code.
+    """Runs or resumes the sweep whose study is in `folder`; returns the exit code. A hint names `argv` to resume it.
 
-    Args:
-        plan: the checked sweep file.
-        folder: the folder of the study.
-        argv: the arguments of the command that resumes the sweep, for a hint.
-
-    Raises:
-        ConfigError: the study was started with another plan.
-        RunError: another process works on the study, a file cannot be written, or no trial is complete.
+    Raises ConfigError if the study was started with another plan, and RunError if another process works on it, a file
+    cannot be written, or no trial is complete.
     """
     with contextlib.ExitStack() as closing:
         closing.callback(_lock(folder).close)
@@ -52,8 +46,7 @@ def run_sweep(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
 def study_folder(save_dir: Path, name: str) -> Path:
     """The folder of a study, which may exist already.
 
-    Raises:
-        ConfigError: the name is not valid, or the folder contains something else.
+    Raises ConfigError if the name is not valid, or if the folder contains something else.
     """
     if not is_run_name(name):
         raise ConfigError(f"--study: {name!r} cannot name a study", RUN_NAME_RULE)
@@ -86,7 +79,7 @@ def check_task(plan: SweepPlan) -> None:
 
     devices.select(plan.example.hardware, plan.example.logging)
     from stoix_like.runtime.runs import build  # starts the backend: only after the device is chosen
-    from stoix_like.runtime.telemetry.rows import EVALUATION_METRICS
+    from stoix_like.runtime.telemetry.metrics import EVALUATION_METRICS
 
     env = build.build(plan.settings.algorithm, plan.example).env
     of_task = jax.eval_shape(env.episode_metrics, *jax.eval_shape(env.reset, jax.random.key(0)))
@@ -123,11 +116,10 @@ class _SweepRun:
 
         for trial in self._remaining_trials(stop):
             path = self._folder / f"trial-{trial.number:04d}"
-            outcome = sweep_trial.run_trial(self._plan, self._study, trial, path, stop)
-            if outcome.is_finished:
-                self._report(trial.number)
-            if outcome.is_signalled:
-                return False
+            if sweep_trial.run_trial(self._plan, self._study, trial, path, stop):
+                finished = next(each for each in self._study.trials() if each.number == trial.number)
+                self._view.lines([table.trial_text(finished, self._study.best())])
+                self._write_tables()
         return not stop.is_set
 
     def _remaining_trials(self, stop: StopRequest) -> Iterator[Trial]:
@@ -137,13 +129,6 @@ class _SweepRun:
                 yield trial
         while not stop.is_set and len(self._study.trials()) < self._plan.settings.num_trials:
             yield self._study.ask()
-
-    def _report(self, number: int) -> None:
-        """Prints one line for a finished trial, and updates the tables."""
-        trials, best = self._study.trials(), self._study.best()
-        trial = next(each for each in trials if each.number == number)
-        self._view.lines([table.trial_text(trial, best)])
-        self._write_tables()
 
     def _write_tables(self) -> None:
         trials, best, importances = self._study.trials(), self._study.best(), self._study.importances()

@@ -116,7 +116,7 @@ def read_space(file: YamlFile, node: Any, config_type: type, fixed: Layer) -> di
 
 
 def _dimension(file: YamlFile, key: str, node: Any, kind: type, name: str) -> Dimension | None:
-    """The dimension of a leaf, a field of `kind`. None, and problems, if it is not valid."""
+    """The dimension of a leaf, a field of `kind`. If it is not valid there are problems, and it may be None."""
     before = len(file.problems)
     given = {word: value for word, _, value in entries(file, node, key, f"{key}: expected {_FORMS}")}
     for word in given:
@@ -129,8 +129,7 @@ def _dimension(file: YamlFile, key: str, node: Any, kind: type, name: str) -> Di
     if len(file.problems) > before:
         return None
     read = _choices if "choices" in given else _range
-    dimension = read(file, key, given, kind, name)
-    return dimension if len(file.problems) == before else None
+    return read(file, key, given, kind, name)
 
 
 def _choices(file: YamlFile, key: str, given: dict[str, Any], kind: type, name: str) -> Choices:

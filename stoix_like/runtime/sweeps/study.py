@@ -32,29 +32,17 @@ State = Literal["running", "complete", "pruned", "failed"]
 
 
 class Trial(NamedTuple):
-    """One trial of a study.
+    """One trial of a study."""
 
-    Attributes:
-        number: from 0, in the order of sampling.
-        state: `running` also if its process ended before the trial was finished.
-        parameters: {leaf: value}.
-        value: the last value of the metric; None while it is running, or if it failed.
-        notes: attributes of its run: updates, seconds, message.
-    """
-
-    number: int
-    state: State
-    parameters: dict[str, Any]
-    value: float | None
-    notes: dict[str, Any]
+    number: int  # from 0, in the order of sampling
+    state: State  # `running` also if its process ended before the trial was finished
+    parameters: dict[str, Any]  # {leaf: value}
+    value: float | None  # the last value of the metric; None while it is running, or if it failed
+    notes: dict[str, Any]  # attributes of its run: updates, seconds, message
 
 
-def require_optuna() -> None:
-    """Raises MissingExtraError if Optuna is not installed."""
-    _optuna()
-
-
-def _optuna() -> Any:
+def require_optuna() -> Any:
+    """The module of Optuna. Raises MissingExtraError if it is not installed."""
     installation.require_extra("a sweep", "sweep", "optuna")
     import optuna
 
@@ -65,14 +53,12 @@ def _optuna() -> Any:
 class Study:
     """The study of a plan, created if its file does not exist. The caller must hold its lock.
 
-    Raises:
-        ConfigError: it was started with another plan.
-        RunError: its file cannot be read.
+    Raises ConfigError if it was started with another plan, and RunError if its file cannot be read.
     """
 
     def __init__(self, folder: Path, plan: SweepPlan) -> None:
         self._plan = plan
-        optuna = _optuna()
+        optuna = require_optuna()
         self.path = (folder / FILE_NAME).absolute()
         self._distributions = {name: _distribution(dimension) for name, dimension in plan.space.items()}
         with _reraise_file_errors(self.path):
@@ -112,13 +98,13 @@ class Study:
     def _fail_half_sampled(self) -> None:
         """Fails the trials that were killed while their parameters were sampled."""
         sampled = {trial.number for trial in self.trials()}
-        states = _optuna().trial.TrialState
+        states = require_optuna().trial.TrialState
         for trial in self._study.get_trials(deepcopy=False, states=(states.RUNNING,)):
             if trial.number not in sampled:
                 self._study.tell(trial.number, state=states.FAIL)
 
     def _sampler(self, number: int) -> Any:
-        samplers = _optuna().samplers
+        samplers = require_optuna().samplers
         seed = int(np.random.SeedSequence([self._plan.settings.sampler_seed, number]).generate_state(1)[0])
         return samplers.TPESampler(seed=seed) if self._plan.settings.sampler == "tpe" else samplers.RandomSampler(seed)
 
@@ -133,8 +119,9 @@ class Study:
         if settings.pruner == "none":
             return False
         warmup = settings.pruner_warmup_evaluations * eval_interval + 1  # updates; the last of the warm-up included
-        pruner = _optuna().pruners.MedianPruner(settings.pruner_startup_trials, n_warmup_steps=warmup)
-        return bool(pruner.prune(self._study, self._storage.get_trial(self._trial_id(number))))
+        pruner = require_optuna().pruners.MedianPruner(settings.pruner_startup_trials, n_warmup_steps=warmup)
+        with _reraise_file_errors(self.path):
+            return bool(pruner.prune(self._study, self._storage.get_trial(self._trial_id(number))))
 
     def note(self, number: int, **notes: Any) -> None:
         """Adds plain JSON values to the notes of a running trial."""
@@ -147,12 +134,12 @@ class Study:
 
     def prune(self, number: int) -> None:
         """Marks a trial as pruned. Its value is the last one reported."""
-        self._study.tell(number, state=_optuna().trial.TrialState.PRUNED)
+        self._study.tell(number, state=require_optuna().trial.TrialState.PRUNED)
 
     def fail(self, number: int, message: str) -> None:
         """Marks a trial as failed: it could not be run, or has no value."""
         self.note(number, message=message)
-        self._study.tell(number, state=_optuna().trial.TrialState.FAIL)
+        self._study.tell(number, state=require_optuna().trial.TrialState.FAIL)
 
     def best(self) -> Trial | None:
         """The complete trial with the best value, the first of equal ones; None if no trial is complete."""
@@ -168,9 +155,8 @@ class Study:
         """
         if sum(trial.state == "complete" for trial in self.trials()) < MIN_TRIALS_FOR_IMPORTANCES:
             return {}
-        importance = _optuna().importance
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # Optuna marks the evaluator as experimental
+        importance = require_optuna().importance
+        with warnings.catch_warnings(action="ignore"):  # Optuna marks the evaluator as experimental
             evaluator = importance.PedAnovaImportanceEvaluator()
             found = importance.get_param_importances(self._study, evaluator=evaluator)
         return {name: float(share) for name, share in found.items()}
@@ -187,7 +173,7 @@ def _make_trial(trial: Any) -> Trial:
 
 
 def _distribution(dimension: Dimension) -> Any:
-    kinds = _optuna().distributions
+    kinds = require_optuna().distributions
     if isinstance(dimension, Choices):
         return kinds.CategoricalDistribution(dimension.values)
     if dimension.is_whole:
@@ -202,7 +188,7 @@ def _reraise_file_errors(path: Path) -> Iterator[None]:
 
     try:
         yield
-    except (sqlalchemy.exc.SQLAlchemyError, _optuna().exceptions.OptunaError, RuntimeError) as error:
+    except (sqlalchemy.exc.SQLAlchemyError, require_optuna().exceptions.OptunaError, RuntimeError) as error:
         reason = str(getattr(error, "orig", None) or error).strip().splitlines()[0]
         raise RunError(
             f"{path} cannot be read: {reason}", "it is damaged or of another version of optuna; use another --study"

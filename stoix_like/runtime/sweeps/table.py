@@ -13,11 +13,6 @@ from stoix_like.runtime.sweeps.plan import SweepPlan
 from stoix_like.runtime.sweeps.study import Trial
 
 
-def parameters_text(parameters: Mapping[str, Any]) -> str:
-    """`actor_lr 0.000312, epochs 4`."""
-    return ", ".join(f"{name} {_leaf_text(value)}" for name, value in parameters.items())
-
-
 def value_text(trial: Trial) -> str:
     """The value of a trial; a dash if it has none."""
     return DASH if trial.value is None else number_text(trial.value, 4)
@@ -26,7 +21,8 @@ def value_text(trial: Trial) -> str:
 def trial_text(trial: Trial, best: Trial | None) -> str:
     """One line: the state, the value and the parameters of a trial."""
     value = "" if trial.value is None else f" {value_text(trial)}"
-    parts = [f"trial {trial.number} {trial.state}{value}", parameters_text(trial.parameters)]
+    parameters = ", ".join(f"{name} {_leaf_text(value)}" for name, value in trial.parameters.items())
+    parts = [f"trial {trial.number} {trial.state}{value}", parameters]
     if "seconds" in trial.notes:
         parts.insert(1, f"{trial.notes['updates']:,} updates in {trial.notes['seconds']:.1f} s")
     parts += [trial.notes["message"]] if "message" in trial.notes else []
@@ -67,10 +63,7 @@ def _line(plan: SweepPlan, trial: Trial) -> tuple[str, ...]:
 def json_text(plan: SweepPlan, trials: Sequence[Trial], best: Trial | None, importances: Mapping[str, float]) -> str:
     """The trials as JSON, with the settings that they share."""
     content: dict[str, Any] = {
-        "algorithm": plan.settings.algorithm,
-        "metric": plan.settings.metric,
-        "direction": plan.settings.direction,
-        "num_seeds": plan.settings.num_seeds,
+        **{name: getattr(plan.settings, name) for name in ("algorithm", "metric", "direction", "num_seeds")},
         "best": None if best is None else best.number,
         "importances": dict(importances),
         "trials": [_record(trial) | {"parameters": trial.parameters} for trial in trials],

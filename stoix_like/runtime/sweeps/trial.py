@@ -6,81 +6,58 @@ metrics.jsonl, so that the study stores what the run has logged.
 
 from __future__ import annotations
 
-import contextlib
 import math
 import shutil
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from stoix_like.errors import INTERRUPTED, StoixError
+from stoix_like.errors import RunError, StoixError
 from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
-from stoix_like.runtime.results.series import read_started_run
+from stoix_like.runtime.results.series import RunRecord, read_started_run
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.sweeps.plan import SweepPlan
 from stoix_like.runtime.sweeps.study import Study, Trial
-from stoix_like.runtime.telemetry import Row, RunMeta
+from stoix_like.runtime.telemetry import Report, RunMeta
+from stoix_like.runtime.training.callbacks import Callback, RunClock, StopTraining
+from stoix_like.runtime.training.driver import INTERRUPTED
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.training.train import train
 
 TRIAL_HEARTBEAT_SECONDS = 30.0
+PRUNED = "pruned"  # status of a run that the pruner has ended
 
 
-class TrialMetrics(NamedTuple):
-    """The metrics of a trial, from its run's metrics.jsonl."""
-
-    values: dict[int, float]  # {update: mean of the metric over seeds}
-    notes: dict[str, Any]  # updates, seconds, and compile_seconds of the last start
-
-
-def read_trial_metrics(run_dir: Path, metric: str) -> TrialMetrics:
-    """The evaluations of a run, and its last update and time. Raises RunError if it has no metrics."""
-    run = read_started_run(run_dir)
-    evaluations = [(update, scores) for update, by_seed in run.evaluations.items() for scores in by_seed.values()]
-    values = _means((update, scores[metric]) for update, scores in evaluations if metric in scores)
-    notes = {"updates": run.last.get("update"), "seconds": run.last.get("elapsed_seconds")}
-    notes["compile_seconds"] = run.latest("compile_seconds")
-    return TrialMetrics(values, {name: value for name, value in notes.items() if value is not None})
-
-
-def _means(scores: Iterable[tuple[int, Any]]) -> dict[int, float]:
-    """{update: mean of its scores, one per seed}; NaN if a score is missing."""
-    found: dict[int, list[float]] = {}
-    for update, score in scores:
-        found.setdefault(update, []).append(math.nan if score is None else float(score))
-    return {update: math.fsum(each) / len(each) for update, each in found.items()}
+def trial_values(run: RunRecord, metric: str) -> dict[int, float]:
+    """{update: mean of the metric over the seeds of a trial's run}; NaN if the value of a seed was not finite."""
+    values = {}
+    for update, by_seed in run.evaluations.items():
+        if scores := [scores[metric] for scores in by_seed.values() if metric in scores]:
+            values[update] = math.nan if None in scores else math.fsum(scores) / len(scores)
+    return values
 
 
 class TrialSink:
-    """A sink of a trial's run: reports evaluations to the study, and stops the run if the trial is pruned.
+    """A sink of a trial's run: reports a metric of evaluations to the study."""
 
-    Args:
-        study, number: the trial.
-        metric: the metric to report.
-        stop: stops the run; signals set it too.
-    """
-
-    def __init__(self, study: Study, number: int, metric: str, stop: StopRequest) -> None:
-        self.was_pruned = False
-        self._study, self._number, self._metric, self._stop = study, number, metric, stop
-        self._eval_interval, self._last_update = 0, 0
+    def __init__(self, study: Study, number: int, metric: str) -> None:
+        self._study, self._number, self._metric = study, number, metric
+        self._last_update = 0
         self._heartbeat = Heartbeat(print_to_stderr, TRIAL_HEARTBEAT_SECONDS)
 
-    @property
-    def is_signalled(self) -> bool:
-        """Whether a signal stopped the run."""
-        return self._stop.is_set and not self.was_pruned
-
     def open(self, run_dir: Path, meta: RunMeta) -> None:
-        self._eval_interval, self._last_update = meta.config.evaluation.eval_interval, meta.num_updates
+        self._last_update = meta.num_updates
         if meta.resumed_update is not None:  # logged before, but perhaps not reported before the process ended
-            self._report(read_trial_metrics(run_dir, self._metric).values)
+            self._report(trial_values(read_started_run(run_dir), self._metric))
 
-    def write(self, rows: Sequence[Row]) -> None:
-        self._report(_means((row.update, row.values[self._metric]) for row in rows if self._metric in row.values))
+    def write(self, reports: Sequence[Report]) -> None:
+        for report in reports:
+            if (scores := report.values.get(self._metric)) is not None:
+                self._report({report.clock.update: math.fsum(scores) / len(scores)})
 
     def close(self) -> None:
         """Does nothing: the sweep closes the study."""
@@ -92,65 +69,71 @@ class TrialSink:
         update = max(values)
         at = f"update {update:,}/{self._last_update:,}"
         self._heartbeat(f"trial {self._number}: {at} · {self._metric} {number_text(values[update], 4)}")
-        if self._stop.is_set or update >= self._last_update:  # a signal came first, or the run ends anyway
-            return
-        if self._study.should_prune(self._number, self._eval_interval):
-            self.was_pruned = self._stop.is_set = True
 
 
-class TrialOutcome(NamedTuple):
-    """The outcome of a trial in this process."""
+class PruneTrial(Callback):
+    """Ends a trial's run after an evaluation, which a `TrialSink` has reported, if the study's pruner says so."""
 
-    is_finished: bool  # its result is stored in the study; else it must be resumed
-    is_signalled: bool  # a signal stopped the sweep
+    def __init__(self, study: Study, number: int, eval_interval: int) -> None:
+        self._study, self._number, self._eval_interval = study, number, eval_interval
+        self._asked_at = 0
+
+    def next_update(self, clock: RunClock) -> int:
+        evaluated = clock.evaluated_at > self._asked_at and not clock.is_last
+        return clock.update if evaluated else super().next_update(clock)
+
+    def run(self, state: Any, clock: RunClock) -> Any:
+        """The state. Raises StopTraining if the trial is pruned."""
+        self._asked_at = clock.evaluated_at
+        try:
+            is_hopeless = self._study.should_prune(self._number, self._eval_interval)
+        except RunError as error:  # such as a locked file
+            print_to_stderr(f"warning: trial {self._number} is not pruned: {error.what}")
+            return state
+        if is_hopeless:
+            raise StopTraining(PRUNED)
+        return state
 
 
-def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, outer: StopRequest) -> TrialOutcome:
-    """Trains a trial in the run folder `path`, and stores its result in the study.
+def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, stop: StopRequest) -> bool:
+    """Whether the result of a trial, trained in the run folder `path`, is stored in the study.
 
-    An error of this trial alone (an invalid combination of leaves, a loss that is not finite) fails the trial.
+    Else the trial was interrupted by `stop`, and must be resumed. An error of this trial alone (an invalid combination
+    of leaves, a loss that is not finite) fails the trial.
 
-    Args:
-        plan, study, trial: the trial to run.
-        path: its run folder.
-        outer: the sweep's stop request, which signals set while no run handles them.
-
-    Raises:
-        RunError: files cannot be written, which would end every trial.
-        Exception: a bug, for example in a user's environment. The trial is marked as failed, and the next start of the
-            sweep continues with the next trial.
+    Raises RunError if files cannot be written, which would end every trial. A bug, for example in a user's environment,
+    is raised too; the trial is marked as failed, and the next start of the sweep continues with the next trial.
     """
-    sinks: list[TrialSink] = []
-
-    def make_sink(stop: StopRequest) -> TrialSink:
-        sinks.append(TrialSink(study, trial.number, plan.settings.metric, stop))
-        return sinks[-1]
-
     try:
         loaded = _load_trial_config(plan, trial, path)
-        with _redirect_stdout(path.with_name(f"{path.name}.log")):
-            code = train(plan.settings.algorithm, loaded, make_sink, outer)
+        prune = PruneTrial(study, trial.number, loaded.config.evaluation.eval_interval)
+        sink = TrialSink(study, trial.number, plan.settings.metric)
+        # what the run prints; its warnings stay on stderr
+        with path.with_name(f"{path.name}.log").open("a", encoding="utf-8", buffering=1) as log, redirect_stdout(log):
+            result = train(plan.settings.algorithm, loaded, [prune], sinks=[sink], stop=stop)
     except StoixError as error:
         if isinstance(error.__cause__, OSError):
             raise
         study.fail(trial.number, " ".join(error.what.split()))
-        return TrialOutcome(True, any(sink.is_signalled for sink in sinks))
+        return True
     except OSError:
         raise
     except Exception as error:
         study.fail(trial.number, " ".join(f"{type(error).__name__}: {error}".split()))
         raise
-    is_signalled = any(sink.is_signalled for sink in sinks)
-    if code == INTERRUPTED and is_signalled:
-        return TrialOutcome(False, True)
-    _store_result(study, trial.number, read_trial_metrics(path, plan.settings.metric), is_pruned=code == INTERRUPTED)
-    return TrialOutcome(True, is_signalled)
+    if result.status != INTERRUPTED:
+        _store_result(study, trial.number, path, plan.settings.metric, is_pruned=result.status == PRUNED)
+    return result.status != INTERRUPTED
 
 
-def _store_result(study: Study, number: int, metrics: TrialMetrics, *, is_pruned: bool) -> None:
-    study.report(number, metrics.values)
-    study.note(number, **metrics.notes)
-    value = metrics.values[max(metrics.values)]
+def _store_result(study: Study, number: int, path: Path, metric: str, *, is_pruned: bool) -> None:
+    run = read_started_run(path)
+    values = trial_values(run, metric)
+    study.report(number, values)
+    notes = {"updates": run.last.get("update"), "seconds": run.last.get("elapsed_seconds")}
+    notes["compile_seconds"] = run.latest("compile_seconds")  # of the last start
+    study.note(number, **{name: note for name, note in notes.items() if note is not None})
+    value = values[max(values)]
     if is_pruned:
         study.prune(number)
     elif math.isfinite(value):
@@ -162,21 +145,10 @@ def _store_result(study: Study, number: int, metrics: TrialMetrics, *, is_pruned
 def _load_trial_config(plan: SweepPlan, trial: Trial, path: Path) -> LoadedConfig:
     """The configuration of a trial's run: to resume it from its last checkpoint, or to start it."""
     name = plan.settings.config or f"{plan.settings.algorithm}/quick"
-    if _is_resumable(path):
+    has_checkpoint = any(folder.name.isdecimal() for folder in (path / "checkpoints").glob("*"))
+    if has_checkpoint and (path / "config.yaml").is_file():
         return load_config(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=name)
     if path.exists():
         shutil.rmtree(path)  # killed before its first checkpoint
     config = plan.config_of(trial.parameters, save_dir=str(path.parent), run_name=path.name)
     return loaded_config(config, CommandOptions(config=name))
-
-
-def _is_resumable(path: Path) -> bool:
-    has_checkpoint = any(folder.name.isdecimal() for folder in (path / "checkpoints").glob("*"))
-    return has_checkpoint and (path / "config.yaml").is_file()
-
-
-@contextlib.contextmanager
-def _redirect_stdout(path: Path) -> Iterator[None]:
-    """Appends what the run prints to that file. Warnings stay on stderr."""
-    with path.open("a", encoding="utf-8", buffering=1) as log, contextlib.redirect_stdout(log):
-        yield

@@ -11,17 +11,19 @@ from stoix_like.runtime.telemetry.hub import TelemetryHub
 from stoix_like.runtime.telemetry.jsonl import JsonlSink, read_rows
 from stoix_like.runtime.telemetry.marl_eval import MarlEvalSink
 from stoix_like.runtime.telemetry.queued_sink import QueuedSink
-from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Span
+from stoix_like.runtime.telemetry.sink import Clock, Report, RunMeta, Sink, Span, event
 
 __all__ = [
+    "Clock",
     "JsonlSink",
     "MarlEvalSink",
     "QueuedSink",
-    "Row",
+    "Report",
     "RunMeta",
     "Sink",
     "Span",
     "TelemetryHub",
+    "event",
     "open_telemetry",
     "read_rows",
 ]
@@ -32,9 +34,7 @@ def open_telemetry(
 ) -> TelemetryHub:
     """An open TelemetryHub that writes metrics.jsonl in `run_dir` and to the given sinks.
 
-    Raises:
-        RunError: metrics.jsonl cannot be written, or belongs to another run.
-        StoixError: a sink cannot do what the configuration asks for.
+    Raises RunError if metrics.jsonl cannot be written or exists, and any StoixError of a sink.
     """
     telemetry = TelemetryHub(JsonlSink(), sinks, async_sinks)
     telemetry.open(run_dir, meta)

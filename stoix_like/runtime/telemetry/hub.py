@@ -1,4 +1,4 @@
-"""Passes rows and spans from a run to its sinks.
+"""Passes reports and spans from a run to its sinks.
 
 The JSONL file is written first, and a failure to write it ends the run. Any other sink that raises is dropped with one
 warning, and training continues. Sinks are called in order on the caller's thread. A sink that may wait for a network or
@@ -16,7 +16,7 @@ from typing import TypeVar
 
 from stoix_like.errors import RunError, StoixError
 from stoix_like.runtime.telemetry.queued_sink import QueuedSink
-from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Span
+from stoix_like.runtime.telemetry.sink import Report, RunMeta, Sink, Span
 
 OPEN_SECONDS = 3.0  # the run waits for all async sinks together to open
 CLOSE_SECONDS = 10.0  # ... and at its end, to write what is queued
@@ -30,11 +30,6 @@ class TelemetryHub:
     Missing extras and unknown MLflow runs are reported before training starts: `open` raises a StoixError of any sink.
     An async sink that has not opened within `OPEN_SECONDS`, or its own `answer_seconds`, continues to open while the
     run starts.
-
-    Args:
-        log: the JSONL file; its errors end the run.
-        sinks: called on the caller's thread; dropped if they raise.
-        async_sinks: called on their own threads; dropped if they raise.
     """
 
     def __init__(self, log: Sink, sinks: Sequence[Sink] = (), async_sinks: Sequence[QueuedSink] = ()) -> None:
@@ -42,6 +37,7 @@ class TelemetryHub:
         self._sinks: list[Sink] = list(sinks)
         self._async_sinks: list[QueuedSink] = list(async_sinks)
         self._run_dir = Path()
+        self._is_abandoned = False  # the run does not start, so that no warning is of use
 
     def open(self, run_dir: Path, meta: RunMeta) -> None:
         """Opens metrics.jsonl, then the other sinks. If a sink raises a StoixError, all are closed again."""
@@ -54,15 +50,16 @@ class TelemetryHub:
             deadline = time.monotonic() + OPEN_SECONDS
             self._each(self._async_sinks, lambda sink: sink.wait_until_open(deadline), propagate=StoixError)
         except StoixError:
-            self._abandon()
+            self._is_abandoned = True
+            self.close()
             raise
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Passes the rows of one report to every sink. Raises RunError if metrics.jsonl cannot be written."""
+    def write(self, reports: Sequence[Report]) -> None:
+        """Passes the reports of one moment to every sink. Raises RunError if metrics.jsonl cannot be written."""
         with _disk_errors(self._run_dir):
-            self._log.write(rows)
-        self._each(self._sinks, lambda sink: sink.write(rows))
-        self._each(self._async_sinks, lambda sink: sink.write(rows))
+            self._log.write(reports)
+        self._each(self._sinks, lambda sink: sink.write(reports))
+        self._each(self._async_sinks, lambda sink: sink.write(reports))
 
     def trace(self, spans: Sequence[Span]) -> None:
         """Passes spans to the async sinks that take them. metrics.jsonl does not hold them."""
@@ -70,24 +67,12 @@ class TelemetryHub:
 
     def close(self) -> None:
         """Closes every sink, metrics.jsonl last. Safe to call twice."""
-        deadline = time.monotonic() + CLOSE_SECONDS
+        deadline = time.monotonic() + (ABANDON_SECONDS if self._is_abandoned else CLOSE_SECONDS)
         self._each(self._async_sinks, lambda sink: sink.finish(deadline))
         self._each(self._sinks, lambda sink: sink.close())
         self._each(self._async_sinks, lambda sink: sink.close())
         with _disk_errors(self._run_dir):
             self._log.close()
-
-    def _abandon(self) -> None:
-        """Closes everything without warnings, because the run does not start."""
-        deadline = time.monotonic() + ABANDON_SECONDS
-        for async_sink in self._async_sinks:
-            with contextlib.suppress(Exception):
-                async_sink.finish(deadline)
-        for sink in [*self._sinks, *self._async_sinks]:
-            with contextlib.suppress(Exception):
-                sink.close()
-        self._sinks, self._async_sinks = [], []
-        self.close()
 
     def _each(
         self, sinks: list[_AnySink], act: Callable[[_AnySink], None], propagate: type[StoixError] | tuple[()] = ()
@@ -100,11 +85,12 @@ class TelemetryHub:
                 raise
             except Exception as error:
                 sinks.remove(sink)
-                self._drop(sink, error)
+                with contextlib.suppress(Exception):
+                    sink.close()
+                if not self._is_abandoned:
+                    self._warn(sink, error)
 
-    def _drop(self, sink: Sink, error: Exception) -> None:
-        with contextlib.suppress(Exception):
-            sink.close()
+    def _warn(self, sink: Sink, error: Exception) -> None:
         name = sink.name if isinstance(sink, QueuedSink) else type(sink).__name__
         reason = " ".join(f"{type(error).__name__}: {error}".split())
         text = f"warning: {name} dropped ({reason}); metrics continue in {self._run_dir}/metrics.jsonl"

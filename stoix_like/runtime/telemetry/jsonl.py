@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from stoix_like.errors import RunError
 from stoix_like.runtime.storage.atomic import atomic_write
-from stoix_like.runtime.telemetry.sink import Row, RunMeta
+from stoix_like.runtime.telemetry.sink import Report, RunMeta
 
 FILE_NAME = "metrics.jsonl"
 
@@ -39,11 +39,11 @@ class JsonlSink:
             raise RunError(f"{path} exists already", "continue that run with --resume, or choose another --run-name")
         self._file = path.open("a", encoding="utf-8")
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Appends one line per row and flushes."""
+    def write(self, reports: Sequence[Report]) -> None:
+        """Appends one line per seed and category, and flushes."""
         if self._file is None:
             raise ValueError("the sink is not open")
-        self._file.write("".join(f"{format_row(row)}\n" for row in rows))
+        self._file.write("".join(f"{_line(row)}\n" for report in reports for row in report.rows()))
         self._file.flush()
 
     def close(self) -> None:
@@ -53,11 +53,9 @@ class JsonlSink:
             file.close()
 
 
-def format_row(row: Row) -> str:
+def _line(row: Mapping[str, Any]) -> str:
     """One row as one line of strict JSON. NaN and infinities become null."""
-    fields = {**row._asdict(), "elapsed_seconds": round(row.elapsed_seconds, 3)}
-    fields.update(fields.pop("values"))
-    return json.dumps({name: _plain(value) for name, value in fields.items()}, allow_nan=False)
+    return json.dumps({name: _plain(value) for name, value in row.items()}, allow_nan=False)
 
 
 def _plain(value: Any) -> Any:
@@ -68,8 +66,7 @@ def _plain(value: Any) -> Any:
 def read_rows(path: Path) -> list[dict[str, Any]]:
     """Every row of a metrics.jsonl, in order. An incomplete last line, of a killed or running writer, is left out.
 
-    Raises:
-        RunError: there is no such file, or a line before the last is damaged.
+    Raises RunError if there is no such file, or if a line before the last is damaged.
     """
     if not path.is_file():
         raise RunError(f"no metrics at {path}", "give a run folder, for example runs/<name>")

@@ -10,37 +10,31 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit, urlunsplit
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.runs.folder import display_name
 from stoix_like.runtime.storage.atomic import atomic_write_json
-from stoix_like.runtime.telemetry.scalars import flat_config, reports
-from stoix_like.runtime.telemetry.sink import Row, RunMeta
+from stoix_like.runtime.telemetry import scalars
+from stoix_like.runtime.telemetry.sink import Report, RunMeta
 
 if TYPE_CHECKING:
-    from mlflow.entities import Metric
+    from mlflow.entities import RunInfo
     from mlflow.tracking import MlflowClient
 
 FILE_NAME = "mlflow.json"
 EXPERIMENT = "stoix_like"  # unless MLFLOW_EXPERIMENT_NAME is set
 _MOST_METRICS, _MOST_PARAMS, _LONGEST_PARAM = 1000, 100, 6000  # limits of MLflow's API for one request
+_RUN_SECONDS = 30.0  # others wait so long for the MLflow run
 #: Retries and timeout of the client, unless the environment sets them. At the start an unreachable server must be
 #: reported at once. Later the sink's thread waits for a server that restarts: 5 retries, about a minute.
 _AT_START = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "3"}
 _LATER = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "5", "MLFLOW_HTTP_REQUEST_TIMEOUT": "10"}
-
-
-class MlflowRun(NamedTuple):
-    """The MLflow run of a training run: the content of mlflow.json."""
-
-    tracking_uri: str  # without user and password
-    experiment_id: str
-    run_id: str
+_OUR_VARIABLES: set[str] = set()  # set by this process; those of the user are left alone
 
 
 class MlflowSink:
@@ -51,19 +45,15 @@ class MlflowSink:
     Args:
         tracking_uri: `sqlite:///...` or `http://...`.
         run_id: of an existing MLflow run; None = that of the run folder, or a new one.
-
-    Attributes:
-        run: a future of the MLflow run.
     """
 
     def __init__(self, tracking_uri: str, run_id: str | None = None) -> None:
         needed = ("sqlalchemy", "alembic") if tracking_uri.startswith("sqlite:") else ()
         require_extra("MLflow", "mlflow", "mlflow", *needed)
-        self.run: Future[MlflowRun] = Future()
+        self._run_id: Future[str] = Future()
         self._uri, self._given_run_id = tracking_uri, run_id
         self._client: MlflowClient | None = None
-        self._limits = _RequestLimits()
-        self._limits.set(_AT_START)  # before the thread starts: adding a variable is unsafe while other threads read
+        _set_limits(_AT_START)  # before the thread starts: adding a variable is unsafe while other threads read
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # no message per migration of a new SQLite file
         self._texts: dict[str, str] = {}
         self._has_failed = False
@@ -72,31 +62,34 @@ class MlflowSink:
     def open(self, run_dir: Path, meta: RunMeta) -> None:
         """Finds or creates the MLflow run and writes mlflow.json.
 
-        Raises:
-            ConfigError: there is no MLflow run with the given id.
-            Exception: of the client, if the store cannot be reached.
+        Raises ConfigError if there is no run with the given id, and errors of MLflow if the store cannot be reached.
         """
         try:
-            self.run.set_result(self._open(run_dir, meta))
+            self._run_id.set_result(self._open(run_dir, meta))
         except Exception as error:
-            self.run.set_exception(error)
-            self._limits.restore()
+            self._run_id.set_exception(error)
+            _restore_limits()
             raise
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Logs the numbers of a report in one request, and each new text in another."""
-        client, run_id = self._opened()
+    def write(self, reports: Sequence[Report]) -> None:
+        """Logs the numbers of each report in one request, and each new text in another."""
+        from mlflow.entities import Metric
+
+        if self._client is None:
+            raise ValueError("the sink is not open")
+        client, run_id = self._client, self._run_id.result()
         moment = time.time_ns() // 1_000_000
-        for report in reports(rows):
-            metrics = [_metric(key, value, moment, report.step) for key, value in report.numbers.items()]
+        for report in reports:
+            step, numbers = report.clock.timesteps, scalars.numbers(report)
+            metrics = [Metric(key, value, moment, step) for key, value in numbers.items()]
             for batch in _batches(metrics, _MOST_METRICS):
                 client.log_batch(run_id, metrics=batch)
             for key, text in report.texts.items():
                 if self._texts.get(key) != text:
                     client.set_tag(run_id, key, text)
                     self._texts[key] = text
-        self._has_failed |= any(row.values.get("misc/event") == "failed" for row in rows)
-        self._last = (max((row.update for row in rows), default=0), self._last[1])
+            self._has_failed |= report.texts.get("misc/event") == "failed"
+            self._last = (report.clock.update, self._last[1])
 
     def close(self) -> None:
         """Ends the MLflow run as FINISHED after its last update, FAILED after an error, else KILLED.
@@ -108,32 +101,32 @@ class MlflowSink:
             if client is not None:
                 status = "FINISHED" if self._last[0] >= self._last[1] else "KILLED"
                 status = "FAILED" if self._has_failed else status
-                client.set_terminated(self.run.result().run_id, status=status)
+                client.set_terminated(self._run_id.result(), status=status)
         finally:
-            self._limits.restore()
+            _restore_limits()
 
-    def _opened(self) -> tuple[MlflowClient, str]:
-        if self._client is None:
-            raise ValueError("the sink is not open")
-        return self._client, self.run.result().run_id
+    def find_run_id(self) -> str | None:
+        """The id of the MLflow run, once another thread has opened this sink; None if that fails or takes too long."""
+        try:
+            return self._run_id.result(_RUN_SECONDS)
+        except (Exception, CancelledError):  # of `open`, which reports it
+            return None
 
-    def _open(self, run_dir: Path, meta: RunMeta) -> MlflowRun:
+    def _open(self, run_dir: Path, meta: RunMeta) -> str:
         from mlflow.tracking import MlflowClient
 
         client = MlflowClient(tracking_uri=self._uri)
-        run = self._existing_run(client, run_dir, meta) or self._new_run(client, run_dir, meta)
-        self._limits.set(_LATER)
-        atomic_write_json(run_dir / FILE_NAME, run._asdict())
+        uri = without_secrets(self._uri)
+        run_id = self._given_run_id or (None if meta.resumed_update is None else _stored_run_id(run_dir, uri))
+        existing = None if run_id is None else self._existing_run(client, run_id)
+        info = existing or self._new_run(client, run_dir, meta)
+        _set_limits(_LATER)
+        content = {"tracking_uri": uri, "experiment_id": info.experiment_id, "run_id": info.run_id}
+        atomic_write_json(run_dir / FILE_NAME, content)
         self._client, self._last = client, (meta.resumed_update or 0, meta.num_updates)
-        return run
+        return info.run_id
 
-    def _existing_run(self, client: MlflowClient, run_dir: Path, meta: RunMeta) -> MlflowRun | None:
-        stored = _stored_run(run_dir) if meta.resumed_update is not None else None
-        if stored is not None and stored.tracking_uri != without_secrets(self._uri):
-            stored = None
-        run_id = self._given_run_id or (stored.run_id if stored else None)
-        if run_id is None:
-            return None
+    def _existing_run(self, client: MlflowClient, run_id: str) -> RunInfo | None:
         from mlflow.exceptions import MlflowException
 
         try:
@@ -151,34 +144,31 @@ class MlflowSink:
                 "copy it from the run's page, or leave it null for a new one",
             )
         client.update_run(run_id, status="RUNNING")
-        return MlflowRun(without_secrets(self._uri), info.experiment_id, run_id)
+        return info
 
-    def _new_run(self, client: MlflowClient, run_dir: Path, meta: RunMeta) -> MlflowRun:
+    def _new_run(self, client: MlflowClient, run_dir: Path, meta: RunMeta) -> RunInfo:
         from mlflow.entities import Param
 
         experiment_id = _experiment(client, run_dir, self._uri)
         tags = {f"version_{library}": version for library, version in meta.versions.items()}
-        tags |= {"algorithm": meta.algorithm, "task_id": meta.task_id, "device": meta.device}
-        run_id = client.create_run(experiment_id, run_name=display_name(run_dir), tags=tags).info.run_id
-        params = [Param(name, value[:_LONGEST_PARAM]) for name, value in flat_config(meta.config).items()]
+        tags |= {"algorithm": meta.title, "task_id": meta.task_id, "device": meta.device}
+        info = client.create_run(experiment_id, run_name=display_name(run_dir), tags=tags).info
+        params = [Param(name, value[:_LONGEST_PARAM]) for name, value in scalars.flat_config(meta.config).items()]
         for batch in _batches(params, _MOST_PARAMS):
-            client.log_batch(run_id, params=batch)
-        return MlflowRun(without_secrets(self._uri), experiment_id, run_id)
+            client.log_batch(info.run_id, params=batch)
+        return info
 
 
-class _RequestLimits:
-    """Retries and timeout of the client, which reads them from the environment at every request."""
+def _set_limits(values: Mapping[str, str]) -> None:
+    """Sets retries and timeout in the environment, where the client reads them at every request."""
+    _OUR_VARIABLES.update(name for name in values if name not in os.environ)
+    os.environ.update({name: value for name, value in values.items() if name in _OUR_VARIABLES})
 
-    _ours: ClassVar[set[str]] = set()  # variables set by this process; those of the user are left alone
 
-    def set(self, values: Mapping[str, str]) -> None:
-        self._ours.update(name for name in values if name not in os.environ)
-        os.environ.update({name: value for name, value in values.items() if name in self._ours})
-
-    def restore(self) -> None:
-        """Restores the environment for the next run of this process."""
-        while self._ours:
-            os.environ.pop(self._ours.pop(), None)
+def _restore_limits() -> None:
+    """Restores the environment for the next run of this process."""
+    while _OUR_VARIABLES:
+        os.environ.pop(_OUR_VARIABLES.pop(), None)
 
 
 def default_tracking_uri(save_dir: str, environ: Mapping[str, str]) -> str:
@@ -214,17 +204,13 @@ def _experiment(client: MlflowClient, run_dir: Path, uri: str) -> str:
         return str(experiment.experiment_id)
 
 
-def _stored_run(run_dir: Path) -> MlflowRun | None:
+def _stored_run_id(run_dir: Path, uri: str) -> str | None:
+    """The id in mlflow.json if it is of this store."""
     try:
-        return MlflowRun(**json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
+        stored = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))
+        return str(stored["run_id"]) if stored["tracking_uri"] == uri else None
+    except (OSError, ValueError, TypeError, KeyError):
         return None
-
-
-def _metric(key: str, value: float, moment: int, step: int) -> Metric:
-    from mlflow.entities import Metric
-
-    return Metric(key, value, moment, step)
 
 
 def _batches(items: Sequence[Any], most: int) -> Iterator[Sequence[Any]]:

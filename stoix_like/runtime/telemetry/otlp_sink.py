@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.runs.folder import display_name
-from stoix_like.runtime.telemetry.sink import Row, RunMeta, Span
+from stoix_like.runtime.telemetry.sink import Report, RunMeta, Span
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
@@ -34,7 +34,7 @@ _EXPORTER = "opentelemetry.exporter.otlp.proto.http"
 
 
 class OtlpSink:
-    """Exports spans as OTLP spans; ignores rows.
+    """Exports spans as OTLP spans; ignores reports.
 
     The constructor raises MissingExtraError if opentelemetry is not installed.
 
@@ -67,16 +67,16 @@ class OtlpSink:
         headers |= _mlflow_headers(self._base, self._experiment, headers)
         self._log.listen()
         self._exporter = OTLPSpanExporter(endpoint=self._base + _TRACES, headers=headers, timeout=_SECONDS)
-        about = {"service.name": f"stoix_like.{meta.algorithm.lower()}", "service.instance.id": display_name(run_dir)}
+        about = {"service.name": f"stoix_like.{meta.algorithm}", "service.instance.id": display_name(run_dir)}
         about["service.version"] = meta.versions.get("stoix_like", "")
         provider = TracerProvider(resource=Resource.create(about), shutdown_on_exit=False)
         self._ended = InMemorySpanExporter()
         provider.add_span_processor(SimpleSpanProcessor(self._ended))
         self._tracer = provider.get_tracer("stoix_like")
-        self._common = {"run": display_name(run_dir), "algorithm": meta.algorithm, "task_id": meta.task_id}
+        self._common = {"run": display_name(run_dir), "algorithm": meta.title, "task_id": meta.task_id}
         self.trace([Span("start", time.time(), 0.0, meta.start_values)])
 
-    def write(self, rows: Sequence[Row]) -> None:
+    def write(self, reports: Sequence[Report]) -> None:
         """Does nothing: metrics have other sinks."""
 
     def trace(self, spans: Sequence[Span]) -> None:
@@ -164,14 +164,12 @@ def _request_json(url: str, headers: Mapping[str, str], message: dict[str, str] 
     data = None if message is None else json.dumps(message).encode()
     request = urllib.request.Request(url, data, {**headers, "Content-Type": "application/json"})
     try:
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
-            text = answer.read()
-    except urllib.error.HTTPError as error:
-        text = error.read()
+        try:
+            answer = urllib.request.urlopen(request, timeout=_SECONDS)
+        except urllib.error.HTTPError as error:
+            answer = error  # its body may be an object, too
+        with answer:
+            content = json.load(answer)
     except (OSError, ValueError):
-        return {}
-    try:
-        content = json.loads(text)
-    except ValueError:
         return {}
     return content if isinstance(content, dict) else {}

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from stoix_like.runtime.telemetry.sink import Row, RunMeta, Sink, Span, SpanSink
+from stoix_like.runtime.telemetry.sink import Report, RunMeta, Sink, Span, SpanSink
 
 MAX_PENDING = 1000  # calls that may be queued: half an hour at a report every 2 seconds
 
@@ -35,7 +35,6 @@ class QueuedSink:
         self._sink = sink
         self._pending: queue.Queue[Callable[[], None] | None] = queue.Queue(max_pending)
         self._opened = threading.Event()
-        self._abandoned = threading.Event()
         self._failure: Exception | None = None
         self._thread: threading.Thread | None = None
         self._deadline = 0.0
@@ -54,13 +53,9 @@ class QueuedSink:
         self._opened.wait(max(0.0, deadline - time.monotonic(), self._answer_seconds))
         self._raise_failure()
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Queues the rows of one report.
-
-        Raises:
-            Exception: what the sink has raised before; TimeoutError if the queue is full.
-        """
-        self._queue(functools.partial(self._sink.write, rows))
+    def write(self, reports: Sequence[Report]) -> None:
+        """Queues the reports of one moment. Raises what the sink has raised before; TimeoutError for a full queue."""
+        self._queue(functools.partial(self._sink.write, reports))
 
     def trace(self, spans: Sequence[Span]) -> None:
         """Queues spans if the sink takes them. Raises as `write`."""
@@ -75,8 +70,7 @@ class QueuedSink:
     def close(self) -> None:
         """Waits for the queued calls until the deadline of `finish`; without it they are lost. Safe to call twice.
 
-        Raises:
-            Exception: what the sink has raised; TimeoutError if it was not done in time.
+        Raises what the sink has raised, and TimeoutError if it was not done in time.
         """
         thread, self._thread = self._thread, None
         if thread is None:
@@ -97,9 +91,11 @@ class QueuedSink:
             raise TimeoutError(f"it is {self._pending.maxsize:,} reports behind") from None
 
     def _abandon(self) -> None:
-        self._abandoned.set()
-        with contextlib.suppress(queue.Full):  # a busy thread checks the flag after its call
-            self._pending.put_nowait(None)
+        """Lets the thread end after its call in progress."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._pending.get_nowait()
+        self._pending.put_nowait(None)
 
     def _raise_failure(self) -> None:
         if self._failure is not None:
@@ -110,7 +106,7 @@ class QueuedSink:
             with contextlib.closing(self._sink):
                 self._sink.open(run_dir, meta)
                 self._opened.set()
-                while (delivery := self._pending.get()) is not None and not self._abandoned.is_set():
+                while (delivery := self._pending.get()) is not None:
                     delivery()
         except Exception as error:  # raised by the next call
             self._failure = error

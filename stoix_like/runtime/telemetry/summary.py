@@ -3,63 +3,69 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from stoix_like.runtime.console.text import number_text
-from stoix_like.runtime.telemetry.sink import Row, RunMeta
+from stoix_like.runtime.console.text import duration_text, number_text
+from stoix_like.runtime.telemetry.sink import Clock, Report, RunMeta
 
-_TOTALS = ("steps_per_second", "episodes", "levels_reused")  # summed over seeds
+GAP = " · "
+FILLING = "filling the replay"  # shown instead of losses
+_PLAIN_TRAINER = ("policy_loss", "entropy")  # the TRAINER values of a plain line; metrics.jsonl holds all
+_EXTREME = re.compile("(max|min)_.*|.*_(max|min)")
 
 
 class RunSummary:
     """The last values of each category over all seeds, the best evaluation, and the time that is left.
 
+    It shows the labels, {metric name: label}, instead of the names.
+
     Attributes:
         update: number of updates.
-        trainer, actor, evaluation: {name without prefix: value over seeds}, see `over_seeds`; the evaluation is the
-            deterministic one.
-        best: (mean return, update) of the best evaluation, or None.
-        steps_per_second: of all seeds together; NaN before the first report.
+        best: (mean return, update) of the best deterministic evaluation, or None.
         seconds_left: expected seconds to the last update, including evaluations and checkpoints. None if unknown, if
             the run is done, or while a replay is being filled.
     """
 
-    def __init__(self, meta: RunMeta) -> None:
+    def __init__(self, meta: RunMeta, labels: Mapping[str, str] = {}) -> None:
         self.meta = meta
         self.update = meta.resumed_update or 0
-        self.trainer: dict[str, float] = {}
-        self.actor: dict[str, float] = {}
-        self.evaluation: dict[str, float] = {}
-        self.network_evaluation: dict[str, float] = {}  # of the network alone, if the policy searches
         self.best = meta.best
-        self.steps_per_second = math.nan
         self.seconds_left: float | None = None
+        self._labels = labels
+        self._values: dict[str, dict[str, float]] = {}  # by prefix and name
         self._first: tuple[int, float] | None = None  # (update, elapsed seconds) of the first report of this process
 
-    def add(self, rows: Sequence[Row]) -> None:
-        """Adds the rows of one report."""
-        if not rows:
-            return
-        last = rows[-1]
-        self.update = last.update
-        self.trainer = _merged(rows, "trainer/") or self.trainer
-        self.actor = _merged(rows, "actor/") or self.actor
-        self.steps_per_second = self.actor.get("steps_per_second", self.steps_per_second)
-        self.network_evaluation = _merged(rows, "evaluator_network/") or self.network_evaluation
-        evaluation = _merged(rows, "evaluator/")
-        if evaluation:
-            self.evaluation = evaluation
-            score = evaluation.get("mean_return", math.nan)
-            if math.isfinite(score) and (self.best is None or score > self.best[0]):
-                self.best = score, last.update
-        self.seconds_left = self._seconds_left(last)
+    def add(self, reports: Sequence[Report]) -> None:
+        """Adds the reports of one moment."""
+        values: dict[str, dict[str, float]] = {}
+        for report in reports:
+            for key, value in report.over_seeds().items():
+                prefix, _, name = key.partition("/")
+                values.setdefault(prefix, {})[name] = value
+        self._values |= values
+        clock = reports[-1].clock
+        self.update = clock.update
+        score = values.get("evaluator", {}).get("mean_return", math.nan)
+        if math.isfinite(score) and (self.best is None or score > self.best[0]):
+            self.best = score, clock.update
+        self.seconds_left = self._seconds_left(clock)
+
+    def of(self, prefix: str) -> dict[str, float]:
+        """{name: value over seeds} of the last report with this prefix, such as `actor`; see `over_seeds`."""
+        return self._values.get(prefix, {})
+
+    @property
+    def steps_per_second(self) -> float:
+        """Of all seeds together; NaN before the first report."""
+        return self.of("actor").get("steps_per_second", math.nan)
 
     @property
     def is_filling(self) -> bool:
         """Whether the replay is being filled and nothing is learned yet. Such updates are faster than later ones."""
-        return self.trainer.get("gradient_steps_sum") == 0
+        return self.of("trainer").get("gradient_steps_sum") == 0
 
-    def _seconds_left(self, last: Row) -> float | None:
+    def _seconds_left(self, last: Clock) -> float | None:
         left = self.meta.num_updates - last.update
         if left <= 0 or self.is_filling:
             return None
@@ -72,29 +78,45 @@ class RunSummary:
         rate = self.steps_per_second
         return left * per_update / rate if math.isfinite(rate) and rate > 0 else None
 
+    def label(self, name: str) -> str:
+        """What is shown for the name of a metric."""
+        return self._labels.get(name, "steps/s" if name == "steps_per_second" else name)
 
-def _merged(rows: Sequence[Row], prefix: str) -> dict[str, float]:
-    """{name: value over seeds} of the numbers whose key starts with the prefix; NaN if no seed has a value."""
-    seed_values: dict[str, list[float]] = {}
-    for row in rows:
-        for key, value in row.values.items():
-            if key.startswith(prefix) and not isinstance(value, str):
-                seed_values.setdefault(key.removeprefix(prefix), []).append(float(value))
-    return {name: over_seeds(name, values) for name, values in seed_values.items()}
+    def named(self, prefix: str, names: Iterable[str]) -> list[str]:
+        """`label value` for each of the names that has a value, in order."""
+        values = self.of(prefix)
+        return [f"{self.label(name)} {number_text(values[name])}" for name in names if name in values]
 
+    def essential(self, prefix: str, *others: str) -> list[str]:
+        """`named` without `others`, extremes and times, which are left to metrics.jsonl."""
+        hidden = ("steps_per_second", "duration_ms", *others)
+        names = [name for name in self.of(prefix) if name not in hidden and not _EXTREME.fullmatch(name)]
+        return self.named(prefix, names)
 
-def over_seeds(name: str, values: Iterable[float]) -> float:
-    """One value over seeds: the sum of rates and counts, the extreme of extremes, otherwise the mean."""
-    finite = [value for value in values if math.isfinite(value)]
-    if not finite:
-        return math.nan
-    if name in _TOTALS:
-        return sum(finite)
-    if name.startswith("max_") or name.endswith("_max"):
-        return max(finite)
-    if name.startswith("min_") or name.endswith("_min"):
-        return min(finite)
-    return sum(finite) / len(finite)
+    def score_text(self) -> str:
+        """`mean_return 0.83 (best 0.86 @ 110)`, plus `network alone 0.81` if the policy searches.
+
+        Empty before the first evaluation.
+        """
+        best = [f"(best {number_text(self.best[0])} @ {self.best[1]:,})"] if self.best else []
+        score = self.named("evaluator", ["mean_return"])
+        network = self.of("evaluator_network").get("mean_return")
+        alone = [] if network is None else [f"network alone {number_text(network)}"]
+        return GAP.join([" ".join([*score, *best]), *alone]) if score else ""
+
+    def plain_line(self, *, is_training: bool) -> str:
+        """One line for pipes and log files; with what was learned and played if the report `is_training`."""
+        parts = [f"update {self.update:,}/{self.meta.num_updates:,}"]
+        if is_training:
+            if math.isfinite(self.steps_per_second):
+                parts.append(f"{self.steps_per_second:,.0f} {self.label('steps_per_second')}")
+            parts += self.named("actor", ["mean_return"])
+            parts += [FILLING] if self.is_filling else self.named("trainer", _PLAIN_TRAINER)
+        if score := self.score_text():
+            parts.append(f"eval {score}")
+        if self.seconds_left is not None:
+            parts.append(f"{duration_text(self.seconds_left)} left")
+        return GAP.join(parts)
 
 
 def parse_labels(text: str) -> tuple[dict[str, str], list[str]]:
@@ -108,8 +130,3 @@ def parse_labels(text: str) -> tuple[dict[str, str], list[str]]:
         else:
             problems.append(f"'{entry.strip()}' is not name=label; it is ignored")
     return labels, problems
-
-
-def labelled(values: Mapping[str, float], names: Iterable[str], labels: Mapping[str, str]) -> list[str]:
-    """`label value` for each of the names that has a value, in order."""
-    return [f"{labels.get(name, name)} {number_text(values[name])}" for name in names if name in values]

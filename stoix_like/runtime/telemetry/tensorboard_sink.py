@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoix_like.runtime.console.installation import require_extra
-from stoix_like.runtime.telemetry.scalars import flat_config, reports
-from stoix_like.runtime.telemetry.sink import Row, RunMeta
+from stoix_like.runtime.telemetry import scalars
+from stoix_like.runtime.telemetry.sink import Report, RunMeta
 
 if TYPE_CHECKING:
     from tensorboardX import SummaryWriter
@@ -35,26 +35,25 @@ class TensorboardSink:
         """Creates the folder with an event file."""
         from tensorboardX import SummaryWriter
 
-        purge_step = None
-        if meta.resumed_update is not None:
-            purge_step = meta.resumed_update * meta.steps_per_update + 1
+        resumed = meta.resumed_update
+        purge_step = None if resumed is None else resumed * meta.steps_per_update + 1
         self._writer = SummaryWriter(
             str(run_dir / FOLDER),
             purge_step=purge_step,
             flush_secs=_FLUSH_SECONDS,
-            filename_suffix=f".{meta.resumed_update or 0}",  # unique, even if the run is resumed within a second
+            filename_suffix=f".{resumed or 0}",  # unique, even if the run is resumed within a second
         )
         if purge_step is None:
-            leaves = "\n".join(f"| {name} | {value} |" for name, value in flat_config(meta.config).items())
+            leaves = "\n".join(f"| {name} | {value} |" for name, value in scalars.flat_config(meta.config).items())
             self._writer.add_text("config", f"| leaf | value |\n| --- | --- |\n{leaves}", 0)
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Logs the numbers of a report. They are in the file some seconds later."""
+    def write(self, reports: Sequence[Report]) -> None:
+        """Logs the numbers of reports. They are in the file some seconds later."""
         if self._writer is None:
             raise ValueError("the sink is not open")
-        for report in reports(rows):
-            for key, value in report.numbers.items():
-                self._writer.add_scalar(key, value, report.step)
+        for report in reports:
+            for key, value in scalars.numbers(report).items():
+                self._writer.add_scalar(key, value, report.clock.timesteps)
 
     def close(self) -> None:
         """Closes the event file. Safe to call twice."""

@@ -13,8 +13,8 @@ from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.runs.folder import display_name
 from stoix_like.runtime.storage.atomic import atomic_write_json
-from stoix_like.runtime.telemetry.scalars import reports
-from stoix_like.runtime.telemetry.sink import Row, RunMeta
+from stoix_like.runtime.telemetry import scalars
+from stoix_like.runtime.telemetry.sink import Report, RunMeta
 
 FILE_NAME = "wandb.json"
 PROJECT = "stoix_like"  # unless WANDB_PROJECT is set
@@ -45,7 +45,7 @@ class WandbSink:
             project=os.environ.get("WANDB_PROJECT", PROJECT),
             name=display_name(run_dir),
             id=run_id,
-            group=f"{meta.algorithm} {meta.task_id}",
+            group=f"{meta.title} {meta.task_id}",
             dir=str(run_dir),
             config=config_to_dict(meta.config),
             mode=os.environ.get("WANDB_MODE", "offline"),  # type: ignore[arg-type]  # any text the user has set
@@ -53,12 +53,12 @@ class WandbSink:
             settings=wandb.Settings(silent=True, console="off", disable_git=True, x_disable_stats=True),
         )
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Logs the numbers of a report; texts are stored in the run's summary."""
+    def write(self, reports: Sequence[Report]) -> None:
+        """Logs the numbers of reports; texts are stored in the run's summary."""
         if self._run is None:
             raise ValueError("the sink is not open")
-        for report in reports(rows):
-            self._run.log(report.numbers, step=report.step)
+        for report in reports:
+            self._run.log(scalars.numbers(report), step=report.clock.timesteps)
             self._run.summary.update(report.texts)
 
     def close(self) -> None:
@@ -70,7 +70,6 @@ class WandbSink:
 
 def _stored_run_id(run_dir: Path) -> str | None:
     try:
-        run_id = json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))["run_id"]
+        return str(json.loads((run_dir / FILE_NAME).read_text(encoding="utf-8"))["run_id"])
     except (OSError, ValueError, TypeError, KeyError):
         return None
-    return run_id if isinstance(run_id, str) else None

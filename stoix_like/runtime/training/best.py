@@ -17,26 +17,15 @@ from stoix_like.types import Params
 
 
 class BestCheckpoint:
-    """Stores exactly the parameters that were scored.
-
-    Args:
-        folder: of the checkpoint.
-        num_seeds: S.
-        level_set_id: identifies the levels that were played, as plain JSON values. Scores on different levels are not
-            compared.
-
-    Attributes:
-        scores: best mean return per seed, [S]; -inf before the first evaluation.
-        updates: the update each was scored at, [S].
-    """
+    """Stores exactly the parameters that were scored. Scores on levels of another `level_set_id` are not compared."""
 
     def __init__(self, folder: Path, num_seeds: int, level_set_id: Mapping[str, Any] | None = None) -> None:
         self._store = CheckpointStore(folder, create=True)
         self._num_seeds = num_seeds
         self._level_set_id = dict(level_set_id or {})
         self._params: Params = None
-        self.scores = np.full(num_seeds, -np.inf)
-        self.updates = np.full(num_seeds, -1)
+        self.scores = np.full(num_seeds, -np.inf)  # [S], best mean returns
+        self.updates = np.full(num_seeds, -1)  # [S], at which they were scored
 
     def restore(self, template: Params, last_update: int) -> bool:
         """Loads the best parameters as of `last_update` and removes later ones. False if other levels were scored.
@@ -58,12 +47,9 @@ class BestCheckpoint:
         return True
 
     def update(self, params: Params, scores: np.ndarray, meta: CheckpointMeta) -> bool:
-        """Whether the score of a seed is its best so far; its parameters are then copied and saved.
+        """Whether the mean return [S] of a seed is its best so far; its parameters are then copied and saved.
 
-        Args:
-            params: of all seeds, [S, ...] (or [...] for one seed), exactly as they were scored.
-            scores: mean returns [S].
-            meta: of this update; its host part is replaced.
+        Parameters are those of all seeds, [S, ...] (or [...] for one seed), exactly as they were scored.
         """
         better = scores > self.scores
         if not better.any():

@@ -5,6 +5,7 @@ Nothing leaves the device during a chunk. One compilation serves every length.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -12,19 +13,26 @@ import jax
 import numpy as np
 from jax.stages import Compiled
 
+from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.ops import trees
+from stoix_like.runtime.telemetry.metrics import reduce_metrics
 from stoix_like.types import Learner, Metrics, metric_reduction
 
 #: The compiled chunk: (state, number of updates) -> (state, accumulated metrics). The state is donated.
 ChunkFunction = Callable[[Any, Any], tuple[Any, Metrics]]
+#: The same, waited for: (state, number of updates) -> (state, accumulated metrics, wall-clock seconds).
+TimedChunk = Callable[[Any, int], tuple[Any, Metrics, float]]
 
 
 def chunk_function(learner: Learner, num_seeds: int) -> ChunkFunction:
     """A pure function: `length` updates of one state, or of `num_seeds` stacked states, and their metrics [S]."""
-    # Jitted so that it is traced once, for `eval_shape` and for the loop.
-    update = jax.jit(learner.update if num_seeds == 1 else jax.vmap(learner.update))
 
     def chunk(state: Any, length: Any) -> tuple[Any, Metrics]:
+        axes = trees.seed_axes(state, learner.shared)
+        every_seed = jax.vmap(learner.update, in_axes=(axes,), out_axes=(axes, 0))
+        # Jitted so that it is traced once, for `eval_shape` and for the loop.
+        update = jax.jit(learner.update if num_seeds == 1 else every_seed)
+
         def body(_: Any, carry: tuple[Any, Metrics]) -> tuple[Any, Metrics]:
             state, total = carry
             state, metrics = update(state)
@@ -43,16 +51,36 @@ def compile_chunk(learner: Learner, num_seeds: int, state: Any) -> Compiled:
     return chunk.lower(state, np.int32(0)).compile()
 
 
-class MetricAccumulator:
-    """Metrics of the chunks since the last report, combined on the host by the same rules as on the device."""
+def timed(program: ChunkFunction) -> TimedChunk:
+    """The program, which waits for its results and times them."""
 
-    def __init__(self) -> None:
+    def run(state: Any, length: int) -> tuple[Any, Metrics, float]:
+        began = time.monotonic()
+        state, metrics = jax.block_until_ready(program(state, np.int32(length)))
+        return state, metrics, time.monotonic() - began
+
+    return run
+
+
+class MetricAccumulator:
+    """Metrics of the chunks since the last report, combined on the host by the same rules as on the device.
+
+    Attributes:
+        updates, seconds: of these chunks.
+    """
+
+    def __init__(self, task_id: str) -> None:
+        self._task_id = task_id
         self._totals: dict[str, np.ndarray] = {}
         self.updates = 0
         self.seconds = 0.0
 
     def add(self, metrics: Metrics, updates: int, seconds: float) -> None:
-        """Adds the metrics of one chunk; blocks until the device has computed them."""
+        """Adds the metrics of one chunk; blocks until the device has computed them.
+
+        Raises UnsupportedEnvironmentError, see `refuse_undeclared`.
+        """
+        metrics = refuse_undeclared(metrics, self._task_id)
         combine = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
         for name, value in jax.device_get(metrics).items():
             new = np.atleast_1d(np.asarray(value, np.float64))
@@ -61,8 +89,8 @@ class MetricAccumulator:
         self.updates += updates
         self.seconds += seconds
 
-    def take(self) -> tuple[dict[str, np.ndarray], int, float]:
-        """(accumulated metrics [S], updates, seconds) since the last call; resets them."""
-        taken = (self._totals, self.updates, self.seconds)
+    def take(self) -> dict[str, np.ndarray]:
+        """The reduced metrics, {name: [S]}, since the last call; resets them."""
+        taken = reduce_metrics(self._totals, self.updates)
         self._totals, self.updates, self.seconds = {}, 0, 0.0
         return taken

@@ -34,7 +34,7 @@ def interrupt(_number: int, frame: FrameType | None) -> None:
 
 
 class StopRequest:
-    """Whether the run shall stop: set by a signal or by a sink."""
+    """Whether the run shall stop: set by a signal."""
 
     def __init__(self) -> None:
         self.is_set = False
@@ -50,14 +50,13 @@ class StopRequest:
 
 
 @contextlib.contextmanager
-def stopping_on_signals(parent: StopRequest | None = None) -> Iterator[StopRequest]:
+def stopping_on_signals(request: StopRequest | None = None) -> Iterator[StopRequest]:
     """A StopRequest that the three signals set inside the block. Outside the main thread no handler is installed.
 
     Args:
-        parent: the request of an enclosing block. If it is set already, so is this one.
+        request: of an enclosing block, which is used; it may be set already.
     """
-    request = StopRequest()
-    request.is_set = parent is not None and parent.is_set
+    request = request or StopRequest()
     previous = {}
     # signal.signal raises ValueError outside the main thread
     with contextlib.suppress(ValueError):

@@ -12,13 +12,18 @@ from collections.abc import Iterator
 
 from stoix_like.runtime.console.text import Value
 from stoix_like.runtime.telemetry.sink import Span
-from stoix_like.runtime.training.profile import PhaseTimes
+from stoix_like.runtime.training.phase_times import PhaseTimes
 
 
 class Tracing:
-    """Nested spans of one thread."""
+    """Nested spans of one thread.
+
+    Attributes:
+        times: of the run's profile, from which the parts of a chunk are estimated; None: they are not.
+    """
 
     def __init__(self) -> None:
+        self.times: PhaseTimes | None = None
         self._inside: list[list[Span]] = [[]]
 
     @contextlib.contextmanager
@@ -43,14 +48,7 @@ class Tracing:
 
 
 def update_span(began: float, seconds: float, updates: int, last_update: int, times: PhaseTimes | None) -> Span:
-    """The span of a chunk of updates, with estimated parts if there is a profile.
-
-    Args:
-        began: seconds since the epoch.
-        seconds: duration of the chunk.
-        updates, last_update: number of updates, and index of the last.
-        times: of the profile, if there is one.
-    """
+    """The span of a chunk that began at an epoch time, with estimated parts if there are times of a profile."""
     parts = () if times is None else _parts(began, seconds, times)
     return Span("update", began, seconds, {"updates": updates, "update": last_update}, parts)
 

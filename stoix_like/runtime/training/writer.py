@@ -1,14 +1,17 @@
 """Everything that a run writes: rows, checkpoints, the best parameters. Only process 0 writes.
 
 All processes take part in gathering a sharded state. A thread writes one checkpoint at a time, from a copy of the
-state, while training continues. `wait_until_written` blocks until every pending checkpoint is on disk. With several
-processes, an error while writing is raised in all of them by the next `ProcessGroup.sync`.
+state, while training continues. `wait_until_written` blocks until every pending checkpoint is on disk. Writing raises
+nothing: after an error nothing more is written, and `collect` returns it to the next meeting of the processes, which
+raises it in all of them.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-from collections.abc import Callable, Sequence
+import contextlib
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,8 +23,10 @@ from stoix_like.runtime.console import messages
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.telemetry import Row, Span, TelemetryHub
+from stoix_like.runtime.runs.host_values import RunProgress
+from stoix_like.runtime.telemetry import Report, TelemetryHub
 from stoix_like.runtime.training.best import BestCheckpoint
+from stoix_like.runtime.training.tracing import Tracing
 from stoix_like.types import Params
 
 
@@ -33,139 +38,141 @@ class RunFiles(NamedTuple):
     telemetry: TelemetryHub
 
 
-#: Makes the row that reports a checkpoint, from its folder, once it is written.
-SavedRow = Callable[[Path], Row]
+#: Makes the report of a checkpoint, from its folder, once it is written.
+SavedReport = Callable[[Path], Report]
 
 
 class _PendingCheckpoint(NamedTuple):
     path: Future[Path]
-    saved_row: SavedRow
+    saved: SavedReport
 
 
 class RunWriter:
-    """Writes the results of a run.
+    """Writes the results of a run: to its files on process 0; the others have none. `meta` is that of checkpoints."""
 
-    Args:
-        group: the processes of the run.
-        files: on process 0; None on the others, which write nothing.
-    """
-
-    def __init__(self, group: ProcessGroup, files: RunFiles | None) -> None:
-        self._group, self._files = group, files
+    def __init__(self, group: ProcessGroup, files: RunFiles | None, meta: CheckpointMeta) -> None:
+        self._group, self._files, self._meta = group, files, meta
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._pending: _PendingCheckpoint | None = None
+        self._error: Exception | None = None  # the first; nothing is written after it
+        self._is_collected = False
+        self.tracing = Tracing()
 
-    def write(self, rows: Sequence[Row]) -> None:
-        """Writes the rows of one report."""
+    def collect(self) -> Exception | None:
+        """The error of writing, once; else None. Reports the pending checkpoint if it is on disk."""
+        if self._pending is not None and self._pending.path.done():
+            self.wait_until_written()
+        error = None if self._is_collected else self._error
+        self._is_collected = error is not None or self._is_collected
+        return error
+
+    @contextlib.contextmanager
+    def _collecting(self) -> Iterator[None]:
+        try:
+            yield
+        except (StoixError, OSError) as error:
+            self._error = self._error or error
+
+    def write(self, reports: Sequence[Report]) -> None:
+        """Writes the reports of one moment."""
+        if self._files is not None and self._error is None:
+            with self._collecting():
+                self._files.telemetry.write(reports)
+
+    def log_failure(self, report: Report) -> None:
+        """Writes the report of the error that ends the run, if that is possible."""
         if self._files is not None:
-            with self._group.deferring_errors():
-                self._files.telemetry.write(rows)
+            with contextlib.suppress(StoixError):
+                self._files.telemetry.write([report])
 
-    def trace(self, spans: Sequence[Span]) -> None:
-        """Passes completed spans to the sinks."""
+    def trace(self) -> None:
+        """Passes the completed spans of `tracing` to the sinks."""
+        spans = self.tracing.take()
         if self._files is not None and spans:
             self._files.telemetry.trace(spans)
 
-    def save(self, state: Any, meta: CheckpointMeta, saved_row: SavedRow, *, at_once: bool = False) -> None:
-        """Starts to write a checkpoint; its row is logged once it is complete. The state may be donated afterwards.
+    def save(
+        self, state: Any, update: int, progress: RunProgress, saved: SavedReport, *, at_once: bool = False
+    ) -> None:
+        """Starts to write a checkpoint, which is reported once it is complete; with `at_once`, it is then.
 
-        Args:
-            state, meta: contents of the checkpoint.
-            saved_row: makes its row.
-            at_once: write it before returning, not in the thread.
-
-        Raises:
-            RunError: the checkpoint before could not be written, or this state not be copied.
+        The state may be donated afterwards. Raises RunError if it could not be copied.
         """
-        self.wait_until_written()
-        with reraise_device_errors(
-            "the state cannot be copied for a checkpoint", "free some memory of device and host"
-        ):
-            copied = self._group.fetch_to_host(state)
-        if self._files is None:
-            return
-        if at_once:
-            with self._group.deferring_errors():
-                self._finish(self._files, self._files.store.save(copied, meta), saved_row)
-        else:
-            self._pending = _PendingCheckpoint(self._thread.submit(self._files.store.save, copied, meta), saved_row)
-
-    def check_for_errors(self) -> None:
-        """`wait_until_written` if the pending checkpoint is on disk or has failed; otherwise returns at once."""
-        if self._pending is not None and self._pending.path.done():
+        with self.tracing.span("checkpoint", update=update):  # the time training waits; a thread writes the rest
             self.wait_until_written()
+            with reraise_device_errors(
+                "the state cannot be copied for a checkpoint", "free some memory of device and host"
+            ):
+                copied = self._group.fetch_to_host(state)
+            if self._files is None or self._error is not None:
+                return
+            meta = self._meta._replace(update=update, host=progress.to_host())
+            write = functools.partial(self._files.store.save, copied, meta, replace=True)
+            if at_once:  # on this thread, so that an interruption ends it
+                with self._collecting():
+                    self._finish(self._files, write(), saved)
+            else:
+                self._pending = _PendingCheckpoint(self._thread.submit(write), saved)
 
     def wait_until_written(self) -> None:
-        """Blocks until the pending checkpoint is on disk, and logs its row. Raises RunError if it was not written."""
+        """Blocks until the pending checkpoint is on disk, and reports it."""
         if self._files is None or self._pending is None:
             return
         concurrent.futures.wait([self._pending.path])  # an interruption is raised here and leaves it pending
         pending, self._pending = self._pending, None
-        with self._group.deferring_errors():
-            self._finish(self._files, pending.path.result(), pending.saved_row)
+        with self._collecting():
+            self._finish(self._files, pending.path.result(), pending.saved)
 
-    def _finish(self, files: RunFiles, path: Path, saved_row: SavedRow) -> None:
+    def _finish(self, files: RunFiles, path: Path, saved: SavedReport) -> None:
         self._prune(files)
-        self.write([saved_row(path)])
+        self.write([saved(path)])
 
     def _prune(self, files: RunFiles) -> None:
         """Removes best parameters that no checkpoint needs, counted from the oldest: newer ones may be moved away."""
         if updates := files.store.updates():
             files.best.prune(updates[0])
 
-    def close(self) -> None:
-        """Waits for the pending checkpoint, however the run ended, and prints its error as a warning.
-
-        Called before the run's lock is released and before the interpreter exits: nothing is written afterwards.
-        """
-        failures: list[Exception] = []
-        try:
-            self.wait_until_written()
-        except (StoixError, OSError) as error:
-            failures.append(error)
-        finally:
-            self._thread.shutdown()
-        failures += self._group.take_deferred_errors()  # no `sync` follows that could raise them
-        for failure in failures:
-            messages.print_to_stderr(f"warning: {failure.what if isinstance(failure, StoixError) else failure}")
-
-    def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
-        """Replaces the host values of a checkpoint; its arrays stay."""
+    def rewrite_progress(self, update: int, progress: RunProgress) -> None:
+        """Replaces the progress in a checkpoint; its arrays stay."""
         self.wait_until_written()
-        if self._files is not None:
-            with self._group.deferring_errors():
-                self._files.store.rewrite_host(update, host)
+        if self._files is not None and self._error is None:
+            with self._collecting():
+                self._files.store.rewrite_host(update, progress.to_host())
                 self._prune(self._files)
 
-    def update(
-        self, params: Params, scores: np.ndarray, meta: CheckpointMeta, how_to_continue: Callable[[], str]
-    ) -> None:
-        """Saves the parameters as the best if they scored best.
-
-        Args:
-            params: on this process's own device, [S, ...] for several seeds.
-            scores: mean returns [S].
-            meta: of this update.
-            how_to_continue: the end of the hint if saving fails.
-        """
-        if self._files is None:
+    def update_best(self, params: Params, scores: np.ndarray, update: int) -> None:
+        """Saves the parameters, on this process's own device, as the best if their mean returns [S] are."""
+        if self._files is None or self._error is not None:
             return
         what = "the best parameters cannot be saved"
         with (
-            self._group.deferring_errors(),
-            reraise_device_errors(what, lambda: f"free some memory{how_to_continue()}"),
+            self._collecting(),
+            reraise_device_errors(what, lambda: f"free some memory{self.how_to_continue()}"),
         ):
-            self._files.best.update(params, scores, meta)
+            self._files.best.update(params, scores, self._meta._replace(update=update))
 
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the checkpoints on process 0, else None."""
-        return None if self._files is None else self._files.store.folder
+    def close(self) -> None:
+        """Waits for the pending checkpoint, however the run ended, and prints an error that was not collected.
 
-    def last_saved_update(self) -> int | None:
-        """The update of the last complete checkpoint, or None. Waits for a pending one and ignores its error."""
+        Called before the run's lock is released and before the interpreter exits: nothing is written afterwards.
+        """
+        try:
+            self.wait_until_written()
+        finally:
+            self._thread.shutdown()
+        if (error := self.collect()) is not None:
+            messages.print_to_stderr(f"warning: {error.what if isinstance(error, StoixError) else error}")
+
+    def last_checkpoint(self) -> Path | None:
+        """The last complete checkpoint, or None. Waits for a pending one and ignores its error."""
         if self._files is None:
             return None
         if self._pending is not None:
             self._pending.path.exception()
-        return max(self._files.store.updates(), default=None)
+        update = max(self._files.store.updates(), default=None)
+        return None if update is None else self._files.store.folder / str(update)
+
+    def how_to_continue(self) -> str:
+        """The end of a hint: how to resume from the last checkpoint, if there is one."""
+        path = self.last_checkpoint()
+        return "" if path is None else f"; --resume {path.parents[1]} continues from checkpoint {path}"

@@ -52,11 +52,7 @@ def serialize(params: Any, metadata: ParametersMetadata) -> bytes:
 
 
 def read_metadata(path: Path) -> ParametersMetadata:
-    """The metadata of a parameter file.
-
-    Raises:
-        CheckpointError: the file is missing, damaged or not ours, or a newer version wrote it.
-    """
+    """The metadata of a parameter file. Raises CheckpointError if it is missing, damaged, not ours or newer."""
     with _open_file(path) as file:
         texts = file.metadata() or {}
     if texts.get("format") != FORMAT:
@@ -91,16 +87,11 @@ def _value(path: Path, name: str, texts: Mapping[str, str], kind: type) -> Any:
 
 
 def read_arrays(path: Path, template: Any, *, of_this_run: bool = False) -> Any:
-    """The parameters, in the template's structure.
+    """The parameters, in the structure of the template, a pytree of jax.ShapeDtypeStruct.
 
-    Args:
-        path: the file.
-        template: a pytree of jax.ShapeDtypeStruct, made from the configuration in the metadata.
-        of_this_run: the template is made from the configuration of a run that starts with these parameters.
-
-    Raises:
-        CheckpointError: the file is damaged, or shapes or types differ; the first leaf that differs is named. Arrays
-            are read only if all shapes fit, so no more bytes than the template has.
+    It is made from the configuration in the metadata, or if `of_this_run`, from that of a run that starts with the
+    parameters. Raises CheckpointError if the file is damaged, or if shapes or types differ; the first leaf that differs
+    is named. Arrays are read only if all shapes fit, so no more bytes than the template has.
     """
     leaves, structure = trees.named_leaves(template), jax.tree.structure(template)
     with _open_file(path) as file:

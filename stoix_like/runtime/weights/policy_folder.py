@@ -31,11 +31,7 @@ class PolicyFiles(NamedTuple):
 
 
 def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
-    """{name: size in bytes} of the files written into the folder. If writing fails, the old files stay.
-
-    Raises:
-        RunError: the folder cannot be written, or the disk is full.
-    """
+    """{name: size in bytes} of the files written into the folder. Raises RunError if that fails; old files stay."""
     contents = {PROGRAM: files.program, PARAMETERS: files.parameters}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     description = files.description | {"sha256": digests}
@@ -50,11 +46,7 @@ def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
 
 
 def read(folder: Path) -> tuple[bytes, dict[str, Any]]:
-    """(the program, the description) of an export.
-
-    Raises:
-        CheckpointError: it is missing, damaged or not ours, or a newer version of stoix_like wrote it.
-    """
+    """(program, description) of an export. Raises CheckpointError if it is missing, damaged, not ours, or newer."""
     description = _read_description(folder)
     try:
         program = (folder / PROGRAM).read_bytes()

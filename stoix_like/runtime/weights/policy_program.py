@@ -38,12 +38,8 @@ def observation_leaves(observation: Observation) -> dict[str, Any]:
 def serialize(network: Network, params: NetworkParams, observation: Observation, *, factored: bool) -> bytes:
     """The program of a network for all of `PLATFORMS`, serialized by `jax.export`. Nothing is compiled.
 
-    With the same key it returns the actions of `Learner.network_policy`: the most probable ones if `deterministic`.
-
-    Args:
-        network, params: the policy.
-        observation: one unbatched observation, as arrays or ShapeDtypeStructs.
-        factored: whether an action has several independent factors.
+    With the same key it returns the actions of `Learner.network_policy`: the most probable ones if `deterministic`. The
+    observation is unbatched, of arrays or ShapeDtypeStructs. Actions of several independent factors are `factored`.
     """
     constants = jax.tree.map(np.asarray, params)
     structure, names = jax.tree.structure(observation), list(observation_leaves(observation))
@@ -61,7 +57,7 @@ def serialize(network: Network, params: NetworkParams, observation: Observation,
 
     (batch,) = export.symbolic_shape(BATCH)
     with _without_locations():
-        exported = export.export(jax.jit(act), platforms=PLATFORMS)(*_arguments(observation, batch))
+        exported = export.export(jax.jit(act), platforms=PLATFORMS)(*_arguments(observation_leaves(observation), batch))
     return bytes(exported.serialize())
 
 
@@ -69,27 +65,17 @@ def deserialize(program: bytes, observation: dict[str, jax.ShapeDtypeStruct]) ->
     """The program as a function. It compiles at the first call with each batch size.
 
     It is lowered here for a batch of one, so that a program which this jax cannot read fails now, not at its first use.
-
-    Args:
-        program: of `serialize`. It must be trusted: it may run any custom call of jaxlib.
-        observation: {name: leaf} of one unbatched observation.
+    It must be trusted: it may run any custom call of jaxlib. The observation is unbatched, {name: leaf}.
     """
     call: Any = jax.jit(export.deserialize(bytearray(program)).call)
-    rows = {name: jax.ShapeDtypeStruct((1, *leaf.shape), leaf.dtype) for name, leaf in observation.items()}
-    call.lower(rows, *_key_and_mode())
+    call.lower(*_arguments(observation, 1))
     return call
 
 
-def _arguments(observation: Observation, batch: Any) -> tuple[Any, ...]:
-    rows = {
-        name: jax.ShapeDtypeStruct((batch, *leaf.shape), leaf.dtype)
-        for name, leaf in observation_leaves(observation).items()
-    }
-    return (rows, *_key_and_mode())
-
-
-def _key_and_mode() -> tuple[Any, Any]:
-    return jax.ShapeDtypeStruct((KEY_WORDS,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
+def _arguments(observation: dict[str, Any], batch: Any) -> tuple[Any, ...]:
+    """The shapes of the arguments of a program, for `batch` observations."""
+    rows = {name: jax.ShapeDtypeStruct((batch, *leaf.shape), leaf.dtype) for name, leaf in observation.items()}
+    return rows, jax.ShapeDtypeStruct((KEY_WORDS,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.bool_)
 
 
 @contextlib.contextmanager

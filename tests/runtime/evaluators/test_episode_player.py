@@ -51,9 +51,7 @@ def steps_per_piece(request, monkeypatch):
 
 
 def _player(schedule, num_episodes, **options):
-    return EpisodePlayer(
-        _maze(), _remembered(), schedule, num_episodes=num_episodes, num_envs=8, memory_hint="", **options
-    )
+    return EpisodePlayer(_maze(), _remembered(), schedule, num_episodes=num_episodes, num_envs=8, **options)
 
 
 def _watched(playing, seen):

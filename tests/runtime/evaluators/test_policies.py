@@ -7,6 +7,7 @@ import pytest
 from stoix_like.config.sections import spo_config
 from stoix_like.envs.probes import make_action_reward
 from stoix_like.runtime.evaluators.policies import SearchChoice, describe_search, search_notes, select_policy
+from stoix_like.runtime.runs.build import ALGORITHMS
 from stoix_like.runtime.training.header import plan_line, replay_line
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import Network
@@ -36,8 +37,8 @@ def test_the_cost_of_a_decision_the_size_of_a_replay_and_what_may_not_have_been_
     sizes = {"num_envs": 64, "rollout_length": 20, "epochs": 8, "num_minibatches": 2}
     config = spo_config(**sizes, batch_size=64, sample_sequence_length=19, replay_buffer_size=8192)
     line = "replay 8,192 steps (18 MB), each learned from 15.2 times on average"  # 16 * 64 * 19 / (64 * 20)
-    assert replay_line(17_600_000, config) == line
-    assert "(17.6 kB)" in replay_line(17_600, config)
+    assert replay_line(17_600_000, config, ALGORITHMS["spo"]) == line
+    assert "(17.6 kB)" in replay_line(17_600, config, ALGORITHMS["spo"])
     assert search_notes(SearchConfig(), "Maze-v0") == []
     assert search_notes(DEEP._replace(max_depth=20), "BinPack-v2") == []
     (long,) = search_notes(DEEP, "Snake-v1")

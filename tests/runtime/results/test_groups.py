@@ -7,7 +7,7 @@ import pytest
 from support.hand_made import write_run
 
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.results.groups import AXES, budget_notes, common_budget, comparison_groups, scores_at
+from stoix_like.runtime.results.groups import AXES, budget_notes, common_budgets, comparison_groups, scores_at
 from stoix_like.runtime.results.series import read_run
 
 
@@ -21,7 +21,7 @@ def _level(value):
 
 def _scores(group, axis):
     """{experiment: scores of its seeds at the largest common budget}."""
-    moment = np.array([common_budget(group, axis).last])
+    moment = common_budgets(group, axis)[-1:]
     return {entry.name: scores_at(entry, axis, moment)[:, 0].tolist() for entry in group.experiments}
 
 
@@ -47,18 +47,18 @@ def test_scores_at_equal_steps_are_interpolated_and_at_equal_wall_clock_others(t
         write_run(tmp_path / "b", lambda seed, update: float(update**2), updates=(20, 30, 50), algorithm="SPO"),
     ]
     (group,), notes = _found(paths)
-    budget = common_budget(group, "steps")
-    np.testing.assert_array_equal(budget.grid, [2000.0, 3000.0, 4000.0])
-    assert (budget.last, notes) == (4000.0, [])
+    budgets = common_budgets(group, "steps")
+    np.testing.assert_array_equal(budgets, [2000.0, 3000.0, 4000.0])
+    assert notes == []
     assert _scores(group, "steps") == {"PPO": [40.0], "SPO": [1700.0]}  # halfway between 900 and 2,500
-    (curve,) = scores_at(group.experiments[0], "steps", budget.grid)
+    (curve,) = scores_at(group.experiments[0], "steps", budgets)
     assert curve.tolist() == [20.0, 30.0, 40.0]
     # PPO takes 0.1 s per update and SPO 0.4: when PPO ends, after 4 s, SPO is at update 10.
     climb = lambda seed, update: float(update)
     fast = write_run(tmp_path / "fast", climb, updates=(10, 20, 40))
     slow = write_run(tmp_path / "slow", climb, updates=(5, 15, 40), pace=0.4, algorithm="SPO")
     (group,), _ = _found([fast, slow])
-    assert common_budget(group, "seconds").last == 4.0
+    assert common_budgets(group, "seconds")[-1] == 4.0
     found = _scores(group, "seconds")
     assert found["PPO"] == [40.0]
     assert found["SPO"] == pytest.approx([10.0])
@@ -68,22 +68,22 @@ def test_scores_at_equal_steps_are_interpolated_and_at_equal_wall_clock_others(t
 def test_without_a_common_range_there_is_no_budget_and_a_seed_that_ends_long_before_is_named(tmp_path):
     early = write_run(tmp_path / "a", _level(0.5), updates=(10, 20))
     (group,), _ = _found([early, write_run(tmp_path / "b", _level(0.5), seeds=(1,), updates=(30,))])
-    assert common_budget(group, "steps") is None
+    assert common_budgets(group, "steps") is None
     (note,) = budget_notes(group, "steps", None)
     assert "a, seed 0 ends at 2,000" in note
     assert "b, seed 1 is first scored at 3,000" in note
     (group,), _ = _found([write_run(tmp_path / "c", _level(0.5), pace=None)])  # without a clock
-    assert common_budget(group, "steps") is not None
-    assert common_budget(group, "seconds") is None
+    assert common_budgets(group, "steps") is not None
+    assert common_budgets(group, "seconds") is None
     assert "no elapsed_seconds" in budget_notes(group, "seconds", None)[0]
     long = write_run(tmp_path / "long", _level(0.5), seeds=(0, 1))
     short = write_run(tmp_path / "short", _level(0.5), seeds=(2,), updates=(10, 20))
     (group,), _ = _found([long, short])
-    (note,) = budget_notes(group, "steps", common_budget(group, "steps"))
+    (note,) = budget_notes(group, "steps", common_budgets(group, "steps"))
     assert "end at 2,000 with" in note
     assert "short, seed 2; the longest go on to 4,000" in note
     alone, _ = _found([long])
-    assert [budget_notes(alone[0], axis, common_budget(alone[0], axis)) for axis in AXES] == [[], []]
+    assert [budget_notes(alone[0], axis, common_budgets(alone[0], axis)) for axis in AXES] == [[], []]
 
 
 def test_clocks_of_different_devices_and_numbers_of_seeds_are_told(tmp_path):

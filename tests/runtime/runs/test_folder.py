@@ -42,10 +42,9 @@ def _make_run(path, **options):
 
 
 def test_new_name_says_what_when_and_which_seed_and_in_the_same_second_a_number(monkeypatch):
-    assert re.fullmatch(
-        r"ppo-probe_delayed_reward-\d{8}-\d{6}-s7", run_folder.new_name("ppo", "probe/delayed_reward", 7)
-    )
-    assert run_folder.run_path("runs", run_folder.new_name("ppo", "Maze-v0", 0)).parent == Path("runs")
+    path = run_folder.new_path("runs", "ppo", ppo_config(task_id="probe/delayed_reward", seed=7))
+    assert re.fullmatch(r"runs/ppo-probe_delayed_reward-\d{8}-\d{6}-s7", str(path))
+    assert run_folder.run_path("runs", path.name) == path  # a valid name
     monkeypatch.setattr(run_folder.time, "strftime", lambda _: "20260101-120000")
     config = ppo_config(task_id="Maze-v0", seed=3)
     chosen = [run_folder.new_path("runs", "ppo", config) for _ in range(3)]  # all three before a folder is made

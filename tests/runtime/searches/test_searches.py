@@ -216,10 +216,11 @@ def test_gains_are_paired_by_level_and_rows_that_took_more_than_their_budget_nam
     assert gain == pytest.approx(expected, rel=1e-9)
     assert tables.method_row(first, first)["gain"] is None
     # A single particle walks to the end of the episode, whatever the budget; policies that think nothing have none.
-    columns = ("method", "budget", "model_steps_per_decision")
-    steps = [("greedy", 0, 0.0), ("best_of", 16, 16.0), ("plan", 16, 41.26), ("plan", 64, 41.3)]
-    rows = [dict(zip(columns, row, strict=True)) for row in steps]
-    assert compare_search._overspent_notes({"rows": rows}) == ["plan at 16 took 41.3 model steps per decision"]
+    columns = ("method", "budget", "particles", "model_steps_per_decision")
+    steps = [("greedy", 0, 0, 0.0), ("best_of", 16, 16, 16.0), ("plan", 16, 1, 41.26), ("plan", 64, 1, 41.3)]
+    rows = [dict(zip(columns, row, strict=True), num_envs=8) for row in steps]
+    same = "plan at 16, 64 is the same search, of 1 particle(s)"
+    assert tables.notes(rows, None) == [same, "plan at 16 took 41.3 model steps per decision"]
 
 
 def test_a_line_by_hand_and_one_level_without_interval():
@@ -242,7 +243,7 @@ def test_the_mean_over_runs_by_hand():
         first = _played("greedy", [mean] * 3)
         second = _played("smc", [mean + gain] * 3, budget=16, model_steps=steps)
         runs.append([tables.method_row(played, first) for played in (first, second)])
-    greedy, smc = tables.rows_over_runs(runs)
+    greedy, smc = map(tables.mean_row, zip(*runs, strict=True))
     half = 4.30265 * 0.25 / math.sqrt(3)  # two degrees of freedom
     assert greedy["mean"] == 0.5
     assert (greedy["low"], greedy["high"]) == pytest.approx((0.5 - half, 0.5 + half), rel=1e-5)

@@ -16,7 +16,7 @@ from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
-from stoix_like.runtime.loading.presets import find, sweep_paths
+from stoix_like.runtime.loading.presets import find, preset_paths
 from stoix_like.runtime.sweeps.plan import (
     SweepSettings,
     check_metric,
@@ -285,9 +285,9 @@ def test_a_sweep_is_found_by_path_or_shipped_name(plan, tmp_path):
         find("sweep/ppo_maze", "ppo")
 
 
-@pytest.mark.parametrize("name", sorted(sweep_paths()))
+@pytest.mark.parametrize("name", sorted(preset_paths(sweeps=True)))
 def test_every_shipped_sweep_is_sound_and_commented(name):
-    path = sweep_paths()[name]
+    path = preset_paths(sweeps=True)[name]
     plan = read_plan(path)
     text = path.read_text()
     assert [line for line in text.splitlines() if line and "#" not in line] == ["fixed:", "space:"]

@@ -1,7 +1,9 @@
 """A study and its trials: sampled, pruned, reported and stored, with Optuna itself and real, tiny runs."""
 
+import contextlib
 import csv
 import json
+import math
 import re
 import shutil
 import statistics
@@ -16,11 +18,13 @@ from stoix_like.commands.sweep import main
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import PPOConfig
 from stoix_like.errors import ConfigError, RunError
+from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.sweeps import trial as sweep_trial
 from stoix_like.runtime.sweeps.plan import read_plan
 from stoix_like.runtime.sweeps.study import Study
-from stoix_like.runtime.telemetry import Row, read_rows
+from stoix_like.runtime.telemetry import Clock, Report, read_rows
+from stoix_like.runtime.training.callbacks import RunClock, StopTraining
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.training.train import train
 
@@ -210,16 +214,29 @@ META = telemetry.run_meta(num_seeds=2, num_updates=24, eval_interval=4)
 
 
 def evaluated(update, *values):
-    return [Row("EVALUATOR", update, 0, 0.0, seed, {"evaluator/mean_return": v}) for seed, v in enumerate(values)]
+    return [Report(Clock(update, 0, 0.0), {"evaluator/mean_return": values}, seeds=range(len(values)))]
 
 
 def watched(study, folder, number=None, **facts):
-    """The sink of a trial, new if it has no number, and what the sink may stop."""
-    stop = StopRequest()
+    """The sink and the pruner of a trial, new if it has no number."""
     number = study.ask().number if number is None else number
-    sink = sweep_trial.TrialSink(study, number, "evaluator/mean_return", stop)
+    sink = sweep_trial.TrialSink(study, number, "evaluator/mean_return")
     sink.open(folder, META._replace(**facts))
-    return sink, stop
+    return sink, sweep_trial.PruneTrial(study, number, eval_interval=4)
+
+
+def is_pruned(prune, update):
+    """Whether the pruner ends a run that has evaluated this update; it must be due then, and not again."""
+    clock = RunClock(update, 24, 1, evaluated_at=update)
+    if clock.is_last:
+        assert prune.next_update(clock) > update
+        return False
+    assert prune.next_update(clock) == update
+    with contextlib.suppress(StopTraining):
+        prune.run(None, clock)
+        assert prune.next_update(clock) > update
+        return False
+    return True
 
 
 @pytest.fixture
@@ -231,31 +248,40 @@ def strict(study):
 
 
 def test_a_hopeless_trial_is_ended_at_its_evaluation_and_a_finished_one_is_not_pruned(strict, tmp_path):
-    sink, stop = watched(strict, tmp_path)
-    sink.write([Row("TRAINER", 4, 0, 0.0, 0, {"trainer/entropy": 0.0})])
+    sink, prune = watched(strict, tmp_path)
+    sink.write([Report(Clock(4, 0, 0.0), {"trainer/entropy": [0.0]}, seeds=[0])])
     sink.write(evaluated(4, 0.0, 0.2))
+    assert not is_pruned(prune, 4)
     sink.write(evaluated(8, 0.4, 0.7))  # 0.55 on average
-    assert (stop.is_set, sink.was_pruned) == (False, False)
-    sink, stop = watched(strict, tmp_path)
+    assert not is_pruned(prune, 8)
+    sink, prune = watched(strict, tmp_path)
     sink.write(evaluated(4, 0.0, 0.2))
+    assert not is_pruned(prune, 4)
     sink.write(evaluated(8, 0.2, 0.6))  # 0.4
-    assert (stop.is_set, sink.was_pruned, sink.is_signalled) == (True, True, False)
+    assert is_pruned(prune, 8)
     assert strict._study.trials[-1].intermediate_values == {4: 0.1, 8: 0.4}
-    sink, stop = watched(strict, tmp_path)
+    sink, prune = watched(strict, tmp_path)
     sink.write(evaluated(24, 0.0, 0.0))
-    assert (stop.is_set, sink.was_pruned) == (False, False)
+    assert not is_pruned(prune, 24)
 
 
-def test_a_signal_comes_before_the_pruner(strict, tmp_path):
-    """The trial is saved and resumed. Its metrics.jsonl is reported again, so that it can be pruned then."""
-    sink, stop = watched(strict, tmp_path)
-    stop.is_set = True
-    sink.write(evaluated(8, 0.0, 0.0))
-    assert (sink.was_pruned, sink.is_signalled) == (False, True)
+def test_a_trial_that_was_killed_before_it_was_pruned_is_pruned_when_it_is_resumed(strict, tmp_path):
+    """Its metrics.jsonl is reported again."""
+    sink, _ = watched(strict, tmp_path)
+    sink.write(evaluated(4, 0.0, 0.0))
     row = {"update": 8, "category": "EVALUATOR", "elapsed_seconds": 1.0, "evaluator/mean_return": 0.0}
     (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row | {"seed": seed}) + "\n" for seed in (0, 1)))
-    sink, stop = watched(strict, tmp_path, strict.trials()[-1].number, resumed_update=8)
-    assert (stop.is_set, sink.was_pruned, sink.is_signalled) == (True, True, False)
+    _, prune = watched(strict, tmp_path, strict.trials()[-1].number, resumed_update=8)
+    assert is_pruned(prune, 8)
+
+
+def test_the_values_of_a_trial_are_means_over_its_seeds_and_not_finite_if_one_is_not(tmp_path):
+    scores = [(4, 0, 0.25), (4, 1, 0.75), (8, 0, 0.5), (8, 1, None)]
+    rows = [{"update": u, "category": "EVALUATOR", "seed": s, "evaluator/mean_return": v} for u, s, v in scores]
+    rows.append({"update": 12, "category": "EVALUATOR", "seed": 0, "evaluator_network/mean_return": 1.0})
+    (tmp_path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = sweep_trial.trial_values(read_started_run(tmp_path), "evaluator/mean_return")
+    assert values == pytest.approx({4: 0.5, 8: math.nan}, nan_ok=True)
 
 
 @pytest.fixture(scope="module")
@@ -375,7 +401,7 @@ def test_the_command_it_names_repeats_the_best_trial(again, capfd):
     (line,) = [line for line in capfd.readouterr().out.splitlines() if line.startswith("next: ")]
     words = line.split()
     loaded = load_config(PPOConfig, "ppo", words[words.index("--config") :], default_config="ppo/quick")
-    assert train("ppo", loaded) == 0
+    assert train("ppo", loaded).status == "done"
     run = Path("runs/tiny-best")
     best = again / f"trial-{json.loads((again / 'trials.json').read_text())['best']:04d}"
     assert evaluations(run) == evaluations(best)
@@ -415,7 +441,7 @@ def test_a_loss_that_is_not_finite_fails_its_trial(plan, study, tmp_path, monkey
     trial = each.ask()
     played = sweep_trial.run_trial(plan(text), each, trial, tmp_path / "trial-0000", StopRequest())
     (failed,) = each.trials()
-    assert (played, failed.state) == ((True, False), "failed")
+    assert (played, failed.state) == (True, "failed")
     assert "is not finite at update" in failed.notes["message"]
 
 
@@ -425,7 +451,7 @@ def test_a_signal_while_a_trial_is_prepared_ends_the_sweep_before_its_first_upda
     each = study()
     trial, stop = each.ask(), StopRequest()
     stop.is_set = True
-    assert sweep_trial.run_trial(plan(), each, trial, tmp_path / "trial-0000", stop) == (False, True)
+    assert sweep_trial.run_trial(plan(), each, trial, tmp_path / "trial-0000", stop) is False
     assert each.trials()[0].state == "running"  # the same command resumes it
     assert max(row["update"] for row in read_rows(tmp_path / "trial-0000" / "metrics.jsonl")) == 0
 
@@ -433,7 +459,7 @@ def test_a_signal_while_a_trial_is_prepared_ends_the_sweep_before_its_first_upda
 def test_a_bug_in_the_program_fails_its_trial_and_is_raised(plan, study, tmp_path, monkeypatch):
     """Else the same command would meet it again for ever."""
 
-    def faulty(*_):
+    def faulty(*_, **__):
         raise ZeroDivisionError("of an environment of one's own")
 
     monkeypatch.setattr(sweep_trial, "train", faulty)

@@ -12,32 +12,32 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.telemetry import META, RowSink, row, run_meta, write
+from support.telemetry import META, RecordingSink, report, run_meta, write
 
 from stoix_like.errors import MissingExtraError, RunError
-from stoix_like.runtime.telemetry import Row, open_telemetry, read_rows
+from stoix_like.runtime.telemetry import Clock, Report, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.summary import RunSummary, parse_labels
 from stoix_like.runtime.telemetry.terminal import TerminalView
 
 
-def _report(update):
+def _reports(update):
     return [
-        row(update, policy_loss=0.031, entropy=0.88, global_grad_norm=0.5),
-        row(update, "ACTOR", steps_per_second=96_312.4, mean_return=0.83),
+        report(update, policy_loss=0.031, entropy=0.88, global_grad_norm=0.5),
+        report(update, "actor", steps_per_second=96_312.4, mean_return=0.83),
     ]
 
 
 def test_a_row_is_the_line_of_the_schema_and_values_that_are_not_finite_null(tmp_path):
     with contextlib.closing(open_telemetry(tmp_path, META)) as telemetry:
-        telemetry.write([Row("TRAINER", 12, 98_304, 8.1, 0, {"trainer/policy_loss": 0.012})])
+        telemetry.write([Report(Clock(12, 98_304, 8.1), {"trainer/policy_loss": [0.012]}, seeds=[0])])
         text = (tmp_path / "metrics.jsonl").read_text()  # before close: every report is flushed
     assert text == (
         '{"category": "TRAINER", "update": 12, "timesteps": 98304, "elapsed_seconds": 8.1, "seed": 0, '
         '"trainer/policy_loss": 0.012}\n'
     )
-    values = {"actor/a": math.nan, "actor/b": -math.inf, "actor/c": np.float32("inf"), "actor/d": np.int32(3)}
+    values = {"actor/a": [math.nan], "actor/b": [-math.inf], "actor/c": [np.float32("inf")], "actor/d": [np.int32(3)]}
     (tmp_path / "other").mkdir()
-    write(tmp_path / "other", [Row("ACTOR", 1, 1, 1.0, None, values)])
+    write(tmp_path / "other", [Report(Clock(1, 1, 1.0), values)])
     (row,) = read_rows(tmp_path / "other" / "metrics.jsonl")
     assert (row["actor/a"], row["actor/b"], row["actor/c"], row["actor/d"]) == (None, None, None, 3)
     assert row["seed"] is None
@@ -46,21 +46,21 @@ def test_a_row_is_the_line_of_the_schema_and_values_that_are_not_finite_null(tmp
 @pytest.mark.parametrize("torn", [b'{"category": "TRAINER", "upd', b'{"update": 5, "misc/text": "\xc3'])
 def test_resume_cuts_a_torn_line_and_the_rows_after_the_checkpoint(tmp_path, torn):
     path = tmp_path / "metrics.jsonl"
-    write(tmp_path, [row for update in (1, 2, 3, 4) for row in _report(update)])
+    write(tmp_path, [report for update in (1, 2, 3, 4) for report in _reports(update)])
     before = path.read_bytes().splitlines(keepends=True)
     with path.open("ab") as file:
         file.write(torn)
     assert [row["update"] for row in read_rows(path)] == [1, 1, 2, 2, 3, 3, 4, 4]
     with contextlib.closing(open_telemetry(tmp_path, META._replace(resumed_update=2))) as telemetry:
         assert path.read_bytes() == b"".join(before[:4])  # the kept rows keep their bytes
-        telemetry.write(_report(3))
+        telemetry.write(_reports(3))
     assert [row["update"] for row in read_rows(path)] == [1, 1, 2, 2, 3, 3]
     assert [entry.name for entry in tmp_path.iterdir()] == ["metrics.jsonl"]  # no temporary file stays
 
 
 @pytest.mark.parametrize(("evaluated", "kept"), [(True, [1, 2, 2]), (False, [1, 2])])
 def test_resume_cuts_an_evaluation_of_which_the_checkpoint_knows_nothing(tmp_path, evaluated, kept):
-    write(tmp_path, [row(1, "EVALUATOR", score=1.0), row(2, loss=1.0), row(2, "EVALUATOR", score=2.0)])
+    write(tmp_path, [report(1, "evaluator", score=1.0), report(2, loss=1.0), report(2, "evaluator", score=2.0)])
     meta = META._replace(resumed_update=2, resumed_evaluated=evaluated)
     with contextlib.closing(open_telemetry(tmp_path, meta)):
         assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == kept
@@ -72,7 +72,7 @@ def test_metrics_that_are_there_are_left_alone_by_a_fresh_run_and_gone_on_with_b
     with pytest.raises(RunError, match="exists already"):
         open_telemetry(tmp_path, META)
     assert path.read_bytes() == content
-    write(tmp_path, [row(3, loss=1.0)], meta=META._replace(resumed_update=2))
+    write(tmp_path, [report(3, loss=1.0)], meta=META._replace(resumed_update=2))
     assert [row["update"] for row in read_rows(path)] == [1, 2, 3]
 
 
@@ -88,12 +88,12 @@ def test_a_record_that_is_damaged_missing_or_cannot_be_written_is_a_run_error(tm
 
 def test_a_disk_that_fills_up_ends_the_run_and_leaves_a_readable_file(tmp_path):
     telemetry = open_telemetry(tmp_path, META)
-    telemetry.write(_report(1))
+    telemetry.write(_reports(1))
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, ((tmp_path / "metrics.jsonl").stat().st_size + 40, hard))
     try:
         with pytest.raises(RunError, match="metrics cannot be written: File too large"):
-            telemetry.write(_report(2))
+            telemetry.write(_reports(2))
         with contextlib.suppress(RunError):
             telemetry.close()
     finally:
@@ -103,51 +103,50 @@ def test_a_disk_that_fills_up_ends_the_run_and_leaves_a_readable_file(tmp_path):
 
 @pytest.mark.parametrize(("fails_in", "calls"), [("open", ["open", "close"]), ("write", ["open", "write", "close"])])
 def test_a_failing_sink_is_dropped_with_one_warning(tmp_path, capsys, fails_in, calls):
-    bad, good = RowSink(fails_in), RowSink()
+    bad, good = RecordingSink(fails_in), RecordingSink()
     telemetry = open_telemetry(tmp_path, META, [bad, good])
     for update in (1, 2, 3):
-        telemetry.write([row(update, loss=1.0)])
+        telemetry.write([report(update, loss=1.0)])
     telemetry.close()
     telemetry.close()
     error = capsys.readouterr().err
-    assert error == (
-        f"warning: RowSink dropped (ConnectionError: refused by host); metrics continue in {tmp_path}/metrics.jsonl\n"
-    )
+    where = f"metrics continue in {tmp_path}/metrics.jsonl"
+    assert error == f"warning: RecordingSink dropped (ConnectionError: refused by host); {where}\n"
     assert [name for name, *_ in bad.calls] == calls
     assert good.calls[:4] == [("open",), ("write", [1]), ("write", [2]), ("write", [3])]
     assert [row["update"] for row in read_rows(tmp_path / "metrics.jsonl")] == [1, 2, 3]
 
 
 def test_a_missing_extra_is_said_before_training(tmp_path):
-    good, bad = RowSink(), RowSink("open", MissingExtraError("wandb", "wandb", "pip install wandb"))
+    good, bad = RecordingSink(), RecordingSink("open", MissingExtraError("wandb", "wandb", "pip install wandb"))
     with pytest.raises(MissingExtraError):
         open_telemetry(tmp_path, META, [good, bad])
     assert good.calls == [("open",), ("close",)]
 
 
 def test_the_record_is_written_first(tmp_path):
-    class Reader(RowSink):
-        def write(self, rows):
+    class Reader(RecordingSink):
+        def write(self, reports):
             self.found = read_rows(tmp_path / "metrics.jsonl")
 
     reader = Reader()
-    write(tmp_path, [row(1, loss=1.0)], sinks=[reader])
+    write(tmp_path, [report(1, loss=1.0)], sinks=[reader])
     assert len(reader.found) == 1
 
 
-def _shown(*reports, meta=META, environ=None, progress=True):
+def _shown(*moments, meta=META, environ=None, progress=True):
     stream = io.StringIO()
     view = TerminalView(progress, stream, environ or {})
     view.open("runs/x", meta)
-    for rows in reports:
-        view.write(rows)
+    for moment in moments:
+        view.write(moment)
     view.close()
     return stream.getvalue()
 
 
 def test_a_report_on_a_pipe_is_one_plain_line():
-    evaluation = row(110, "EVALUATOR", mean_return=0.86, episode_length_mean=27.4)
-    text = _shown([*_report(110), evaluation], [*_report(120), row(120, "EVALUATOR", mean_return=0.83)])
+    evaluation = report(110, "evaluator", mean_return=0.86, episode_length_mean=27.4)
+    text = _shown([*_reports(110), evaluation], [*_reports(120), report(120, "evaluator", mean_return=0.83)])
     # The first report knows only the rate: 90 * 1024 / 96,312 s = 1 s; the second took 1 s for 10 updates: 8 s for 80.
     assert text.splitlines() == [
         "update 110/200 · 96,312 steps/s · mean_return 0.83 · policy_loss 0.031 · entropy 0.88"
@@ -156,15 +155,15 @@ def test_a_report_on_a_pipe_is_one_plain_line():
         " · eval mean_return 0.83 (best 0.86 @ 110) · 0:00:08 left",
     ]
     assert "\x1b" not in text
-    text = _shown([row(0, "MISC", seed=None, task_id="Maze-v0")], [row(20, "EVALUATOR", mean_return=0.5)])
+    text = _shown([report(0, "misc", task_id="Maze-v0")], [report(20, "evaluator", mean_return=0.5)])
     assert text == "update 20/200 · eval mean_return 0.5 (best 0.5 @ 20)\n"
-    text = _shown([row(200, "ACTOR", steps_per_second=10.0, mean_return=math.nan)])
+    text = _shown([report(200, "actor", steps_per_second=10.0, mean_return=math.nan)])
     assert text == "update 200/200 · 10 steps/s · mean_return –\n"
 
 
 def test_labels_come_from_the_environment(capsys):
     environ = {"STOIX_LIKE_METRIC_LABELS": "policy_loss=Policy Loss, steps_per_second=SPS,nonsense"}
-    text = _shown(_report(200), environ=environ)
+    text = _shown(_reports(200), environ=environ)
     assert text == "update 200/200 · 96,312 SPS · mean_return 0.83 · Policy Loss 0.031 · entropy 0.88\n"
     assert capsys.readouterr().err == (
         "warning: STOIX_LIKE_METRIC_LABELS: 'nonsense' is not name=label; it is ignored\n"
@@ -180,7 +179,7 @@ def test_banner_compiling_and_closing_lines():
     view.compiling()
     view.compiled(6.12)
     view.open("runs/x", META)
-    view.write([*_report(200), row(200, "EVALUATOR", mean_return=0.97)])
+    view.write([*_reports(200), report(200, "evaluator", mean_return=0.97)])
     view.done(204_800, 41.3, ["python scripts/evaluate.py runs/x", "python scripts/plot.py runs/x"])
     lines = stream.getvalue().splitlines()
     assert lines[:4] == [
@@ -222,8 +221,8 @@ def _on_terminal(environ, progress=True):
         view = TerminalView(progress, stream, {"TERM": "xterm-256color", **environ})
         view.console.width = 100
         view.open("runs/x", META)
-        view.write(_report(60))
-        view.write([*_report(120), row(120, "EVALUATOR", mean_return=0.86, solve_rate=0.5)])
+        view.write(_reports(60))
+        view.write([*_reports(120), report(120, "evaluator", mean_return=0.86, solve_rate=0.5)])
         view.close()
         stream.flush()
         text = b""
@@ -251,10 +250,10 @@ def test_a_reader_that_goes_away_does_not_stop_training(tmp_path, capsys):
     with os.fdopen(writer, "w") as stream:
         view = TerminalView(stream=stream, environ={})
         telemetry = open_telemetry(tmp_path, META, [view])
-        telemetry.write(_report(1))
+        telemetry.write(_reports(1))
         os.close(reader)
-        telemetry.write(_report(2))
-        telemetry.write(_report(3))
+        telemetry.write(_reports(2))
+        telemetry.write(_reports(3))
         telemetry.close()
         view.done(3072, 1.0)
         with contextlib.suppress(BrokenPipeError):
@@ -284,14 +283,14 @@ def test_seeds_are_summed_averaged_or_taken_at_the_extreme_and_the_best_is_not_f
     summary = RunSummary(run_meta(num_seeds=2))
     seeds = {"steps_per_second": (100.0, 150.0), "mean_return": (0.2, math.nan)}
     seeds |= {"max_return": (0.9, 0.4), "episode_length_min": (4, 2)}
-    summary.add([row(10, "ACTOR", seed, **{name: both[seed] for name, both in seeds.items()}) for seed in (0, 1)])
-    assert list(summary.actor.items()) == [*zip(seeds, (250.0, 0.2, 0.9, 2.0), strict=True)]
+    summary.add([report(10, "actor", (0, 1), **{name: list(both) for name, both in seeds.items()})])
+    assert list(summary.of("actor").items()) == [*zip(seeds, (250.0, 0.2, 0.9, 2.0), strict=True)]
     summary = RunSummary(META._replace(resumed_update=100, best=(0.9, 80)))
-    summary.add([row(120, "EVALUATOR", mean_return=0.85)])
+    summary.add([report(120, "evaluator", mean_return=0.85)])
     assert summary.best == (0.9, 80)
-    summary.add([Row("EVALUATOR", 140, 0, 1.0, 0, {"evaluator_sampled/mean_return": 0.99})])
+    summary.add([report(140, "evaluator_sampled", mean_return=0.99)])
     assert summary.best == (0.9, 80)
-    summary.add([row(160, "EVALUATOR", mean_return=0.95)])
+    summary.add([report(160, "evaluator", mean_return=0.95)])
     assert summary.best == (0.95, 160)
 
 
@@ -302,12 +301,12 @@ def test_while_a_replay_is_filled_no_time_left_is_told():
     view.open(Path("r"), META)
     for update, steps in ((10, 0.0), (20, 0.0), (30, 64.0), (40, 64.0)):
         elapsed = float(update) if update <= 20 else 20.0 + 5 * (update - 20)
-        rows = [
-            row(update, elapsed=elapsed, gradient_steps_sum=steps, policy_loss=steps),
-            row(update, "ACTOR", elapsed=elapsed, steps_per_second=64.0),
+        reports = [
+            report(update, elapsed=elapsed, gradient_steps_sum=steps, policy_loss=steps),
+            report(update, "actor", elapsed=elapsed, steps_per_second=64.0),
         ]
-        summary.add(rows)
-        view.write(rows)
+        summary.add(reports)
+        view.write(reports)
         assert summary.is_filling == (steps == 0)
         assert (summary.seconds_left is None) == (steps == 0)
     assert summary.seconds_left == 5.0 * (META.num_updates - 40)

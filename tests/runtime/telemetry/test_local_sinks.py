@@ -6,7 +6,7 @@ import time
 
 import pytest
 from support import telemetry
-from support.telemetry import row, send
+from support.telemetry import report, send
 
 from stoix_like.runtime.telemetry import JsonlSink
 from stoix_like.runtime.telemetry.tensorboard_sink import TensorboardSink
@@ -48,7 +48,7 @@ def test_tensorboard_has_the_scalars_and_a_resumed_run_hides_what_came_after_its
 def test_tensorboard_shows_what_is_written_before_the_run_ends(tmp_path):
     sink = TensorboardSink()
     sink.open(tmp_path, META)
-    sink.write([row(1, loss=1.0)])
+    sink.write([report(1, loss=1.0)])
     (path,) = (tmp_path / "tensorboard").iterdir()
     deadline = time.monotonic() + 20.0
     while not any(value.tag == "trainer/loss" for event in _events(path) for value in event.summary.value):
@@ -113,4 +113,4 @@ def _wandb_records(path):
 def test_writing_to_a_sink_that_is_not_open_is_our_bug():
     for sink in (TensorboardSink(), WandbSink(), JsonlSink()):
         with pytest.raises(ValueError, match="not open"):
-            sink.write([row(1, loss=1.0)])
+            sink.write([report(1, loss=1.0)])

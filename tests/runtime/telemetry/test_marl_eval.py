@@ -7,23 +7,25 @@ import math
 import pytest
 from support.telemetry import run_meta, write
 
-from stoix_like.runtime.telemetry import MarlEvalSink, Row, open_telemetry
+from stoix_like.runtime.telemetry import Clock, MarlEvalSink, Report, open_telemetry
 from stoix_like.runtime.telemetry.marl_eval import names_of
 
 META = run_meta(num_updates=40)
 
 
-def _evaluation(update, score, *, seed=0, seconds=None, prefix="evaluator", **more):
-    """A row as the driver writes it, 32 steps per update and a tenth of a second each."""
-    values = {"episodes": 8, "mean_return": score, "max_return": score + 1.0, "min_return": score - 1.0}
-    values |= {"episode_length_mean": 12.5, "episode_length_max": 20, "episode_length_min": 3, "duration_ms": 17.0}
-    values |= more
-    named = {f"{prefix}/{name}": value for name, value in values.items()}
-    return Row("EVALUATOR", update, 32 * update, update / 10 if seconds is None else seconds, seed, named)
+def _evaluation(update, *scores, seeds=(0,), seconds=None, prefix="evaluator", level_hash=None, **more):
+    """A report as a run gives it, 32 steps per update and a tenth of a second each; scores of the seeds in order."""
+    values = {"episodes": 8, "episode_length_mean": 12.5, "episode_length_max": 20, "episode_length_min": 3}
+    values |= {"duration_ms": 17.0} | more
+    of_all = {f"{prefix}/{name}": [value] * len(scores) for name, value in values.items()}
+    shifted = {"mean_return": 0.0, "max_return": 1.0, "min_return": -1.0}
+    of_each = {f"{prefix}/{name}": [score + by for score in scores] for name, by in shifted.items()}
+    clock = Clock(update, 32 * update, update / 10 if seconds is None else seconds)
+    return Report(clock, of_all | of_each, {f"{prefix}/level_hash": level_hash} if level_hash else {}, seeds)
 
 
 def _learning(update):
-    return [Row("TRAINER", update, 32 * update, update / 10, 0, {"trainer/entropy": 0.5})]
+    return [Report(Clock(update, 32 * update, update / 10), {"trainer/entropy": [0.5]}, seeds=[0])]
 
 
 def _write(folder, reports, meta=META):
@@ -44,7 +46,7 @@ def _content(folder):
 
 
 def test_the_document_of_three_evaluations_by_hand(tmp_path):
-    """The best is the second; of the two rows of one report only the policy's own evaluation counts."""
+    """The best is the second; of the two reports of one moment only the policy's own evaluation counts."""
     reports = [
         [_evaluation(10, 0.25, solve_rate=0.5)],
         _learning(15),
@@ -76,8 +78,7 @@ def test_it_is_there_after_the_first_evaluation_and_a_reader_never_sees_half_of_
 
 
 def test_seeds_side_by_side_have_an_entry_each_and_a_task_its_suite(tmp_path):
-    rows = [_evaluation(10, 0.5, seed=12), _evaluation(10, 0.25, seed=3)]
-    _write(tmp_path, [rows], run_meta(seed=3, num_seeds=2))
+    _write(tmp_path, [[_evaluation(10, 0.5, 0.25, seeds=(12, 3))]], run_meta(seed=3, num_seeds=2))
     seeds = _seeds(tmp_path)
     assert list(seeds) == ["seed_3", "seed_12"]
     assert seeds["seed_3"]["absolute_metrics"]["mean_episode_return"] == [0.25]
@@ -101,7 +102,7 @@ def test_the_best_is_the_first_of_equal_finite_scores_on_the_same_levels(tmp_pat
         assert run["absolute_metrics"]["mean_episode_return"] == [best]
 
 
-REPORTS = [[_evaluation(u, 0.1 * (u % 7), seed=seed) for seed in (0, 1)] for u in (10, 20, 30, 40)]
+REPORTS = [[_evaluation(u, *[0.1 * (u % 7)] * 2, seeds=(0, 1))] for u in (10, 20, 30, 40)]
 
 
 @pytest.mark.parametrize("resumed", [10, 25, 40])
@@ -112,13 +113,13 @@ def test_a_resumed_run_ends_with_the_file_of_an_unbroken_one(tmp_path, resumed):
     _write(broken, REPORTS)  # killed after its last evaluation, and continued from an earlier checkpoint
     with (broken / "metrics.jsonl").open("a") as file:
         file.write('{"category": "EVALUATOR", "upd')
-    left = [rows for rows in REPORTS if rows[0].update > resumed]
+    left = [reports for reports in REPORTS if reports[0].clock.update > resumed]
     meta = META._replace(resumed_update=resumed)
     with contextlib.closing(open_telemetry(broken, meta, [MarlEvalSink()])) as telemetry:
         seeds = _seeds(broken)
         assert [len(run) - 1 for run in seeds.values()] == [len(REPORTS) - len(left)] * 2  # cut at once
-        for rows in left:
-            telemetry.write(rows)
+        for reports in left:
+            telemetry.write(reports)
     assert (broken / "marl_eval.json").read_bytes() == (whole / "marl_eval.json").read_bytes()
 
 

@@ -10,10 +10,9 @@ from support.paths import ROOT
 import stoix_like as sl
 from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.envs.jumanji_tasks import TASKS
-from stoix_like.runtime.telemetry import rows as report
+from stoix_like.runtime.telemetry import Clock, metrics
 
 PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
-PROGRESS = report.Progress(update=1, timesteps=8, elapsed_seconds=1.0, steps=8, seconds=1.0)
 
 
 def documented(prefix):
@@ -23,7 +22,7 @@ def documented(prefix):
 
 
 def logged_names(algorithm):
-    """The names of the rows that one update of an algorithm gives, without being compiled."""
+    """The keys of the report that one update of an algorithm gives, without being compiled."""
     sizes = {"num_envs": 2, "rollout_length": 4, "num_updates": 4}
     if algorithm is sl.spo:
         config = sl.spo_config(**sizes, sample_sequence_length=4, replay_buffer_size=64)
@@ -31,10 +30,10 @@ def logged_names(algorithm):
         config = sl.ppo_config(**sizes, epochs=1, num_minibatches=1)
     env = sl.make_env("Maze-v0")
     learner = algorithm.make(env, sl.make_network(env, config), config)
-    _, metrics = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
-    logged = refuse_undeclared({name: np.zeros(1) for name in metrics}, "Maze-v0")
-    rows = report.training_rows(logged, PROGRESS, [0])
-    return {re.sub(r"depth_\d+$", "depth_<d>", name) for row in rows for name in row.values}
+    _, accumulated = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
+    logged = refuse_undeclared({name: np.zeros(1) for name in accumulated}, "Maze-v0")
+    report = metrics.training_report(logged, Clock(1, 8, 1.0), 8.0, [0])
+    return {re.sub(r"depth_\d+$", "depth_<d>", name) for name in report.values}
 
 
 def own_metrics():
@@ -48,12 +47,12 @@ def test_every_key_prefix_and_event_is_named():
     assert documented("trainer") == keys
     keys = {name for name in logged_names(sl.ppo) if name.startswith("actor/")}
     assert documented("actor") == keys | {f"actor/{name}" for name in own_metrics()}
-    results = {name: np.ones(2) for name in ("episode_return", "episode_length", "unfinished")}
-    keys = {*report.evaluation_values(results, "deterministic", 1.0), "evaluator/level_hash"}
+    results = {name: np.ones((1, 2)) for name in ("episode_return", "episode_length", "unfinished")}
+    keys = {*metrics.evaluation_values(results, "deterministic", 1.0), "evaluator/level_hash"}
     assert documented("evaluator") == keys
-    assert [prefix for prefix in report.EVALUATION_PREFIXES.values() if f"`{prefix}/" not in PAGE] == []
-    source = "\n".join(path.read_text() for path in Path(report.__file__).parents[1].rglob("*.py"))
-    events = {*re.findall(r"\"misc/event\": \"(\w+)\"", source), *re.findall(r"\bevent_row\(\s*\"(\w+)\"", source)}
+    assert [prefix for prefix in metrics.EVALUATION_PREFIXES.values() if f"`{prefix}/" not in PAGE] == []
+    source = "\n".join(path.read_text() for path in Path(metrics.__file__).parents[1].rglob("*.py"))
+    events = {*re.findall(r"\bevent\([\w.]+(?:\(\w*\))?, \"(\w+)\"", source)}
     assert len(events) >= 5
     rows = PAGE.partition("## MISC")[2]
     assert [event for event in events | {"start", "resume"} if f"`{event}`" not in rows] == []

@@ -11,7 +11,7 @@ from support import telemetry
 from stoix_like.errors import ConfigError, MissingExtraError
 from stoix_like.runtime.console import installation
 from stoix_like.runtime.console.installation import require_extra
-from stoix_like.runtime.telemetry import QueuedSink, Row, open_telemetry
+from stoix_like.runtime.telemetry import Clock, QueuedSink, event, open_telemetry
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
 from stoix_like.runtime.telemetry.scalars import flat_config
 
@@ -68,9 +68,9 @@ def test_a_resumed_run_goes_on_in_its_own_and_a_fresh_one_in_its_folder_gets_a_n
 def test_a_run_that_an_error_ended_is_failed(uri, client, tmp_path):
     sink = MlflowSink(uri)
     sink.open(tmp_path, META)
-    sink.write([Row("MISC", 1, 1024, 0.1, None, {"misc/event": "failed", "misc/message": "the disk is full"})])
+    sink.write([event(Clock(1, 1024, 0.1), "failed", message="the disk is full")])
     sink.close()
-    run = client.get_run(sink.run.result().run_id)
+    run = client.get_run(sink.find_run_id())
     assert (run.info.status, run.data.tags["misc/message"]) == ("FAILED", "the disk is full")
 
 
@@ -95,9 +95,9 @@ def test_an_existing_run_is_gone_on_with_and_an_unknown_or_deleted_one_refused(u
 def test_more_metrics_than_a_request_takes_are_several(uri, client, tmp_path):
     sink = MlflowSink(uri)
     sink.open(tmp_path, META)
-    sink.write([telemetry.row(1, **{f"m{index}": index for index in range(2300)})])
+    sink.write([telemetry.report(1, **{f"m{index}": index for index in range(2300)})])
     sink.close()
-    data = client.get_run(sink.run.result().run_id).data
+    data = client.get_run(sink.find_run_id()).data
     assert len(data.metrics) == 2300
     assert data.metrics["trainer/m2299"] == 2299.0
 
@@ -135,7 +135,7 @@ def test_a_server_that_is_not_there_costs_at_most_three_seconds_each_time(tmp_pa
         hub = open_telemetry(tmp_path / name, META, async_sinks=[QueuedSink(MlflowSink(url), "MLflow")])
         assert time.monotonic() - began < 3.5
         time.sleep(3.0)  # so that a client that is still being imported has failed, too
-        hub.write([telemetry.row(1, loss=1.0)])
+        hub.write([telemetry.report(1, loss=1.0)])
         hub.close()
         warning = capsys.readouterr().err
         assert warning.startswith("warning: MLflow dropped (MlflowException: ")

@@ -4,7 +4,7 @@ import threading
 import time
 
 import pytest
-from support.telemetry import META, RowSink, TracingSink, row
+from support.telemetry import META, RecordingSink, TracingSink, report
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.telemetry import QueuedSink, Span, hub, open_telemetry, read_rows
@@ -26,9 +26,9 @@ def _dropped(name, reason, folder):
 def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
     sink = TracingSink()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S")])
-    telemetry.write([row(1)])
+    telemetry.write([report(1, loss=1.0)])
     telemetry.trace([SPAN])
-    telemetry.write([row(2), row(3)])
+    telemetry.write([report(2, loss=1.0), report(3, loss=1.0)])
     telemetry.close()
     telemetry.close()
     assert sink.calls == [("open",), ("write", [1]), ("trace", ["chunk"]), ("write", [2, 3]), ("close",)]
@@ -37,7 +37,7 @@ def test_everything_arrives_in_order_on_one_other_thread(tmp_path):
 
 
 def test_spans_go_only_to_those_who_take_them(tmp_path):
-    plain, tracing = RowSink(), TracingSink()
+    plain, tracing = RecordingSink(), TracingSink()
     assert (isinstance(plain, SpanSink), isinstance(tracing, SpanSink)) == (False, True)
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(plain, "P"), QueuedSink(tracing, "T")])
     telemetry.trace([SPAN])
@@ -50,7 +50,7 @@ def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
     bad, good = TracingSink(fails_in), TracingSink()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(bad, "MLflow"), QueuedSink(good, "G")])
     for update in (1, 2, 3):
-        telemetry.write([row(update)])
+        telemetry.write([report(update, loss=1.0)])
         telemetry.trace([SPAN])
         time.sleep(0.05)  # so that the thread has failed by the next call
     telemetry.close()
@@ -63,7 +63,7 @@ def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
 
 
 def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
-    good, bad = RowSink(), RowSink("open", ConfigError("there is no run 'x'", "copy it"))
+    good, bad = RecordingSink(), RecordingSink("open", ConfigError("there is no run 'x'", "copy it"))
     with pytest.raises(ConfigError, match="no run 'x'"):
         open_telemetry(tmp_path, META, async_sinks=[QueuedSink(good, "G"), QueuedSink(bad, "B")])
     assert good.calls == [("open",), ("close",)]
@@ -73,13 +73,13 @@ def test_what_the_user_cannot_have_is_said_before_training(tmp_path):
 def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
     """An answer that takes longer than others are waited for, as importing MLflow does, is still heard in time."""
 
-    class Late(RowSink):
+    class Late(RecordingSink):
         def open(self, run_dir, meta):
             time.sleep(2 * hub.OPEN_SECONDS)
             super().open(run_dir, meta)
 
     refusing = Late("open", ConfigError("there is no run 'x'", "copy it"))
-    hanging = RowSink(waits_in="open")
+    hanging = RecordingSink(waits_in="open")
     queued = [QueuedSink(hanging, "G"), QueuedSink(refusing, "B", answer_seconds=20.0)]
     began = time.monotonic()
     with pytest.raises(ConfigError, match="no run 'x'"):
@@ -91,11 +91,11 @@ def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
 
 def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(hub, "OPEN_SECONDS", 2.0)  # so that a loaded machine is not taken for a second wait
-    slow = [RowSink(waits_in="open"), RowSink(waits_in="open")]
+    slow = [RecordingSink(waits_in="open"), RecordingSink(waits_in="open")]
     began = time.monotonic()
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S") for sink in slow])
     assert 2.0 <= time.monotonic() - began < 4.0  # once, not twice
-    telemetry.write([row(1)])
+    telemetry.write([report(1, loss=1.0)])
     for sink in slow:
         sink.go_on.set()
     telemetry.close()
@@ -105,11 +105,11 @@ def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys
 
 @pytest.mark.usefixtures("in_a_hurry")
 def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
-    hung = RowSink(waits_in="write")
+    hung = RecordingSink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(hung, "H", max_pending=100)])
     began = time.monotonic()
     for update in range(50):
-        telemetry.write([row(update)])
+        telemetry.write([report(update, loss=1.0)])
     telemetry.close()
     assert 0.5 <= time.monotonic() - began < 5.0  # it would hold for 20
     assert capsys.readouterr().err == _dropped("H", "TimeoutError: 50 reports could not be written in time", tmp_path)
@@ -118,17 +118,17 @@ def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
 
 
 def test_one_that_is_too_far_behind_is_dropped_and_its_thread_ends(tmp_path, capsys):
-    slow = RowSink(waits_in="write")
+    slow = RecordingSink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(slow, "Slow", max_pending=5)])
-    telemetry.write([row(0)])
+    telemetry.write([report(0, loss=1.0)])
     assert slow.waits.wait(5.0)  # else its thread may end before it begins to write
     for update in range(1, 20):
-        telemetry.write([row(update)])
+        telemetry.write([report(update, loss=1.0)])
     assert capsys.readouterr().err == _dropped("Slow", "TimeoutError: it is 5 reports behind", tmp_path)
     (thread,) = [one for one in threading.enumerate() if one.name == "telemetry-Slow"]
     slow.go_on.set()
     thread.join(5.0)
     assert not thread.is_alive()
-    assert slow.calls[-1] == ("close",)
+    assert slow.calls == [("open",), ("write", [0]), ("close",)]  # what was queued is dropped
     telemetry.close()
     assert capsys.readouterr().err == ""

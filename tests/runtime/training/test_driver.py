@@ -15,17 +15,22 @@ from support.asserts import assert_same_bits, key_data
 from support.marks import full
 from support.paths import contents
 from support.scripted_runs import SMALL_PPO_RUN as SMALL
-from support.scripted_runs import assert_same_run, command, cut_back, rows_of
+from support.scripted_runs import assert_same_run, command, cut_back, flags, rows_of
 
+from stoix_like.config.sections import PPOConfig
+from stoix_like.errors import RunError
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer
 from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
+from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.telemetry import read_rows
 from stoix_like.runtime.training import chunk
+from stoix_like.runtime.training import train as training
 from stoix_like.runtime.training.best import BestCheckpoint
-from stoix_like.runtime.training.driver import Driver, next_stop
+from stoix_like.runtime.training.callbacks import Callback, StopTraining
+from stoix_like.runtime.training.driver import Driver
 
 pytestmark = pytest.mark.usefixtures("inside")
 train = functools.partial(command, "train-ppo")
@@ -61,26 +66,6 @@ class _Killed(BaseException):
 
 def _kill(*_, **__):
     raise _Killed
-
-
-@pytest.mark.parametrize(
-    ("update", "last", "intervals", "expected"),
-    [
-        (0, 100, (20, 30, 0), 20),
-        (20, 100, (20, 30, 0), 30),
-        (30, 100, (20, 30, 0), 40),
-        (60, 100, (20, 30, 7), 63),
-        (99, 100, (20, 30, 0), 100),
-        (0, 100, (0, 0, 0), 100),
-        (0, 5, (20, 30, 0), 5),
-        (5, 7, (1, 0, 0), 6),
-        (0, 3, (), 3),
-        (40, 50, (12, 0, 20), 48),
-        (48, 50, (12, 0, 20), 50),
-    ],
-)
-def test_next_stop(update, last, intervals, expected):
-    assert next_stop(update, last, *intervals) == expected
 
 
 def test_a_run_reports_evaluates_and_saves_when_due_and_tells_its_time_in_order(ppo_run):
@@ -136,6 +121,65 @@ def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_and_a_finished_on
     assert contents(Path("copy/checkpoints")) == contents(ppo_run / "checkpoints")
     assert_same_run(ppo_run, "copy")
     assert capsys.readouterr().out == "note: copy has finished its 8 updates; --num-updates N continues to more\n"
+
+
+class Halve(Callback):
+    """Halves the entropy coefficient every four updates."""
+
+    def next_update(self, clock):
+        return clock.next_due(4, after=self.ran_at)
+
+    def run(self, state, clock):
+        return state._replace(hyper=state.hyper._replace(ent_coef=state.hyper.ent_coef / 2))
+
+
+class StopAt(Callback):
+    """Ends the run at an update."""
+
+    def __init__(self, update):
+        self.update = update
+
+    def next_update(self, clock):
+        return clock.next_due(self.update, after=self.ran_at)
+
+    def run(self, state, clock):
+        raise StopTraining("far enough")
+
+
+def halved(*argv, callbacks=(), **leaves):
+    """(status, entropy coefficient in the last checkpoint) of a run with `Halve` last."""
+    loaded = load_config(PPOConfig, "ppo", [*argv, *flags(**leaves)], default_config="ppo/quick")
+    result = training.train("ppo", loaded, [*callbacks, Halve()])
+    assert CheckpointStore(result.path / "checkpoints").updates()[-1] == result.last_update
+    return result.status, float(saved_run.load_run(str(result.path)).state.hyper.ent_coef)
+
+
+def test_what_a_callback_changes_is_in_the_checkpoint_however_the_run_ends(monkeypatch):
+    """Also at the last update, whose state is saved before its evaluation too, and if the evaluation fails or stops."""
+    leaves = SMALL | {"ent_coef": 0.04}
+    assert halved(**leaves, run_name="whole") == ("done", pytest.approx(0.01))
+    assert halved(**leaves, run_name="ended", callbacks=[StopAt(4)]) == ("far enough", pytest.approx(0.02))
+    assert halved("--resume", "ended") == ("done", pytest.approx(0.01))
+    assert_same_run("whole", "ended")
+    with monkeypatch.context() as patch:
+        patch.setattr(EpisodePlayer, "_round", _out_of_memory)
+        with pytest.raises(RunError, match="the evaluation cannot be played"):
+            halved(**leaves | {"eval_interval": 4}, run_name="failed")
+    state = saved_run.load_run("failed", "latest").state
+    assert (int(state.step), float(state.hyper.ent_coef)) == (4, pytest.approx(0.02))
+    # other leaves that change on the way leave it as it is
+    assert halved("--resume", "failed", "--actor-lr", "0.5") == ("done", pytest.approx(0.01))
+
+
+def test_a_finished_run_may_change_a_leaf_without_training(capsys):
+    """With a report after every chunk, of which there is none."""
+    leaves = {name: value for name, value in SMALL.items() if name != "log_interval"} | {"num_updates": 2}
+    assert train(**leaves, run_name="changed") == 0
+    before = rows_of("changed", "TRAINER", "ACTOR", "EVALUATOR")
+    assert train("--resume", "changed", "--actor-lr", "0.5") == 0
+    assert "note: resumed with actor_lr = 0.5 (was 0.001)" in capsys.readouterr().out
+    assert rows_of("changed", "TRAINER", "ACTOR", "EVALUATOR") == before
+    assert "actor_lr: 0.5" in Path("changed/config.yaml").read_text()
 
 
 def test_a_save_between_two_reports_loses_no_episodes():
@@ -213,10 +257,11 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(ppo_run, monkeypa
     """An evaluation may take longer than whoever stops it waits."""
     advance = Driver._train_chunk
 
-    def stop_at_two(self, program, length):
-        advance(self, program, length)
-        if self.update == 2:
+    def stop_at_two(self, state, length):
+        state = advance(self, state, length)
+        if self._clock.update == 2:
             os.kill(os.getpid(), signal.SIGTERM)
+        return state
 
     with monkeypatch.context() as patch:
         patch.setattr(Driver, "_train_chunk", stop_at_two)
@@ -227,33 +272,46 @@ def test_a_run_that_shall_stop_is_saved_before_it_is_evaluated(ppo_run, monkeypa
     assert rows_of("stopped", "EVALUATOR") == rows_of(ppo_run, "EVALUATOR")
 
 
-@pytest.mark.parametrize("killed_in", [full("_train_chunk"), "save"], ids=["after it is noted", "before it is noted"])
-def test_an_evaluation_that_was_made_up_for_is_told_once(killed_in, ppo_run, monkeypatch):
-    """However soon after it the run is killed, and continued."""
+def test_an_evaluation_that_was_made_up_for_is_told_once(ppo_run, monkeypatch):
+    """Killed after it, before a checkpoint says that it was made: the continued run makes it again."""
     leaves = SMALL | {"save_interval": 0, "run_name": "noted"}
     with monkeypatch.context() as patch:
         patch.setattr(EpisodePlayer, "_round", _out_of_memory)
         assert train(**leaves) == 1
     with monkeypatch.context() as patch:
-        patch.setattr(Driver, killed_in, _kill)
+        patch.setattr(Driver, "_train_chunk", _kill)
         with pytest.raises(_Killed):
             train("--resume", "noted")
-    saved = CheckpointStore(Path("noted/checkpoints"))
-    assert saved.updates()[-1] == 2
-    assert saved.load_meta().host["evaluated_at"] == (2 if killed_in == "_train_chunk" else 0)
+    saved = CheckpointStore(Path("noted/checkpoints")).load_meta()
+    assert (saved.update, saved.host["evaluated_at"]) == (2, 0)
     assert [row["update"] for row in rows_of("noted", "EVALUATOR")] == [2]
     assert train("--resume", "noted") == 0
     assert rows_of("noted", "EVALUATOR") == rows_of(ppo_run, "EVALUATOR")
 
 
+def test_a_checkpoint_says_what_has_been_evaluated_and_only_the_last_is_rewritten(monkeypatch):
+    """Evaluations come before checkpoints of the same update, but for the last, which may take long."""
+    rewritten, rewrite = [], CheckpointStore.rewrite_host
+    monkeypatch.setattr(
+        CheckpointStore,
+        "rewrite_host",
+        lambda self, *arguments: rewritten.append(arguments[0]) or rewrite(self, *arguments),
+    )
+    assert train(**SMALL, run_name="stated") == 0
+    store = CheckpointStore(Path("stated/checkpoints"))
+    evaluated = {update: store.load_meta(update).host["evaluated_at"] for update in store.updates()}
+    assert evaluated == {0: 0, 1: 0, 2: 2, 3: 2, 4: 4, 5: 4, 6: 6, 7: 6, 8: 8}
+    assert rewritten == [8]
+
+
 def test_a_second_interrupt_names_the_checkpoint_that_is_left(ppo_run, monkeypatch, capsys):
     advance = Driver._train_chunk
 
-    def interrupted_advance(self, program, length):
-        if self.update == 3:
+    def interrupted_advance(self, state, length):
+        if self._clock.update == 3:
             os.kill(os.getpid(), signal.SIGINT)
             os.kill(os.getpid(), signal.SIGINT)
-        advance(self, program, length)
+        return advance(self, state, length)
 
     monkeypatch.setattr(Driver, "_train_chunk", interrupted_advance)
     assert train(**SMALL, run_name="twice") == 130

@@ -9,8 +9,9 @@ import jax
 import pytest
 from support.scripted_runs import MAZE, SMALL_PPO_RUN, command
 
-from stoix_like.runtime.training import profile
-from stoix_like.runtime.training.profile import ProfileEvent, Scopes
+from stoix_like.runtime.training import phase_times
+from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes
+from stoix_like.runtime.training.profile import Profile
 
 PROGRAM = """HloModule jit_chunk, is_scheduled=true
 
@@ -37,8 +38,8 @@ ENTRY %main (x: f32[8]) -> f32[8] {
 
 
 def test_scopes_of_instructions_times_without_what_runs_in_a_loop_and_shares_by_hand():
-    found = profile.scopes_of(PROGRAM)
-    assert profile.module_name(PROGRAM) == "jit_chunk"
+    found = phase_times.scopes_of(PROGRAM)
+    assert phase_times.module_name(PROGRAM) == "jit_chunk"
     assert found["fusion.1"] == Scopes("step", False)  # has no name of its own: as most of what is fused
     assert found["dot.2"] == Scopes("optimise", True)
     assert found["gather.3"] == Scopes("gather", True)  # the innermost counts, and it still belongs to optimisation
@@ -46,10 +47,10 @@ def test_scopes_of_instructions_times_without_what_runs_in_a_loop_and_shares_by_
     assert found["copy.4"] == found["while.6"] == Scopes("other", False)
     # A loop of 100 ns holds two instructions of 30 and 20; another thread runs one of 7 meanwhile.
     events = [("while.6", 0, 100), ("fusion.1", 10, 30), ("dot.2", 40, 20), ("copy.4", 100, 5)]
-    found = profile.self_times([[ProfileEvent(*event) for event in events], [ProfileEvent("dot.2", 0, 7)]])
+    found = phase_times.self_times([[ProfileEvent(*event) for event in events], [ProfileEvent("dot.2", 0, 7)]])
     assert found == {"while.6": 50, "fusion.1": 30, "dot.2": 27, "copy.4": 5}
     nanoseconds = {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 15, "dot.7": 5}
-    times = profile.phase_times(nanoseconds, profile.scopes_of(PROGRAM), 2, 0.5)
+    times = phase_times.phase_times(nanoseconds, phase_times.scopes_of(PROGRAM), 2, 0.5)
     shares = {"step": 0.3, "network": 0.05, "gather": 0.1, "optimise": 0.4, "other": 0.15}
     assert times.shares == dict.fromkeys(("generate", "search", "model", "replay"), 0.0) | shares
     assert (times.playing, times.optimising, times.searching) == (0.35, 0.5, 0.05)
@@ -87,35 +88,45 @@ def test_the_table_the_row_and_the_trace_tell_every_phase(profiled):
     assert list((folder / "profile").rglob("*.xplane.pb"))
 
 
+class Program:
+    """Counts its calls; its text is not that of a program that runs."""
+
+    calls = 0
+
+    def as_text(self):
+        return PROGRAM
+
+    def __call__(self, state, length):
+        self.calls += 1
+        return state, {}
+
+
+def called_twice(profile):
+    """The second call is traced."""
+    program = Program()
+    traced = profile.wrap(program)
+    for _ in range(2):
+        traced({}, 1)
+    assert program.calls == 2
+    return profile
+
+
 def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
-    """Another profiler is at work: the problem is reported, and the block has run."""
-    taken = profile.Profile(tmp_path / "profile")
-    taken.set_program(PROGRAM)
-    ran = []
+    """Another profiler is at work: the problem is reported, and the program has run."""
     jax.profiler.start_trace(str(tmp_path / "other"))
     try:
-        with taken.recording(1):
-            ran.append(1)
+        taken = called_twice(Profile(tmp_path / "profile"))
     finally:
         jax.profiler.stop_trace()
-    assert (ran, taken.times, taken.is_over) == ([1], None, True)
+    assert taken.times is None
     assert "profile" in taken.problem.lower()
-    untold = profile.Profile(tmp_path / "untold")
-    untold.set_program(PROGRAM)  # which is not the one that runs
-    with untold.recording(1):
-        pass
-    assert untold.problem == "the trace holds no instruction of the update"
+    assert called_twice(Profile(tmp_path / "o")).problem == "the trace holds no instruction of the update"
 
 
 def test_a_trace_that_is_not_wanted_leaves_nothing_and_takes_nothing_else(tmp_path):
     """The times of a run that is only traced to a collector: its run folder gets no ten megabytes."""
-    kept = profile.Profile(tmp_path / "profile")
-    with kept.recording(1):
-        pass
+    called_twice(Profile(tmp_path / "profile"))
     before = sorted(tmp_path.rglob("*"))
-    for folder, expected in ((tmp_path / "profile", before), (tmp_path / "other", before)):
-        taken = profile.Profile(folder, is_kept=False)
-        with taken.recording(1):
-            pass
-        assert taken.is_over
-        assert sorted(tmp_path.rglob("*")) == expected
+    for folder in (tmp_path / "profile", tmp_path / "other"):
+        assert called_twice(Profile(folder, is_kept=False)).problem is not None
+        assert sorted(tmp_path.rglob("*")) == before

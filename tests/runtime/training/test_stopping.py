@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 
 
 def send(number):
@@ -20,6 +20,16 @@ def test_the_first_signal_only_asks(number, not_under_nohup):
         send(number)
         assert stop.is_set
     assert signal.getsignal(number) == before
+
+
+def test_a_block_inside_another_sets_its_request():
+    with stopping_on_signals() as outer:
+        with stopping_on_signals(outer):
+            send(signal.SIGTERM)
+        assert outer.is_set
+    given = StopRequest()
+    with stopping_on_signals(given) as used:
+        assert used is given
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from stoix_like.runtime.telemetry.sink import Span
-from stoix_like.runtime.training.profile import PhaseTimes
+from stoix_like.runtime.training.phase_times import PhaseTimes
 from stoix_like.runtime.training.tracing import Tracing, update_span
 
 

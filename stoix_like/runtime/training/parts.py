@@ -1,0 +1,106 @@
+"""What a run consists of, built and checked before its folder is created or changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import jax
+
+from stoix_like.config.dicts import config_from_dict
+from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.hardware.process_group import ProcessGroup
+from stoix_like.runtime.loading.config import LoadedConfig
+from stoix_like.runtime.telemetry import QueuedSink, Sink
+from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
+from stoix_like.runtime.training import start
+from stoix_like.runtime.training.callbacks import Callback, RunClock
+from stoix_like.runtime.training.start import RunStart
+from stoix_like.search.model import SearchConfig
+from stoix_like.types import Environment, Learner
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.runs.build import Algorithm, RunComponents
+
+
+class RunParts(NamedTuple):
+    """The parts of a run."""
+
+    group: ProcessGroup
+    plan: RunStart
+    loaded: LoadedConfig
+    run_devices: list[jax.Device]
+    algorithm: Algorithm  # its entry in the table
+    env: Environment
+    learner: Learner
+    search: SearchConfig | None  # of the learner's policy; None if it does not search
+    evaluators: Sequence[Evaluator]  # of the policy; then of its network alone if it searches, and of sampled actions
+    template: Any  # shapes, types and shardings of the state
+    state: Any  # the first one, new or of the checkpoint that is resumed
+    clock: RunClock  # at its update
+    callbacks: Sequence[Callback]  # of the caller
+    sinks: Sequence[Sink]  # of the caller
+    selected_sinks: Sequence[QueuedSink]  # those that the configuration selects, on process 0
+
+    @property
+    def config(self) -> Any:
+        """The configuration of the run."""
+        return self.loaded.config
+
+
+def build_parts(
+    group: ProcessGroup,
+    plan: RunStart,
+    loaded: LoadedConfig,
+    callbacks: Sequence[Callback],
+    sinks: Sequence[Sink],
+) -> RunParts:
+    """The parts of a run. Raises StoixError if the device, the environment or the checkpoint cannot be used."""
+    config = loaded.config
+    run_devices = devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
+    devices.check_divisible(config.environment.num_envs, run_devices)
+    from stoix_like.runtime.runs import build  # starts the backend, so it is imported after the device is selected
+
+    algorithm, built = build.ALGORITHMS[plan.algorithm], build.build(plan.algorithm, config)
+    make_state, template = start.initial_state(built.learner, config, run_devices)
+    evaluators = list(_evaluators(built, config))
+    state = start.first_state(group, plan, config, built.learner, make_state, template)
+    if plan.resumed and plan.changes:
+        before = config_from_dict(type(config), plan.resumed.config)
+        state = start.with_hyper(state, algorithm.make_hyper(before), algorithm.make_hyper(config))
+    selected = group.run_on_primary(lambda: sinks_from_config(config.logging, config.checkpointing.save_dir)) or []
+    return RunParts(
+        group,
+        plan,
+        loaded,
+        run_devices,
+        algorithm,
+        built.env,
+        built.learner,
+        algorithm.search(built.env, config),
+        evaluators,
+        template,
+        state,
+        _clock(plan, config.training_core.num_updates, algorithm.steps_per_update(config)),
+        callbacks,
+        sinks,
+        selected,
+    )
+
+
+def _clock(plan: RunStart, last: int, steps_per_update: int) -> RunClock:
+    update = plan.resumed.update if plan.resumed else 0
+    return RunClock(update, last, steps_per_update, plan.progress.elapsed_seconds, plan.progress.evaluated_at)
+
+
+def _evaluators(built: RunComponents, config: Any) -> Iterator[Evaluator]:
+    learner, env, num_seeds = built.learner, built.env, config.training_core.num_seeds
+    evaluation = config.evaluation
+    levels = make_levels(env, evaluation.level_set, evaluation.num_eval_episodes)
+    sizes = levels, evaluation.num_eval_envs, num_seeds
+    yield Evaluator(env, learner.policy, *sizes)
+    if learner.network_policy is not learner.policy:
+        yield Evaluator(env, learner.network_policy, *sizes, mode="network")
+    if evaluation.evaluate_sampled:
+        yield Evaluator(env, learner.policy, *sizes, mode="sampled")
