@@ -80,7 +80,9 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
         if error.errno not in _STORAGE_HINTS:
             raise
         return _report(_storage_error(error), argv)
-    return outcome if isinstance(outcome, int) else 0 if outcome.status == "done" else INTERRUPTED
+    if isinstance(outcome, int):
+        return outcome
+    return INTERRUPTED if outcome.status == "interrupted" else 0
 
 
 def _report(error: StoixError, argv: Sequence[str]) -> int:

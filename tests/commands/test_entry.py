@@ -4,6 +4,7 @@ import importlib
 import json
 import re
 import sys
+from pathlib import Path
 
 import pytest
 from support.paths import ROOT
@@ -15,6 +16,7 @@ from stoix_like.envs import registry
 from stoix_like.envs.probes import make_action_reward
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
+from stoix_like.runtime.training.train import TrainResult
 
 
 def test_every_script_is_a_command_and_every_command_a_script():
@@ -63,6 +65,20 @@ def test_hints_and_next_steps_speak_of_how_it_was_started_and_of_what_there_is(m
 def test_a_training_can_be_asked_for_its_configuration(capsys):
     assert exit_code(run_command, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
     assert "task_id: Maze-v0" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code"),
+    [
+        (None, 0),
+        (0, 0),
+        (3, 3),
+        *((TrainResult(s, Path(), 1), c) for s, c in [("done", 0), ("interrupted", 130), ("x", 0)]),
+    ],
+)
+def test_the_exit_code_of_what_a_program_returns(outcome, code):
+    """A run that a callback has ended, as it was meant to, has not failed."""
+    assert exit_code(lambda _argv: outcome, []) == code
 
 
 def test_a_program_of_the_users_own_is_what_hints_spell(monkeypatch, capsys):

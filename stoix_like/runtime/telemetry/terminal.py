@@ -138,18 +138,17 @@ class TerminalView:
             live.stop()
         self._end_line()
 
-    def done(self, timesteps: int, seconds: float, commands: Sequence[str] = (), stopped_at: int | None = None) -> None:
+    def done(self, timesteps: int, seconds: float, commands: Sequence[str] = (), ended: str = "done") -> None:
         """Prints the closing lines: steps, time, last evaluation and run folder, then the next commands.
 
         Args:
             timesteps: environment steps of all seeds.
             seconds: wall-clock time of the run.
             commands: one per line, ready to be typed.
-            stopped_at: the update after which the run was interrupted, or None if it was not.
+            ended: how the run ended.
         """
         self.close()
         took = f"{seconds:.0f} s" if seconds < 60 else duration_text(seconds)
-        ended = "done" if stopped_at is None else f"interrupted after update {stopped_at:,}, saved:"
         parts = [f"{ended} {timesteps:,} steps in {took}"]
         if self._summary is not None:
             parts += [f"evaluation {text}" for text in self._summary.named("evaluator", ["mean_return"])]

@@ -222,8 +222,8 @@ def _conclude(started: _StartedRun, status: str) -> None:
         reason = profile.problem or "it begins with the second chunk of updates"
         view.warning(f"no profile was taken: {reason}")
     _, timesteps, seconds = clock.now()
-    stopped_at = None if status == DONE else clock.update
-    view.done(timesteps * started.parts.config.training_core.num_seeds, seconds, commands, stopped_at)
+    ended = DONE if status == DONE else f"{status} after update {clock.update:,}, saved:"
+    view.done(timesteps * started.parts.config.training_core.num_seeds, seconds, commands, ended)
 
 
 def _resume_command(plan: RunStart) -> str:

@@ -154,11 +154,12 @@ def halved(*argv, callbacks=(), **leaves):
     return result.status, float(saved_run.load_run(str(result.path)).state.hyper.ent_coef)
 
 
-def test_what_a_callback_changes_is_in_the_checkpoint_however_the_run_ends(monkeypatch):
+def test_what_a_callback_changes_is_in_the_checkpoint_however_the_run_ends(monkeypatch, capsys):
     """Also at the last update, whose state is saved before its evaluation too, and if the evaluation fails or stops."""
     leaves = SMALL | {"ent_coef": 0.04}
     assert halved(**leaves, run_name="whole") == ("done", pytest.approx(0.01))
     assert halved(**leaves, run_name="ended", callbacks=[StopAt(4)]) == ("far enough", pytest.approx(0.02))
+    assert "far enough after update 4, saved: 128 steps" in capsys.readouterr().out
     assert halved("--resume", "ended") == ("done", pytest.approx(0.01))
     assert_same_run("whole", "ended")
     with monkeypatch.context() as patch:

@@ -4,12 +4,13 @@ import contextlib
 import gzip
 import io
 import json
+from types import SimpleNamespace
 
 import jax
 import pytest
 from support.scripted_runs import MAZE, SMALL_PPO_RUN, command
 
-from stoix_like.runtime.training import phase_times
+from stoix_like.runtime.training import chunk, phase_times
 from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes
 from stoix_like.runtime.training.profile import Profile
 
@@ -109,6 +110,27 @@ def called_twice(profile):
         traced({}, 1)
     assert program.calls == 2
     return profile
+
+
+def test_the_time_of_tracing_is_not_that_of_the_updates(tmp_path, monkeypatch):
+    """Else a run with `--profile` would report some hundred times fewer steps per second."""
+    events = []
+
+    @contextlib.contextmanager
+    def recording(_self, updates):
+        events.append(f"trace {updates}")
+        yield
+        events.append("read")
+
+    monkeypatch.setattr(Profile, "recording", recording)
+    monkeypatch.setattr(chunk, "time", SimpleNamespace(monotonic=lambda: events.append("clock") or len(events)))
+    program = Program()
+    traced = Profile(tmp_path).wrap(program)
+    traced({}, 1)
+    events.clear()
+    assert traced({}, 2)[2] == 1.0  # between the two clocks
+    assert events == ["trace 2", "clock", "clock", "read"]
+    assert program.calls == 2
 
 
 def test_what_cannot_be_profiled_trains_all_the_same(tmp_path):
