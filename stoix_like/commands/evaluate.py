@@ -14,6 +14,7 @@ from stoix_like.runtime.console.arguments import (
     positive_int,
     seed_number,
 )
+from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate_run, table_text
@@ -37,8 +38,7 @@ def main(argv: list[str]) -> int:
         search=search_choice(arguments),
         network=arguments.network,
     )
-    reporter = Reporter()
-    reporter = reporter._replace(note=lambda line: reporter.progress(f"note: {line}"))  # stdout holds only the result
+    reporter = Reporter(note=lambda line: print_to_stderr(f"note: {line}"))  # stdout holds only the result
     result = evaluate_run(arguments.run, arguments.checkpoint, settings, reporter)
     print(table_text(result))
     if arguments.json:

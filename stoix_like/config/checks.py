@@ -38,8 +38,14 @@ def leaf_types(section_type: type) -> dict[str, Any]:
 
 @functools.cache
 def leaf_sections(config_type: type) -> dict[str, str]:
-    """The section of each leaf, as {leaf: section}. Leaf names are unique over all sections."""
-    return {leaf: name for name, kind in section_types(config_type).items() for leaf in leaf_types(kind)}
+    """The section of each leaf, as {leaf: section}. Raises ConfigError if two sections have a leaf of one name."""
+    homes: dict[str, str] = {}
+    for section, kind in section_types(config_type).items():
+        for leaf in leaf_types(kind):
+            if homes.setdefault(leaf, section) != section:
+                what = f"{config_type.__name__}: {homes[leaf]} and {section} both have a leaf '{leaf}'"
+                raise ConfigError(what, "flags name a leaf without its section: give one of them another name")
+    return homes
 
 
 def get_leaf(config: Any, name: str) -> Any:

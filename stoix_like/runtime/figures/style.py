@@ -27,10 +27,10 @@ _FORMATS = (".png", ".pdf", ".svg")
 
 def make_panels(count: int, **subplots: Any) -> tuple[Any, Sequence[Any]]:
     """(figure, [count] axes side by side); (None, []) for none."""
-    from matplotlib.figure import Figure  # imported here: it takes half a second, which only drawing needs
-
     if count == 0:
         return None, []
+    from matplotlib.figure import Figure  # imported here: it takes half a second, which only drawing needs
+
     figure = Figure(figsize=(_WIDTH * count, _HEIGHT), layout="constrained")
     return figure, figure.subplots(1, count, squeeze=False, **subplots)[0]
 

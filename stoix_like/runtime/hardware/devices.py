@@ -85,7 +85,7 @@ def disable_cache_across_gpus(devices: list[jax.Device]) -> None:
 
 
 def _available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
-    """All devices of this type. `platforms_before`, of before `configure`, lets the error report what JAX sees."""
+    """All devices of this type. `platforms_before` is restored before the error reports what JAX sees."""
     try:
         found = jax.devices()
     except (RuntimeError, AssertionError):  # jax 0.10 asserts where no plugin for the platform is installed

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.config.checks import get_leaf, replace_leaves, section_types
-from stoix_like.config.layers import Layer, config_from_layers
+from stoix_like.config.layers import Layer, config_from_layers, merge_layers
 from stoix_like.config.roles import Role, leaves_with
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
@@ -81,7 +81,7 @@ def read_command_line(
         hint = (source.remedy() or HINT) if problems else HINT
     except ConfigError as error:
         problems, hint = error.problems, error.hint
-    problems += parsed.problems
+    problems += [*parsed.problems, *merge_layers(file_layer, parsed.layer)[2]]
     if problems:
         raise ConfigError(problems, hint if len(problems) == 1 else HINT)
     config = config_from_layers(config_type(), file_layer, parsed.layer)

@@ -141,18 +141,20 @@ def entries(file: YamlFile, node: Any, section: str, expected: str) -> Iterator[
 
     Duplicate keys and keys that are not text are problems. `expected` is the problem of a node that is not a mapping.
     """
-    if node is None or node.tag == TAG + "null":
+    if node is None or (section and node.tag == TAG + "null"):
         return
     if not isinstance(node, yaml.MappingNode):
         file.problem(node.start_mark.line + 1, expected)
         return
+    seen: set[str] = set()
     for name, value in node.value:
         line = name.start_mark.line + 1
         key = f"{section}.{name.value}" if section else name.value
         if not isinstance(name, yaml.ScalarNode):
             file.problem(line, "keys must be text")
-        elif key in file.lines:
+        elif key in seen:
             file.problem(line, f"duplicate key '{key}' (first at line {file.lines[key]})")
         else:
+            seen.add(key)
             file.lines[key] = line
             yield name.value, key, value

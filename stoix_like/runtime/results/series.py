@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from stoix_like.config.roles import Role
 from stoix_like.config.sections import LEAF_ROLES
 from stoix_like.errors import RunError
+from stoix_like.runtime.console.text import ALGORITHM_TITLES
 from stoix_like.runtime.runs.find import no_run_at, read_config
 from stoix_like.runtime.telemetry.jsonl import FILE_NAME, read_rows
 
@@ -40,8 +41,9 @@ class RunRecord:
 
     @property
     def algorithm(self) -> str:
-        """The key of the algorithm, such as `ppo`."""
-        return str(self.start["algorithm"]).lower()
+        """The key of the algorithm, such as `ppo`; the row has its title."""
+        title = str(self.start["algorithm"])
+        return next((key for key, of_key in ALGORITHM_TITLES.items() if of_key == title), title.lower())
 
     @property
     def task_id(self) -> str:

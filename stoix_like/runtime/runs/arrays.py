@@ -35,12 +35,12 @@ def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     return {name: tuple(leaf.shape) for name, leaf in trees.named_leaves(tree).items()}
 
 
-def read_arrays(path: Path, template: Any, *, on_host: bool = False) -> Any:
+def read_arrays(path: Path, template: Any, *, is_part: bool = False, on_host: bool = False) -> Any:
     """The leaves of the template from the checkpoint at `path`, in its structure, types and shardings.
 
-    The template is a pytree of jax.ShapeDtypeStruct: all that is stored, or a part of it. With `on_host`, leaves are
-    NumPy arrays, typed keys their key data, and shardings are ignored. Raises CheckpointError if this version of orbax
-    cannot read the files, and RunError if they do not fit into memory.
+    The template is a pytree of jax.ShapeDtypeStruct: all that is stored, or {field: its part}. With `on_host`, leaves
+    are NumPy arrays, typed keys their key data, and shardings are ignored. Raises CheckpointError if this version of
+    orbax cannot read the files, and RunError if they do not fit into memory.
     """
     stored = jax.tree.map(trees.stored_shape, template)
     if on_host:
@@ -48,7 +48,8 @@ def read_arrays(path: Path, template: Any, *, on_host: bool = False) -> Any:
     else:
         restore_args = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, stored)
     with _orbax_errors(path), _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
-        args = ocp.args.PyTreeRestore(stored, restore_args=restore_args, partial_restore=True)
+        # a partial restore takes a chex dataclass for a mapping: it fails on a field `items`, as BinPack has one
+        args = ocp.args.PyTreeRestore(stored, restore_args=restore_args, partial_restore=is_part)
         found = reader.restore(path / "state", args=args)
         if on_host:
             return found

@@ -185,7 +185,7 @@ class CheckpointStore:
                 stored = {name: shape for name, shape in stored.items() if name.split("/")[0] == part}
             if problems := shape_mismatches(stored, template):
                 raise CheckpointError(f"checkpoint {path} does not fit: {problems[0]}", hint)
-            return arrays.read_arrays(path, template, on_host=on_host)
+            return arrays.read_arrays(path, template, is_part=part is not None, on_host=on_host)
 
     def _existing(self, update: int | None) -> int:
         updates = self.updates()

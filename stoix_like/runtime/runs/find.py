@@ -104,7 +104,7 @@ def find_checkpoint(path: Path, checkpoint: str | None = None) -> tuple[Path, in
     """(folder of checkpoints, update or None for the last one there) of `best`, `latest` or an update of a run.
 
     Without a name it is the best, or else the last; `path` may then be a checkpoint, or a folder of checkpoints. Raises
-    CheckpointError if the name is none of these, or if there is no such checkpoint.
+    CheckpointError if the name is none of these, or if no checkpoint is the best. The store finds out about others.
     """
     folder, best = path / "checkpoints", path / "checkpoints" / "best"
     if checkpoint is None and path.name.isdecimal() and (path / "state").is_dir():
@@ -119,7 +119,7 @@ def find_checkpoint(path: Path, checkpoint: str | None = None) -> tuple[Path, in
         raise CheckpointError(f"no checkpoint is named '{checkpoint}'", "use best, latest, or the number of an update")
     if _has_checkpoints(folder) and not _has_checkpoints(best):
         raise CheckpointError(f"{path} has no best checkpoint: it was not evaluated yet", "use --checkpoint latest")
-    return best, None
+    return (best if _has_checkpoints(best) else folder), None
 
 
 def _has_checkpoints(folder: Path) -> bool:

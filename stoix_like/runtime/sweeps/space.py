@@ -134,10 +134,11 @@ def _dimension(file: YamlFile, key: str, node: Any, kind: type, name: str) -> Di
 
 def _choices(file: YamlFile, key: str, given: dict[str, Any], kind: type, name: str) -> Choices:
     key, before = f"{key}.choices", len(file.problems)
-    items = given["choices"].value if given["choices"].id == "sequence" else []
-    values = [read_leaf(file, key, item, kind, name) for item in items]
-    if len(items) < 2:
-        file.problem_of(key, "expected a list of at least two values")
+    node = given["choices"]
+    values = [read_leaf(file, key, item, kind, name) for item in node.value] if node.id == "sequence" else []
+    if len(values) < 2:
+        got = values or (node.value if node.id == "scalar" else f"a {node.id}")
+        file.problem_of(key, f"expected a list of at least two values, got {got}")
     elif any(isinstance(value, (dict, list)) for value in values):
         file.problem_of(key, "only numbers, words, true, false and null can be searched")
     repeated = [value for index, value in enumerate(values) if value in values[:index]]
@@ -159,7 +160,7 @@ def _range(file: YamlFile, key: str, given: dict[str, Any], kind: type, name: st
     if len(file.problems) == before:
         for end in ("low", "high"):
             if values[end] is None or isinstance(values[end], str):
-                file.problem_of(f"{key}.{end}", "expected a number")
+                file.problem_of(f"{key}.{end}", f"expected a number, got {values[end]!r}".replace("None", "null"))
     if len(file.problems) > before:
         return None
     found = Range(**values, is_whole=is_whole)

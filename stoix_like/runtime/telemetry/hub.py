@@ -52,6 +52,7 @@ class TelemetryHub:
         except StoixError:
             self._is_abandoned = True
             self.close()
+            self._sinks, self._async_sinks = [], []
             raise
 
     def write(self, reports: Sequence[Report]) -> None:

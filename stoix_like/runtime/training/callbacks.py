@@ -35,7 +35,7 @@ class StopTraining(Exception):
         error: is raised once the checkpoint is saved; None: the run returns its status.
     """
 
-    def __init__(self, reason: str, error: Exception | None = None) -> None:
+    def __init__(self, reason: str = "stopped", error: Exception | None = None) -> None:
         super().__init__(reason)
         self.reason, self.error = reason, error
 
@@ -79,10 +79,11 @@ class Callback:
     """Acts between chunks of updates. A subclass overrides `next_update` and `run`.
 
     Attributes:
-        ran_at: the update at which `run` was called last, which the driver sets; before, that of the run's first state.
+        ran_at, due_at: set by the driver: the update at which `run` was called last, or else the one from which the
+            run starts or goes on, and the update at which it is due next.
     """
 
-    ran_at = 0
+    ran_at, due_at = 0, 0
 
     def next_update(self, clock: RunClock) -> int:
         """The update at which `run` is due: the current one, or a later one, at which the next chunk then ends.
@@ -159,12 +160,10 @@ class SaveCheckpoint(Callback):
         return clock.update if clock.is_ending else clock.next_due(self._interval, after=self._saved_at)
 
     def run(self, state: Any, clock: RunClock) -> Any:
-        """Saves the state. The last one is on disk afterwards. Raises RunError as `RunWriter.save`."""
+        """Saves the state. Raises RunError as `RunWriter.save`."""
         self.save(state, clock, at_once=clock.is_ending)
-        if clock.is_ending and self._saved_evaluated_at != clock.evaluated_at:
+        if self._saved_evaluated_at != clock.evaluated_at:
             self._writer.rewrite_progress(clock.update, _progress(clock))  # saved before it was evaluated
-        if clock.is_ending:
-            self._writer.wait_until_written()
         return state
 
     def save(self, state: Any, clock: RunClock, *, at_once: bool = False) -> None:

@@ -48,7 +48,7 @@ class Driver:
     ) -> None:
         self._program, self._clock, self._callbacks, self._metrics = program, clock, callbacks, metrics
         self._meet, self._writer = meet, writer
-        self._chunk_sizer = ChunkSizer()
+        self._chunk_sizer, self._have_run = ChunkSizer(), set[Callback]()  # at the present update
 
     def run(self, state: Any) -> str:
         """The status of the run: done, interrupted, or the reason of a `StopTraining`. The state is donated.
@@ -58,7 +58,7 @@ class Driver:
         """
         clock, tracing = self._clock, self._writer.tracing
         for callback in self._callbacks:
-            callback.ran_at = clock.update
+            callback.ran_at, callback.due_at = clock.update, clock.last_update + 1
         state, stop = self._run_callbacks(state)  # such as the evaluation that an interruption skipped
         while True:
             decision = self._meet(self._wanted_length(), stop=stop is not None)
@@ -70,6 +70,7 @@ class Driver:
             self._writer.trace()
         clock.is_ending = True
         self._run_callbacks(state)
+        self._writer.wait_until_written()
         self._meet()  # raises what could not be written
         if stop is not None and stop.error is not None:
             raise self._with_checkpoint(stop.error)
@@ -87,15 +88,24 @@ class Driver:
 
     def _wanted_length(self) -> int:
         """Number of updates of the next chunk, as estimated by this process."""
-        due = min([self._clock.last_update, *(callback.next_update(self._clock) for callback in self._callbacks)])
+        for callback in self._callbacks:
+            due_at = callback.next_update(self._clock)
+            if not isinstance(due_at, int):
+                what = f"{type(callback).__name__}.next_update returned {due_at!r}"
+                raise RunError(what, "return the number of an update, such as clock.next_due(10, after=self.ran_at)")
+            callback.due_at = min(due_at, callback.due_at) if callback.due_at > self._clock.update else due_at
+        due = min([self._clock.last_update, *(callback.due_at for callback in self._callbacks)])
         return self._chunk_sizer.next_length(max(1, due - self._clock.update))
 
     def _run_callbacks(self, state: Any) -> tuple[Any, StopTraining | None]:
-        """(state, the first request of a callback to stop). Runs all callbacks that are due."""
+        """(state, the first request of a callback to stop). Runs the callbacks that are due, once at each update."""
         stop = None
         for callback in self._callbacks:
-            if callback.next_update(self._clock) > self._clock.update:
+            now, due_at = self._clock.update, callback.next_update(self._clock)
+            is_due = due_at <= now or (callback.due_at <= now and not self._clock.is_ending)
+            if not is_due or callback in self._have_run:
                 continue
+            self._have_run.add(callback)
             try:
                 returned = callback.run(state, self._clock)
                 state = returned if returned is state else replaced_state(callback, state, returned)
@@ -114,6 +124,7 @@ class Driver:
         self._chunk_sizer.record(length, seconds)
         clock.update += length
         clock.training_seconds += seconds
+        self._have_run.clear()
         self._metrics.add(metrics, length, seconds)
         tracing = self._writer.tracing
         tracing.add(update_span(began, seconds, length, clock.update, tracing.times))
@@ -125,10 +136,13 @@ def replaced_state(callback: Callback, before: Any, after: Any) -> Any:
 
     Raises RunError if its structure or shapes differ.
     """
+    hint = "return the state, or state._replace(...) with values of the same shapes"
+    if type(after) is not type(before):
+        raise RunError(f"{type(callback).__name__}.run returned no state, but {type(after).__name__}", hint)
     old, new = ({name: np.shape(x) for name, x in trees.named_leaves(state).items()} for state in (before, after))
-    if differing := [name for name in old | new if old.get(name) != new.get(name)]:
-        what = f"{type(callback).__name__}.run returned a state with another {differing[0]}"
-        raise RunError(what, "return the state, or state._replace(...) with values of the same shapes")
+    for name in (name for name in old | new if old.get(name) != new.get(name)):
+        shapes = f"{name} of shape {new.get(name)}, not {old.get(name)}"
+        raise RunError(f"{type(callback).__name__}.run returned a state with {shapes}", hint)
     seen: set[int] = set()
 
     def place(old: Any, new: Any) -> Any:

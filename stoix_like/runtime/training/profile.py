@@ -60,10 +60,10 @@ class Profile(Callback):
         return clock.update if self.times is not None and not self._is_reported else super().next_update(clock)
 
     def run(self, state: Any, clock: RunClock) -> Any:
-        if self._writer is not None:
+        if self._writer is not None and self.times is not None:
             self._writer.write([event(clock.now(), "profiled", **self.values())])
             self._writer.tracing.times = self.times
-        self._is_reported = True
+            self._is_reported = True
         return state
 
     @contextlib.contextmanager

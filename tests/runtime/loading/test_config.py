@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.asserts import refused
 from support.transcripts import rows
 
-from stoix_like.config import layers
+from stoix_like.config import layers, sections
 from stoix_like.config.checks import check_leaf, get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.config.sections import HardwareConfig, PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
@@ -526,3 +526,41 @@ def test_help_and_documentation_show_every_flag_with_type_default_and_range(monk
 )
 def test_values_of_another_task_are_told(flags, note):
     assert preset_note(loaded(*flags)) == note
+
+
+def test_a_key_with_a_dot_is_no_duplicate_and_null_is_no_configuration(tmp_path):
+    (tmp_path / "dotted.yaml").write_text("environment.num_envs: 3\nenvironment: {num_envs: 4}\n")
+    (tmp_path / "null.yaml").write_text("~\n")
+    for name, problem in (("dotted", "unknown section 'environment.num_envs'"), ("null", "a configuration is made of")):
+        with pytest.raises(ConfigError) as caught:
+            load_config(PPOConfig, "ppo", ["--config", str(tmp_path / f"{name}.yaml")], "ppo/quick")
+        (found,) = caught.value.problems
+        assert problem in found
+
+
+def test_two_budgets_are_reported_with_all_other_problems():
+    argv = ["--num-updates", "3", "--total-timesteps", "1000", "--num-envs", "x"]
+    with pytest.raises(ConfigError) as caught:
+        load_config(PPOConfig, "ppo", argv, "ppo/quick")
+    first, second = sorted(caught.value.problems)
+    assert first.startswith("--num-envs: expected int")
+    assert second == "--total-timesteps: give num_updates or total_timesteps, not both"
+
+
+def test_two_sections_cannot_have_a_leaf_of_one_name():
+    """The flag would set one, and the algorithm might read the other."""
+
+    @dataclasses.dataclass(frozen=True)
+    class Own:
+        """A section of a user."""
+
+        gamma: float = sections.leaf(1.0, "another discount")
+
+    @dataclasses.dataclass(frozen=True)
+    class OwnConfig(PPOConfig):
+        """The configuration of a user's algorithm."""
+
+        own: Own = dataclasses.field(default_factory=Own)
+
+    with pytest.raises(ConfigError, match="OwnConfig: training_core and own both have a leaf 'gamma'"):
+        load_config(OwnConfig, "own", [], "ppo/quick")

@@ -5,7 +5,9 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import Any, NamedTuple
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -83,6 +85,34 @@ def test_everything_comes_back_bit_for_bit_of_several_checkpoints_told_apart(mak
     assert_same_bits(store.load(template), _arrays(10))
     assert_same_bits(store.load(template, 2), _arrays(2))
     assert (store.load_meta().update, store.load_meta(2).update) == (10, 2)
+
+
+@chex.dataclass(frozen=True)
+class Container:
+    """A state as Jumanji's BinPack has one: a mapping, as chex makes it, with fields that mappings have as methods."""
+
+    items: Any
+    values: Any
+    ems: Any
+
+
+class Whole(NamedTuple):
+    params: Any
+    env_state: Any
+    replay: Any
+
+
+@pytest.mark.parametrize("on_host", [False, True])
+@pytest.mark.parametrize("replay", [None, jnp.ones((2, 3))], ids=["left out", "stored"])
+def test_the_state_of_an_environment_comes_back_whatever_its_fields_are_called(make_store, on_host, replay):
+    items = Container(items=jnp.arange(3), values=jnp.ones(2), ems=jnp.zeros((2, 2)))
+    state = Whole({"w": jnp.ones(4)}, Container(items=items, values=jnp.bool_(True), ems=()), replay)
+    make_store(create=True).save(state, _meta())
+    found = make_store().load(_template(state), on_host=on_host)
+    assert_same_bits(found, state)
+    assert isinstance(found.env_state.items, Container)
+    assert (found.replay is None) == (replay is None)
+    assert_same_bits(make_store().load_part("params", _template(state.params)), state.params)
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(None, [1, 2, 3, 4]), (1, [4]), (2, [3, 4])])

@@ -177,8 +177,8 @@ actor_lr: {low: -1, high: 1} => .actor_lr.low: must be at least 0, got -1.0
 actor_lr: {low: a, high: 1} => .actor_lr.low: expected float, got 'a' (str)
 gamma: {low: 0.9, high: 1.1} => .gamma.high: must lie in [0, 1], got 1.1
 epochs: {low: 1.5, high: 3} => .epochs.low: expected int, got 1.5 (float)
-value_clip_eps: {low: null, high: 3} => .value_clip_eps.low: expected a number
-reset_pool_size: {low: auto, high: 3} => .reset_pool_size.low: expected a number
+value_clip_eps: {low: null, high: 3} => .value_clip_eps.low: expected a number, got null
+reset_pool_size: {low: auto, high: 3} => .reset_pool_size.low: expected a number, got 'auto'
 actor_lr: {low: 1, high: 1} => .actor_lr: low = 1.0 is not below high = 1.0
 actor_lr: {low: 0, high: 1, log: true} => .actor_lr: log needs low above 0, got 0.0
 actor_lr: {low: 0, high: 1, log: yes} => .actor_lr.log: expected bool, got 'yes' (str)
@@ -188,8 +188,8 @@ actor_lr: {low: 0, high: 1, step: .nan} => .actor_lr.step: must be finite, got n
 epochs: {low: 1, high: 4, step: 0.5} => .epochs.step: expected int or null, got 0.5 (float)
 epochs: {low: 1, high: 6, step: 3} => .epochs: steps of 3 from 1 do not reach 6; use high = 4 or 7
 gamma: {low: 0.9, high: 0.95, step: 0.1} => .gamma: steps of 0.1 from 0.9 do not reach 0.95; use high = 1.0
-gamma: {choices: [0.9]} => .gamma.choices: expected a list of at least two values
-gamma: {choices: 0.9} => .gamma.choices: expected a list of at least two values
+gamma: {choices: [0.9]} => .gamma.choices: expected a list of at least two values, got [0.9]
+gamma: {choices: 0.9} => .gamma.choices: expected a list of at least two values, got 0.9
 gamma: {choices: [0.9, 1.1]} => .gamma.choices: must lie in [0, 1], got 1.1
 gamma: {choices: [1, 1.0]} => .gamma.choices: 1.0 is given twice
 kwargs: {choices: [{a: 1}, {a: 2}]} => .kwargs.choices: only numbers, words, true, false and null can be searched
@@ -276,8 +276,8 @@ def test_a_sweep_is_found_by_path_or_shipped_name(plan, tmp_path):
     shipped = ROOT / "configs/sweep/ppo_maze.yaml"
     assert find("sweep/ppo_maze", "sweep") == find("sweep/ppo_maze.yaml", "sweep") == shipped
     for name, what, hint in (
-        ("ppo_maze", "no file or preset 'ppo_maze'; did you mean 'sweep/ppo_maze'?", "presets: sweep/ppo_maze"),
-        (".", "'.' is a folder, not a file", "name a YAML file in it"),
+        ("ppo_maze", "no sweep file or preset 'ppo_maze'; did you mean 'sweep/ppo_maze'?", "presets: sweep/ppo_maze"),
+        (".", "'.' is a folder, not a sweep file", "name a YAML file in it"),
     ):
         with refused(ConfigError, what, hint):
             find(name, "sweep")

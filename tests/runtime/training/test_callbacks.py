@@ -74,6 +74,9 @@ class Silent:
     def how_to_continue(self):
         return "; continue"
 
+    def wait_until_written(self):
+        pass
+
 
 def driven(*callbacks, start=0, last=6, stops_at=None, evaluated_at=6):
     """(status, lengths of the chunks, number of meetings); the program adds the length to the state."""
@@ -137,10 +140,10 @@ class AtTheEnd(Every):
         return clock.update if clock.is_ending else super().next_update(clock)
 
 
-def test_the_last_callbacks_run_once_more_when_the_run_ends_whatever_ends_it():
+def test_callbacks_run_at_the_end_whatever_ends_the_run_and_once_at_each_update():
     calls = []
     driven(AtTheEnd("a", 4, calls))
-    assert [update for _, update, _ in calls] == [4, 6, 6]
+    assert [update for _, update, _ in calls] == [4, 6]
     calls = []
     driven(AtTheEnd("a", 4, calls), Every("b", 2, [], stop("pruned"), at=2))
     assert [update for _, update, _ in calls] == [2]
@@ -177,7 +180,9 @@ def test_what_a_callback_returns_gets_the_types_of_the_state_before_and_no_buffe
 
 @pytest.mark.parametrize("act", [lambda _: None, lambda state: state._replace(y=jnp.ones(2))])
 def test_a_state_of_other_shapes_is_refused_by_the_name_of_its_callback(act):
-    with pytest.raises(RunError, match=r"Every\.run returned a state with another [xy]"):
+    with pytest.raises(
+        RunError, match=r"Every\.run returned (no state, but NoneType|a state with y of shape \(2,\), not \(\))"
+    ):
         driven(Every("a", 2, [], act, at=2))
 
 
@@ -201,6 +206,28 @@ def test_one_that_is_due_before_the_first_chunk_runs_first_and_one_of_a_resumed_
 
 def test_a_run_that_was_not_evaluated_at_its_end_is_not_done():
     assert driven(Every("a", 2, []), evaluated_at=None)[0] == "interrupted"
+
+
+@pytest.mark.parametrize(("due", "expected"), [(lambda c: c.update, range(7)), (lambda c: c.update + 3, [3, 6])])
+def test_what_is_due_now_or_so_many_updates_later_is_kept(due, expected):
+    """Also if a chunk ends before."""
+
+    class Own(Every):
+        def next_update(self, clock):
+            return due(clock)
+
+    calls = []
+    driven(Own("a", 0, calls))
+    assert [update for _, update, _ in calls] == list(expected)
+
+
+def test_an_update_that_is_none_is_refused_by_the_name_of_its_callback():
+    class Own(Every):
+        def next_update(self, clock):
+            return 2.5
+
+    with pytest.raises(RunError, match=r"Own\.next_update returned 2\.5"):
+        driven(Own("a", 0, []))
 
 
 def test_an_error_is_raised_at_once():
