@@ -94,11 +94,7 @@ class ProcessGroup:
     def sync(self, length: int = 0, stop: bool = False, error: Exception | None = None) -> Decision:
         """The meeting of the processes, once per chunk: the length of process 0, and whether any process stops.
 
-        Args:
-            length: of the next chunk or piece, as this process would have it.
-            stop: whether this process wants to stop.
-            error: that has happened in this process alone, since the last meeting. It is raised here, and
-                OtherProcessFailed in the other processes.
+        An error that has happened in this process alone is raised here, and OtherProcessFailed in the others.
         """
         if error is not None and self.count == 1:
             raise error

@@ -163,17 +163,11 @@ class CheckpointStore:
         return self.load({name: template}, update, part=name)[name]
 
     def load(self, template: Any, update: int | None = None, *, part: str | None = None, on_host: bool = False) -> Any:
-        """The arrays of one checkpoint, in the template's structure, types and shardings.
+        """The arrays of one checkpoint (default: the last), in the template's structure, types and shardings.
 
-        Args:
-            template: a pytree of jax.ShapeDtypeStruct.
-            update: of the checkpoint (default: the last).
-            part: the only top-level field that the template has.
-            on_host: return NumPy arrays, typed keys as their key data, and ignore the template's shardings.
-
-        Raises:
-            CheckpointError: it is missing, damaged, or of other shapes.
-            RunError: it does not fit into memory.
+        The template, of jax.ShapeDtypeStruct, may have only the top-level field `part`. With `on_host`, see
+        `arrays.read_arrays`. Raises CheckpointError if the checkpoint is missing, damaged, or of other shapes, and
+        RunError if it does not fit into memory.
         """
         hint = "it was trained with other sizes; drop the overrides, or use the run's own config.yaml"
         path = self.folder / str(self._existing(update))

@@ -139,13 +139,9 @@ class TerminalView:
         self._end_line()
 
     def done(self, timesteps: int, seconds: float, commands: Sequence[str] = (), ended: str = "done") -> None:
-        """Prints the closing lines: steps, time, last evaluation and run folder, then the next commands.
+        """Prints the closing line: how the run ended, environment steps of all seeds, time, last evaluation and folder.
 
-        Args:
-            timesteps: environment steps of all seeds.
-            seconds: wall-clock time of the run.
-            commands: one per line, ready to be typed.
-            ended: how the run ended.
+        The next commands follow, ready to be typed.
         """
         self.close()
         took = f"{seconds:.0f} s" if seconds < 60 else duration_text(seconds)

@@ -79,8 +79,8 @@ class Callback:
     """Acts between chunks of updates. A subclass overrides `next_update` and `run`.
 
     Attributes:
-        ran_at, due_at: set by the driver: the update at which `run` was called last, or else the one from which the
-            run starts or goes on, and the update at which it is due next.
+        ran_at, due_at: set by the driver: the update of the last call of `run`, or that from which the run starts or
+            is resumed, and the update at which it is due next.
     """
 
     ran_at, due_at = 0, 0

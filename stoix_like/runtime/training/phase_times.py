@@ -92,8 +92,7 @@ def module_name(program_text: str) -> str:
 def self_times(lines: Iterable[list[ProfileEvent]]) -> dict[str, float]:
     """Nanoseconds of each instruction, without those of instructions nested in it, such as the body of a loop.
 
-    Args:
-        lines: the events of each thread or stream; events of one line are nested or follow each other.
+    A line has the events of a thread or stream, which are nested or follow each other.
     """
     total: dict[str, float] = collections.defaultdict(float)
     for events in lines:

@@ -51,10 +51,8 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stopping_on_signals(request: StopRequest | None = None) -> Iterator[StopRequest]:
-    """A StopRequest that the three signals set inside the block. Outside the main thread no handler is installed.
-
-    Args:
-        request: of an enclosing block, which is used; it may be set already.
+    """A StopRequest that the three signals set inside the block: that of an enclosing block, if it is given. Outside
+    the main thread no handler is installed.
     """
     request = request or StopRequest()
     previous = {}

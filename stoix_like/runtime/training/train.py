@@ -71,17 +71,15 @@ def train(
 ) -> TrainResult:
     """One training run, from its configuration to its last line.
 
+    Nothing is written until configuration, device and environment are checked. Raises StoixError if the run cannot
+    start or go on.
+
     Args:
         algorithm: key of `build.ALGORITHMS`.
         loaded: the configuration.
         callbacks: act between chunks of updates, after evaluations and before checkpoints.
         sinks: receive the run's reports, beside those that the configuration selects.
         stop: the stop request of the program this run is part of, such as a sweep.
-
-    Nothing is written until configuration, device and environment are checked.
-
-    Raises:
-        StoixError: the run cannot start or go on.
     """
     with contextlib.ExitStack() as closing:
         is_cached = loaded.options.is_cached
