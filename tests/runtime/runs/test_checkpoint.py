@@ -13,8 +13,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.asserts import assert_same_bits, refused
+from support.marks import full
 from support.paths import contents
 
+from stoix_like.envs.registry import make as make_env
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.runs import arrays, checkpoint
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
@@ -113,6 +115,14 @@ def test_the_state_of_an_environment_comes_back_whatever_its_fields_are_called(m
     assert isinstance(found.env_state.items, Container)
     assert (found.replay is None) == (replay is None)
     assert_same_bits(make_store().load_part("params", _template(state.params)), state.params)
+
+
+@pytest.mark.parametrize("task_id", ["BinPack-v2", full("BinPack-v0"), full("Maze-v0"), full("Snake-v1")])
+def test_the_states_of_shipped_tasks_come_back(make_store, task_id):
+    state, timestep = jax.jit(jax.vmap(make_env(task_id).reset))(jax.random.split(jax.random.key(0), 2))
+    whole = Whole({"w": jnp.ones(4)}, state, timestep.observation)
+    make_store(create=True).save(whole, _meta())
+    assert_same_bits(make_store().load(_template(whole)), whole)
 
 
 @pytest.mark.parametrize(("keep", "kept"), [(None, [1, 2, 3, 4]), (1, [4]), (2, [3, 4])])
