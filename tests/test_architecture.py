@@ -103,7 +103,7 @@ ALLOWED_HIDDEN |= {("commands/table.py", "import_module"), ("commands/table.py",
 ALLOWED_OUTSIDE = {("envs", "pathlib"), ("config", "urllib")}
 
 
-MOST_LINES, MOST_LINES_OF_A_FUNCTION = 300, 40
+MOST_LINES, MOST_LINES_IN_RUNTIME, MOST_LINES_OF_A_FUNCTION, MOST_FIELDS = 300, 250, 40, 8
 FEWEST_FILES, MOST_FILES = 3, 14  # of a room of runtime, `__init__.py` left out
 _MODULE = re.compile(rf"{PACKAGE}(\.\w+)+")  # at the start of a string, which may go on: `module:name`, an f-string
 
@@ -271,18 +271,27 @@ def heavy_configuration(root):
 
 
 def too_long(root):
-    """Files and functions that are more than a reader holds at once. Every line counts, those of docstrings too."""
+    """Files, functions and classes that are more than a reader holds at once. Every line counts, docstrings too."""
     found = []
     for path, relative in files(root):
         text = path.read_text()
-        if (num_lines := len(text.splitlines())) > MOST_LINES:
+        most = MOST_LINES_IN_RUNTIME if str(relative).startswith("runtime") else MOST_LINES
+        if (num_lines := len(text.splitlines())) > most:
             found.append(f"{relative}: {num_lines} lines")
         for node in nodes(text):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 num_lines = node.end_lineno - node.lineno + 1
                 if num_lines > MOST_LINES_OF_A_FUNCTION:
                     found.append(f"{relative}: {node.name} has {num_lines} lines")
+            if isinstance(node, ast.ClassDef) and len(own := fields_of(node)) > MOST_FIELDS:
+                found.append(f"{relative}: {node.name} has {len(own)} fields")
     return found
+
+
+def fields_of(node):
+    """What the methods of a class set on `self`. The fields of data, a NamedTuple or dataclass, are not among them."""
+    names = [inner for inner in ast.walk(node) if isinstance(inner, ast.Attribute) and isinstance(inner.ctx, ast.Store)]
+    return {name.attr for name in names if isinstance(name.value, ast.Name) and name.value.id == "self"}
 
 
 def about(room):
@@ -376,6 +385,9 @@ def test_modules_say_why_they_exist():
     assert [str(relative) for path, relative in files(ROOT) if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
+WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index} = 0\n" for index in range(9))
+
+
 @pytest.mark.parametrize(
     ("rule", "file", "planted", "seen"),
     [
@@ -412,6 +424,8 @@ def test_modules_say_why_they_exist():
         (callbacks, "ops/losses.py", "from jax.experimental import io_callback", "io_callback"),
         (heavy_configuration, "config/sections.py", "import numpy", "numpy"),
         (too_long, "ops/returns.py", "\n" * 300, " lines"),
+        (too_long, "runtime/console/text.py", "\n" * 250, " lines"),
+        (too_long, "runtime/console/text.py", WIDE, "Wide has 9 fields"),
         (too_long, "types.py", "def long():\n" + "    pass\n" * 40, "long has 41 lines"),
     ],
 )
