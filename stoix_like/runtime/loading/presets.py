@@ -50,10 +50,10 @@ def find(name: str, kind: str, flag: str = "") -> Path:
         return Path(name)
     if stem in presets:
         return presets[stem]
-    what = "sweep file" if kind == "sweep" else "file"
     if Path(name).is_dir():
-        raise ConfigError(f"{flag}'{name}' is a folder, not a {what}", "name a YAML file in it")
+        raise ConfigError(f"{flag}'{name}' is a folder, not a file", "name a YAML file in it")
     ending = [preset for preset in presets if preset.endswith(f"/{stem}")]
     ending.sort(key=lambda preset: not preset.startswith(f"{kind}/"))
     near = f"; did you mean '{ending[0]}'?" if ending else nearest(name, presets)
-    raise ConfigError(f"{flag}no {what} or preset '{name}'{near}", f"presets: {', '.join(presets)}")
+    what = "no sweep file or preset" if kind == "sweep" else "no file or preset"
+    raise ConfigError(f"{flag}{what} '{name}'{near}", f"presets: {', '.join(presets)}")

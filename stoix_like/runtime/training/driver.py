@@ -111,7 +111,7 @@ class Driver:
                 state = returned if returned is state else replaced_state(callback, state, returned)
             except StopTraining as request:
                 stop = stop or request
-            callback.ran_at = self._clock.update
+            callback.ran_at, callback.due_at = now, self._clock.last_update + 1
         return state, stop
 
     def _train_chunk(self, state: Any, length: int) -> Any:

@@ -277,7 +277,7 @@ def test_a_sweep_is_found_by_path_or_shipped_name(plan, tmp_path):
     assert find("sweep/ppo_maze", "sweep") == find("sweep/ppo_maze.yaml", "sweep") == shipped
     for name, what, hint in (
         ("ppo_maze", "no sweep file or preset 'ppo_maze'; did you mean 'sweep/ppo_maze'?", "presets: sweep/ppo_maze"),
-        (".", "'.' is a folder, not a sweep file", "name a YAML file in it"),
+        (".", "'.' is a folder, not a file", "name a YAML file in it"),
     ):
         with refused(ConfigError, what, hint):
             find(name, "sweep")

@@ -221,6 +221,16 @@ def test_what_is_due_now_or_so_many_updates_later_is_kept(due, expected):
     assert [update for _, update, _ in calls] == list(expected)
 
 
+def test_an_update_that_was_named_is_forgotten_once_the_callback_has_run():
+    class Changes(Every):
+        def next_update(self, clock):
+            return clock.update if clock.update == 1 and not self.calls else 4 if not self.calls else 100
+
+    calls = []
+    driven(Changes("a", 0, calls), Every("b", 1, []))
+    assert [update for _, update, _ in calls] == [1]  # and not at 4 again
+
+
 def test_an_update_that_is_none_is_refused_by_the_name_of_its_callback():
     class Own(Every):
         def next_update(self, clock):
