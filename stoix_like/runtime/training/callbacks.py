@@ -30,9 +30,7 @@ MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_g
 class StopTraining(Exception):
     """Raised by `Callback.run` to end the run as a signal does: others that are due run, and a checkpoint is saved.
 
-    Args:
-        reason: the status of the run, such as "pruned".
-        error: is raised once the checkpoint is saved; None: the run returns its status.
+    The reason, such as "pruned", is the status of the run; an error is raised instead, once the checkpoint is saved.
     """
 
     def __init__(self, reason: str = "stopped", error: Exception | None = None) -> None:

@@ -89,10 +89,7 @@ class Driver:
     def _wanted_length(self) -> int:
         """Number of updates of the next chunk, as estimated by this process."""
         for callback in self._callbacks:
-            due_at = callback.next_update(self._clock)
-            if not isinstance(due_at, int):
-                what = f"{type(callback).__name__}.next_update returned {due_at!r}"
-                raise RunError(what, "return the number of an update, such as clock.next_due(10, after=self.ran_at)")
+            due_at = next_update(callback, self._clock)
             callback.due_at = min(due_at, callback.due_at) if callback.due_at > self._clock.update else due_at
         due = min([self._clock.last_update, *(callback.due_at for callback in self._callbacks)])
         return self._chunk_sizer.next_length(max(1, due - self._clock.update))
@@ -101,7 +98,7 @@ class Driver:
         """(state, the first request of a callback to stop). Runs the callbacks that are due, once at each update."""
         stop = None
         for callback in self._callbacks:
-            now, due_at = self._clock.update, callback.next_update(self._clock)
+            now, due_at = self._clock.update, next_update(callback, self._clock)
             is_due = due_at <= now or (callback.due_at <= now and not self._clock.is_ending)
             if not is_due or callback in self._have_run:
                 continue
@@ -131,11 +128,16 @@ class Driver:
         return state
 
 
-def replaced_state(callback: Callback, before: Any, after: Any) -> Any:
-    """The state that a callback returned, with the types and the placement of the state before, no buffer twice.
+def next_update(callback: Callback, clock: RunClock) -> int:
+    """The update at which a callback is due. Raises RunError if it returned something else."""
+    if not isinstance(due_at := callback.next_update(clock), (int, np.integer)):
+        what = f"{type(callback).__name__}.next_update returned {due_at!r}"
+        raise RunError(what, "return the number of an update, such as clock.next_due(10, after=self.ran_at)")
+    return int(due_at)
 
-    Raises RunError if its structure or shapes differ.
-    """
+
+def replaced_state(callback: Callback, before: Any, after: Any) -> Any:
+    """The state that a callback returned, in the types and the placement of the one before; RunError if none fits."""
     hint = "return the state, or state._replace(...) with values of the same shapes"
     if type(after) is not type(before):
         raise RunError(f"{type(callback).__name__}.run returned no state, but {type(after).__name__}", hint)

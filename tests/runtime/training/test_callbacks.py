@@ -231,12 +231,13 @@ def test_an_update_that_was_named_is_forgotten_once_the_callback_has_run():
     assert [update for _, update, _ in calls] == [1]  # and not at 4 again
 
 
-def test_an_update_that_is_none_is_refused_by_the_name_of_its_callback():
+@pytest.mark.parametrize("returned", [2.5, None])
+def test_an_update_that_is_none_is_refused_by_the_name_of_its_callback(returned):
     class Own(Every):
         def next_update(self, clock):
-            return 2.5
+            return returned
 
-    with pytest.raises(RunError, match=r"Own\.next_update returned 2\.5"):
+    with pytest.raises(RunError, match=rf"Own\.next_update returned {returned}"):
         driven(Own("a", 0, []))
 
 
