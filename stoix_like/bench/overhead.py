@@ -18,6 +18,7 @@ from stoix_like.bench.measure import Measurement, time_interleaved
 from stoix_like.bench.updates import preset_config
 from stoix_like.config.checks import steps_per_update
 from stoix_like.config.dicts import config_to_dict
+from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.hardware.process_group import ProcessGroup
 from stoix_like.runtime.runs import build
@@ -140,7 +141,7 @@ def last_checkpoint_megabytes(folder: Path) -> float:
 @contextlib.contextmanager
 def _run_writer(folder: Path, training: _Training) -> Iterator[RunWriter]:
     algorithm = training.meta.algorithm
-    meta = RunMeta(algorithm, algorithm.upper(), "", {}, training.config, steps_per_update(training.config))
+    meta = RunMeta(algorithm, algorithm_title(algorithm), "", {}, training.config, steps_per_update(training.config))
     best = BestCheckpoint(folder / "checkpoints" / "best", 1)
     store = CheckpointStore(folder / "checkpoints", training.config.checkpointing.keep_last_n, create=True)
     with (

@@ -80,7 +80,7 @@ class Driver:
 
     def _with_checkpoint(self, error: Exception) -> Exception:
         """The error, with a hint that says how to continue."""
-        if not isinstance(error, RunError) or "--resume" in error.hint:
+        if not isinstance(error, RunError):
             return error
         continued = RunError(error.what, f"{error.hint}{self._writer.how_to_continue()}")
         continued.__cause__ = error.__cause__ or error

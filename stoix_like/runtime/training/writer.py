@@ -173,6 +173,6 @@ class RunWriter:
         return None if update is None else self._files.store.folder / str(update)
 
     def how_to_continue(self) -> str:
-        """The end of a hint: how to resume from the last checkpoint, if there is one."""
-        path = self.last_checkpoint()
+        """The end of a hint: how to resume from the last checkpoint; empty without one, or if writing has failed."""
+        path = self.last_checkpoint() if self._error is None else None
         return "" if path is None else f"; --resume {path.parents[1]} continues from checkpoint {path}"

@@ -97,6 +97,7 @@ def test_a_checkpoint_that_cannot_be_written_is_told_and_the_one_before_stays(fi
     assert isinstance(error, RunError)
     assert "checkpoint 1 was not written" in error.what
     assert writer.collect() is None  # it is passed on once
+    assert writer.how_to_continue() == ""  # its own hint says so
     writer.save(state(4), *saving(4))
     assert writer.last_checkpoint() == files.store.folder / "2"  # also what an evaluation saves when it fails
     writer.log_failure(event(Clock(3, 96, 0.5), "failed"))
