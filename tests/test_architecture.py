@@ -22,7 +22,7 @@ BEGIN, END = "<!-- rooms: written by python tests/test_architecture.py -->", "<!
 
 #: Rooms by floor. A file may import from its own room and from lower floors.
 FLOORS = [
-    ("types", "errors", "config"),
+    ("types", "errors", "config", "games"),
     ("ops",),
     ("envs", "networks", "search", "replay", "evaluation"),
     ("algorithms",),

@@ -1,0 +1,89 @@
+"""The shared types of board games: a game as pure functions, its board as tables, and who plays it.
+
+Players are numbered 0 to P - 1. Everything about results is per player, [P]: nothing here assumes two players, or that
+they alternate. Axis letters beside those of `types`: P players here, C cells of a board, S symmetries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from stoix_like.types import Array, Key, Observation, Params
+
+GameState = Any  # pytree of arrays
+
+
+class Symmetries(NamedTuple):
+    """Maps of the board onto itself that change neither rules nor outcomes, as tables on the host; row 0 is the
+    identity. Symmetry s shows the planes `planes[cells[s]]` and the mask `action_mask[actions[s]]`, and what it shows
+    has the policy `policy[actions[s]]` and the same values."""
+
+    cells: np.ndarray  # [S, C] int32, the cell that moves to each place
+    actions: np.ndarray  # [S, A] int32, the action that becomes each action
+
+
+class Lines(NamedTuple):
+    """The lines that win when one player owns all their cells, for the features of a network and for heuristics."""
+
+    cells: np.ndarray  # [L, K] int32, the cells of each line
+    below: np.ndarray | None  # [C] int32, the cell that must be taken before this one; -1: none. None: no gravity
+
+
+class BoardLayout(NamedTuple):
+    """The board as tables on the host, for networks and drawings."""
+
+    shape: tuple[int, int]  # rows, columns; cell = row * columns + column
+    kind: Literal["square", "hex"]  # hex: each row is drawn half a cell further right
+    neighbors: np.ndarray  # [C, K] int32, adjacent cells in the same K directions everywhere; -1 off the board
+    action_names: tuple[str, ...]  # [A], as a person writes them: "d4", "pass"; for connect four the column, "4"
+    lines: Lines | None = None
+
+
+class BoardGame(NamedTuple):
+    """A board game as pure functions of one state, without batch axes: callers vmap.
+
+    Attributes:
+        name: such as `connect_four`.
+        num_players: P.
+        num_actions: A.
+        max_plies: an upper bound of the number of actions in a game.
+        init: () -> the state before the first move.
+        step: (state, action) -> the state after a legal action of the player to move. Of a state that is over, or an
+            illegal action, the result means nothing.
+        observe: state -> Observation(planes [C, channels] bool, action_mask [A] bool) from the view of the player to
+            move: the same position with the colours exchanged looks the same, as far as the rules allow.
+        legal_actions: state -> [A] bool. Never all False while the game is not over.
+        player: state -> [] int32, who is to move. The same player may be twice in a row.
+        outcome: state -> [P] float32, 1 for a win, -1 for a loss, 0 for a draw and while it is not over; of several
+            players anything between. The sum over players is 0.
+        is_over: state -> [] bool.
+        cells: state -> [C] int8, the owner of each cell, -1 where it is empty; for drawings and openings.
+        preference: state -> [A] float32, the weighting of the heuristic player: higher is better.
+        layout: of the board.
+        symmetries: of the board.
+    """
+
+    name: str
+    num_players: int
+    num_actions: int
+    max_plies: int
+    init: Callable[[], GameState]
+    step: Callable[[GameState, Array], GameState]
+    observe: Callable[[GameState], Observation]
+    legal_actions: Callable[[GameState], Array]
+    player: Callable[[GameState], Array]
+    outcome: Callable[[GameState], Array]
+    is_over: Callable[[GameState], Array]
+    cells: Callable[[GameState], Array]
+    preference: Callable[[GameState], Array]
+    layout: BoardLayout
+    symmetries: Symmetries
+
+
+class Player(Protocol):
+    """(params, states [N, ...], key) -> legal actions [N] int32. Players without parameters ignore them."""
+
+    def __call__(self, params: Params, states: GameState, key: Key, /) -> Array: ...
