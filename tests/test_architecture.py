@@ -54,7 +54,7 @@ DOORS = {
     "jumanji": ("envs",),
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
-    "flashbax": ("replay.py",),
+    "flashbax": ("replay/sequences.py",),
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),

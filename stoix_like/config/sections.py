@@ -12,28 +12,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from stoix_like.config.alphazero_section import AlphaZeroSectionConfig
 from stoix_like.config.layers import resolve
-from stoix_like.config.roles import Role, leaf_roles
-
-FIXED, LEARNING, ENVIRONMENT, TASK, PACE, SEED, SCORING, MACHINE, FOLDER, PROCESS = Role
-SHAPE = FIXED | LEARNING  # of the state
-RULES = FIXED | LEARNING | ENVIRONMENT | TASK  # of the task
-
-
-def leaf(
-    default: Any,
-    help: str,
-    roles: Role = Role.NONE,
-    *,
-    low: float | None = None,
-    high: float | None = None,
-    above: float | None = None,
-) -> Any:
-    """A field with its one-line description (unit included), roles, and range: low <= value <= high, value > above."""
-    metadata = {"help": help, "roles": roles, "low": low, "high": high, "above": above}
-    if isinstance(default, dict):
-        return dataclasses.field(default_factory=dict, metadata=metadata)
-    return dataclasses.field(default=default, metadata=metadata)
+from stoix_like.config.leaves import (
+    ENVIRONMENT,
+    FIXED,
+    FOLDER,
+    LEARNING,
+    MACHINE,
+    PACE,
+    PROCESS,
+    RULES,
+    SCORING,
+    SEED,
+    SHAPE,
+    TASK,
+    leaf,
+)
+from stoix_like.config.roles import leaf_roles
+from stoix_like.config.spo_section import SPOSectionConfig
 
 
 @dataclass(frozen=True)
@@ -53,6 +50,15 @@ class EnvironmentConfig:
     )
     exact_reference: bool = leaf(
         False, "use Jumanji's own code for BinPack and Maze: the same bits, slower", LEARNING | ENVIRONMENT
+    )
+    opponent: str | None = leaf(
+        None, "board games: who is played against, such as random, heuristic or mcts-128; null = heuristic", RULES
+    )
+    opening_plies: int | None = leaf(
+        None,
+        "board games: plies of the openings that games against the opponent begin with; null = by game",
+        RULES,
+        low=0,
     )
 
 
@@ -91,7 +97,11 @@ class OptimizationConfig:
     )
     reward_scale: float = leaf(1.0, "factor on rewards before returns are formed", LEARNING, above=0.0)
     tau: float = leaf(
-        0.005, "SPO: share of the online network taken by the target per step", LEARNING, low=0.0, high=1.0
+        0.005,
+        "share of the newest weights that SPO's target, or AlphaZero's average that plays, takes per gradient step",
+        LEARNING,
+        low=0.0,
+        high=1.0,
     )
 
 
@@ -108,7 +118,7 @@ class ArchitectureConfig:
     compute_dtype: Literal["float32", "bfloat16"] = leaf(
         "float32", "type of torso arithmetic; losses stay float32", SHAPE
     )
-    observation_adapter: Literal["dense", "binpack", "grid"] | None = leaf(
+    observation_adapter: Literal["dense", "binpack", "grid", "board", "lines"] | None = leaf(
         None, "network family; null = by task", SHAPE
     )
     seed: int = leaf(0, "root of all randomness", FIXED | SEED, low=0, high=2**31 - 1)
@@ -177,59 +187,6 @@ class CheckpointingConfig:
 
 
 @dataclass(frozen=True)
-class SPOSectionConfig:
-    """SPO's search, replay and duals. PPO checks the keys of this section and ignores the values."""
-
-    num_particles: int = leaf(16, "particles per search", SHAPE, low=1)
-    search_depth: int | Literal["full"] = leaf(
-        4, "model steps per particle; full = to the end of the episode", SHAPE, low=1
-    )
-    root: Literal["iid", "gumbel_topk"] = leaf(
-        "iid", "how first actions are drawn: independently, or without replacement (distinct ones)", SHAPE
-    )
-    continuation: Literal["sampled", "greedy"] = leaf("sampled", "how particles act after their first action", LEARNING)
-    replay_buffer_size: int = leaf(65_536, "environment steps kept", SHAPE, low=1)
-    sample_sequence_length: int = leaf(32, "steps learned from per replayed sequence", LEARNING, low=1)
-    sample_period: int = leaf(1, "steps between the starts of sequences", LEARNING, low=1)
-    batch_size: int = leaf(64, "sequences per gradient step", SHAPE, low=1)
-    dual_lr: float = leaf(1e-3, "Adam rate of the duals' logarithms; does not decay", LEARNING, low=0.0)
-    epsilon: float = leaf(0.5, "KL budget of the search target, nats", LEARNING, above=0.0)
-    epsilon_policy: float = leaf(1e-3, "KL budget of the policy step, nats", LEARNING, above=0.0)
-    kl_constraint: Literal["trajectory", "root"] = leaf(
-        "trajectory",
-        "what epsilon limits: the KL of the particles' weights, or of their sums per first action",
-        LEARNING,
-    )
-    init_temperature: float = leaf(0.1, "first temperature, reward units", SHAPE, above=0.0)
-    init_alpha: float = leaf(0.5, "first weight of the policy KL", SHAPE, above=0.0)
-    search_gamma: float | None = leaf(None, "discount inside the search; null = gamma", LEARNING, low=0.0, high=1.0)
-    search_gae_lambda: float | None = leaf(
-        1.0, "lambda inside the search; null = gae_lambda", LEARNING, low=0.0, high=1.0
-    )
-    root_exploration_dirichlet_alpha: float = leaf(1.0, "concentration of root noise", LEARNING, above=0.0)
-    root_exploration_dirichlet_fraction: float = leaf(0.0, "share of root noise", LEARNING, low=0.0, high=1.0)
-    root_noise_correction: bool = leaf(False, "root iid: weigh the noise out again; gumbel_topk always does", SHAPE)
-    resampling: Literal["period", "ess", "none"] = leaf(
-        "period", "what triggers resampling; never at the last depth", SHAPE
-    )
-    resampling_period: int = leaf(4, "depths between resamplings", SHAPE, low=1)
-    resampling_ess_threshold: float = leaf(
-        0.5, "share of effective particles that triggers", LEARNING, low=0.0, high=1.0
-    )
-    resampler: Literal["systematic", "multinomial"] = leaf("systematic", "how ancestors are drawn", LEARNING)
-    temperature_mode: Literal["dual", "solve", "fixed", "std"] = leaf(
-        "dual", "how the temperature is set: learned, solved for epsilon, fixed, or each search's deviation", LEARNING
-    )
-    fixed_temperature: float = leaf(0.5, "temperature of mode fixed, reward units", LEARNING, above=0.0)
-    temperature_floor: float = leaf(
-        0.01, "dual and solve: least temperature, as a share of the advantages' deviation", LEARNING, above=0.0
-    )
-    rekey_particles: bool | Literal["auto"] = leaf(
-        "auto", "give particles their own randomness; auto = if stochastic", LEARNING
-    )
-
-
-@dataclass(frozen=True)
 class RunConfig:
     """The sections that the configurations of all algorithms share."""
 
@@ -255,8 +212,22 @@ class SPOConfig(RunConfig):
     spo: SPOSectionConfig = dataclasses.field(default_factory=SPOSectionConfig)
 
 
+@dataclass(frozen=True)
+class AlphaZeroConfig(RunConfig):
+    """The configuration of an AlphaZero run: games side by side, and a network whose policy and value share a torso."""
+
+    environment: EnvironmentConfig = dataclasses.field(
+        default_factory=lambda: EnvironmentConfig(task_id="connect_four", num_envs=256)
+    )
+    training_core: TrainingCoreConfig = dataclasses.field(
+        default_factory=lambda: TrainingCoreConfig(rollout_length=32, num_updates=200)
+    )
+    architecture: ArchitectureConfig = dataclasses.field(default_factory=lambda: ArchitectureConfig(shared_torso=True))
+    alphazero: AlphaZeroSectionConfig = dataclasses.field(default_factory=AlphaZeroSectionConfig)
+
+
 #: {leaf: its roles} of all algorithms.
-LEAF_ROLES = leaf_roles(PPOConfig) | leaf_roles(SPOConfig)
+LEAF_ROLES = leaf_roles(PPOConfig) | leaf_roles(SPOConfig) | leaf_roles(AlphaZeroConfig)
 SECTION_ALIASES = {"ppo_core": "training_core"}
 #: Leaves of rust_rl that mean something else here: {leaf: (ours, what ours means)}.
 RENAMED_LEAVES = {
@@ -283,3 +254,8 @@ def ppo_config(**leaves: Any) -> PPOConfig:
 def spo_config(**leaves: Any) -> SPOConfig:
     """A checked SPO configuration from leaves by name, as `ppo_config`: `spo_config(num_envs=64, num_particles=16)`."""
     return resolve(SPOConfig(), leaves)
+
+
+def alphazero_config(**leaves: Any) -> AlphaZeroConfig:
+    """A checked AlphaZero configuration from leaves by name, as `ppo_config`: `alphazero_config(num_envs=128)`."""
+    return resolve(AlphaZeroConfig(), leaves)

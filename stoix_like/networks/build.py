@@ -14,8 +14,10 @@ from flax import linen as nn
 
 from stoix_like.config.sections import ArchitectureConfig
 from stoix_like.errors import ConfigError
+from stoix_like.games import BoardLayout
+from stoix_like.networks.board import BoardTorso, LineTorso
 from stoix_like.networks.grid import GridTorso
-from stoix_like.networks.heads import CategoricalHead, PairHead, SetValueHead, ValueHead
+from stoix_like.networks.heads import CategoricalHead, OutcomeHead, PairHead, SetValueHead, ValueHead
 from stoix_like.networks.packing import PackingTorso, PackingValueTorso
 from stoix_like.networks.vector import VectorTorso
 from stoix_like.ops.distributions import masked_logits
@@ -24,6 +26,8 @@ from stoix_like.types import ActionSpec, Array, Key, Network, NetworkParams, Obs
 #: Fields of `agent_view` that each adapter reads.
 REQUIRED_FIELDS = {
     "dense": (),
+    "board": (),
+    "lines": (),
     "grid": ("walls", "agent_position", "target_position", "step_count"),
     "binpack": ("ems", "ems_mask", "items", "items_mask", "items_placed"),
 }
@@ -58,24 +62,29 @@ def make(
     adapter: str,
     time_limit: int | None = None,
     platform: str | None = None,
+    layout: BoardLayout | None = None,
+    num_players: int | None = None,
 ) -> Network:
     """The network for one kind of observation.
 
     Args:
         observation: one unbatched observation, as arrays or ShapeDtypeStructs.
         action_spec: the form of the action.
-        config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense", default 2), attention blocks
-            ("binpack", default 1) or propagation steps ("grid", default twice rows + columns). `num_heads` is read by
-            "binpack" only, default one per 32 of width: on CPU fewer are faster.
-        adapter: "dense", "binpack" or "grid".
+        config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
+            attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps ("grid",
+            default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width: on CPU
+            fewer are faster.
+        adapter: "dense", "binpack", "grid", "board" or "lines".
         time_limit: steps an episode may last; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
+        layout: of the board; "board" and "lines" need it.
+        num_players: P of a game whose outcomes are predicted: the critic is then [B, P], see `OutcomeHead`. None: [B].
 
     Raises:
         ConfigError: an adapter that does not exist or does not fit, heads that do not divide the width or that the
             network does not have.
     """
-    _check(observation, action_spec, adapter)
+    _check(observation, action_spec, adapter, layout)
     if config.num_heads is not None and adapter != "binpack":
         what = f"architecture.num_heads: only the binpack network has attention heads, and this one is {adapter}"
         raise ConfigError(what, "leave num_heads null")
@@ -83,14 +92,26 @@ def make(
         parts = _binpack_parts(config)
     elif adapter == "grid":
         parts = _grid_parts(observation, action_spec, config, time_limit, platform or jax.default_backend())
+    elif layout is not None and adapter in ("board", "lines"):
+        parts = _board_parts(layout, action_spec, config, adapter)
     else:
         parts = _dense_parts(action_spec, config)
+    if num_players is not None:
+        parts = parts._replace(critic_head=OutcomeHead(num_players, config.hidden_dim))
     return _shared_network(parts) if config.shared_torso else _separate_network(parts)
 
 
-def _check(observation: Observation, action_spec: ActionSpec, adapter: str) -> None:
+def _check(observation: Observation, action_spec: ActionSpec, adapter: str, layout: BoardLayout | None) -> None:
     if adapter not in REQUIRED_FIELDS:
-        raise ConfigError(f"architecture.observation_adapter: unknown '{adapter}'", "use dense, binpack or grid")
+        raise ConfigError(
+            f"architecture.observation_adapter: unknown '{adapter}'", f"use one of {', '.join(REQUIRED_FIELDS)}"
+        )
+    if adapter in ("board", "lines") and (layout is None or (adapter == "lines" and layout.lines is None)):
+        what = "a board game" if layout is None else "a game that is won by lines"
+        raise ConfigError(
+            f"architecture.observation_adapter: {adapter} needs {what}, and this task is none",
+            "leave observation_adapter null for the task's own",
+        )
     view = observation.agent_view
     present = tuple(view) if isinstance(view, Mapping) else ()
     missing = [name for name in REQUIRED_FIELDS[adapter] if name not in present]
@@ -123,6 +144,16 @@ def _dtype(config: ArchitectureConfig) -> Any:
 
 def _dense_parts(action_spec: ActionSpec, config: ArchitectureConfig) -> _Parts:
     torso = VectorTorso((config.hidden_dim,) * (config.num_layers or 2), dtype=_dtype(config))
+    return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
+
+
+def _board_parts(layout: BoardLayout, action_spec: ActionSpec, config: ArchitectureConfig, adapter: str) -> _Parts:
+    width, dtype = config.hidden_dim, _dtype(config)
+    torso: nn.Module
+    if adapter == "lines" and layout.lines is not None:
+        torso = LineTorso(layout.lines, (width,) * (config.num_layers or 2), dtype=dtype)
+    else:
+        torso = BoardTorso(layout, width, config.num_layers or 4, dtype=dtype)
     return _Parts(torso, torso, CategoricalHead(*action_spec), ValueHead())
 
 

@@ -35,6 +35,26 @@ class ValueHead(nn.Module):
         return Dense(1, gain=VALUE_GAIN)(features.astype(jnp.float32))[:, 0]
 
 
+class OutcomeHead(nn.Module):
+    """Expected outcomes [B, P] in (-1, 1) from features [B, D]: entry i is of the player i seats after the mover.
+
+    They sum to 0: two players have one value and its negative, of more the mean is taken off.
+    """
+
+    num_players: int
+    width: int
+
+    @nn.compact
+    def __call__(self, features: Array) -> Array:
+        """[B, P] from [B, D]."""
+        hidden = MLP((self.width,))(features.astype(jnp.float32))
+        if self.num_players == 2:
+            value = jnp.tanh(Dense(1, gain=VALUE_GAIN)(hidden))
+            return jnp.concatenate([value, -value], axis=-1)
+        values = jnp.tanh(Dense(self.num_players, gain=VALUE_GAIN)(hidden))
+        return values - values.mean(axis=-1, keepdims=True)
+
+
 class PairHead(nn.Module):
     """Logits [B, E * I], EMS-major: entry e * I + i scores item i in space e. From PackingTokens."""
 

@@ -1,0 +1,158 @@
+"""Learning from finished games: policy towards the search's, values towards outcomes, each position a bounded number of
+times.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.algorithms.alphazero.state import (
+    AlphaZeroHyper,
+    AlphaZeroParams,
+    AlphaZeroSettings,
+    LearningBudget,
+    Sample,
+)
+from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients
+from stoix_like.games import Symmetries
+from stoix_like.ops import distributions, trees
+from stoix_like.ops.phases import phase
+from stoix_like.replay import Ring, RingState
+from stoix_like.types import Array, Key, Metrics, Network, NetworkParams, Observation
+
+DECAY = 0.99  # per update, of the sums that the reuse is reported from
+
+
+class Learning(NamedTuple):
+    """What gradient steps change."""
+
+    params: AlphaZeroParams
+    optimizer: OptimizerState
+    budget: LearningBudget
+
+
+def add_to_budget(
+    budget: LearningBudget, num_added: Array, settings: AlphaZeroSettings, max_reuse: Array
+) -> LearningBudget:
+    """The budget after `num_added` new samples. What cannot be used within a few updates is forgotten."""
+    most = 4.0 * settings.most_gradient_steps * settings.batch_size
+    return LearningBudget(
+        jnp.minimum(budget.samples + max_reuse * num_added, most),
+        DECAY * budget.recently_added + num_added,
+        DECAY * budget.recently_drawn,
+    )
+
+
+def learn(
+    network: Network,
+    ring: Ring,
+    symmetries: Symmetries,
+    settings: AlphaZeroSettings,
+    hyper: AlphaZeroHyper,
+    factor: Array,
+    learning: Learning,
+    replay: RingState,
+    step: Array,
+    key: Key,
+) -> tuple[Learning, Metrics]:
+    """(parameters, optimiser and budget, metrics) after as many gradient steps as the budget allows.
+
+    Args:
+        network: its critic predicts outcomes [B, P].
+        ring: draws the samples.
+        symmetries: of the board.
+        settings: at most `most_gradient_steps` are made.
+        hyper: rates and weights.
+        factor: on the learning rates.
+        learning: what the steps change.
+        replay: samples of finished games.
+        step: index of the update, for the age of samples.
+        key: consumed.
+    """
+
+    def gradient_step(learning: Learning, key: Key) -> tuple[Learning, Metrics]:
+        draw_key, symmetry_key = jax.random.split(key)
+        with phase("replay"):
+            batch = ring.sample(replay, draw_key)
+            if settings.use_symmetries:
+                batch = in_random_symmetries(symmetries, batch, symmetry_key)
+        params, optimizer, budget = learning
+        gradients, metrics = jax.grad(loss, has_aux=True)(params.online, network, hyper, batch)
+        metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
+        metrics["trainer/sample_age"] = jnp.mean((step - batch.step).astype(jnp.float32))
+        online, optimizer = apply_gradients(params.online, optimizer, gradients, hyper, factor)
+        average = trees.soft_update(params.average, online, hyper.tau)
+        budget = budget._replace(
+            samples=budget.samples - settings.batch_size, recently_drawn=budget.recently_drawn + settings.batch_size
+        )
+        return Learning(AlphaZeroParams(online, average), optimizer, budget), metrics
+
+    def skip(learning: Learning, key: Key) -> tuple[Learning, Metrics]:
+        _, shapes = jax.eval_shape(gradient_step, learning, key)
+        return learning, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+
+    def maybe_step(learning: Learning, key: Key) -> tuple[Learning, tuple[Array, Metrics]]:
+        is_taken = (learning.budget.samples >= settings.batch_size) & ring.can_sample(replay)
+        learning, metrics = jax.lax.cond(is_taken, gradient_step, skip, learning, key)
+        return learning, (is_taken, metrics)
+
+    learning, (is_taken, metrics) = jax.lax.scan(
+        maybe_step, learning, jax.random.split(key, settings.most_gradient_steps)
+    )
+    return learning, _mean_metrics(learning.budget, is_taken, metrics)
+
+
+def _mean_metrics(budget: LearningBudget, is_taken: Array, metrics: Metrics) -> Metrics:
+    count = jnp.sum(is_taken.astype(jnp.float32))
+    means = {name: jnp.sum(values) / jnp.maximum(count, 1.0) for name, values in metrics.items()}
+    means["trainer/gradient_steps_sum"] = count
+    means["trainer/sample_reuse"] = budget.recently_drawn / jnp.maximum(budget.recently_added, 1.0)
+    return means
+
+
+def in_random_symmetries(symmetries: Symmetries, batch: Sample, key: Key) -> Sample:
+    """The samples [B, ...], each seen in a symmetry of the board drawn for it. Values do not change."""
+    drawn = jax.random.randint(key, batch.root_value.shape, 0, len(symmetries.cells))  # [B]
+    cells, actions = jnp.asarray(symmetries.cells)[drawn], jnp.asarray(symmetries.actions)[drawn]  # [B, C], [B, A]
+    planes = jnp.take_along_axis(batch.observation.agent_view, cells[..., None], axis=1)  # [B, C, channels]
+    mask = jnp.take_along_axis(batch.observation.action_mask, actions, axis=1)
+    policy = jnp.take_along_axis(batch.policy, actions, axis=1)
+    return batch._replace(observation=Observation(planes, mask), policy=policy)
+
+
+def loss(params: NetworkParams, network: Network, hyper: AlphaZeroHyper, batch: Sample) -> tuple[Array, Metrics]:
+    """(the scalar to minimise, its parts as metrics) of samples [B, ...].
+
+    The policy loss is the cross-entropy to the improved policy over the fully searched positions; the value loss the
+    mean squared error to a mixture of outcome and search value (Silver et al. 2018, doi 10.1126/science.aar6404, eq. 1;
+    Danihelka et al. 2022, for the improved policy).
+    """
+    logits, values = network.actor_critic(params, batch.observation)  # [B, A], [B, P]
+    log_policy = jax.nn.log_softmax(logits)
+    is_full = batch.is_full.astype(jnp.float32)
+    num_full = jnp.maximum(jnp.sum(is_full), 1.0)
+    cross_entropy = -jnp.sum(jnp.where(batch.policy > 0.0, batch.policy * log_policy, 0.0), axis=-1)  # [B]
+    policy_loss = jnp.sum(is_full * cross_entropy) / num_full
+    value_loss = jnp.mean(jnp.square(values - value_targets(batch, hyper.root_value_weight)))
+    own, outcome = values[:, 0], batch.outcome[:, 0]
+    metrics = {
+        "trainer/policy_loss": policy_loss,
+        "trainer/value_loss": value_loss,
+        "trainer/entropy": jnp.mean(distributions.entropy(logits)),
+        # The slope of outcomes over predictions: below 1 the network is too sure, above 1 not sure enough.
+        "trainer/value_calibration": jnp.mean(own * outcome) / jnp.maximum(jnp.mean(jnp.square(own)), 1e-6),
+        "trainer/value_error": jnp.mean(jnp.square(own - outcome)),
+    }
+    return policy_loss + hyper.vf_coef * value_loss, metrics
+
+
+def value_targets(batch: Sample, root_value_weight: Array) -> Array:
+    """[B, P]: (1 - w) * outcome + w * the search's value. The search knows the mover's value; of two players the
+    other's is its negative, of more the others' stay outcomes."""
+    root = batch.root_value
+    own = (1.0 - root_value_weight) * batch.outcome[:, 0] + root_value_weight * root  # [B]
+    others = -own[:, None] if batch.outcome.shape[1] == 2 else batch.outcome[:, 1:]
+    return jnp.concatenate([own[:, None], others], axis=-1)

@@ -1,0 +1,222 @@
+"""Self-play: G games side by side in fixed shapes, each replaced when it ends.
+
+A position becomes a sample when its game ends, with the outcome of that game; positions of unfinished games wait in
+`SelfPlay.history`. So short games are not favoured, and no sample has an outcome that was guessed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.algorithms.alphazero.state import AlphaZeroSettings, Position, Sample, SelfPlay, example_position
+from stoix_like.games import BoardGame, GameState
+from stoix_like.ops import distributions, trees
+from stoix_like.ops.phases import phase
+from stoix_like.search.gumbel import GumbelOutput
+from stoix_like.types import Array, Key, Metrics
+
+#: (key, states [G, ...]) -> (what the search found, [] bool whether it searched in full).
+SearchFunction = Callable[[Key, GameState], tuple[GumbelOutput, Array]]
+
+
+class _Starts(NamedTuple):
+    """Games after a random opening, [G, ...]."""
+
+    games: GameState
+    ply: Array
+
+
+class _Finished(NamedTuple):
+    """Per ply: which games ended, and how. [T, G, ...]."""
+
+    is_over: Array
+    length: Array
+    outcome: Array  # [T, G, P]
+    search_kl: Array  # nats, of the improved policy from the network's
+    agrees: Array  # bool, the search's favourite is the network's
+
+
+def start(game: BoardGame, settings: AlphaZeroSettings, num_games: int, key: Key) -> SelfPlay:
+    """G games after their random openings. Use under jit."""
+    games, ply = random_openings(game, settings.random_plies, num_games, key)
+    history = jax.tree.map(lambda x: jnp.zeros((num_games, game.max_plies, *x.shape), x.dtype), example_position(game))
+    return SelfPlay(games, ply, jnp.zeros_like(ply), history)
+
+
+def random_openings(game: BoardGame, most_plies: int, num_games: int, key: Key) -> tuple[GameState, Array]:
+    """(states [G, ...], plies played [G]) after 0 to `most_plies` random moves, equally probable; never over."""
+    first = game.init()
+    games = jax.tree.map(lambda x: jnp.tile(x, (num_games,) + (1,) * jnp.ndim(x)), first)
+    number_key, move_key = jax.random.split(key)
+    wanted = jax.random.randint(number_key, (num_games,), 0, most_plies + 1)
+
+    def move(carry: tuple[GameState, Array], move_key: Key) -> tuple[tuple[GameState, Array], None]:
+        games, ply = carry
+        legal = jax.vmap(game.legal_actions)(games)
+        logits = distributions.masked_logits(jnp.zeros(legal.shape), legal)
+        moved = jax.vmap(game.step)(games, distributions.sample(move_key, logits))
+        goes_on = (ply < wanted) & ~jax.vmap(game.is_over)(moved)
+        return (trees.where(goes_on, moved, games), ply + goes_on), None
+
+    keys = jax.random.split(move_key, most_plies)
+    (games, ply), _ = jax.lax.scan(move, (games, jnp.zeros((num_games,), jnp.int32)), keys)
+    return games, ply
+
+
+def play(
+    game: BoardGame,
+    search: SearchFunction,
+    settings: AlphaZeroSettings,
+    temperature: Array | float,
+    self_play: SelfPlay,
+    step: Array,
+    key: Key,
+) -> tuple[SelfPlay, Sample, Array, Metrics]:
+    """(where self-play stopped, samples [M, ...], which of them count [M], metrics) after T plies of every game.
+
+    M is G * (H + T): all positions that could become samples, in the order of the games. Those that count are the
+    positions of the games that ended here, each once over the whole of self-play.
+
+    Args:
+        game: its rules.
+        search: of all games at once.
+        settings: T is `rollout_length`.
+        temperature: of the draws from the improved policy in the first plies.
+        self_play: where it stopped before.
+        step: noted in the samples, the index of the update.
+        key: consumed.
+    """
+    num_games = self_play.ply.shape[0]
+    opening_key, play_key = jax.random.split(key)
+    starts = _Starts(*random_openings(game, settings.random_plies, num_games, opening_key))
+
+    def move(carry: tuple[GameState, Array], keys: tuple[Key, Array]) -> tuple[tuple[GameState, Array], tuple]:
+        return _move(game, search, settings, temperature, starts, carry, *keys)
+
+    plies = jnp.arange(settings.rollout_length)
+    keys = jax.random.split(play_key, settings.rollout_length), plies
+    (games, ply), (positions, finished) = jax.lax.scan(move, (self_play.games, self_play.ply), keys)
+    history, recorded, samples, counts = _complete(self_play, positions, step)
+    metrics = _game_metrics(finished)
+    return SelfPlay(games, ply, recorded, history), samples, counts, metrics
+
+
+def _move(
+    game: BoardGame,
+    search: SearchFunction,
+    settings: AlphaZeroSettings,
+    temperature: Array | float,
+    starts: _Starts,
+    carry: tuple[GameState, Array],
+    key: Key,
+    index: Array,
+) -> tuple[tuple[GameState, Array], tuple[Position, _Finished]]:
+    """One ply of every game."""
+    games, ply = carry
+    search_key, draw_key = jax.random.split(key)
+    found, is_full = search(search_key, games)
+    action = _choose(found, temperature, ply < settings.temperature_plies, draw_key)
+    with phase("step"):
+        observation = jax.vmap(game.observe)(games)
+        player = jax.vmap(game.player)(games)
+        moved = jax.vmap(game.step)(games, action)
+        is_over, outcome = jax.vmap(game.is_over)(moved), jax.vmap(game.outcome)(moved)
+        # Each slot takes another start at each ply, so that slots that end together begin differently.
+        fresh = jax.tree.map(lambda x: jnp.roll(x, index, axis=0), starts)
+        games, next_ply = trees.where(is_over, tuple(fresh), (moved, ply + 1))
+    position = Position(
+        observation,
+        found.action_weights,
+        found.value,
+        player.astype(jnp.int8),
+        jnp.broadcast_to(is_full, is_over.shape),
+        is_over,
+        outcome,
+    )
+    return (games, next_ply), (position, _Finished(is_over, ply + 1, outcome, *_search_change(found)))
+
+
+def _choose(found: GumbelOutput, temperature: Array | float, is_drawn: Array, key: Key) -> Array:
+    """[G] actions: drawn from the improved policy, or the search's own."""
+    weights = found.action_weights
+    logits = distributions.masked_logits(jnp.log(jnp.maximum(weights, 1e-30)) / temperature, weights > 0.0)
+    return jnp.where(is_drawn, distributions.sample(key, logits), found.action)
+
+
+def _search_change(found: GumbelOutput) -> tuple[Array, Array]:
+    """(KL of the improved policy from the network's [G], whether both prefer the same action [G])."""
+    weights = found.action_weights
+    log_prior = jax.nn.log_softmax(found.prior_logits)
+    terms = weights * (jnp.log(jnp.maximum(weights, 1e-30)) - log_prior)
+    agrees = jnp.argmax(weights, axis=-1) == jnp.argmax(found.prior_logits, axis=-1)
+    return jnp.sum(jnp.where(weights > 0.0, terms, 0.0), axis=-1), agrees
+
+
+def _complete(self_play: SelfPlay, positions: Position, step: Array) -> tuple[Position, Array, Sample, Array]:
+    """(the history [G, H, ...], positions in it [G], samples [G * (H + T), ...], which of them count)."""
+    before, most_plies = self_play.history, self_play.history.player.shape[1]
+    played = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), positions)  # [T, G, ...] -> [G, T, ...]
+    window = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), before, played)  # [G, H + T, ...]
+    outcome, is_known = _final_outcomes(window)
+    index = jnp.arange(window.player.shape[1])[None]  # [1, H + T]
+    waits = index >= most_plies - self_play.recorded[:, None]  # older rows were completed before, or never written
+    samples = Sample(
+        window.observation,
+        window.policy,
+        window.root_value,
+        _from_view_of(window.player, outcome),
+        window.is_full,
+        jnp.broadcast_to(step, window.player.shape),
+    )
+    recorded = jnp.sum(waits & ~is_known, axis=1, dtype=jnp.int32)
+    history = jax.tree.map(lambda x: x[:, -most_plies:], window)
+    return history, recorded, trees.merge_leading(samples), (waits & is_known).reshape(-1)
+
+
+def _final_outcomes(window: Position) -> tuple[Array, Array]:
+    """(the outcome [G, W, P] of each position's game, whether it has ended [G, W]) of positions [G, W, ...].
+
+    Rows before a game's first one get the outcome of that game too; the caller knows which rows count.
+    """
+
+    def back(carry: tuple[Array, Array], row: tuple[Array, Array]) -> tuple[tuple[Array, Array], tuple[Array, Array]]:
+        is_last, outcome = row
+        kept = jnp.where(is_last[:, None], outcome, carry[0]), carry[1] | is_last
+        return kept, kept
+
+    rows = jnp.swapaxes(window.is_last, 0, 1), jnp.swapaxes(window.outcome, 0, 1)  # [W, G], [W, G, P]
+    first = jnp.zeros_like(rows[1][0]), jnp.zeros_like(rows[0][0])
+    _, (outcome, is_known) = jax.lax.scan(back, first, rows, reverse=True)
+    return jnp.swapaxes(outcome, 0, 1), jnp.swapaxes(is_known, 0, 1)
+
+
+def _from_view_of(player: Array, outcome: Array) -> Array:
+    """Outcomes [..., P] by seats after the mover [...] instead of by player."""
+    num_players = outcome.shape[-1]
+    seats = (player[..., None].astype(jnp.int32) + jnp.arange(num_players)) % num_players
+    return jnp.take_along_axis(outcome, seats, axis=-1)
+
+
+def _game_metrics(finished: _Finished) -> Metrics:
+    """`actor/` metrics of the games that ended, and `trainer/` metrics of the searches."""
+    done = finished.is_over
+    length = finished.length.astype(jnp.float32)
+
+    def total(x: Array) -> Array:
+        return jnp.sum(jnp.where(done, x, 0.0))
+
+    first_player = finished.outcome[..., 0]
+    return {
+        "actor/episodes_count": total(jnp.ones_like(length)),
+        "actor/episode_length_sum": total(length),
+        "actor/episode_length_max": jnp.max(length, initial=-jnp.inf, where=done),
+        "actor/episode_length_min": jnp.min(length, initial=jnp.inf, where=done),
+        "actor/draw_sum": total(jnp.all(finished.outcome == 0.0, axis=-1).astype(jnp.float32)),
+        "actor/first_player_score_sum": total(0.5 * (first_player + 1.0)),
+        "trainer/search_kl": jnp.mean(finished.search_kl),
+        "trainer/search_agreement": jnp.mean(finished.agrees.astype(jnp.float32)),
+    }

@@ -1,0 +1,153 @@
+"""What AlphaZero keeps: parameters, numbers, games on their way, positions and samples.
+
+Axis letters beside those of `types` and `games`: G games played side by side, H the longest game in plies.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.algorithms.optimizer import OptimizerState
+from stoix_like.games import BoardGame, GameState
+from stoix_like.replay import RingState
+from stoix_like.search.gumbel import GumbelConfig
+from stoix_like.types import Array, Key, NetworkParams, Observation
+
+
+class AlphaZeroParams(NamedTuple):
+    """The network that is trained, and the average over its past, which plays."""
+
+    online: NetworkParams
+    average: NetworkParams  # follows `online` at rate tau
+
+
+class AlphaZeroHyper(NamedTuple):
+    """Numbers that may differ between lanes of a vmap and that a sweep may replace without recompiling. [] float32."""
+
+    actor_lr: Array
+    critic_lr: Array
+    max_grad_norm: Array
+    vf_coef: Array
+    tau: Array
+    play_temperature: Array
+    root_value_weight: Array
+    max_reuse: Array
+    num_updates: Array  # updates over which the rates fall to 0
+
+
+class AlphaZeroSettings(NamedTuple):
+    """What the compiled program is made for."""
+
+    rollout_length: int  # plies per game and update
+    random_plies: int
+    temperature_plies: int
+    batch_size: int
+    most_gradient_steps: int  # per update
+    num_shards: int
+    full_search_share: float
+    use_symmetries: bool
+    decays_rates: bool
+    search: GumbelConfig
+    quick_search: GumbelConfig | None  # None: every move is searched in full
+
+
+class Position(NamedTuple):
+    """One position of a game of self-play and what followed."""
+
+    observation: Observation  # [...], planes and legal actions for the mover
+    policy: Array  # [..., A] float32, improved by the search
+    root_value: Array  # [...] float32, the search's, for the mover
+    player: Array  # [...] int8, the mover
+    is_full: Array  # [...] bool, searched in full, so that the policy is learned from
+    is_last: Array  # [...] bool, the game ended with the move made here
+    outcome: Array  # [..., P] float32, of the game if it ended here
+
+
+class SelfPlay(NamedTuple):
+    """Games on their way, and the positions of them that wait for their outcome."""
+
+    games: GameState  # [G, ...]
+    ply: Array  # [G] int32, plies played, random ones included
+    recorded: Array  # [G] int32, positions of the game in `history`
+    history: Position  # [G, H, ...], the newest last
+
+
+class Sample(NamedTuple):
+    """What is learned from: a position whose outcome is known."""
+
+    observation: Observation
+    policy: Array  # [..., A] float32
+    root_value: Array  # [...] float32, for the mover
+    outcome: Array  # [..., P] float32, of the player i seats after the mover
+    is_full: Array  # [...] bool
+    step: Array  # [...] int32, the update in which the game ended
+
+
+class LearningBudget(NamedTuple):
+    """How much may be learned from what has been played, so that no position is reused too often. [] float32 each."""
+
+    samples: Array  # that may still be drawn
+    recently_added: Array  # sums that decay over about 100 updates
+    recently_drawn: Array
+
+
+class AlphaZeroState(NamedTuple):
+    """Everything that an update reads and writes; a checkpoint is this, with or without `replay`."""
+
+    params: AlphaZeroParams
+    hyper: AlphaZeroHyper
+    key: Key  # the root, never changed
+    step: Array  # [] int32, updates done
+    optimizer: OptimizerState
+    self_play: SelfPlay
+    budget: LearningBudget
+    replay: RingState
+
+
+def with_network(params: AlphaZeroParams, network_params: NetworkParams) -> AlphaZeroParams:
+    """The parameters with another network, its average beginning as its equal."""
+    return params._replace(online=network_params, average=jax.tree.map(jnp.copy, network_params))
+
+
+def from_published(network_params: NetworkParams) -> AlphaZeroParams:
+    """Parameters that act as the network that was published."""
+    return AlphaZeroParams(network_params, jax.tree.map(jnp.copy, network_params))
+
+
+def params_template(network_params: NetworkParams, _num_seeds: int) -> AlphaZeroParams:
+    """The shapes of the parameters around a network's."""
+    return AlphaZeroParams(network_params, network_params)
+
+
+def example_position(game: BoardGame) -> Position:
+    """One position as shapes and types."""
+    observation = jax.eval_shape(lambda: game.observe(game.init()))
+
+    def shape(dtype: Any, *axes: int) -> Any:
+        return jax.ShapeDtypeStruct(axes, dtype)
+
+    return Position(
+        observation,
+        policy=shape(jnp.float32, game.num_actions),
+        root_value=shape(jnp.float32),
+        player=shape(jnp.int8),
+        is_full=shape(jnp.bool_),
+        is_last=shape(jnp.bool_),
+        outcome=shape(jnp.float32, game.num_players),
+    )
+
+
+def example_sample(game: BoardGame) -> Sample:
+    """One sample as shapes and types."""
+    position = example_position(game)
+    return Sample(
+        position.observation,
+        position.policy,
+        position.root_value,
+        position.outcome,
+        position.is_full,
+        step=jax.ShapeDtypeStruct((), jnp.int32),
+    )
