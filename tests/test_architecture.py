@@ -54,6 +54,7 @@ DOORS = {
     "jumanji": ("envs",),
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
+    "mctx": ("search/gumbel.py",),
     "flashbax": ("replay.py",),
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
