@@ -55,6 +55,7 @@ DOORS = {
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
     "flashbax": ("replay/sequences.py",),
+    "mctx": ("search/gumbel.py",),
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),

@@ -143,11 +143,5 @@ def example_position(game: BoardGame) -> Position:
 def example_sample(game: BoardGame) -> Sample:
     """One sample as shapes and types."""
     position = example_position(game)
-    return Sample(
-        position.observation,
-        position.policy,
-        position.root_value,
-        position.outcome,
-        position.is_full,
-        step=jax.ShapeDtypeStruct((), jnp.int32),
-    )
+    step: Any = jax.ShapeDtypeStruct((), jnp.int32)
+    return Sample(position.observation, position.policy, position.root_value, position.outcome, position.is_full, step)

@@ -16,8 +16,9 @@ from typing import Any, Literal, NamedTuple
 from stoix_like.config.checks import leaf_sections, leaf_types, replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.layers import Layer, config_from_layers, merge_layers
+from stoix_like.config.leaves import leaf
 from stoix_like.config.roles import Role, leaves_with
-from stoix_like.config.sections import PPOConfig, SPOConfig, leaf
+from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import shown_path
