@@ -1,8 +1,8 @@
 """AlphaZero by Gumbel search: `play` makes positions, `learn` learns from them, `make` composes both into a Learner."""
 
-from stoix_like.algorithms.alphazero.learn import learn
 from stoix_like.algorithms.alphazero.learner import make, make_hyper, settings_of
-from stoix_like.algorithms.alphazero.play import play, start
+from stoix_like.algorithms.alphazero.learning import learn
+from stoix_like.algorithms.alphazero.self_play import play, start
 from stoix_like.algorithms.alphazero.state import AlphaZeroParams, AlphaZeroState, Position, Sample
 
 __all__ = [

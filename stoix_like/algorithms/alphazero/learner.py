@@ -14,9 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.algorithms.alphazero import learn as learning
-from stoix_like.algorithms.alphazero import play as playing
-from stoix_like.algorithms.alphazero.learn import Learning
+from stoix_like.algorithms.alphazero import learning
+from stoix_like.algorithms.alphazero import self_play as playing
+from stoix_like.algorithms.alphazero.learning import Learning
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
     AlphaZeroParams,
