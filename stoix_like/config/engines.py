@@ -38,7 +38,7 @@ def parse_engine(text: str) -> Engine:
         return Engine("random")
     if name == "heuristic":
         return Engine("heuristic")
-    if name.startswith(_OF_A_NETWORK):
+    if re.fullmatch(r"(policy|gumbel-mcts)(-.*)?", name):
         raise ConfigError(f"{text}: it plays with a network, and an engine has none", "name a run to play with its own")
     if re.fullmatch(r"mcts(-.*)?", name):
         return Engine("mcts", _simulations(text, name.removeprefix("mcts").removeprefix("-")))

@@ -140,7 +140,7 @@ def _scores(tree: _Tree, node: Array, children: Array) -> Array:
 def _expand(
     game: BoardGame, tree: _Tree, new: Array, parent: Array, action: Array, ended: Array, state: GameState
 ) -> _Tree:
-    """The trees with the states [B, ...] as node `new`; where the walk ended in a terminal node, nothing leads there."""
+    """The trees with the states [B, ...] as node `new`; nothing leads there where the walk ended in a terminal node."""
     rows = jnp.arange(parent.shape[0])
     linked = jnp.where(ended, tree.children.shape[0], parent)  # out of range, so dropped
     player = jax.vmap(game.player)(state).astype(jnp.int32)
