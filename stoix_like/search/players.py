@@ -1,0 +1,106 @@
+"""Players of a game as pure functions of batched states: random, by rules of thumb, by search, by a network.
+
+Each is a `games.Player`: (params, states [N, ...], key) -> legal actions [N] int32. For a state that is over the action
+means nothing. Players without parameters ignore theirs.
+"""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.config.engines import Engine
+from stoix_like.games import BoardGame, GameState, Player
+from stoix_like.ops import distributions
+from stoix_like.search import gumbel, mcts
+from stoix_like.search.gumbel import GameModel, GumbelConfig
+from stoix_like.search.mcts import choose
+from stoix_like.types import Array, Key, Params
+
+MOST_REPLIES = 100  # moves and replies up to which the heuristic player looks at the replies
+
+
+def engine_player(game: BoardGame, engine: Engine) -> Player:
+    """The player that an engine's name stands for."""
+    if engine.kind == "mcts":
+        return mcts_player(game, engine.num_simulations)
+    return random_player(game) if engine.kind == "random" else heuristic_player(game)
+
+
+def random_player(game: BoardGame) -> Player:
+    """A player to whom all legal actions are as likely."""
+
+    def play(_params: Params, states: GameState, key: Key, /) -> Array:
+        legal = jax.vmap(game.legal_actions)(states)  # [N, A]
+        return choose(jax.random.bits(key, legal.shape[:1]), legal)
+
+    return play
+
+
+def heuristic_player(game: BoardGame) -> Player:
+    """A player that takes a win; else leaves no win to whoever is next; else follows the game's `preference`.
+
+    The second rule, which blocks, applies to games with A**2 of at most 100: it looks at all replies to all moves.
+    Equally preferred actions are as likely.
+    """
+
+    def play(_params: Params, states: GameState, key: Key, /) -> Array:
+        candidates = jax.vmap(lambda state: _candidates(game, state))(states)  # [N, A]
+        liking = jnp.where(candidates, jax.vmap(game.preference)(states), -jnp.inf)
+        best = candidates & (liking == jnp.max(liking, axis=1, keepdims=True))
+        return choose(jax.random.bits(key, best.shape[:1]), best)
+
+    return play
+
+
+def _candidates(game: BoardGame, state: GameState) -> Array:
+    """[A] bool: the actions that win, else those after which nobody else can win at once, else all legal ones."""
+    legal = game.legal_actions(state)
+    me = game.player(state)
+    after = jax.vmap(game.step, in_axes=(None, 0))(state, jnp.arange(game.num_actions))  # [A, ...]
+    is_over = jax.vmap(game.is_over)(after)
+    outcome = jax.vmap(game.outcome)(after)[:, me]  # [A]
+    wins = legal & is_over & (outcome > 0)
+    sound = legal & ~(is_over & (outcome < 0))
+    if game.num_actions**2 <= MOST_REPLIES:
+        next_player = jax.vmap(game.player)(after)
+        lets_win = ~is_over & (next_player != me) & jax.vmap(lambda state: jnp.any(_wins(game, state)))(after)
+        sound &= ~lets_win
+    candidates = jnp.where(jnp.any(sound), sound, legal)
+    return jnp.where(jnp.any(wins), wins, candidates)
+
+
+def _wins(game: BoardGame, state: GameState) -> Array:
+    """[A] bool: the actions with which the player to move wins at once."""
+    after = jax.vmap(game.step, in_axes=(None, 0))(state, jnp.arange(game.num_actions))  # [A, ...]
+    outcome = jax.vmap(game.outcome)(after)[:, game.player(state)]  # [A]
+    return game.legal_actions(state) & jax.vmap(game.is_over)(after) & (outcome > 0)
+
+
+def mcts_player(game: BoardGame, num_simulations: int) -> Player:
+    """`mcts-n`: plain Monte Carlo tree search with that many simulations a move."""
+
+    def play(_params: Params, states: GameState, key: Key, /) -> Array:
+        return mcts.search(game, key, states, num_simulations).action
+
+    return play
+
+
+def policy_player(model: GameModel, *, deterministic: bool) -> Player:
+    """The network without search: its most likely action, or one drawn from it."""
+
+    def play(params: Params, states: GameState, key: Key, /) -> Array:
+        observation = jax.vmap(model.game.observe)(states)
+        logits = distributions.masked_logits(model.evaluate(params, observation)[0], observation.action_mask)
+        return distributions.mode(logits) if deterministic else distributions.sample(key, logits)
+
+    return play
+
+
+def gumbel_player(model: GameModel, config: GumbelConfig) -> Player:
+    """The network with a Gumbel search. With `gumbel_scale` 0 it plays the same in the same position."""
+
+    def play(params: Params, states: GameState, key: Key, /) -> Array:
+        return gumbel.search(model, params, key, states, config).action
+
+    return play
