@@ -10,8 +10,11 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from stoix_like.evaluation import statistics
 from stoix_like.evaluation.openings import positions
+from stoix_like.evaluation.statistics import Interval
 from stoix_like.games import BoardGame, GameState, Player
 from stoix_like.ops import trees
 from stoix_like.types import Array, Key, Params
@@ -46,6 +49,45 @@ class MatchResults(NamedTuple):
     plies: Array  # [M, P] int32, of the whole game, those of the opening included
     first: Array  # [M] int32, the seat that moves first after the opening
     is_unfinished: Array  # [M, P] bool
+
+
+class MatchSummary(NamedTuple):
+    """What a match says, in floats and integers of Python. Scores are A's, from 0 to 1; a group is an opening's games.
+
+    Attributes:
+        num_groups: openings, M.
+        num_games: M * P.
+        score: mean, with the bounds of `statistics.bounded_interval` over groups.
+        standard_error: of the mean score over groups; NaN of one group.
+        elo: the difference at which the score is expected, A - B, with its bounds. What is beyond half a point of all
+            games is cut to it, as is the score's own interval: `elo_text` says where a number is only a bound.
+        group_counts: [2P + 1], groups by the points that A made in them, 0, 1/2, ..., P, rounded to the nearest. Of two
+            players the pentanomial.
+        wins: games with the score 1.
+        draws: all games between.
+        losses: games with the score 0.
+        first_score: the mean score of who moves first after the opening, whoever it is.
+        seat_scores: [P], A's mean score by its seat.
+        mean_plies: of a game, the opening's included.
+        num_unfinished: games that were cut short.
+        group_variance_share: the variance of a group's mean score over that of as many independent games with the
+            variance of all games here; NaN if that is 0. Below 1, openings favour a side.
+    """
+
+    num_groups: int
+    num_games: int
+    score: Interval
+    standard_error: float
+    elo: Interval
+    group_counts: tuple[int, ...]
+    wins: int
+    draws: int
+    losses: int
+    first_score: float
+    seat_scores: tuple[float, ...]
+    mean_plies: float
+    num_unfinished: int
+    group_variance_share: float
 
 
 def play_pairs(
@@ -172,3 +214,61 @@ def results(game: BoardGame, playing: Playing) -> MatchResults:
     of_a = jnp.diagonal(outcome, axis1=1, axis2=2)  # [M, P]
     is_unfinished = ~table(jax.vmap(game.is_over)(games.state))
     return MatchResults((of_a + 1.0) / 2.0, outcome, table(games.plies), playing.first, is_unfinished)
+
+
+def summarize(results: MatchResults, confidence: float = 0.95) -> MatchSummary:
+    """The numbers of a match, on the host. Intervals and errors are over groups of games, never over games.
+
+    Raises:
+        ValueError: a match without openings; a confidence outside (0, 1).
+    """
+    found = jax.device_get(results)
+    scores = np.asarray(found.score, np.float64)  # [M, P]
+    num_groups, num_seats = scores.shape
+    groups = scores.mean(axis=1)  # [M]
+    interval = group_interval(groups, num_seats, confidence)
+    wins, losses = int((scores == 1.0).sum()), int((scores == 0.0).sum())
+    several = num_groups > 1
+    single_variance = scores.var(ddof=1)
+    share = groups.var(ddof=1) * num_seats / single_variance if several and single_variance > 0 else float("nan")
+    counts = np.bincount(np.rint(2 * scores.sum(axis=1)).astype(int), minlength=2 * num_seats + 1)
+    first = np.take_along_axis(found.outcome, found.first[:, None, None], axis=2)  # [M, P, 1]
+    return MatchSummary(
+        num_groups=num_groups,
+        num_games=scores.size,
+        score=interval,
+        standard_error=float(groups.std(ddof=1) / num_groups**0.5) if several else float("nan"),
+        elo=Interval(*(elo_difference(bound, scores.size) for bound in interval)),
+        group_counts=tuple(counts.tolist()),
+        wins=wins,
+        draws=scores.size - wins - losses,
+        losses=losses,
+        first_score=float((np.mean(first, dtype=np.float64) + 1.0) / 2.0),
+        seat_scores=tuple(scores.mean(axis=0).tolist()),
+        mean_plies=float(np.mean(found.plies)),
+        num_unfinished=int(found.is_unfinished.sum()),
+        group_variance_share=float(share),
+    )
+
+
+def group_interval(groups: np.ndarray, num_seats: int, confidence: float = 0.95) -> Interval:
+    """(mean, low, high) of mean scores of groups [M] of `num_seats` games, one virtual group added for the width."""
+    return statistics.bounded_interval(groups, np.linspace(0.0, 1.0, 2 * num_seats + 1), confidence)
+
+
+def elo_difference(score: float, num_games: int) -> float:
+    """The difference in Elo at which that score is expected; scores are cut to half a point from none and from all."""
+    cut = min(max(score, 0.5 / num_games), 1.0 - 0.5 / num_games)
+    return float(400.0 * np.log10(cut / (1.0 - cut)))
+
+
+def elo_text(summary: MatchSummary) -> str:
+    """The difference in Elo as a person writes it: `+35 [-12, +83]`, or `at least +402` of a score of 1."""
+    point, low, high = summary.elo
+    if summary.score.point >= 1.0:
+        return f"at least {low:+.0f}"
+    if summary.score.point <= 0.0:
+        return f"at most {high:+.0f}"
+    left = "-inf" if summary.score.low <= 0.0 else f"{low:+.0f}"
+    right = "+inf" if summary.score.high >= 1.0 else f"{high:+.0f}"
+    return f"{point:+.0f} [{left}, {right}]"
