@@ -49,3 +49,14 @@ def cell_names(rows: int, columns: int, *others: str) -> tuple[str, ...]:
     """Names of the cells, `a1` at the top left, then of other actions."""
     names = [f"{chr(ord('a') + column)}{row + 1}" for row in range(rows) for column in range(columns)]
     return (*names, *others)
+
+
+def lines(rows: int, columns: int, length: int) -> np.ndarray:
+    """[L, length] int32: the cells of every straight line of that length, from the top or the left."""
+    found = []
+    for cell in range(rows * columns):
+        for down, right in ((0, 1), (1, 0), (1, 1), (1, -1)):
+            last_row, last_column = cell // columns + down * (length - 1), cell % columns + right * (length - 1)
+            if last_row < rows and 0 <= last_column < columns:
+                found.append([cell + step * (down * columns + right) for step in range(length)])
+    return np.array(found, np.int32)
