@@ -151,6 +151,27 @@ def score_interval(values: ArrayLike, confidence: float = 0.95) -> Interval:
     return Interval(found.point, float(share.low), float(share.high))
 
 
+def bounded_interval(values: ArrayLike, outcomes: ArrayLike, confidence: float = 0.95) -> Interval:
+    """(mean, low, high) of independent values [E], each of which can be any of `outcomes` [K], such as scores of pairs.
+
+    Student's t after one virtual value is added, which is spread evenly over the outcomes; so equal values too leave
+    a width, and one value leaves nearly everything open. The bounds stay between the least and the greatest outcome,
+    and the point is the mean of the values alone.
+
+    Raises:
+        ValueError: values that are not [E], none, or not finite; no outcomes; a confidence outside (0, 1).
+    """
+    sample, possible = finite(values), finite(outcomes)
+    if sample.ndim != 1 or possible.ndim != 1:
+        raise ValueError(f"values must have shape [E] and outcomes [K], got {sample.shape} and {possible.shape}")
+    total = sample.size + 1
+    centre = (sample.sum() + possible.mean()) / total
+    variance = (np.square(sample - centre).sum() + np.square(possible - centre).mean()) / (total - 1)
+    half = float(stats.t.ppf(tails(confidence)[1], total - 1)) * (variance / total) ** 0.5
+    low, high = max(centre - half, possible.min()), min(centre + half, possible.max())
+    return Interval(float(sample.mean()), float(low), float(high))
+
+
 def paired_difference_interval(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Interval:
     """(mean, low, high) of first - second over pairs: the same levels played, or the same seeds trained, by both.
 

@@ -1,0 +1,125 @@
+"""Openings of tic-tac-toe counted by hand, against a brute force, and openings that are refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.envs.boards.tic_tac_toe import LINES, make_tic_tac_toe
+from stoix_like.errors import ConfigError
+from stoix_like.evaluation import openings as module
+from stoix_like.evaluation.openings import as_book, check_openings, openings, positions
+
+GAME = make_tic_tac_toe()
+
+
+def board_after(moves):
+    cells = [-1] * 9
+    for ply, move in enumerate(moves):
+        cells[move] = ply % 2
+    return cells
+
+
+def is_won(cells):
+    return any(cells[a] == cells[b] == cells[c] >= 0 for a, b, c in LINES)
+
+
+def canonical_board(cells):
+    square = np.array(cells).reshape(3, 3)
+    turned = [np.rot90(one, turns) for one in (square, square.T) for turns in range(4)]
+    return min(tuple(one.reshape(-1).tolist()) for one in turned)
+
+
+def canonical(moves):
+    return canonical_board(board_after(moves))
+
+
+def classes(plies):
+    """All undecided positions up to symmetry, by placing stones in every order."""
+    boards = {(-1,) * 9}
+    for ply in range(plies):
+        boards = {
+            cells[:cell] + (ply % 2,) + cells[cell + 1 :] for cells in boards for cell in range(9) if cells[cell] < 0
+        }
+        boards = {cells for cells in boards if not is_won(cells)}
+    return {canonical_board(cells) for cells in boards}
+
+
+@pytest.mark.parametrize(("plies", "count"), [(0, 1), (1, 3), (2, 12), (3, 38)])
+def test_the_first_plies_of_tic_tac_toe_have_known_numbers_of_positions(plies, count):
+    book = openings(GAME, plies)
+    assert book.moves.shape == (count, plies)
+    assert book.moves.dtype == np.int32
+    assert book.name == f"tic_tac_toe-{plies}-{count}"
+
+
+@pytest.mark.parametrize("plies", [4, 5])
+def test_a_book_holds_every_undecided_position_once(plies):
+    book = openings(GAME, plies)
+    found = [canonical(moves) for moves in book.moves]
+    assert len(set(found)) == len(found)
+    assert set(found) == classes(plies)
+
+
+def test_a_book_is_the_same_every_time_and_a_smaller_one_is_its_prefix():
+    whole, again, part = openings(GAME, 4), openings(GAME, 4), openings(GAME, 4, 20)
+    np.testing.assert_array_equal(whole.moves, again.moves)
+    assert whole.hash == again.hash == "bd70eb37e3ad"  # frozen: another book would make old matches incomparable
+    np.testing.assert_array_equal(part.moves, whole.moves[:20])
+    assert part.hash != whole.hash
+    assert as_book(GAME, whole.moves.astype(np.int64)).hash == whole.hash
+    assert len(openings(GAME, 4, 10_000).moves) == len(whole.moves)
+
+
+def test_a_prefix_is_representative():
+    first = openings(GAME, 4, 30).moves[:, 0]
+    assert len(set(first.tolist())) > 1  # sorted, the first thirty would all begin in the corner
+
+
+def test_where_there_are_too_many_positions_they_come_from_random_games(monkeypatch):
+    everything = {canonical(moves) for moves in openings(GAME, 4).moves}
+    monkeypatch.setattr(module, "MOST_EXPANDED", 100)
+    book = openings(GAME, 4, 40)
+    found = [canonical(moves) for moves in book.moves]
+    assert len(set(found)) == len(found) == 40
+    assert set(found) <= everything
+    np.testing.assert_array_equal(openings(GAME, 4, 20).moves, book.moves[:20])
+    assert len(openings(GAME, 4, 10_000).moves) <= len(everything)
+    with pytest.raises(ConfigError, match="too many positions after 4 plies"):
+        openings(GAME, 4)
+
+
+def test_positions_are_those_after_the_moves():
+    states = jax.jit(lambda moves: positions(GAME, moves))(jnp.array([[0, 4], [8, 1]]))
+    np.testing.assert_array_equal(states.cells[0], board_after([0, 4]))
+    np.testing.assert_array_equal(states.cells[1], board_after([8, 1]))
+
+
+def test_a_game_that_is_over_after_so_many_plies_has_no_openings():
+    for plies in (9, -1):
+        with pytest.raises(ConfigError, match=f"{plies} plies"):
+            openings(GAME, plies)
+    with pytest.raises(ConfigError, match="0 openings"):
+        openings(GAME, 2, 0)
+
+
+@pytest.mark.parametrize(
+    ("moves", "said"),
+    [
+        ([[0, 1], [4, 4]], r"move 2 of opening 1, 4 \('b2'\), is not legal"),
+        ([[0, 9]], "move 2 of opening 0, 9, is not legal"),
+        ([[-1, 0]], "move 1 of opening 0, -1, is not legal"),
+        ([[0, 1, 3, 2, 4], [0, 3, 1, 4, 2]], "opening 1 ends the game"),
+        ([[0, 3, 1, 4, 2, 5]], r"move 6 of opening 0, 5 \('c2'\), is not legal"),
+        ([[0.0, 1.0]], "instead of integers"),
+        ([0, 1], r"shape \(2,\)"),
+    ],
+)
+def test_openings_that_cannot_be_played_are_refused(moves, said):
+    with pytest.raises(ConfigError, match=said):
+        check_openings(GAME, np.array(moves))
+
+
+def test_its_own_books_are_accepted():
+    for plies in (0, 3):
+        check_openings(GAME, openings(GAME, plies).moves)
