@@ -32,7 +32,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "SPOConfig": ("stoix_like.config.sections", "SPOConfig"),
     "ppo_config": ("stoix_like.config.sections", "ppo_config"),
     "spo_config": ("stoix_like.config.sections", "spo_config"),
-    "make_env": ("stoix_like.envs.registry", "make"),
+    "make_env": ("stoix_like.algorithms.tasks", "make"),
     "with_time_limit": ("stoix_like.envs.time_limit", "with_time_limit"),
     "make_network": ("stoix_like.runtime.runs.build", "make_network"),
     "evaluate": ("stoix_like.evaluation.episodes", "evaluate"),
@@ -59,6 +59,18 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Root": ("stoix_like.search.smc", "Root"),
     "SearchConfig": ("stoix_like.search.smc", "SearchConfig"),
     "SearchModel": ("stoix_like.search.smc", "SearchModel"),
+    "AlphaZeroConfig": ("stoix_like.config.sections", "AlphaZeroConfig"),
+    "alphazero_config": ("stoix_like.config.sections", "alphazero_config"),
+    "BoardGame": ("stoix_like.games", "BoardGame"),
+    "make_game": ("stoix_like.envs.boards.registry", "make_game"),
+    "versus": ("stoix_like.envs.boards.versus", "versus"),
+    "against": ("stoix_like.algorithms.tasks", "against"),
+    "alphazero": ("stoix_like.algorithms.alphazero", None),
+    "gumbel": ("stoix_like.search.gumbel", None),
+    "players": ("stoix_like.search.players", None),
+    "matches": ("stoix_like.evaluation.matches", None),
+    "openings": ("stoix_like.evaluation.openings", None),
+    "ratings": ("stoix_like.evaluation.ratings", None),
     "ppo": ("stoix_like.algorithms.ppo", None),
     "spo": ("stoix_like.algorithms.spo", None),
     "searching": ("stoix_like.algorithms.searching", None),
@@ -74,6 +86,8 @@ __all__ = [
     "COMMANDS",
     "ENVIRONMENTS",
     "ActionSpec",
+    "AlphaZeroConfig",
+    "BoardGame",
     "Callback",
     "Command",
     "ComparisonGroup",
@@ -92,21 +106,30 @@ __all__ = [
     "StoixError",
     "StopTraining",
     "TimeStep",
+    "against",
+    "alphazero",
+    "alphazero_config",
     "compare",
     "comparison_figures",
     "comparison_text",
     "distributions",
     "evaluate",
     "evaluate_levels",
+    "gumbel",
     "level_set",
     "load_config",
     "load_policy",
     "load_run",
     "losses",
     "make_env",
+    "make_game",
     "make_network",
+    "matches",
+    "openings",
+    "players",
     "ppo",
     "ppo_config",
+    "ratings",
     "replay",
     "returns",
     "run_command",
@@ -116,21 +139,34 @@ __all__ = [
     "spo",
     "spo_config",
     "train",
+    "versus",
     "with_time_limit",
 ]
 
 if TYPE_CHECKING:
     from stoix_like import replay
-    from stoix_like.algorithms import ppo, searching, spo
+    from stoix_like.algorithms import alphazero, ppo, searching, spo
+    from stoix_like.algorithms.tasks import against
+    from stoix_like.algorithms.tasks import make as make_env
     from stoix_like.commands.entry import run_command, run_main
     from stoix_like.commands.table import COMMANDS, Command
-    from stoix_like.config.sections import PPOConfig, SPOConfig, ppo_config, spo_config
+    from stoix_like.config.sections import (
+        AlphaZeroConfig,
+        PPOConfig,
+        SPOConfig,
+        alphazero_config,
+        ppo_config,
+        spo_config,
+    )
+    from stoix_like.envs.boards.registry import make_game
+    from stoix_like.envs.boards.versus import versus
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS
-    from stoix_like.envs.registry import make as make_env
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError
+    from stoix_like.evaluation import matches, openings, ratings
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
+    from stoix_like.games import BoardGame
     from stoix_like.ops import distributions, losses, returns
     from stoix_like.runtime.figures import comparison as comparison_figures
     from stoix_like.runtime.reports.comparison import text as comparison_text
@@ -143,7 +179,7 @@ if TYPE_CHECKING:
     from stoix_like.runtime.training.callbacks import Callback, StopTraining
     from stoix_like.runtime.training.train import train
     from stoix_like.runtime.weights.exported_policy import load_policy
-    from stoix_like.search import smc
+    from stoix_like.search import gumbel, players, smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel
     from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep
 

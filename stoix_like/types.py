@@ -100,13 +100,15 @@ class Environment(NamedTuple):
         episode_metrics: (state, timestep) of the *final* step -> named scalars, such as a solve rate.
         rekey: (state, key) -> state with its randomness replaced, or None. Without it, a stochastic environment cannot
             be searched, and its levels are never used twice.
-        observation_adapter: the network family for it: "dense", "binpack" or "grid".
+        observation_adapter: the network family for it: "dense", "binpack", "grid", "board" or "lines".
         time_limit: an upper bound of the steps of an episode, or None.
         animate: (list of states, path) -> None, writes a GIF; None if the environment cannot be drawn.
         joint_shape: if the task's action is a product of several, the shape of which our action is a row-major index,
             such as (spaces, items) of BinPack.
         hidden_state: the part of the state that no observation shows, such as "where the mines are"; None if there is
             none. A search steps the state, so it sees this part.
+        game: the `games.BoardGame` that is played, whose state is the field `game` of the environment's; None if the
+            task is no board game.
     """
 
     reset: Callable[[Key], tuple[EnvState, TimeStep]]
@@ -122,6 +124,7 @@ class Environment(NamedTuple):
     animate: Callable[[list[EnvState], str], None] | None = None
     joint_shape: tuple[int, ...] | None = None
     hidden_state: str | None = None
+    game: Any = None
 
 
 class NetworkParams(NamedTuple):

@@ -35,6 +35,9 @@ class Command(NamedTuple):
 COMMANDS: dict[str, Command] = {
     "train-ppo": Command("stoix_like.commands.train", "train PPO, or resume a run of it", "train_ppo"),
     "train-spo": Command("stoix_like.commands.train", "train SPO, or resume a run of it", "train_spo"),
+    "train-alphazero": Command(
+        "stoix_like.commands.train", "train AlphaZero on a board game, or resume a run of it", "train_alphazero"
+    ),
     "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
     "plot": Command("stoix_like.commands.plot", "draw learning curves of runs"),
     "animate": Command("stoix_like.commands.animate", "draw an episode of a run as a GIF"),

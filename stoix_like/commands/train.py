@@ -1,10 +1,13 @@
-"""The commands `train_ppo.py` and `train_spo.py`."""
+"""The commands `train_ppo.py`, `train_spo.py` and `train_alphazero.py`."""
 
 from __future__ import annotations
 
 from stoix_like.commands.table import Outcome
-from stoix_like.config.sections import PPOConfig, SPOConfig
+from stoix_like.config.board_games import is_game, parse_game
+from stoix_like.config.sections import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.flags import parse_flags
+from stoix_like.runtime.loading.presets import preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
 
@@ -18,8 +21,19 @@ def train_spo(argv: list[str]) -> Outcome:
     return _train("spo", SPOConfig, argv)
 
 
-def _train(algorithm: str, config_type: type, argv: list[str]) -> Outcome:
-    loaded = load_config(config_type, algorithm, argv, default_config=f"{algorithm}/quick")
+def train_alphazero(argv: list[str]) -> Outcome:
+    """Trains AlphaZero, by default the preset of the game that `--task-id` names, or of connect four."""
+    return _train("alphazero", AlphaZeroConfig, argv, _preset_of_game(argv))
+
+
+def _preset_of_game(argv: list[str]) -> str:
+    task_id = parse_flags(argv, AlphaZeroConfig).layer.get("task_id", ("connect_four", ""))[0]
+    preset = f"alphazero/{parse_game(task_id)[0]}" if is_game(task_id) else ""
+    return preset if preset in preset_paths() else "alphazero/connect_four"
+
+
+def _train(algorithm: str, config_type: type, argv: list[str], default_config: str | None = None) -> Outcome:
+    loaded = load_config(config_type, algorithm, argv, default_config=default_config or f"{algorithm}/quick")
     if loaded.options.print_config:
         print(to_yaml(loaded.given), end="")
         return 0

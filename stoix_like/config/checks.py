@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from stoix_like.config.alphazero_checks import alphazero_problems, engine_problems
+from stoix_like.config.board_games import canonical_name, is_game
 from stoix_like.config.replay_sizes import num_logical_shards, size_problems
 from stoix_like.config.values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
 from stoix_like.errors import ConfigError
@@ -70,6 +72,8 @@ def check_leaf(section_type: type, name: str, value: Any) -> tuple[Any, str | No
     """(the coerced value, or a problem) for one leaf of one section."""
     if name == "standardize_advantages" and isinstance(value, bool):
         value = "batch" if value else "none"
+    if name == "task_id" and isinstance(value, str):
+        value = canonical_name(value)
     annotation = leaf_types(section_type)[name]
     metadata = next(f.metadata for f in dataclasses.fields(section_type) if f.name == name)
     try:
@@ -94,15 +98,16 @@ def combination_problems(config: Any) -> list[str]:
     if core.num_updates is None and core.total_timesteps is None:
         problems.append("training_core: num_updates and total_timesteps are both null; give one")
     batch = steps_per_update(config)
-    replays = "spo" in section_types(config.__class__)  # then gradient steps use sequences, not parts of the rollout
-    if batch % core.num_minibatches and not replays:
+    sections = section_types(config.__class__)
+    if batch % core.num_minibatches and not sections.keys() & {"spo", "alphazero"}:  # these learn from a replay
         near = _nearest_divisors(batch, core.num_minibatches)
         problems.append(
             f"training_core.num_minibatches: num_envs * rollout_length = {environment.num_envs} * {core.rollout_length}"
             f" = {batch} is not divisible by {core.num_minibatches}; use {near}"
         )
     problems += _size_problems(config)
-    problems += _replay_problems(config) if replays else []
+    problems += _replay_problems(config) if "spo" in sections else []
+    problems += alphazero_problems(config) if "alphazero" in sections else []
     if (last := config.architecture.seed + core.num_seeds - 1) > 2**31 - 1:
         problems.append(f"training_core.num_seeds: the last seed would be {last}, above {2**31 - 1}; use a lower seed")
     problems += _environment_problems(environment) + _hardware_problems(config)
@@ -190,13 +195,16 @@ def _has_secret(address: str) -> bool:
 
 
 def _environment_problems(environment: Any) -> list[str]:
-    if environment.task_id.startswith("BinPack"):
-        return []
-    return [
-        f"environment.{name}: only BinPack has it, and the task is {environment.task_id}; leave it null"
-        for name in ("max_items", "max_ems")
+    task_id = environment.task_id
+    owners = {"max_items": "BinPack has", "max_ems": "BinPack has", "opponent": "board games have"}
+    owners["opening_plies"] = "board games have"
+    problems = [
+        f"environment.{name}: only {owner} it, and the task is {task_id}; leave it null"
+        for name, owner in owners.items()
         if getattr(environment, name) is not None
+        and not (is_game(task_id) if "games" in owner else task_id.startswith("BinPack"))
     ]
+    return problems + engine_problems("environment.opponent", [environment.opponent or "heuristic"])
 
 
 def _hardware_problems(config: Any) -> list[str]:

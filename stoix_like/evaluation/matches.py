@@ -6,7 +6,7 @@ summaries count pairs and never single games.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp

@@ -26,8 +26,8 @@ from stoix_like.algorithms.alphazero.state import (
     example_sample,
 )
 from stoix_like.algorithms.optimizer import init_optimizer, linear_decay
+from stoix_like.config.alphazero_checks import num_replay_shards
 from stoix_like.config.checks import get_leaf
-from stoix_like.config.replay_sizes import num_logical_shards
 from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame, GameState
@@ -104,7 +104,7 @@ def settings_of(config: AlphaZeroConfig) -> AlphaZeroSettings:
         temperature_plies=section.temperature_plies,
         batch_size=section.batch_size,
         most_gradient_steps=gradient_steps(config),
-        num_shards=num_logical_shards(num_games, math.gcd(section.batch_size, section.replay_buffer_size)),
+        num_shards=num_replay_shards(num_games, section.batch_size, section.replay_buffer_size),
         full_search_share=section.full_search_share,
         use_symmetries=section.use_symmetries,
         decays_rates=config.optimization.decay_learning_rates,

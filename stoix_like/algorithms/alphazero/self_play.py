@@ -195,9 +195,9 @@ def _final_outcomes(window: Position) -> tuple[Array, Array]:
 
 
 def _from_view_of(player: Array, outcome: Array) -> Array:
-    """Outcomes [..., P] by seats after the mover [...] instead of by player."""
+    """Outcomes [G, W, P] by seats after the mover [G, W] instead of by player."""
     num_players = outcome.shape[-1]
-    seats = (player[..., None].astype(jnp.int32) + jnp.arange(num_players)) % num_players
+    seats = (player[..., None].astype(jnp.int32) + jnp.arange(num_players)[None, None]) % num_players  # [G, W, P]
     return jnp.take_along_axis(outcome, seats, axis=-1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoix_like.envs.boards.names import parse_game
+from stoix_like.config.board_games import parse_game
 from stoix_like.games import BoardGame
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 Value = float | int | str  # of a metric
 DASH = "–"  # a missing value
-ALGORITHM_TITLES = {"ppo": "PPO", "spo": "SPO"}  # by key; your own program may add to it
+ALGORITHM_TITLES = {"ppo": "PPO", "spo": "SPO", "alphazero": "AlphaZero"}  # by key; your own program may add to it
 
 
 def number_text(value: Value, digits: int = 3) -> str:

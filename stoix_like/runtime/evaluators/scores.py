@@ -21,7 +21,7 @@ from stoix_like.runtime.evaluators.episode_player import (
 )
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.telemetry import Clock, Report
-from stoix_like.runtime.telemetry.metrics import EVALUATION_PREFIXES, EvaluationMode, evaluation_values
+from stoix_like.runtime.telemetry.metrics import EvaluationMode, evaluation_prefix, evaluation_values
 from stoix_like.types import Environment, Key, MemoryPolicy, Params, Policy, role_key
 
 
@@ -66,7 +66,7 @@ class Scores(NamedTuple):
 
     def report(self, mode: EvaluationMode, clock: Clock, seeds: Sequence[int]) -> Report:
         """The report of this evaluation; it ended at `clock`."""
-        texts = {f"{EVALUATION_PREFIXES[mode]}/level_hash": self.level_hash} if self.level_hash else {}
+        texts = {f"{evaluation_prefix(mode)}/level_hash": self.level_hash} if self.level_hash else {}
         return Report(clock, evaluation_values(self.results, mode, self.seconds), texts, seeds)
 
 

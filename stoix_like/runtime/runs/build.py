@@ -8,11 +8,13 @@ from typing import Any, NamedTuple
 
 import jax
 
-from stoix_like.algorithms import ppo, spo, spo_params
+from stoix_like.algorithms import alphazero, ppo, spo, spo_params, tasks
+from stoix_like.algorithms.alphazero import state as alphazero_state
+from stoix_like.config.alphazero_checks import anchor_names
+from stoix_like.config.board_games import GAMES
 from stoix_like.config.checks import steps_per_update
-from stoix_like.config.sections import EnvironmentConfig, PPOConfig, SPOConfig
-from stoix_like.envs import registry
-from stoix_like.errors import CheckpointError
+from stoix_like.config.sections import AlphaZeroConfig, EnvironmentConfig, PPOConfig, SPOConfig
+from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.networks import build as networks
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.search.model import SearchConfig
@@ -35,11 +37,24 @@ class Algorithm(NamedTuple):
     from_published: Callable[[Any], Params] = lambda params: params  # parameters that act like the published ones
     steps_per_update: Callable[[Any], int] = steps_per_update  # (configuration) -> environment steps of one seed
     search: Callable[[Environment, Any], SearchConfig | None] = lambda *_: None  # of the learner's policy
+    # further environments that the policy is evaluated in, by mode such as vs_random
+    further_envs: Callable[[Environment, Any], dict[str, Environment]] = lambda *_: {}
 
 
 def _replayed_samples(config: Any) -> int:
     core, section = config.training_core, config.spo
     return int(core.epochs * core.num_minibatches * section.batch_size * section.sample_sequence_length)
+
+
+def _make_alphazero(env: Environment, network: Network, config: AlphaZeroConfig) -> Learner:
+    return alphazero.make(env.game, network, config)
+
+
+def _anchor_envs(env: Environment, config: AlphaZeroConfig) -> dict[str, Environment]:
+    """{"vs_<engine>": the game against it} for the anchors, without the opponent of the main evaluation."""
+    environment, names = config.environment, anchor_names(config.alphazero.anchors)
+    others = [name for name in names if name != (environment.opponent or tasks.DEFAULT_OPPONENT)]
+    return {f"vs_{name}": tasks.against(env.game, name, environment.opening_plies) for name in others}
 
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -61,6 +76,18 @@ ALGORITHMS: dict[str, Algorithm] = {
         from_published=spo_params.from_published,
         search=lambda env, config: spo.settings_of(env, config).search,
     ),
+    "alphazero": Algorithm(
+        AlphaZeroConfig,
+        _make_alphazero,
+        alphazero.make_hyper,
+        samples_per_update=lambda config: int(config.alphazero.max_reuse * steps_per_update(config)),
+        network_params=lambda params: params.average,
+        with_network=alphazero_state.with_network,
+        template=alphazero_state.params_template,
+        published=lambda params: params.average,
+        from_published=alphazero_state.from_published,
+        further_envs=_anchor_envs,
+    ),
 }
 """All algorithms by key. Your own program may add to it."""
 
@@ -74,9 +101,11 @@ class RunComponents(NamedTuple):
 
 
 def make_env(config: EnvironmentConfig) -> Environment:
-    """The environment of a configuration section, with its time limit if one is set. Raises as `registry.make`."""
-    return registry.make(
+    """The environment of a configuration section, with its time limit if one is set. Raises as `tasks.make`."""
+    return tasks.make(
         config.task_id,
+        opponent=config.opponent,
+        opening_plies=config.opening_plies,
         max_episode_steps=config.max_episode_steps,
         max_items=config.max_items,
         max_ems=config.max_ems,
@@ -88,16 +117,28 @@ def make_env(config: EnvironmentConfig) -> Environment:
 def make_network(env: Environment, config: Any) -> Network:
     """The network of `config.architecture` for the environment, or of `observation_adapter` if that is set.
 
-    `config` is that of any algorithm.
+    `config` is that of any algorithm. AlphaZero's network predicts the outcome of every player.
 
     Raises:
-        ConfigError: the adapter does not fit the observation.
+        ConfigError: the adapter does not fit the observation, or AlphaZero is to play what is no board game.
     """
+    plays_itself = isinstance(config, AlphaZeroConfig)
+    if plays_itself and env.game is None:
+        raise ConfigError(
+            f"environment.task_id: AlphaZero plays board games against itself, and {env.task_id} is none",
+            f"choose one of {', '.join(GAMES)}",
+        )
     _, timestep = jax.eval_shape(env.reset, jax.random.key(0))
     architecture = config.architecture
     adapter = architecture.observation_adapter or env.observation_adapter
     return networks.make(
-        timestep.observation, env.action_spec, architecture, adapter=adapter, time_limit=env.time_limit
+        timestep.observation,
+        env.action_spec,
+        architecture,
+        adapter=adapter,
+        time_limit=env.time_limit,
+        layout=None if env.game is None else env.game.layout,
+        num_players=env.game.num_players if plays_itself else None,
     )
 
 

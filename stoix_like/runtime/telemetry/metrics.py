@@ -7,7 +7,7 @@ rates and extremes of the schema. Reads no clock and no file.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -15,12 +15,16 @@ from numpy.typing import ArrayLike, NDArray
 from stoix_like.runtime.telemetry.sink import Clock, Report, RunMeta, event
 from stoix_like.types import metric_reduction
 
-EvaluationMode = Literal["deterministic", "sampled", "network"]
-EVALUATION_PREFIXES: dict[EvaluationMode, str] = {
-    "deterministic": "evaluator",
-    "sampled": "evaluator_sampled",
-    "network": "evaluator_network",
-}
+#: deterministic, sampled or network; or of a further opponent, such as vs_random.
+EvaluationMode = str
+_PREFIXES: dict[EvaluationMode, str] = {"deterministic": "evaluator"}
+
+
+def evaluation_prefix(mode: EvaluationMode) -> str:
+    """The prefix of the metrics of an evaluation: `evaluator`, `evaluator_sampled`, `evaluator_vs_random`."""
+    return _PREFIXES.get(mode, f"evaluator_{mode}")
+
+
 #: The scores that evaluations of every task report. A task may add its own (see `evaluation_values`).
 EVALUATION_METRICS = (
     "mean_return",
@@ -109,7 +113,7 @@ def evaluation_values(
 
     Args:
         results: arrays [S, E], seeds and episodes: `episode_return`, `episode_length` (steps) and any others.
-        mode: decides the prefix: evaluator/, evaluator_sampled/ or evaluator_network/.
+        mode: decides the prefix, see `evaluation_prefix`.
         duration_seconds: wall-clock seconds of the evaluation; reported in milliseconds.
     """
     arrays = {name: np.asarray(values, dtype=np.float64) for name, values in results.items()}
@@ -130,7 +134,7 @@ def evaluation_values(
         "duration_ms": [1000.0 * duration_seconds] * num_seeds,
         **{name: array.mean(1) for name, array in arrays.items()},
     }
-    return _numbers({f"{EVALUATION_PREFIXES[mode]}/{name}": each for name, each in values.items()})
+    return _numbers({f"{evaluation_prefix(mode)}/{name}": each for name, each in values.items()})
 
 
 def _numbers(values: Mapping[str, Sequence[Any]]) -> dict[str, Sequence[float]]:

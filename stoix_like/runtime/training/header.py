@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from stoix_like.config.alphazero_section import AlphaZeroSectionConfig
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.dicts import config_from_dict
+from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.console.text import algorithm_title
@@ -52,12 +54,16 @@ def log_run_header(parts: RunParts, view: TerminalView, telemetry: TelemetryHub,
     plan, search, task_id = parts.plan, parts.search, parts.config.environment.task_id
     view.banner(plan.path, meta)
     notes = [task_note(task_id), preset_note(parts.loaded)]
+    searches = [] if search is None else [plan_line(search)]
     if search is not None:
+        notes += policies.search_notes(search, task_id)
+    elif isinstance(parts.config, AlphaZeroConfig):
+        searches = [simulations_line(parts.config.alphazero)]
+    if searches:
         stored = [getattr(parts.template, name) for name in parts.learner.volatile]
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(stored))
-        view.lines([plan_line(search), replay_line(num_bytes, parts.config, parts.algorithm)])
-        notes += policies.search_notes(search, task_id)
-        notes += start.replication_notes(parts.learner, parts.template)
+        view.lines([*searches, replay_line(num_bytes, parts.config, parts.algorithm)])
+    notes += start.replication_notes(parts.learner, parts.template)
     for note in filter(None, notes):
         view.note(note)
     telemetry.write([start_report(meta, plan.progress.elapsed_seconds)])
@@ -103,11 +109,20 @@ def plan_line(config: SearchConfig) -> str:
     return f"search {particles:,} {_plural('particle', particles)} × {most}{depth:,} {_plural('step', depth)} = {cost}"
 
 
+def simulations_line(section: AlphaZeroSectionConfig) -> str:
+    """The cost of a move of self-play: `search 16 simulations per move`."""
+    line = f"search {section.num_simulations:,} {_plural('simulation', section.num_simulations)} per move"
+    if section.quick_simulations is None:
+        return line
+    return f"{line} in {section.full_search_share:.0%} of the plies, {section.quick_simulations:,} in the others"
+
+
 def replay_line(num_bytes: int, config: Any, algorithm: Algorithm) -> str:
     """Size and reuse of the replay: `replay 65,536 steps (141 MB), each learned from 9.5 times on average`."""
+    section, unit = (config.alphazero, "positions") if isinstance(config, AlphaZeroConfig) else (config.spo, "steps")
     times = algorithm.samples_per_update(config) / algorithm.steps_per_update(config)
     size = f"{num_bytes / 1e6:,.0f} MB" if num_bytes >= 10**6 else f"{num_bytes / 1e3:,.1f} kB"
-    return f"replay {config.spo.replay_buffer_size:,} steps ({size}), each learned from {times:.3g} times on average"
+    return f"replay {section.replay_buffer_size:,} {unit} ({size}), each learned from {times:.3g} times on average"
 
 
 def _plural(noun: str, number: int) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -35,7 +35,9 @@ class RunParts(NamedTuple):
     env: Environment
     learner: Learner
     search: SearchConfig | None  # of the learner's policy; None if it does not search
-    evaluators: Sequence[Evaluator]  # of the policy; then of its network alone if it searches, and of sampled actions
+    evaluators: Sequence[
+        Evaluator
+    ]  # of the policy, its network alone if it searches, sampled actions, further opponents
     template: Any  # shapes, types and shardings of the state
     state: Any  # the first one, new or of the checkpoint that is resumed
     clock: RunClock  # at its update
@@ -64,7 +66,7 @@ def build_parts(
 
     algorithm, built = build.ALGORITHMS[plan.algorithm], build.build(plan.algorithm, config)
     make_state, template = start.initial_state(built.learner, config, run_devices)
-    evaluators = list(_evaluators(built, config))
+    evaluators = list(_evaluators(built, config, algorithm.further_envs(built.env, config)))
     state = start.first_state(group, plan, config, built.learner, make_state, template)
     if plan.resumed and plan.changes:
         before = config_from_dict(type(config), plan.resumed.config)
@@ -94,7 +96,7 @@ def _clock(plan: RunStart, last: int, steps_per_update: int) -> RunClock:
     return RunClock(update, last, steps_per_update, plan.progress.elapsed_seconds, plan.progress.evaluated_at)
 
 
-def _evaluators(built: RunComponents, config: Any) -> Iterator[Evaluator]:
+def _evaluators(built: RunComponents, config: Any, further_envs: Mapping[str, Environment]) -> Iterator[Evaluator]:
     learner, env, num_seeds = built.learner, built.env, config.training_core.num_seeds
     evaluation = config.evaluation
     levels = make_levels(env, evaluation.level_set, evaluation.num_eval_episodes)
@@ -104,3 +106,6 @@ def _evaluators(built: RunComponents, config: Any) -> Iterator[Evaluator]:
         yield Evaluator(env, learner.network_policy, *sizes, mode="network")
     if evaluation.evaluate_sampled:
         yield Evaluator(env, learner.policy, *sizes, mode="sampled")
+    for mode, further in further_envs.items():
+        levels = make_levels(further, evaluation.level_set, evaluation.num_eval_episodes)
+        yield Evaluator(further, learner.policy, levels, evaluation.num_eval_envs, num_seeds, mode=mode)

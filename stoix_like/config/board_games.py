@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from stoix_like.config.values import nearest
-from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
+from stoix_like.errors import ConfigError, StoixError, UnsupportedEnvironmentError
 
 #: The numbers of players of each game; a name without a number means the first.
 GAMES: dict[str, tuple[int, ...]] = {
@@ -19,7 +19,7 @@ GAMES: dict[str, tuple[int, ...]] = {
     "go_9x9": (2,),
 }
 #: Known names of games that cannot be played yet.
-COMING: dict[str, tuple[int, ...]] = {name: (2, 3, 4) for name in ("hex8", "square8", "square19", "hexagonal")}
+COMING: dict[str, tuple[int, ...]] = dict.fromkeys(("hex8", "square8", "square19", "hexagonal"), (2, 3, 4))
 _NAME = re.compile(r"(?P<name>.+?)(?::(?P<after_colon>\d+)|_(?P<after_line>\d+)p)?")
 
 
@@ -47,6 +47,15 @@ def parse_game(text: str) -> tuple[str, int]:
     if name in COMING:
         raise UnsupportedEnvironmentError(f"{name} is not available yet", f"known games: {', '.join(GAMES)}")
     return name, num_players or players[0]
+
+
+def canonical_name(text: str) -> str:
+    """The one spelling of a task id that means a game: `connect_four` of `connect_four:2`. Other texts are unchanged."""
+    try:
+        name, num_players = parse_game(text)
+    except StoixError:
+        return text
+    return name if num_players == GAMES[name][0] else game_key(name, num_players)
 
 
 def game_key(name: str, num_players: int) -> str:

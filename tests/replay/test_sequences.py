@@ -1,4 +1,4 @@
-"""The replay buffer against one deque per environment: what was added comes out, in order, and nothing else does.
+"""The sequence buffer against one deque per environment: what was added comes out, in order, and nothing else does.
 
 Every step carries its environment and its number in time, so a sampled window says where it must have come from.
 """

@@ -1,0 +1,14 @@
+"""Trains AlphaZero: `python scripts/train_alphazero.py --task-id connect_four`. `--help` lists every flag."""
+
+from stoix_like.commands.entry import run_main
+from stoix_like.commands.table import Outcome
+
+
+def main(argv: list[str]) -> Outcome:
+    from stoix_like.commands import train
+
+    return train.train_alphazero(argv)
+
+
+if __name__ == "__main__":
+    run_main(main)

@@ -1,0 +1,104 @@
+"""Environments by task id, board games included: a game joined to an opponent and to openings."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+from stoix_like.config.board_games import is_game, parse_game
+from stoix_like.config.engines import parse_engine
+from stoix_like.envs import registry
+from stoix_like.envs.boards.registry import make_game
+from stoix_like.envs.boards.versus import versus
+from stoix_like.envs.time_limit import with_time_limit
+from stoix_like.errors import ConfigError
+from stoix_like.evaluation.openings import OpeningBook, openings
+from stoix_like.games import BoardGame
+from stoix_like.search.players import engine_player
+from stoix_like.types import Environment
+
+DEFAULT_OPPONENT = "heuristic"
+NUM_OPENINGS = 256  # most positions of a book that matches and evaluations use
+#: Plies of a game's openings unless they are given: enough positions, and few that are decided already.
+OPENING_PLIES = {"tic_tac_toe": 2, "connect_four": 4, "othello": 6, "hex_11x11": 3, "go_9x9": 4}
+
+
+def make(
+    task_id: str,
+    *,
+    opponent: str | None = None,
+    opening_plies: int | None = None,
+    max_episode_steps: int | None = None,
+    max_items: int | None = None,
+    max_ems: int | None = None,
+    kwargs: Mapping[str, Any] | None = None,
+    exact_reference: bool = False,
+) -> Environment:
+    """The environment of a task id.
+
+    Args:
+        task_id: a registered Jumanji name, `BinPack-v0` (rust_rl's generator), `probe/<name>`, or a board game such as
+            `connect_four`, `connect_four:2` or `connect_four_2p`.
+        opponent: board games: who plays the other seats, such as random, heuristic (the default) or mcts-128.
+        opening_plies: board games: plies of the openings that games begin with; by game unless given.
+        max_episode_steps: steps before a truncation (LAST with discount 1), in addition to the task's own end.
+        max_items: BinPack only, most items per instance.
+        max_ems: BinPack only, empty maximal spaces that are kept and shown.
+        kwargs: keyword arguments of the environment's constructor or of its generator, such as `num_rows` of Maze.
+        exact_reference: Jumanji's own code instead of the faster one for BinPack and Maze, which gives the same bits.
+
+    Raises:
+        UnsupportedEnvironmentError: unknown id, levels that need a download, continuous actions, per-agent rewards.
+        ConfigError: an unknown or unusable keyword argument, opponent or number of players.
+        MissingExtraError: a game whose rules are in a library that is not installed.
+    """
+    if task_id not in registry.ENVIRONMENTS and is_game(task_id):
+        _refuse_arguments(task_id, {"max_items": max_items, "max_ems": max_ems, "kwargs": kwargs or None})
+        env = against(make_game(task_id), opponent or DEFAULT_OPPONENT, opening_plies)
+        return env if max_episode_steps is None else with_time_limit(env, max_episode_steps)
+    _refuse_arguments(task_id, {"opponent": opponent, "opening_plies": opening_plies})
+    return registry.make(
+        task_id,
+        max_episode_steps=max_episode_steps,
+        max_items=max_items,
+        max_ems=max_ems,
+        kwargs=kwargs,
+        exact_reference=exact_reference,
+    )
+
+
+def _refuse_arguments(task_id: str, arguments: Mapping[str, Any]) -> None:
+    if given := [f"environment.{name}: {task_id} has none" for name, value in arguments.items() if value is not None]:
+        raise ConfigError(given, "leave it out")
+
+
+def against(game: BoardGame, opponent: str, opening_plies: int | None = None) -> Environment:
+    """The environment of playing the game against an engine by name, from openings of so many plies.
+
+    Raises:
+        ConfigError: no such engine, or openings that the game does not have.
+    """
+    player = engine_player(game, parse_engine(opponent))
+    return versus(game, player, book(game, opening_plies).moves)
+
+
+def book(game: BoardGame, opening_plies: int | None = None) -> OpeningBook:
+    """The openings of evaluations and matches of a game, at most `NUM_OPENINGS`.
+
+    Raises:
+        ConfigError: no position of the game is undecided after so many plies.
+    """
+    plies = OPENING_PLIES.get(game.name, 0) if opening_plies is None else opening_plies
+    return _book(game.name, plies)
+
+
+@functools.cache
+def _book(name: str, plies: int) -> OpeningBook:
+    return openings(make_game(name), plies, NUM_OPENINGS)
+
+
+def game_of(task_id: str) -> BoardGame:
+    """The game of a task id. Raises UnsupportedEnvironmentError if it is none, see `parse_game`."""
+    parse_game(task_id)
+    return make_game(task_id)

@@ -1,0 +1,54 @@
+"""The checks of an AlphaZero configuration, and of engines by name. Imports only the standard library."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from stoix_like.config.engines import parse_engine
+from stoix_like.config.replay_sizes import num_logical_shards
+from stoix_like.errors import ConfigError
+
+
+def anchor_names(anchors: str) -> list[str]:
+    """The engines of the leaf `anchors`, such as `random, mcts-128`."""
+    return [name.strip() for name in anchors.split(",") if name.strip()]
+
+
+def engine_problems(leaf: str, names: Sequence[str]) -> list[str]:
+    """One line for each name that is no engine's."""
+    problems = []
+    for name in names:
+        try:
+            parse_engine(name)
+        except ConfigError as error:
+            problems.append(f"{leaf}: {error.problems[0]}; {error.hint}")
+    return problems
+
+
+def alphazero_problems(config: Any) -> list[str]:
+    """One line for each reason why self-play and replay of these sizes cannot work."""
+    section, num_games = config.alphazero, config.environment.num_envs
+    name, size = "alphazero.replay_buffer_size", section.replay_buffer_size
+    problems = engine_problems("alphazero.anchors", anchor_names(section.anchors))
+    if size < section.batch_size:
+        problems.append(f"{name}: {size:,} is less than batch_size = {section.batch_size:,}; use more")
+    played = num_games * config.training_core.rollout_length
+    if section.max_reuse * played < section.batch_size:
+        least = math.ceil(section.batch_size / played)
+        problems.append(
+            f"alphazero.batch_size: {section.batch_size:,} is more than max_reuse * num_envs * rollout_length ="
+            f" {section.max_reuse * played:,.0f} positions that an update may learn from; use less, or max_reuse {least}"
+        )
+    if section.quick_simulations is not None and section.quick_simulations >= section.num_simulations:
+        problems.append(
+            f"alphazero.quick_simulations: {section.quick_simulations} is not below num_simulations ="
+            f" {section.num_simulations}; use less, or null"
+        )
+    return problems
+
+
+def num_replay_shards(num_games: int, batch_size: int, capacity: int) -> int:
+    """Logical shards of the ring: the largest of 8, 4, 2, 1 that divides games, batch and capacity."""
+    return num_logical_shards(num_games, math.gcd(batch_size, capacity))

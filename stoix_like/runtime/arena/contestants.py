@@ -1,0 +1,167 @@
+"""Who plays in a contest: an engine, or a saved run by its search or its network alone."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from stoix_like.config.board_games import is_game
+from stoix_like.config.engines import parse_engine
+from stoix_like.config.values import nearest
+from stoix_like.errors import ConfigError
+
+if TYPE_CHECKING:
+    from stoix_like.games import BoardGame, Player
+    from stoix_like.runtime.runs.saved import SavedRun
+
+_OF_RUN = re.compile(r"(?P<how>policy|gumbel-mcts(?:-(?P<simulations>\d{1,6}))?):(?P<run>.+)")
+_ENGINE = re.compile(r"random|heuristic|mcts(-.*)?|policy|gumbel-mcts(-.*)?")
+FORMS = "random, heuristic, mcts-N, RUN, policy:RUN (its network alone) or gumbel-mcts-N:RUN (N simulations)"
+
+
+class Contestant(NamedTuple):
+    """A player with its parameters.
+
+    Attributes:
+        name: in tables.
+        player: chooses the actions.
+        params: of the player; None of an engine.
+        game: the game it plays; None of an engine, which plays any.
+    """
+
+    name: str
+    player: Player
+    params: Any
+    game: BoardGame | None = None
+
+
+class ContestantSpec(NamedTuple):
+    """A contestant as it is written.
+
+    Attributes:
+        text: as given.
+        run: run folder, its name or exported parameters; None of an engine.
+        num_simulations: of the search; 0 for the network alone, None for the run's own.
+    """
+
+    text: str
+    run: str | None
+    num_simulations: int | None = None
+
+
+def parse_contestant(text: str) -> ContestantSpec:
+    """What a contestant's text means. Nothing is loaded.
+
+    Raises:
+        ConfigError: an engine's name with a mistake, or one that needs a run.
+    """
+    if match := _OF_RUN.fullmatch(text):
+        if match["how"] == "policy":
+            return ContestantSpec(text, match["run"], 0)
+        number = match["simulations"]
+        if number is not None and int(number) < 1:
+            raise ConfigError(f"'{text}': a search has at least one simulation", "policy:RUN plays without search")
+        return ContestantSpec(text, match["run"], None if number is None else int(number))
+    if not Path(text).exists() and (_ENGINE.fullmatch(text) or nearest(text, ["random", "heuristic", "mcts"])):
+        parse_engine(text)
+        return ContestantSpec(text, None)
+    return ContestantSpec(text, text)
+
+
+def common_game(specs: list[ContestantSpec], runs: list[SavedRun | None], given: str | None) -> BoardGame:
+    """The game of a contest: that of its runs, or `given` by name.
+
+    Raises:
+        ConfigError: runs of different games or of no board game, or engines alone and no game given.
+    """
+    from stoix_like.envs.boards.registry import make_game
+
+    games = {}
+    for spec, run in zip(specs, runs, strict=True):
+        if run is None:
+            continue
+        if run.env.game is None:
+            what = f"{spec.text} is a run of {run.env.task_id}, which is no board game"
+            raise ConfigError(what, "name runs of board games")
+        games[run.env.game.name] = run.env.game
+    if given is not None:
+        game = make_game(given)
+        games[game.name] = game
+    if len(games) > 1:
+        raise ConfigError(f"the contestants play different games: {', '.join(sorted(games))}", "name runs of one game")
+    if not games:
+        raise ConfigError("engines play any game, and none is given", "--game connect_four, or name a run")
+    return next(iter(games.values()))
+
+
+def load_contestant(spec: ContestantSpec, game: BoardGame, run: SavedRun | None, seed_index: int = 0) -> Contestant:
+    """The contestant of a spec, whose run is loaded already.
+
+    Raises:
+        ConfigError: simulations for a run whose network predicts no outcomes.
+    """
+    from stoix_like.search import players
+
+    if run is None:
+        return Contestant(spec.text, players.engine_player(game, parse_engine(spec.text)), None)
+    params = run.network_params(run.seed_params(seed_index))
+    return Contestant(_name(spec, run), run_player(run, spec.num_simulations), params, run.env.game)
+
+
+def run_player(run: SavedRun, num_simulations: int | None) -> Player:
+    """How a run plays: with its own search (None), with so many simulations, or by its network alone (0). It plays
+    without noise. Its parameters are those of the network.
+
+    Raises:
+        ConfigError: simulations for a run whose network predicts no outcomes.
+    """
+    from stoix_like.search import players
+    from stoix_like.search.gumbel import GameModel
+
+    model = GameModel(run.env.game, run.network.actor_critic)
+    searches = run.meta.algorithm == "alphazero"
+    if num_simulations == 0 or (num_simulations is None and not searches):
+        return players.policy_player(model, deterministic=True)
+    if not searches:
+        raise ConfigError(
+            f"{run.path}: a run of {run.meta.algorithm} has no values of outcomes to search with",
+            "play its network alone: policy:RUN",
+        )
+    from stoix_like.algorithms import alphazero
+
+    config = alphazero.settings_of(run.config).search._replace(gumbel_scale=0.0)
+    return players.gumbel_player(
+        model, config if num_simulations is None else config._replace(num_simulations=num_simulations)
+    )
+
+
+def _name(spec: ContestantSpec, run: SavedRun) -> str:
+    name = run.folder.name
+    if spec.num_simulations == 0:
+        return f"{name} network"
+    simulations = spec.num_simulations
+    if simulations is None and run.meta.algorithm == "alphazero":
+        simulations = run.config.alphazero.num_simulations
+    return name if simulations is None else f"{name} {simulations} sims"
+
+
+def load_contestants(
+    texts: list[str], game_name: str | None, checkpoint: str = "best"
+) -> tuple[BoardGame, list[Contestant]]:
+    """(the game, the contestants) of a contest. Imports JAX.
+
+    Raises:
+        ConfigError: as `parse_contestant`, `common_game` and `load_contestant`.
+        CheckpointError: no such run or checkpoint.
+    """
+    specs = [parse_contestant(text) for text in texts]
+    if game_name is not None and not is_game(game_name):
+        from stoix_like.envs.boards.registry import make_game
+
+        make_game(game_name)  # raises with the nearest name
+    from stoix_like.runtime.runs.saved import load_run
+
+    runs = [None if spec.run is None else load_run(spec.run, checkpoint) for spec in specs]
+    game = common_game(specs, runs, game_name)
+    return game, [load_contestant(spec, game, run) for spec, run in zip(specs, runs, strict=True)]

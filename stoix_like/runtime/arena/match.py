@@ -1,0 +1,63 @@
+"""Matches played by one compiled program in pieces of about two seconds, so that progress is seen and Ctrl-C works."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from stoix_like.evaluation import matches
+from stoix_like.evaluation.matches import MatchResults
+from stoix_like.evaluation.openings import OpeningBook
+from stoix_like.games import BoardGame, Player
+from stoix_like.runtime.console.messages import Heartbeat
+from stoix_like.runtime.evaluators.timing import ChunkSizer
+from stoix_like.runtime.hardware.devices import reraise_device_errors
+from stoix_like.types import Key, Params
+
+MEMORY_HINT = "play fewer openings at a time, or fewer simulations"
+
+
+class MatchPlayer:
+    """Plays matches of two players over a book. Parameters are arguments, so it compiles once for all that play alike.
+
+    Args:
+        game: what is played.
+        player_a, player_b: how A and B choose their actions.
+        book: every opening is played from all seats.
+    """
+
+    def __init__(self, game: BoardGame, player_a: Player, player_b: Player, book: OpeningBook) -> None:
+        def advance(params_a: Params, params_b: Params, playing: Any, key: Key, steps: Any) -> Any:
+            playing = matches.advance(game, (player_a, player_b), (params_a, params_b), playing, key, steps)
+            return playing, matches.is_finished(game, playing)
+
+        self._begin = jax.jit(lambda: matches.begin(game, book.moves))
+        self._advance = jax.jit(advance, donate_argnums=2)
+        self._results = jax.jit(lambda playing: matches.results(game, playing))
+        self._most_steps = 2 * game.max_plies
+        self._sizer = ChunkSizer()
+
+    def play(
+        self, params_a: Params, params_b: Params, key: Key, report: Callable[[str], None] = lambda _: None
+    ) -> MatchResults:
+        """The results of A against B. `report` receives the progress every ten seconds.
+
+        Raises RunError if memory runs out.
+        """
+        heartbeat, step = Heartbeat(report), 0
+        with reraise_device_errors("the match cannot be played", MEMORY_HINT):
+            playing, is_finished = self._begin(), False
+            while not is_finished and step < self._most_steps:
+                steps, began = self._sizer.next_length(self._most_steps - step), time.monotonic()
+                playing, finished = self._advance(params_a, params_b, playing, key, np.int32(steps))
+                jax.block_until_ready(finished)
+                is_finished, before, step = bool(finished), step, int(playing.step)
+                if before > 0:  # the first piece is compiled, too
+                    self._sizer.record(max(step - before, 1), time.monotonic() - began)
+                heartbeat(f"ply {step:,}")
+            results: MatchResults = jax.device_get(self._results(playing))
+        return results
