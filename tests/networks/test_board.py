@@ -121,6 +121,6 @@ def test_adapters_that_do_not_fit_are_refused():
     observation = jax.eval_shape(lambda: game.observe(game.init()))
     with pytest.raises(ConfigError, match="board needs a board game, and this task is none"):
         build.make(observation, ActionSpec(9), ArchitectureConfig(), adapter="board")
+    layout = game.layout._replace(lines=None)
     with pytest.raises(ConfigError, match="lines needs a game that is won by lines"):
-        layout = game.layout._replace(lines=None)
         build.make(observation, ActionSpec(9), ArchitectureConfig(), adapter="lines", layout=layout)

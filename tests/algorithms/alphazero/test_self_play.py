@@ -1,0 +1,138 @@
+"""Self-play against games played one at a time in Python, with a scripted search: which positions become samples, when,
+with which outcome."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.algorithms.alphazero import self_play as playing
+from stoix_like.algorithms.alphazero.state import AlphaZeroSettings
+from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
+from stoix_like.search.gumbel import GumbelConfig, GumbelOutput
+
+GAME, NUM_GAMES, LENGTH = make_tic_tac_toe(), 3, 4
+SETTINGS = AlphaZeroSettings(
+    rollout_length=LENGTH,
+    random_plies=0,
+    temperature_plies=0,
+    batch_size=8,
+    most_gradient_steps=1,
+    num_shards=1,
+    full_search_share=1.0,
+    use_symmetries=False,
+    decays_rates=False,
+    search=GumbelConfig(),
+    quick_search=None,
+)
+
+
+def scripted_action(slot, cells, legal):
+    """The legal action of a number that differs between slots and positions."""
+    number = slot * 5 + int(sum((c + 1) * (i + 1) for i, c in enumerate(cells)))
+    return np.flatnonzero(legal)[number % int(legal.sum())]
+
+
+def scripted_search(_key, states):
+    """The same under jit. The value tells the slot, the policy is not the action's, so that fields cannot be mixed."""
+    cells = jax.vmap(GAME.cells)(states).astype(jnp.int32)
+    legal = jax.vmap(GAME.legal_actions)(states)
+    slots = jnp.arange(NUM_GAMES)
+    number = slots * 5 + jnp.sum((cells + 1) * (jnp.arange(9)[None] + 1), axis=1)
+    rank = number % jnp.sum(legal, axis=1)
+    action = jnp.argmax(jnp.cumsum(legal, axis=1) > rank[:, None], axis=1)
+    policy = legal / jnp.sum(legal, axis=1, keepdims=True)
+    zeros = jnp.zeros((NUM_GAMES, 9))
+    found = GumbelOutput(
+        action, policy, slots / 10.0, zeros.astype(jnp.int32), zeros, zeros, jnp.zeros((NUM_GAMES, 2)), slots
+    )
+    return found, jnp.bool_(True)
+
+
+def played_alone(slot, plies):
+    """[(planes, value, outcome for the mover, ply at which the game ended)] of the finished games of one slot."""
+    samples, waiting, state = [], [], GAME.init()
+    for ply in range(plies):
+        mover = int(GAME.player(state))
+        observation = GAME.observe(state)
+        waiting.append((np.asarray(observation.agent_view), mover))
+        state = GAME.step(state, scripted_action(slot, GAME.cells(state).tolist(), np.asarray(observation.action_mask)))
+        if GAME.is_over(state):
+            outcome = np.asarray(GAME.outcome(state))
+            samples += [(planes, slot / 10.0, outcome[who], outcome[1 - who], ply) for planes, who in waiting]
+            waiting, state = [], GAME.init()
+    return samples
+
+
+@functools.cache
+def played_together(num_updates):
+    play = jax.jit(functools.partial(playing.play, GAME, scripted_search, SETTINGS, 1.0))
+    state, found = playing.start(GAME, SETTINGS, NUM_GAMES, jax.random.key(0)), []
+    for step in range(num_updates):
+        state, samples, counts, metrics = play(state, jnp.int32(step), jax.random.key(step))
+        found.append(jax.device_get((samples, counts, metrics)))
+    return state, found
+
+
+def test_every_position_of_a_finished_game_is_a_sample_once_with_its_outcome():
+    num_updates = 9
+    _, found = played_together(num_updates)
+    alone = [played_alone(slot, num_updates * LENGTH) for slot in range(NUM_GAMES)]
+    assert sum(map(len, alone)) > 60
+    for step, (samples, counts, _) in enumerate(found):
+        rows = [jax.tree.map(lambda x, i=i: x[i], samples) for i in np.flatnonzero(counts)]
+        wanted = [row for slot in alone for row in slot if row[4] // LENGTH == step]
+        assert len(rows) == len(wanted)
+        for row, (planes, value, own, other, _) in zip(rows, wanted, strict=True):
+            np.testing.assert_array_equal(row.observation.agent_view, planes)
+            assert row.root_value == np.float32(value)
+            assert row.outcome.tolist() == [own, other]
+            assert row.step == step
+
+
+def test_unfinished_games_wait():
+    state, found = played_together(9)
+    total = sum(int(counts.sum()) for _, counts, _ in found)
+    assert total + int(state.recorded.sum()) == NUM_GAMES * 9 * LENGTH
+    np.testing.assert_array_equal(state.recorded, state.ply)  # without random plies
+
+
+def test_metrics_count_the_games_that_ended():
+    _, found = played_together(9)
+    alone = [played_alone(slot, 9 * LENGTH) for slot in range(NUM_GAMES)]
+    ends = {(slot, row[4]) for slot, rows in enumerate(alone) for row in rows}
+    firsts = [rows[0] for rows in alone]
+    assert sum(float(m["actor/episodes_count"]) for *_, m in found) == len(ends)
+    lengths = sum(float(m["actor/episode_length_sum"]) for *_, m in found)
+    assert lengths == sum(map(len, alone))
+    assert firsts[0][2] in (-1.0, 0.0, 1.0)
+    scores = sum(float(m["actor/first_player_score_sum"]) for *_, m in found)
+    wanted = 0.0
+    for rows in alone:
+        for end in {row[4] for row in rows}:
+            wanted += (1.0 + next(row[2] for row in rows if row[4] == end)) / 2.0  # the first of a game is player 0's
+    assert scores == pytest.approx(wanted)
+
+
+def test_random_openings_are_drawn_uniformly_and_are_never_over():
+    games, ply = jax.jit(functools.partial(playing.random_openings, GAME, 8, 2000))(jax.random.key(0))
+    assert not jax.vmap(GAME.is_over)(games).any()
+    np.testing.assert_array_equal(jnp.sum(jax.vmap(GAME.cells)(games) >= 0, axis=1), ply)
+    counts = np.bincount(ply, minlength=9)
+    assert np.abs(counts[:5] - 2000 / 9).max() < 4 * (2000 / 9) ** 0.5  # up to four plies no game can end
+    games, ply = playing.random_openings(GAME, 0, 4, jax.random.key(0))
+    assert not ply.any()
+
+
+def test_moves_are_drawn_from_the_improved_policy_only_in_the_first_plies():
+    weights = jnp.tile(jnp.array([0.0, 0.2, 0.8]), (4000, 1))
+    found = GumbelOutput(jnp.ones(4000, jnp.int32), weights, *[jnp.zeros(4000)] * 6)
+    draw = jax.jit(playing._choose)
+    early = np.asarray(draw(found, 1.0, jnp.ones(4000, bool), jax.random.key(0)))
+    assert set(early.tolist()) == {1, 2}
+    assert abs((early == 2).mean() - 0.8) < 0.03
+    cool = np.asarray(draw(found, 0.5, jnp.ones(4000, bool), jax.random.key(0)))
+    assert abs((cool == 2).mean() - 16 / 17) < 0.02  # 0.8^2 / (0.8^2 + 0.2^2)
+    assert (draw(found, 1.0, jnp.zeros(4000, bool), jax.random.key(0)) == 1).all()
