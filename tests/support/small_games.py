@@ -1,7 +1,7 @@
 """Board games given by tables, small enough to be searched exhaustively, and the oracles that do so in plain Python.
 
-Every table holds a trap that no legal play reaches: stepping a state that is over, or an illegal action, leads there. It
-is not over, its first player is to move, and it leads to wins of everybody: whoever counts it is seen at once.
+Every table holds a trap that no legal play reaches: stepping a state that is over, or an illegal action, leads there.
+It is not over, its first player is to move, and it leads to wins of everybody: whoever counts it is seen at once.
 """
 
 import functools
@@ -33,11 +33,8 @@ class Tables:
 
     def __init__(self, num_players, num_actions):
         self.shape = (num_players, num_actions)
-        self.rows = []
-        trap_end = self._add(0, None, [100.0] * num_players)
-        self.rows[TRAP] = self.rows[trap_end]
-        end = self._add(0, None, [100.0] * num_players)
-        self.rows[TRAP] = (0, dict.fromkeys(range(num_actions), end), [0.0] * num_players)
+        trap = (0, dict.fromkeys(range(num_actions), TRAP + 1), [0.0] * num_players)
+        self.rows = [trap, (0, None, [100.0] * num_players)]
 
     def _add(self, player, children, outcome):
         self.rows.append((player, children, outcome))
@@ -54,7 +51,7 @@ class Tables:
         return self._add(player, None, list(outcome))
 
     def build(self):
-        num_players, num_actions = self.shape
+        num_actions = self.shape[1]
         table = Table(
             np.full((len(self.rows), num_actions), TRAP, np.int32),
             np.zeros((len(self.rows), num_actions), bool),
@@ -108,10 +105,45 @@ def add_nim(tables, heap):
     return position(heap, 0)
 
 
-def add_random(tables, seed, depth, *, grid=None):
+def add_kingmaker(tables):
+    """The root of a game of three players and two moves: action 0 is best (0.6) if all maximise their own outcome,
+    action 1 (0.0 against -0.5) if the others are all against player 0."""
+    left = tables.node(1, tables.end(0.6, 0.4, -1.0), tables.end(-0.5, -0.5, 1.0), None)
+    right = tables.node(1, None, tables.end(0.0, -0.4, 0.4), tables.end(0.2, 0.3, -0.5))
+    return tables.node(0, left, right, None)
+
+
+def add_double_move(tables):
+    """The root of a game that only player 0's moving twice in a row wins, by action 1 and then action 1: were the
+    second position its opponent's, the opponent would choose action 0 there."""
+    won, lost = tables.end(1.0, -1.0, player=1), tables.end(-1.0, 1.0, player=0)
+    reply = tables.node(1, lost, won, None)
+    return tables.node(0, reply, tables.node(0, lost, won, None), tables.node(1, reply, lost, None))
+
+
+@functools.cache
+def two_players():
+    """(table, game, roots): double moves, Nim, random trees with outcomes of -1, 0 and 1."""
+    tables = Tables(2, 3)
+    roots = [add_double_move(tables), *(add_nim(tables, heap) for heap in (5, 6, 7, 8))]
+    roots += [add_random(tables, seed, 4, grid=True) for seed in range(11)]
+    table = tables.build()
+    return table, make_table_game(table), np.array(roots)
+
+
+@functools.cache
+def three_players():
+    """(table, game, roots): the kingmaker, random trees with any outcomes."""
+    tables = Tables(3, 3)
+    roots = [add_kingmaker(tables), *(add_random(tables, seed, 4) for seed in range(15))]
+    table = tables.build()
+    return table, make_table_game(table), np.array(roots)
+
+
+def add_random(tables, seed, depth, *, grid=False):
     """The root of a random tree: any player may be next, some actions are illegal, some games end early.
 
-    Outcomes are multiples of `grid`, with which two players win, lose or draw, or differ everywhere.
+    With `grid` two players win, lose or draw; else all outcomes differ.
     """
     draw = random.Random(seed)
     num_players, num_actions = tables.shape
@@ -131,6 +163,12 @@ def add_random(tables, seed, depth, *, grid=None):
         return tables.node(draw.randrange(num_players), *children)
 
     return grow(depth)
+
+
+def regrets(table, roots, actions, actions_of):
+    """[B]: what each action loses against the best one of its root, by the oracle `actions_of`."""
+    values = [actions_of(table, root) for root in roots]
+    return np.array([max(v.values()) - v[int(a)] for v, a in zip(values, actions, strict=True)])
 
 
 def children_of(table, position):
