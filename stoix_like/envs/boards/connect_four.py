@@ -21,7 +21,9 @@ from stoix_like.types import Array, Observation
 NUM_ROWS, NUM_COLUMNS, LINE_LENGTH = 6, 7, 4
 LINES = tables.lines(NUM_ROWS, NUM_COLUMNS, LINE_LENGTH)  # [69, 4]
 _FULL = 1 << (NUM_ROWS - 1)  # a column whose highest cell is taken is at least this
-_HEIGHTS = np.arange(NUM_ROWS - 1, -1, -1, dtype=np.uint8)[None, :, None]  # [1, 6, 1], the bit of each row, from the top
+_HEIGHTS = np.arange(NUM_ROWS - 1, -1, -1, dtype=np.uint8)[
+    None, :, None
+]  # [1, 6, 1], the bit of each row, from the top
 _BELOW = np.where(np.arange(42) < 35, np.arange(42) + NUM_COLUMNS, -1).astype(np.int32)
 _LINES_OF_CELL = np.zeros((42, len(LINES)), np.float32)  # [42, 69], 1 where the line has the cell
 _LINES_OF_CELL[LINES, np.arange(len(LINES))[:, None]] = 1.0
