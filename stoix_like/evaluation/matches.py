@@ -126,7 +126,7 @@ def begin(game: BoardGame, moves: Array) -> Playing:
     first = jax.vmap(game.player)(state)  # [M]
     plies = jnp.full((num_openings,), opening_plies, jnp.int32)
     if game.num_players == 2:
-        parts = (Games(state, first, plies), Games(state, 1 - first, plies))
+        parts: tuple[Games, ...] = (Games(state, first, plies), Games(state, 1 - first, plies))
     else:
         seat = jnp.repeat(jnp.arange(game.num_players, dtype=jnp.int32), num_openings)  # [P * M]
         everywhere = jax.tree.map(lambda x: jnp.tile(x, (game.num_players,) + (1,) * (x.ndim - 1)), (state, plies))
@@ -253,7 +253,19 @@ def summarize(results: MatchResults, confidence: float = 0.95) -> MatchSummary:
 
 def group_interval(groups: np.ndarray, num_seats: int, confidence: float = 0.95) -> Interval:
     """(mean, low, high) of mean scores of groups [M] of `num_seats` games, one virtual group added for the width."""
-    return statistics.bounded_interval(groups, np.linspace(0.0, 1.0, 2 * num_seats + 1), confidence)
+    return statistics.bounded_interval(groups, _possible(num_seats), confidence)
+
+
+def variance_share(groups: np.ndarray, num_seats: int) -> float:
+    """The variance of mean scores of groups [M] over that of as many independent games without draws at that score, one
+    virtual group added: what `ratings.MatchRecord` takes. Draws and openings that favour a side make it small."""
+    centre, variance = statistics.bounded_moments(groups, _possible(num_seats))
+    return variance * num_seats / (centre * (1.0 - centre))
+
+
+def _possible(num_seats: int) -> np.ndarray:
+    """[2P + 1], the mean scores that a group can have where a draw is the only result between."""
+    return np.linspace(0.0, 1.0, 2 * num_seats + 1)
 
 
 def elo_difference(score: float, num_games: int) -> float:

@@ -162,14 +162,34 @@ def bounded_interval(values: ArrayLike, outcomes: ArrayLike, confidence: float =
         ValueError: values that are not [E], none, or not finite; no outcomes; a confidence outside (0, 1).
     """
     sample, possible = finite(values), finite(outcomes)
-    if sample.ndim != 1 or possible.ndim != 1:
-        raise ValueError(f"values must have shape [E] and outcomes [K], got {sample.shape} and {possible.shape}")
+    centre, variance = bounded_moments(sample, possible)
     total = sample.size + 1
-    centre = (sample.sum() + possible.mean()) / total
-    variance = (np.square(sample - centre).sum() + np.square(possible - centre).mean()) / (total - 1)
     half = float(stats.t.ppf(tails(confidence)[1], total - 1)) * (variance / total) ** 0.5
     low, high = max(centre - half, possible.min()), min(centre + half, possible.max())
     return Interval(float(sample.mean()), float(low), float(high))
+
+
+def bounded_moments(values: ArrayLike, outcomes: ArrayLike) -> tuple[float, float]:
+    """(mean, variance) of values [E] and one virtual value that is spread evenly over the outcomes [K].
+
+    Raises:
+        ValueError: values that are not [E], none, or not finite; no outcomes.
+    """
+    sample, possible = finite(values), finite(outcomes)
+    if sample.ndim != 1 or possible.ndim != 1:
+        raise ValueError(f"values must have shape [E] and outcomes [K], got {sample.shape} and {possible.shape}")
+    centre = (sample.sum() + possible.mean()) / (sample.size + 1)
+    variance = (np.square(sample - centre).sum() + np.square(possible - centre).mean()) / sample.size
+    return float(centre), float(variance)
+
+
+def normal_quantile(confidence: float) -> float:
+    """Half the width, in standard deviations, of the central interval of a normal distribution: 1.96 for 0.95.
+
+    Raises:
+        ValueError: a confidence outside (0, 1).
+    """
+    return float(stats.norm.ppf(tails(confidence)[1]))
 
 
 def paired_difference_interval(first: ArrayLike, second: ArrayLike, confidence: float = 0.95) -> Interval:

@@ -134,7 +134,9 @@ def test_of_three_players_each_has_every_seat_once():
 def test_a_player_against_itself_scores_one_half_of_every_pair():
     table = jnp.arange(9.0)
     moves = openings(GAME, 2).moves
-    found = jax.jit(functools.partial(matches.play_pairs, GAME, by_table, by_table))(table, table, moves, jax.random.key(0))
+    found = jax.jit(functools.partial(matches.play_pairs, GAME, by_table, by_table))(
+        table, table, moves, jax.random.key(0)
+    )
     np.testing.assert_array_equal(found.score.sum(axis=1), 1.0)
 
 
@@ -262,3 +264,13 @@ def test_intervals_of_scores_hold_what_they_promise():
         groups = (generator.random((300, 20, 2)) < score).mean(axis=2)
         found = [matches.group_interval(values, num_seats=2) for values in groups]
         assert np.mean([low <= score <= high for _, low, high in found]) > 0.95 - 3.1 * (0.95 * 0.05 / 300) ** 0.5
+
+
+def test_the_share_of_variance_is_that_of_its_pairs_and_one_virtual_pair():
+    """Pairs 1, 1/2, 1/2 and one spread over 0, 1/4 ... 1: mean 5/8; the variance by hand."""
+    centre = 2.5 / 4
+    squares = (1 - centre) ** 2 + 2 * (0.5 - centre) ** 2 + np.mean((np.arange(5) / 4 - centre) ** 2)
+    found = matches.variance_share(np.array([1.0, 0.5, 0.5]), 2)
+    assert found == pytest.approx(squares / 3 * 2 / (centre * (1 - centre)))
+    assert matches.variance_share(np.full(1000, 0.5), 2) < 0.01  # openings decide everything
+    assert matches.variance_share(np.repeat([0.0, 1.0], 500), 2) == pytest.approx(2.0, rel=0.01)  # a coin for both

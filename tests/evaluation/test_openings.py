@@ -39,7 +39,7 @@ def classes(plies):
     boards = {(-1,) * 9}
     for ply in range(plies):
         boards = {
-            cells[:cell] + (ply % 2,) + cells[cell + 1 :] for cells in boards for cell in range(9) if cells[cell] < 0
+            (*cells[:cell], ply % 2, *cells[cell + 1 :]) for cells in boards for cell in range(9) if cells[cell] < 0
         }
         boards = {cells for cells in boards if not is_won(cells)}
     return {canonical_board(cells) for cells in boards}

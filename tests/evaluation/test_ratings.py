@@ -1,0 +1,236 @@
+"""Ratings: against scipy's maximum, the mean of clipped inversions that they replace, and matches of known players."""
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.stats import norm
+
+from stoix_like.evaluation.matches import variance_share
+from stoix_like.evaluation.ratings import SCALE, MatchRecord, Ranking, rate, rate_rankings
+
+ANCHORS = {"random": 400.0, "heuristic": 1200.0, "mcts_light": 1500.0, "mcts_medium": 1700.0}
+SHARES = (1.0, 0.95, 0.8, 0.6)
+GAUNTLET = [MatchRecord("us", name, 50 * share, 50) for name, share in zip(ANCHORS, SHARES, strict=True)]
+RING = [MatchRecord("a", "b", 7.5, 10), MatchRecord("b", "c", 4, 10), MatchRecord("c", "a", 6.5, 20)]
+
+
+def rows_of(table):
+    return {row.name: row for row in table.rows}
+
+
+def expected(difference):
+    return 1.0 / (1.0 + 10.0 ** (-difference / 400.0))
+
+
+def test_one_likelihood_of_all_games_is_not_the_mean_of_inversions():
+    """A perfect score against the weakest says next to nothing, and still pulls the mean of inversions down."""
+    inversions = [400.0 if p == 1 else 400.0 * np.log10(p / (1 - p)) for p in SHARES]  # what is infinite is cut to 400
+    wrong = np.mean([rating + gain for rating, gain in zip(ANCHORS.values(), inversions, strict=True)])
+    assert round(wrong) == 1506
+    us = rows_of(rate(GAUNTLET, ANCHORS, prior=0.0))["us"]
+    assert round(us.rating) == 1754
+    information = sum(50 * p * (1 - p) for p in expected(us.rating - np.array(list(ANCHORS.values())))) / SCALE**2
+    assert us.high - us.rating == pytest.approx(norm.ppf(0.975) / information**0.5)
+    assert us.rating - us.low == pytest.approx(us.high - us.rating)
+
+
+def test_without_the_strongest_anchors_too():
+    records = [MatchRecord("us", "random", 50, 50), MatchRecord("us", "heuristic", 42.5, 50)]
+    assert round(rows_of(rate(records, ANCHORS, prior=0.0))["us"].rating) == 1504  # the mean of inversions says 1151
+
+
+def test_two_players_have_the_closed_form():
+    """30 of 40 points: the difference is 400 log10 3, and both stand as far from the mean."""
+    found = rows_of(rate([MatchRecord("a", "b", 30, 40)], prior=0.0, mean=1000.0))
+    assert found["a"].rating == pytest.approx(1000 + 200 * np.log10(3))
+    assert found["b"].rating == pytest.approx(1000 - 200 * np.log10(3))
+    assert (found["a"].games, found["a"].score, found["b"].score) == (40, 0.75, 0.25)
+    # the difference has the variance 1 / (40 p q), and a rating is half of it from the mean
+    assert found["a"].high - found["a"].rating == pytest.approx(norm.ppf(0.975) * SCALE / (40 * 0.75 * 0.25) ** 0.5 / 2)
+
+
+@pytest.mark.parametrize("prior", [0.0, 1.0, 3.0])
+@pytest.mark.parametrize("anchors", [{}, {"b": 1200.0}, {"a": 1100.0, "c": 1300.0}])
+def test_ratings_are_the_maximum_that_scipy_finds(anchors, prior):
+    names = ["a", "b", "c"]
+    free = [name for name in names if name not in anchors]
+    centre = np.mean(list(anchors.values())) if anchors else 1000.0
+
+    def cost(values):
+        rating = {**anchors, **dict(zip(free, values, strict=True))}
+        total = 0.0
+        for record in RING:
+            chance = expected(rating[record.first] - rating[record.second])
+            total += record.score * np.log(chance) + (record.games - record.score) * np.log(1 - chance)
+        mean = centre if anchors else np.mean(values)
+        for value in values:
+            chance = expected(value - mean)
+            total += prior / 2 * (np.log(chance) + np.log(1 - chance))
+        return -total + (0.0 if anchors else 1e-3 * (np.mean(values) - centre) ** 2)
+
+    best = minimize(cost, np.full(len(free), centre), method="Nelder-Mead", options={"xatol": 1e-5, "fatol": 1e-11})
+    found = rows_of(rate(RING, anchors, prior=prior, mean=1000.0))
+    np.testing.assert_allclose([found[name].rating for name in free], best.x, atol=0.05)  # Elo; a flat maximum
+    for name, rating in anchors.items():
+        assert (found[name].rating, found[name].low, found[name].high) == (rating, rating, rating)
+
+
+def test_a_player_who_won_everything_needs_a_prior():
+    records = [MatchRecord("champion", "a", 10, 10), MatchRecord("a", "b", 5, 10), MatchRecord("b", "champion", 0, 4)]
+    with pytest.raises(ValueError, match=r"only won or only lost: .*champion"):
+        rate(records, prior=0.0)
+    with pytest.raises(ValueError, match="only won or only lost: champion"):
+        rate(records, {"a": 0.0}, prior=0.0)
+    found = rate(records)
+    assert found.rows[0].name == "champion"
+    assert np.isfinite([row[1:4] for row in found.rows]).all()
+
+
+def test_players_without_a_way_to_the_others_get_no_rating():
+    records = [*RING, MatchRecord("x", "y", 2, 4)]
+    found = rate(records)
+    assert found.disconnected == ("x", "y")
+    assert [row.name for row in found.rows[-2:]] == ["x", "y"]
+    assert np.isnan([row[1:4] for row in found.rows[-2:]]).all()
+    assert found.rows[-1].games == 4
+    plain = rows_of(rate(RING))
+    assert all(rows_of(found)[name] == plain[name] for name in "abc")
+    anchored = rate(records, {"y": 1000.0})
+    assert anchored.disconnected == ("a", "b", "c")
+    assert rows_of(anchored)["x"].rating == pytest.approx(1000.0)
+    bridged = rate([*records, MatchRecord("a", "x", 1, 2)])
+    assert bridged.disconnected == ()
+
+
+def test_games_that_were_not_played_connect_nobody():
+    assert rate([*RING, MatchRecord("a", "x", 0, 0)]).disconnected == ("x",)
+
+
+@pytest.mark.parametrize(
+    "record", [MatchRecord("a", "b", 5, 4), MatchRecord("a", "b", -1, 4), MatchRecord("a", "a", 1, 2)]
+)
+def test_impossible_records_are_refused(record):
+    with pytest.raises(ValueError, match="two players, with a score from 0 to its games"):
+        rate([record])
+    with pytest.raises(ValueError, match="no games"):
+        rate([MatchRecord("a", "b", 0, 0)])
+
+
+def test_the_share_of_variance_scales_widths_and_moves_nothing():
+    narrow = rows_of(rate([r._replace(variance_share=0.25) for r in RING], prior=0.0))
+    for name, row in rows_of(rate(RING, prior=0.0)).items():
+        assert narrow[name].rating == row.rating
+        assert narrow[name].high - narrow[name].low == pytest.approx((row.high - row.low) / 2)
+
+
+def simulated(generator, truth, num_pairs, decided=0.0):
+    """Records of a round robin; a share of the openings is decided, so that each of two games goes to the same seat.
+    Players of equal strength then keep their expected scores."""
+    records = []
+    for first, second in itertools.combinations(truth, 2):
+        games = generator.random((num_pairs, 2)) < expected(truth[first] - truth[second])
+        pairs = np.where(generator.random(num_pairs) < decided, 0.5, games.mean(axis=1))
+        share = variance_share(pairs, 2)
+        records.append(MatchRecord(first, second, 2 * float(np.sum(pairs)), 2 * num_pairs, share))
+    return records
+
+
+def test_openings_that_decide_narrow_the_intervals_which_hold_all_the_same():
+    truth, generator = {"a": 0.0, "b": 0.0, "c": 0.0}, np.random.default_rng(5)
+    held, width, plain = 0, 0.0, 0.0
+    for _ in range(300):
+        records = simulated(generator, truth, num_pairs=50, decided=0.6)
+        found = rows_of(rate(records, {"a": 0.0}))["b"]
+        without = rows_of(rate([r._replace(variance_share=1.0) for r in records], {"a": 0.0}))["b"]
+        held += found.low <= 0 <= found.high
+        width, plain = width + found.high - found.low, plain + without.high - without.low
+    assert abs(held / 300 - 0.95) < 3.3 * (0.95 * 0.05 / 300) ** 0.5
+    assert width < 0.8 * plain
+
+
+def test_known_ratings_are_recovered_at_the_nominal_rate():
+    """The interval of a player holds its rating in 95 of 100 round robins, within what 300 may miss at 1 in 1000."""
+    truth = {"a": 1000.0, "b": 1100.0, "c": 1350.0, "d": 1500.0}
+    generator = np.random.default_rng(3)
+    held = dict.fromkeys("bcd", 0)
+    for _ in range(300):
+        found = rows_of(rate(simulated(generator, truth, num_pairs=20), {"a": 1000.0}))
+        for name in held:
+            held[name] += found[name].low <= truth[name] <= found[name].high
+    for count in held.values():
+        assert abs(count / 300 - 0.95) < 3.3 * (0.95 * 0.05 / 300) ** 0.5
+
+
+def test_more_games_find_the_ratings():
+    truth = {"a": 0.0, "b": 100.0, "c": 300.0}
+    found = rows_of(rate(simulated(np.random.default_rng(0), truth, num_pairs=20_000), {"a": 0.0}))
+    for name, rating in truth.items():
+        assert found[name].rating == pytest.approx(rating, abs=10.0)  # Elo; one deviation is about 2
+
+
+def test_rankings_of_two_are_bradley_terry_with_draws_as_half_a_win():
+    records, rankings = [], []
+    for first, second, wins, draws, losses in (("a", "b", 5, 2, 1), ("b", "c", 3, 3, 4), ("c", "a", 2, 0, 6)):
+        records.append(MatchRecord(first, second, wins + draws / 2, wins + draws + losses))
+        for count, outcome in ((wins, (1, -1)), (draws, (0, 0)), (losses, (-1, 1))):
+            rankings += [Ranking((first, second), outcome)] * count
+    for anchors in ({}, {"c": 700.0}):
+        for row, other in zip(rate(records, anchors).rows, rate_rankings(rankings, anchors).rows, strict=True):
+            assert row.name == other.name
+            np.testing.assert_allclose(row[1:], other[1:])
+
+
+def plackett_luce(strength, order):
+    """The log-probability of one order, by its definition."""
+    return sum(strength[who] - np.logaddexp.reduce([strength[w] for w in order[i:]]) for i, who in enumerate(order))
+
+
+def test_rankings_of_three_are_the_maximum_that_scipy_finds():
+    """With ties: the mean of the log-probabilities of the orders that they leave open, as the definition says."""
+    rankings = [
+        Ranking(("a", "b", "c"), (1.0, 0.0, -1.0)),
+        Ranking(("b", "c", "a"), (1.0, 0.0, -1.0)),
+        Ranking(("c", "a", "b"), (0.5, 0.5, -1.0)),
+        Ranking(("a", "c", "b"), (1.0, -0.5, -0.5)),
+        Ranking(("a", "b", "c"), (0.0, 0.0, 0.0)),
+        Ranking(("a", "b", "b"), (1.0, 0.0, -1.0)),
+    ]
+    orders = [
+        [("a", "b", "c")],
+        [("b", "c", "a")],
+        [("c", "a", "b"), ("a", "c", "b")],
+        [("a", "c", "b"), ("a", "b", "c")],
+        list(itertools.permutations("abc")),
+        [("a", "b", "b")],
+    ]
+
+    def cost(values):
+        strength = {"a": 0.0, "b": values[0], "c": values[1]}
+        return -sum(np.mean([plackett_luce(strength, order) for order in some]) for some in orders)
+
+    best = minimize(cost, np.zeros(2), method="Nelder-Mead", options={"xatol": 1e-8, "fatol": 1e-13})
+    found = rows_of(rate_rankings(rankings, {"a": 0.0}, prior=0.0))
+    np.testing.assert_allclose([found["b"].rating / SCALE, found["c"].rating / SCALE], best.x, atol=1e-5)
+    # of a: 1, 0, 0.75, 1, 0.5, 1 of its opponents in six games
+    assert found["a"].score == pytest.approx(4.25 / 6)
+
+
+def test_strengths_of_three_players_are_recovered():
+    generator = np.random.default_rng(0)
+    truth = {"a": 0.0, "b": 0.5, "c": 1.0}
+    rankings = []
+    for _ in range(2000):  # the order of exponential times with these rates is Plackett-Luce
+        times = [generator.exponential(np.exp(-strength)) for strength in truth.values()]
+        rankings.append(Ranking(tuple(truth), tuple(-time for time in times)))
+    found = rows_of(rate_rankings(rankings, {"a": 0.0}))
+    for name in "bc":
+        assert found[name].low <= truth[name] * SCALE <= found[name].high
+        assert found[name].high - found[name].low < 0.3 * SCALE
+
+
+@pytest.mark.parametrize("ranking", [Ranking(("a",), (1.0,)), Ranking(("a", "b"), (1.0,))])
+def test_impossible_rankings_are_refused(ranking):
+    with pytest.raises(ValueError, match="two players or more"):
+        rate_rankings([ranking])
