@@ -119,7 +119,7 @@ def play_pairs(
     return results(game, playing)
 
 
-def begin(game: BoardGame, moves: Array) -> Playing:
+def begin(game: BoardGame, moves: Array | np.ndarray) -> Playing:
     """The match before its first step, from openings [M, k]."""
     state = positions(game, jnp.asarray(moves))
     num_openings, opening_plies = moves.shape
