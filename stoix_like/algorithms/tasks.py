@@ -83,19 +83,19 @@ def against(game: BoardGame, opponent: str, opening_plies: int | None = None) ->
     return versus(game, player, book(game, opening_plies).moves)
 
 
-def book(game: BoardGame, opening_plies: int | None = None) -> OpeningBook:
-    """The openings of evaluations and matches of a game, at most `NUM_OPENINGS`.
+def book(game: BoardGame, opening_plies: int | None = None, most: int = NUM_OPENINGS) -> OpeningBook:
+    """The openings of evaluations and matches of a game, at most `most`.
 
     Raises:
         ConfigError: no position of the game is undecided after so many plies.
     """
     plies = OPENING_PLIES.get(game.name, 0) if opening_plies is None else opening_plies
-    return _book(game.name, plies)
+    return _book(game.name, plies, most)
 
 
 @functools.cache
-def _book(name: str, plies: int) -> OpeningBook:
-    return openings(make_game(name), plies, NUM_OPENINGS)
+def _book(name: str, plies: int, most: int) -> OpeningBook:
+    return openings(make_game(name), plies, most)
 
 
 def game_of(task_id: str) -> BoardGame:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import numpy as np
 
 from stoix_like.evaluation import matches
-from stoix_like.evaluation.matches import MatchResults
+from stoix_like.evaluation.matches import MatchResults, MatchSummary
 from stoix_like.evaluation.openings import OpeningBook
 from stoix_like.games import BoardGame, Player
+from stoix_like.runtime.arena.contestants import Contestant
 from stoix_like.runtime.console.messages import Heartbeat
 from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
@@ -61,3 +62,22 @@ class MatchPlayer:
                 heartbeat(f"ply {step:,}")
             results: MatchResults = jax.device_get(self._results(playing))
         return results
+
+
+def play_each(
+    game: BoardGame,
+    firsts: Sequence[Contestant],
+    second: Contestant,
+    book: OpeningBook,
+    seed: int,
+    report: Callable[[str], None] = lambda _: None,
+) -> dict[str, MatchSummary]:
+    """{name: summary} of each of `firsts` against `second`. `report` receives the progress."""
+    rows = {}
+    for first in firsts:
+        began = time.monotonic()
+        player = MatchPlayer(game, first.player, second.player, book)
+        results = player.play(first.params, second.params, jax.random.key(seed), report)
+        rows[first.name] = matches.summarize(results)
+        report(f"{first.name} against {second.name}: played in {time.monotonic() - began:.1f} s")
+    return rows

@@ -103,7 +103,7 @@ def loaded_config(
 def preset_note(loaded: LoadedConfig) -> str | None:
     """A note if the file was written for another task than a flag names, or for another algorithm; else None."""
     task, named = loaded.config.environment.task_id, loaded.options.config
-    algorithm = next((name for name in ("spo", "alphazero") if name in section_types(type(loaded.config))), "ppo")
+    algorithm = next((name for name in ("spo", "alphazero") if name in section_types(loaded.config.__class__)), "ppo")
     theirs = algorithm_of_preset(str(named)) or algorithm
     if loaded.options.resume is not None or (loaded.preset_task_id in (None, task) and theirs == algorithm):
         return None

@@ -1,0 +1,72 @@
+"""Matches and ratings as tables of text and as plain JSON values."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from stoix_like.evaluation.matches import MatchSummary, elo_text
+from stoix_like.evaluation.openings import OpeningBook
+from stoix_like.evaluation.ratings import RatingTable
+from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text, without_empty_columns
+
+MATCH_HEAD = ["", "score", "95 % interval", "Elo", "won", "drawn", "lost", "first player", "plies"]
+
+
+def book_text(book: OpeningBook) -> str:
+    """`256 openings of 4 plies (1f0a…)`, with the hash by which they are known."""
+    return f"{len(book.moves):,} openings of {book.plies} plies ({book.hash})"
+
+
+def match_table(rows: Mapping[str, MatchSummary]) -> list[str]:
+    """A line for the head and for each match, by its name. Scores are of the first contestant."""
+    cells = [_match_cells(name, summary) for name, summary in rows.items()]
+    return aligned([MATCH_HEAD, *cells])
+
+
+def _match_cells(name: str, summary: MatchSummary) -> list[str]:
+    score = summary.score
+    return [
+        name,
+        f"{score.point:.3f}",
+        interval_text(score.low, score.high),
+        elo_text(summary),
+        *(f"{count:,}" for count in (summary.wins, summary.draws, summary.losses)),
+        f"{summary.first_score:.3f}",
+        f"{summary.mean_plies:.1f}",
+    ]
+
+
+def match_json(summary: MatchSummary) -> dict[str, Any]:
+    """The numbers of a match as plain JSON values; what is not finite is null."""
+    values = {name: list(v) if isinstance(v, tuple) else v for name, v in summary._asdict().items()}
+    return {name: _finite(value) for name, value in values.items()}
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def rating_table(table: RatingTable) -> list[str]:
+    """A line for the head and for each player, the highest rating first."""
+    rows = []
+    for row in table.rows:
+        is_anchor = row.name in table.anchors
+        interval = "fixed" if is_anchor else DASH if math.isnan(row.low) else f"[{row.low:.0f}, {row.high:.0f}]"
+        rating = DASH if math.isnan(row.rating) else f"{row.rating:.0f}"
+        rows.append([row.name, rating, interval, number_text(row.games), f"{row.score:.3f}"])
+    head, rows = without_empty_columns(["", "rating", "95 % interval", "games", "score"], rows)
+    return aligned([head, *rows])
+
+
+def rating_json(table: RatingTable) -> list[dict[str, Any]]:
+    """The rows of a rating table as plain JSON values."""
+    return [{name: _finite(value) for name, value in row._asdict().items()} for row in table.rows]
+
+
+def disconnected_note(names: Sequence[str]) -> str | None:
+    """A note if players have no rating, because no chain of games leads to them; else None."""
+    return f"no rating: no chain of games leads to {', '.join(names)}" if names else None
