@@ -24,6 +24,10 @@ def first_legal(_params, states, _key):
     return jnp.argmax(jax.vmap(TIC_TAC_TOE.legal_actions)(states), axis=-1)
 
 
+def jitted(env):
+    return env._replace(reset=jax.jit(env.reset), step=jax.jit(env.step))
+
+
 def seeds_by_seat(env):
     """{seat: a key whose reset draws it}."""
     keys = jax.random.split(jax.random.key(0), 16)
@@ -33,8 +37,7 @@ def seeds_by_seat(env):
 
 @pytest.fixture(scope="module")
 def env():
-    made = versus(TIC_TAC_TOE, first_legal, NO_OPENING)
-    return made._replace(reset=jax.jit(made.reset), step=jax.jit(made.step))
+    return jitted(versus(TIC_TAC_TOE, first_legal, NO_OPENING))
 
 
 def play(env, key, actions):
@@ -117,9 +120,10 @@ def test_new_keys_replace_the_opponents_randomness_alone():
     state, _ = jax.jit(env.reset)(seeds_by_seat(env)[0])
     keys = jax.random.split(jax.random.key(5), 40)
     rekeyed = jax.vmap(env.rekey, in_axes=(None, 0))(state, keys)
-    after, _ = jax.jit(jax.vmap(env.step, in_axes=(0, None)))(rekeyed, jnp.int32(4))
+    step = jax.jit(jax.vmap(env.step, in_axes=(0, None)))
+    after, _ = step(rekeyed, jnp.int32(4))
     assert len(np.unique(after.game.cells, axis=0)) == 8
-    again, _ = jax.jit(jax.vmap(env.step, in_axes=(0, None)))(rekeyed, jnp.int32(4))
+    again, _ = step(rekeyed, jnp.int32(4))
     assert np.array_equal(after.game.cells, again.game.cells)
     assert (rekeyed.seat == state.seat).all()
 
@@ -177,7 +181,7 @@ def collected(env, key, actions):
 
 
 def test_who_moves_twice_is_waited_for_and_may_go_on():
-    env = versus(turns_game([0, 1, 1, 0, 0, 1]), one, NO_OPENING)
+    env = jitted(versus(turns_game([0, 1, 1, 0, 0, 1]), one, NO_OPENING))
     keys = seeds_by_seat(env)
     assert collected(env, keys[0], [2, 0, 2]) == [
         (0, [0, 0], FIRST, 0.0),
@@ -194,7 +198,7 @@ def test_who_moves_twice_is_waited_for_and_may_go_on():
 
 
 def test_three_players_and_a_game_that_is_over_before_our_turn():
-    env = versus(turns_game([0, 1, 1], num_players=3), one, NO_OPENING)
+    env = jitted(versus(turns_game([0, 1, 1], num_players=3), one, NO_OPENING))
     keys = seeds_by_seat(env)
     assert set(keys) == {0, 1, 2}
     state, first = env.reset(keys[2])
