@@ -1,29 +1,28 @@
-"""Go on 9 x 9 points with 7.5 points of komi, by pgx's rules. Actions are the points, row by row, then the pass.
+"""Go on 9 x 9 points with 7.5 points of komi. Actions are the points, row by row from the top left, then the pass.
 
-Rules of pgx's `go_9x9` (pgx 2.6): area scoring without removing dead stones; no suicide; the simple ko is illegal; who
-repeats a position otherwise loses at once (positional superko); two passes or 162 plies end the game. The state is
-pgx's own without what follows from it, in the smallest types: 2 kB instead of 6. Importing pgx starts the JAX backend,
-so it is imported when the game is made.
+Rules as in pgx's `go_9x9`: area scoring without removing dead stones; no suicide; the simple ko is illegal; who repeats
+an earlier position otherwise loses at once (positional superko); two passes or 162 plies end the game. The state keeps
+which chains have one liberty, because both the next move and its legality ask for it: found by one minimum over the
+liberties of each chain, where pgx compares all pairs of points, which is what its time goes into.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.envs.boards import tables
-from stoix_like.errors import MissingExtraError
 from stoix_like.games import BoardGame, BoardLayout
 from stoix_like.types import Array, Observation
 
 SIZE, NUM_CELLS, PASS, KOMI, MAX_PLIES, HISTORY = 9, 81, 81, 7.5, 162, 8
 NEIGHBORS = tables.square_neighbors(SIZE, SIZE)  # [81, 8]
 _SIDES, _CORNERS = NEIGHBORS[:, [1, 3, 4, 6]], NEIGHBORS[:, [0, 2, 5, 7]]  # each [81, 4]
+_NAMES = np.arange(1, NUM_CELLS + 1, dtype=np.int8)  # of the chain that a new black stone begins
+_HASHES = np.random.default_rng(9).integers(2**32, size=(2, NUM_CELLS, 2), dtype=np.uint32)  # black, white; 64 bits
 _IS_BESIDE = np.zeros((NUM_CELLS, NUM_CELLS), np.float32)  # 1 where two points are neighbours
 _IS_BESIDE[np.repeat(np.arange(NUM_CELLS), 4)[_SIDES.reshape(-1) >= 0], _SIDES[_SIDES >= 0]] = 1.0
 _OUTSIDE = np.int8(127)  # no chain has this number
@@ -44,44 +43,29 @@ class GoState(NamedTuple):
     """A position and those before it."""
 
     chains: Array  # [81] int8, 0: empty; the same number for connected stones: above 0 black, below 0 white
-    history: Array  # [8, 81] int8, the last positions, the latest first: 1 black, -1 white; 2 before the first move
-    hashes: Array  # [162, 2] uint32, of all positions so far
+    is_in_atari: Array  # [81] bool, stones of chains with a single liberty
+    history: Array  # [8, 81] int8, the last positions, the latest first: 1 black, -1 white
+    hashes: Array  # [162, 2] uint32, of the positions after each ply
     num_plies: Array  # [] int16
     num_passes: Array  # [] int8, passes since the last stone
     ko: Array  # [] int8, the point where a stone would retake a ko; -1: none
-    is_repeated: Array  # [] bool: the last move repeated a position
+    is_repeated: Array  # [] bool: the last stone repeated a position
 
 
 def make_go_9x9() -> BoardGame:
-    """Go, with the rules and the planes of pgx's `go_9x9`.
-
-    Raises:
-        MissingExtraError: pgx is not installed.
-    """
-    rules = _pgx_rules()
-    game = rules.Game(size=SIZE, komi=KOMI, history_length=HISTORY, max_termination_steps=MAX_PLIES)
-
-    def of_pgx(function: Callable[..., Array]) -> Callable[[GoState], Array]:
-        return lambda state: function(_unpacked(rules, state))
-
-    def step(state: GoState, action: Array) -> GoState:
-        with jax.numpy_rank_promotion("allow"):
-            return _packed(game.step(_unpacked(rules, state), action))
-
-    legal_actions = _strictly(of_pgx(game.legal_action_mask))
-    planes = _strictly(of_pgx(game.observe))
+    """Go, with the rules and the planes of pgx's `go_9x9`."""
     return BoardGame(
         name="go_9x9",
         num_players=2,
         num_actions=NUM_CELLS + 1,
         max_plies=MAX_PLIES,
-        init=lambda: _packed(game.init()),
-        step=step,
-        observe=lambda state: Observation(planes(state).reshape(NUM_CELLS, 2 * HISTORY + 1), legal_actions(state)),
-        legal_actions=legal_actions,
+        init=_init,
+        step=_step,
+        observe=_observe,
+        legal_actions=_legal_actions,
         player=_player,
-        outcome=_strictly(of_pgx(game.rewards)),
-        is_over=of_pgx(game.is_terminal),
+        outcome=_outcome,
+        is_over=_is_over,
         cells=lambda state: jnp.where(state.chains > 0, 0, jnp.where(state.chains < 0, 1, -1)).astype(jnp.int8),
         preference=_preference,
         layout=BoardLayout((SIZE, SIZE), "square", NEIGHBORS, tables.cell_names(SIZE, SIZE, "pass")),
@@ -89,52 +73,130 @@ def make_go_9x9() -> BoardGame:
     )
 
 
-def _pgx_rules() -> ModuleType:
-    try:
-        from pgx._src.games import go
-    except ImportError as error:
-        raise MissingExtraError("go_9x9", "boardgames", "pip install 'stoix_like[boardgames]'") from error
-    return go
-
-
-def _strictly(function: Callable[[GoState], Array]) -> Callable[[GoState], Array]:
-    """The function, also where ranks may not be promoted, as pgx does."""
-
-    def call(state: GoState) -> Array:
-        with jax.numpy_rank_promotion("allow"):
-            return function(state)
-
-    return call
-
-
-def _unpacked(rules: ModuleType, state: GoState) -> Any:
-    """pgx's state. The numbers of captured stones, which no rule reads, are 0."""
-    return rules.GameState(
-        step_count=state.num_plies.astype(jnp.int32),
-        board=state.chains.astype(jnp.int32),
-        board_history=state.history.astype(jnp.int32),
-        num_captured=jnp.zeros((2,), jnp.int32),
-        consecutive_pass_count=state.num_passes.astype(jnp.int32),
-        ko=state.ko.astype(jnp.int32),
-        is_psk=state.is_repeated,
-        hash_history=state.hashes,
-    )
-
-
-def _packed(state: Any) -> GoState:
+def _init() -> GoState:
     return GoState(
-        chains=state.board.astype(jnp.int8),
-        history=state.board_history.astype(jnp.int8),
-        hashes=state.hash_history,
-        num_plies=state.step_count.astype(jnp.int16),
-        num_passes=jnp.int8(state.consecutive_pass_count),
-        ko=state.ko.astype(jnp.int8),
-        is_repeated=state.is_psk,
+        chains=jnp.zeros((NUM_CELLS,), jnp.int8),
+        is_in_atari=jnp.zeros((NUM_CELLS,), bool),
+        history=jnp.zeros((HISTORY, NUM_CELLS), jnp.int8),
+        hashes=jnp.zeros((MAX_PLIES, 2), jnp.uint32),
+        num_plies=jnp.int16(0),
+        num_passes=jnp.int8(0),
+        ko=jnp.int8(-1),
+        is_repeated=jnp.bool_(False),
     )
 
 
 def _player(state: GoState) -> Array:
     return state.num_plies.astype(jnp.int32) % 2
+
+
+def _sign(state: GoState) -> Array:
+    """1 if black is to move, -1 if white is. [] int8."""
+    return (1 - 2 * (state.num_plies % 2)).astype(jnp.int8)
+
+
+def _step(state: GoState, action: Array) -> GoState:
+    is_pass = action == PASS
+    chains, ko = _with_stone(state, jnp.minimum(action, NUM_CELLS - 1))
+    chains = jnp.where(is_pass, state.chains, chains)
+    stones = jnp.sign(chains)
+    hashed = _hash(stones)
+    return GoState(
+        chains=chains,
+        is_in_atari=_in_atari(chains),
+        history=jnp.concatenate([stones[None], state.history[:-1]]),
+        hashes=state.hashes.at[state.num_plies].set(hashed),
+        num_plies=state.num_plies + jnp.int16(1),
+        num_passes=jnp.where(is_pass, state.num_passes + jnp.int8(1), jnp.int8(0)),
+        ko=jnp.where(is_pass, jnp.int8(-1), ko),
+        # The empty board, which unused rows would equal, is never left after a stone.
+        is_repeated=~is_pass & jnp.any(jnp.all(state.hashes == hashed[None], axis=1)),
+    )
+
+
+def _with_stone(state: GoState, cell: Array) -> tuple[Array, Array]:
+    """The chains [81] after a stone on `cell`, and the point [] where retaking it is a ko."""
+    sign = _sign(state)
+    sides = jnp.asarray(_SIDES)[cell]  # [4]
+    beside = jnp.where(sides >= 0, state.chains[sides], jnp.int8(0))  # [4]
+    is_other = beside * sign < 0
+    is_taken_beside = is_other & state.is_in_atari[sides]
+    is_taken, is_joined = jnp.zeros((NUM_CELLS,), bool), jnp.arange(NUM_CELLS) == cell
+    for side in range(4):
+        is_same = state.chains == beside[side]  # [81]
+        is_taken |= is_same & is_taken_beside[side]
+        is_joined |= is_same & (beside[side] * sign > 0)
+    chains = jnp.where(is_taken, jnp.int8(0), jnp.where(is_joined, sign * (cell + 1).astype(jnp.int8), state.chains))
+    is_ko = jnp.all(is_other | (sides < 0)) & (jnp.sum(is_taken) == 1)
+    return chains, jnp.where(is_ko, jnp.argmax(is_taken), -1).astype(jnp.int8)
+
+
+def _beside(values: Array, outside: Array) -> list[Array]:
+    """The `values` [81] of the four points beside each, four times [81]; `outside` off the board."""
+    wide = jnp.pad(values.reshape(SIZE, SIZE), 1, constant_values=outside)  # [11, 11]
+    sides = (wide[:-2, 1:-1], wide[2:, 1:-1], wide[1:-1, :-2], wide[1:-1, 2:])
+    return [side.reshape(NUM_CELLS) for side in sides]
+
+
+def _in_atari(chains: Array) -> Array:
+    """Stones of chains with a single liberty: their lowest is their highest. [81] bool."""
+    free = jnp.where(chains == 0, _NAMES, jnp.int8(0))  # [81], the name of each free point
+    sides = jnp.stack(_beside(free, jnp.int8(0)))  # [4, 81]
+    highest = jnp.max(sides, axis=0)
+    lowest = jnp.min(jnp.where(sides > 0, sides, _OUTSIDE), axis=0)
+    chain = jnp.abs(chains).astype(jnp.int32)  # [81]
+    ends = jnp.stack([lowest, -highest], axis=-1)  # [81, 2]
+    of_chain = jnp.full((NUM_CELLS + 1, 2), _OUTSIDE).at[chain].min(ends)[chain]  # [81, 2]
+    return (chains != 0) & (of_chain[:, 0] == -of_chain[:, 1])
+
+
+def _hash(stones: Array) -> Array:
+    """64 bits of a position [81], as [2] uint32: Zobrist's exclusive or of a number for each stone."""
+    black, white = _HASHES  # each [81, 2]
+    numbers = jnp.where((stones > 0)[:, None], black, jnp.where((stones < 0)[:, None], white, np.uint32(0)))
+    return jnp.bitwise_xor.reduce(numbers, axis=0)
+
+
+def _legal_actions(state: GoState) -> Array:
+    own = state.chains * _sign(state)  # [81], above 0: of the player to move
+    # Beside a free point, another's chain in atari can be taken, and an own one that is not has a second liberty.
+    is_open = (own == 0) | ((own < 0) == state.is_in_atari)
+    cells = (own == 0) & jnp.any(jnp.stack(_beside(is_open, jnp.bool_(False))), axis=0)
+    return jnp.append(cells & (jnp.arange(NUM_CELLS) != state.ko), True)
+
+
+def _observe(state: GoState) -> Observation:
+    """Planes: own and the other's stones in each of the last eight positions, and whether white is to move."""
+    seen = state.history * _sign(state)  # [8, 81]
+    stones = jnp.stack([seen > 0, seen < 0], axis=1).reshape(2 * HISTORY, NUM_CELLS)
+    is_white = jnp.broadcast_to(_player(state) == 1, (1, NUM_CELLS))
+    return Observation(jnp.concatenate([stones, is_white]).T, _legal_actions(state))
+
+
+def _is_over(state: GoState) -> Array:
+    return (state.num_passes >= 2) | state.is_repeated | (state.num_plies >= MAX_PLIES)
+
+
+def _outcome(state: GoState) -> Array:
+    is_over = _is_over(state)
+    black, white = _areas(state.chains, is_over)
+    winner = jnp.where(state.is_repeated, _player(state), jnp.where(black - KOMI > white, 0, 1))
+    return jnp.where(is_over, jnp.where(jnp.arange(2) == winner, 1.0, -1.0), 0.0).astype(jnp.float32)
+
+
+def _areas(chains: Array, is_wanted: Array) -> Array:
+    """Stones, and free points that no path of free points connects with the other player's stones. [2] int32."""
+    is_free = chains == 0  # [81]
+    others = jnp.stack([chains < 0, chains > 0])  # [2, 81]
+
+    def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        reached, _ = carry
+        beside = jax.vmap(lambda one: jnp.any(jnp.stack(_beside(one, jnp.bool_(False))), axis=0))(reached)
+        after = reached | (beside & is_free[None])
+        return after, jnp.any(after != reached)
+
+    reached, _ = jax.lax.while_loop(lambda carry: carry[1], spread, (others, is_wanted))
+    return jnp.sum(~reached, axis=1)
 
 
 def _preference(state: GoState) -> Array:

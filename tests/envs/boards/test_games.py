@@ -37,8 +37,14 @@ def test_types_and_tables_fit_each_other(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_games_end_in_time_with_an_outcome_that_sums_to_zero(name):
-    game, plies = game_of(name), recorded(name)
+def test_every_state_of_random_games_keeps_the_contract(name):
+    plies = recorded(name)
+    assert_games_end_in_time_with_an_outcome_that_sums_to_zero(game_of(name), plies)
+    assert_planes_show_the_board_from_the_view_of_the_player_to_move(plies)
+    assert_preferences_are_finite_and_a_pass_comes_last(name, plies)
+
+
+def assert_games_end_in_time_with_an_outcome_that_sums_to_zero(game, plies):
     assert plies.is_over[-1].all()  # after max_plies actions
     assert plies.mask.any(axis=-1)[~plies.is_over].all()
     assert np.array_equal(plies.mask, plies.legal)
@@ -48,9 +54,7 @@ def test_games_end_in_time_with_an_outcome_that_sums_to_zero(name):
     assert len(np.unique(plies.outcome[-1], axis=0)) > 1  # not always the same player
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_planes_show_the_board_from_the_view_of_the_player_to_move(name):
-    plies = recorded(name)
+def assert_planes_show_the_board_from_the_view_of_the_player_to_move(plies):
     mine = plies.cells == plies.player[..., None]
     theirs = (plies.cells >= 0) & ~mine
     shown = plies.planes[~plies.is_over]
@@ -58,21 +62,19 @@ def test_planes_show_the_board_from_the_view_of_the_player_to_move(name):
     assert np.array_equal(shown[..., 1], theirs[~plies.is_over])
 
 
-def test_the_same_position_with_the_colours_exchanged_looks_the_same():
-    state = first_states(game_of("othello"), 1)
-    exchanged = state._replace(player=1 - state.player)
-    seen, other = (jax.vmap(game_of("othello").observe)(each) for each in (state, exchanged))
-    assert jax.tree.all(jax.tree.map(np.array_equal, seen, other))
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_preferences_are_finite_and_a_pass_comes_last(name):
-    plies = recorded(name)
+def assert_preferences_are_finite_and_a_pass_comes_last(name, plies):
     assert np.isfinite(plies.preference).all()
     if name in ("othello", "go_9x9"):
         others = np.where(plies.mask[..., :-1], plies.preference[..., :-1], -np.inf)
         worst = np.where(others > -1500, others, np.inf).min(axis=-1)  # but for own eyes
         assert (plies.preference[..., -1] < worst).all()
+
+
+def test_the_same_position_with_the_colours_exchanged_looks_the_same():
+    state = first_states(game_of("othello"), 1)
+    exchanged = state._replace(player=1 - state.player)
+    seen, other = (jax.vmap(game_of("othello").observe)(each) for each in (state, exchanged))
+    assert jax.tree.all(jax.tree.map(np.array_equal, seen, other))
 
 
 def symmetric_first_states(name, symmetry):

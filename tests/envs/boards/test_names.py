@@ -7,7 +7,7 @@ import pytest
 
 from stoix_like.envs.boards import names
 from stoix_like.envs.boards.registry import make_game
-from stoix_like.errors import ConfigError, MissingExtraError, UnsupportedEnvironmentError
+from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
 
 @pytest.mark.parametrize("text", ["connect_four", "connect_four:2", "connect_four_2p"])
@@ -55,17 +55,16 @@ def test_players_that_a_game_does_not_have(text, said):
         names.parse_game(text)
 
 
-def test_go_without_pgx_names_the_extra(monkeypatch):
-    for module in [name for name in sys.modules if name.partition(".")[0] == "pgx"]:
-        monkeypatch.delitem(sys.modules, module)
-    monkeypatch.setitem(sys.modules, "pgx", None)
-    with pytest.raises(MissingExtraError, match="go_9x9 needs the 'boardgames' extra") as caught:
-        make_game("go_9x9")
-    assert "stoix_like[boardgames]" in caught.value.hint
-    assert make_game("hex_11x11").num_actions == 122
+def run_python(code):
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 
 
-def test_names_are_read_without_jax():
-    code = "import sys, stoix_like.envs.boards.names as n; n.parse_game('go_9x9:2'); print('jax' in sys.modules)"
-    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert result.stdout.strip() == "False"
+def test_names_are_read_without_jax_and_games_made_without_pgx_before_the_backend_starts():
+    read = (
+        "import sys, stoix_like.envs.boards.names as names; names.parse_game('go_9x9:2'); print('jax' in sys.modules)"
+    )
+    make = (
+        "from stoix_like.envs.boards.registry import make_game; [make_game(name) for name in names.GAMES];"
+        " from jax._src import xla_bridge; print(bool(xla_bridge._backends), 'pgx' in sys.modules)"
+    )
+    assert run_python(f"{read}; {make}") == ["False", "False", "False"]
