@@ -39,7 +39,7 @@ def alphazero_problems(config: Any) -> list[str]:
         least = math.ceil(section.batch_size / played)
         problems.append(
             f"alphazero.batch_size: {section.batch_size:,} is more than max_reuse * num_envs * rollout_length ="
-            f" {section.max_reuse * played:,.0f} positions that an update may learn from; use less, or max_reuse {least}"
+            f" {section.max_reuse * played:,.0f} positions that an update may use; use less, or max_reuse {least}"
         )
     if section.quick_simulations is not None and section.quick_simulations >= section.num_simulations:
         problems.append(

@@ -50,7 +50,7 @@ def parse_game(text: str) -> tuple[str, int]:
 
 
 def canonical_name(text: str) -> str:
-    """The one spelling of a task id that means a game: `connect_four` of `connect_four:2`. Other texts are unchanged."""
+    """The one spelling of a task id that means a game: `connect_four` of `connect_four:2`. Others are unchanged."""
     try:
         name, num_players = parse_game(text)
     except StoixError:

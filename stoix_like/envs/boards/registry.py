@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-<<<<<<< HEAD
-from stoix_like.config.board_games import parse_game
-=======
 from collections.abc import Callable
 
+from stoix_like.config.board_games import parse_game
 from stoix_like.envs.boards.connect_four import make_connect_four
 from stoix_like.envs.boards.go_9x9 import make_go_9x9
 from stoix_like.envs.boards.hex_11x11 import make_hex_11x11
-from stoix_like.envs.boards.names import parse_game
 from stoix_like.envs.boards.othello import make_othello
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
->>>>>>> h-games
 from stoix_like.games import BoardGame
 
 _MAKERS: dict[str, Callable[[], BoardGame]] = {

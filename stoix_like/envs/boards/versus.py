@@ -75,12 +75,8 @@ def versus(game: BoardGame, opponent: Player, openings: np.ndarray | Array) -> E
         task_id=game.name,
         episode_metrics=episode_metrics,
         rekey=lambda state, key: state._replace(key=key),
-<<<<<<< HEAD
         observation_adapter="board" if game.layout.lines is None else "lines",
         game=game,
-=======
-        observation_adapter="board",
->>>>>>> h-games
         time_limit=game.max_plies,
     )
 

@@ -1,0 +1,80 @@
+"""The command `ratings.py`: rates the checkpoints of runs of a board game, with engines as anchors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from stoix_like.config.alphazero_checks import anchor_names, engine_problems
+from stoix_like.config.sections import HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.arguments import (
+    ArgumentParser,
+    add_device_flag,
+    add_json_flag,
+    add_runs_argument,
+    output_file,
+    positive_int,
+    seed_number,
+)
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.spelling import prog
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.storage.atomic import write_output_json
+
+ANCHORS = "heuristic, random, mcts-32, mcts-128"
+
+
+def main(argv: list[str]) -> int:
+    """Plays the league, prints the ratings and draws them; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    anchors = anchor_names(arguments.anchors)
+    if problems := engine_problems("--anchors", anchors):
+        raise ConfigError(problems, "anchors are engines, such as heuristic, random, mcts-128")
+    if not anchors:
+        raise ConfigError("--anchors: without anchors ratings have no scale", "give at least one, such as heuristic")
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    from stoix_like.algorithms.tasks import book
+    from stoix_like.runtime.arena import league, tables
+    from stoix_like.runtime.arena.figure import plot_ratings
+
+    simulations = 0 if arguments.network else arguments.simulations
+    game, members = league.members_of(arguments.runs, anchors, simulations)
+    openings = book(game, arguments.opening_plies, arguments.openings)
+    print(f"{game.name}: {len(members)} players, {tables.book_text(openings)} a match", flush=True)
+    played = league.play_league(game, members, openings, arguments.seed, print_to_stderr)
+    print("\n".join(tables.rating_table(played.table)))
+    if note := tables.disconnected_note(played.table.disconnected):
+        print(f"note: {note}")
+    runs = list(dict.fromkeys(member.run for member in members if member.run))
+    out = arguments.out or (_folder(arguments.runs[0]) / "ratings.png" if len(runs) == 1 else Path("ratings.png"))
+    print(f"ratings {plot_ratings(played, out)}")
+    if arguments.json:
+        rows = {"game": game.name, "opening_hash": openings.hash, "ratings": tables.rating_json(played.table)}
+        write_output_json(arguments.json, rows | {"matches": [record._asdict() for record in played.records]})
+    return 0
+
+
+def _folder(run: str) -> Path:
+    from stoix_like.runtime.runs.find import find_run
+
+    return find_run(run)
+
+
+def make_parser() -> ArgumentParser:
+    """The parser of the command's arguments."""
+    what = "Rates every checkpoint of runs of a board game: Bradley-Terry over all matches, 95 % intervals."
+    parser = ArgumentParser(prog("ratings"), what)
+    add_runs_argument(parser)
+    help_text = f"engines, the first with the fixed rating 1000 (default: {ANCHORS})"
+    parser.add_argument("--anchors", default=ANCHORS, metavar="A,B,…", help=help_text)
+    parser.add_argument("--simulations", type=positive_int, metavar="N", help="of the runs' searches (default: own)")
+    parser.add_argument("--network", action="store_true", help="rate the networks alone, without search")
+    help_text = "most openings of a match, each of which is played from every seat (default: 64)"
+    parser.add_argument("--openings", type=positive_int, default=64, metavar="N", help=help_text)
+    parser.add_argument("--opening-plies", type=int, metavar="N", help="plies of the openings (default: by game)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="of players that draw (default: 0)")
+    help_text = "figure: .png, .pdf or .svg (default: ratings.png, for one run in its folder)"
+    parser.add_argument("--out", type=output_file, help=help_text)
+    add_json_flag(parser)
+    add_device_flag(parser)
+    return parser
