@@ -41,6 +41,7 @@ COMMANDS: dict[str, Command] = {
     "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
     "arena": Command("stoix_like.commands.arena", "play runs and engines of a board game against each other"),
     "ratings": Command("stoix_like.commands.ratings", "rate the checkpoints of runs of a board game"),
+    "play-board": Command("stoix_like.commands.play_board", "play a run or an engine of a board game yourself"),
     "plot": Command("stoix_like.commands.plot", "draw learning curves of runs"),
     "animate": Command("stoix_like.commands.animate", "draw an episode of a run as a GIF"),
     "export": Command("stoix_like.commands.export", "write the policy of a run for programs with jax alone"),
