@@ -16,7 +16,7 @@ from stoix_like.runtime.console.arguments import (
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.evaluators.policies import select_policy
-from stoix_like.runtime.evaluators.record import MOST_STEPS, record_episode
+from stoix_like.runtime.evaluators.record import MOST_STEPS, board_states, record_episode
 from stoix_like.runtime.evaluators.search_flags import add_search_flags, search_choice
 from stoix_like.runtime.hardware import devices
 
@@ -40,7 +40,9 @@ def main(argv: list[str]) -> int:
     episode = record_episode(
         saved.env, chosen.policy, params, key, deterministic=is_deterministic, most_steps=arguments.max_steps
     )
-    path = save_gif(saved.env, episode.states, arguments.out or saved.folder / "episode.gif")
+    out = arguments.out or saved.folder / "episode.gif"
+    states = board_states(saved.env, episode) if saved.env.game is not None else episode.states
+    path = save_gif(saved.env, states, out)
     num_steps = len(episode.states) - 1
     length = f"episode of {num_steps} steps" if episode.is_whole else f"first {num_steps} steps of an episode"
     reporter = Reporter()

@@ -45,6 +45,7 @@ from stoix_like.types import (
     Network,
     NetworkParams,
     Observation,
+    Policy,
     role_key,
 )
 
@@ -75,11 +76,10 @@ def make(game: BoardGame, network: Network, config: AlphaZeroConfig) -> Learner:
     ring = make_ring(
         capacity=config.alphazero.replay_buffer_size, batch_size=settings.batch_size, num_shards=settings.num_shards
     )
-    model = GameModel(game, network.actor_critic)
     return Learner(
         init=functools.partial(init, game, network, ring, settings, make_hyper(config), num_games),
         update=functools.partial(update, game, network, ring, settings),
-        policy=functools.partial(search_policy, model, settings.search),
+        policy=make_search_policy(game, network, settings.search),
         network_policy=functools.partial(network_policy, network),
         volatile=("replay",),
         sharded=SHARDED,
@@ -217,6 +217,11 @@ def self_play_search(model: GameModel, settings: AlphaZeroSettings, params: Netw
         return jax.lax.cond(is_full, full, quickly, search_key, states), is_full
 
     return search
+
+
+def make_search_policy(game: BoardGame, network: Network, config: GumbelConfig) -> Policy:
+    """The policy that searches the game with the averaged network, see `search_policy`."""
+    return functools.partial(search_policy, GameModel(game, network.actor_critic), config)
 
 
 def search_policy(

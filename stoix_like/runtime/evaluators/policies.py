@@ -41,6 +41,8 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     env, learner = saved.env, saved.learner
     if choice is None and (network or learner.policy is learner.network_policy):
         return SelectedPolicy(learner.network_policy, "network")
+    if saved.meta.algorithm == "alphazero":
+        return _board_search(saved, choice)
     played = choice or SearchChoice()
     config, temperature = search_config(saved, played)
     text = search_text(saved, played, deterministic)
@@ -52,6 +54,24 @@ def select_policy(saved: SavedRun, choice: SearchChoice | None, network: bool, d
     )
     name = f"search {text}, incumbent plan" if choice.incumbent else f"search {text}"
     return SelectedPolicy(policy, name, notes, env.hidden_state)
+
+
+def _board_search(saved: SavedRun, choice: SearchChoice | None) -> SelectedPolicy:
+    """An AlphaZero run's own search, with the number of simulations that was chosen."""
+    from stoix_like.algorithms import alphazero
+
+    config = alphazero.settings_of(saved.config).search
+    if choice is None:
+        return SelectedPolicy(saved.learner.policy, f"search as trained: {config.num_simulations} simulations")
+    others = [name for name, value in choice._asdict().items() if name != "simulations" and value not in (None, False)]
+    if others:
+        raise ConfigError(
+            f"--search-{others[0].replace('_', '-')}: {saved.path} searches a game by simulations, not with particles",
+            "give --search-simulations N",
+        )
+    config = config._replace(num_simulations=choice.simulations or config.num_simulations)
+    policy = alphazero.make_search_policy(saved.env.game, saved.network, config)
+    return SelectedPolicy(policy, f"search {config.num_simulations} simulations")
 
 
 def search_text(saved: SavedRun, choice: SearchChoice, deterministic: bool) -> str:
@@ -95,7 +115,9 @@ def search_config(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, 
     _check_resampling(choice, config)
     names = {"particles": "num_particles", "depth": "search_depth"}
     names |= {"period": "resampling_period", "ess_threshold": "resampling_ess_threshold"}
-    given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent")}
+    given = {
+        names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent", "simulations")
+    }
     config = config._replace(**{name: value for name, value in given.items() if value is not None})
     check(config, factored=factored)
     if choice.temperature is None and is_spo:
@@ -159,3 +181,4 @@ class SearchChoice(NamedTuple):
     gamma: float | None = None
     gae_lambda: float | None = None
     incumbent: bool = False
+    simulations: int | None = None  # of AlphaZero's

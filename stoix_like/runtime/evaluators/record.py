@@ -13,6 +13,7 @@ class Episode(NamedTuple):
     """A recorded episode."""
 
     states: list[EnvState]  # including the final one
+    actions: list[Any]  # between them
     episode_return: float
     is_whole: bool  # False if it was cut at the step limit
 
@@ -33,20 +34,30 @@ def record_episode(
 
     player = remembering(policy)
 
-    def act_and_step(state: EnvState, timestep: Any, memory: Any, step_key: Key) -> tuple[EnvState, Any, Any]:
+    def act_and_step(state: EnvState, timestep: Any, memory: Any, step_key: Key) -> tuple[EnvState, Any, Any, Any]:
         batched_state, batched = jax.tree.map(lambda x: x[None], (state, timestep))
         action, memory = player.act(params, memory, batched_state, batched.observation, step_key, deterministic)
-        return *env.step(state, action[0]), memory
+        return *env.step(state, action[0]), memory, action[0]
 
     step = jax.jit(act_and_step)
     level_key, play_key = jax.random.split(key)
     state, timestep = jax.jit(env.reset)(level_key)
     memory = player.init(1)
-    states, total = [state], 0.0
+    states, actions, total = [state], [], 0.0
     for index in range(most_steps):
-        state, timestep, memory = step(state, timestep, memory, jax.random.fold_in(play_key, index))
+        state, timestep, memory, action = step(state, timestep, memory, jax.random.fold_in(play_key, index))
         states.append(state)
+        actions.append(action)
         total += float(timestep.reward)
         if bool(timestep.last()):
-            return Episode(states, total, True)
-    return Episode(states, total, False)
+            return Episode(states, actions, total, True)
+    return Episode(states, actions, total, False)
+
+
+def board_states(env: Environment, episode: Episode) -> list[Any]:
+    """The positions of an episode of a board game: after each of the player's moves, and after the answers to it."""
+    positions = [episode.states[0].game]
+    for state, action, after in zip(episode.states, episode.actions, episode.states[1:], strict=False):
+        moved = env.game.step(state.game, action)
+        positions += [moved] if bool(env.game.is_over(moved)) else [moved, after.game]
+    return positions

@@ -14,6 +14,7 @@ def add_search_flags(parser: ArgumentParser) -> None:
     add = parser.add_argument
     add("--network", action="store_true", help="play the network alone, without the run's own search")
     add("--search", action="store_true", help="search for every action, also with a PPO run")
+    add("--search-simulations", type=positive_int, metavar="N", help="simulations per move, of AlphaZero runs alone")
     add("--search-particles", type=positive_int, metavar="P", help="particles (PPO runs: 4)")
     add("--search-depth", type=_depth, metavar="D|full", help="model steps of each particle (PPO runs: full)")
     help_text = "first actions (PPO runs: topk; iid for factored ones)"

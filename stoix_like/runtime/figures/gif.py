@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoix_like.errors import RunError, UnsupportedEnvironmentError
+from stoix_like.runtime.figures.boards import save_board_gif
 from stoix_like.runtime.storage.atomic import atomic_write_output
 from stoix_like.types import Environment, EnvState
 
@@ -15,17 +16,22 @@ from stoix_like.types import Environment, EnvState
 def save_gif(env: Environment, states: list[EnvState], path: Path) -> Path:
     """The path of the GIF of an episode: `path` with the suffix .gif. It has one frame per state.
 
+    Of a board game the states are those of the game, not of the environment.
+
     Raises UnsupportedEnvironmentError if the environment cannot be drawn, and RunError if there are no states, or the
     file cannot be written.
     """
-    if env.animate is None:
+    if env.animate is None and env.game is None:
         raise UnsupportedEnvironmentError(
             f"{env.task_id} cannot be drawn: it has no `animate`", "give Environment.animate, or choose another task"
         )
     if not states:
         raise RunError("an animation needs at least one state", "record an episode first")
     with atomic_write_output(path.with_suffix(".gif")) as temporary, _headless():
-        env.animate(states, str(temporary))
+        if env.animate is not None:
+            env.animate(states, str(temporary))
+        else:
+            save_board_gif(env.game, states, temporary)
     return path.with_suffix(".gif")
 
 
