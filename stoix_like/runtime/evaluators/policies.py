@@ -112,12 +112,14 @@ def search_config(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, 
         config = config._replace(
             num_particles=DEFAULT_PARTICLES, search_depth=depth, root=root, continuation="greedy", resampling="none"
         )
+    if choice.simulations is not None:
+        what = f"--search-simulations: {saved.path} searches with particles"
+        raise ConfigError(what, "give --search-particles N; AlphaZero runs search by simulations")
     _check_resampling(choice, config)
     names = {"particles": "num_particles", "depth": "search_depth"}
     names |= {"period": "resampling_period", "ess_threshold": "resampling_ess_threshold"}
-    given = {
-        names.get(k, k): v for k, v in choice._asdict().items() if k not in ("temperature", "incumbent", "simulations")
-    }
+    others = ("temperature", "incumbent", "simulations")
+    given = {names.get(k, k): v for k, v in choice._asdict().items() if k not in others}
     config = config._replace(**{name: value for name, value in given.items() if value is not None})
     check(config, factored=factored)
     if choice.temperature is None and is_spo:

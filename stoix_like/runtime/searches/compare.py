@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
+from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.evaluators.policies import SearchChoice
@@ -61,6 +62,11 @@ def _load(path: Path, checkpoint: str, level_set: str | None, settings: Comparis
     from stoix_like.runtime.searches.methods import RunOnLevels
 
     saved = saved_run.load_run(str(path), checkpoint)
+    if saved.meta.algorithm == "alphazero":
+        what = f"{path} is a run of AlphaZero, which searches by simulations, not with particles"
+        raise ConfigError(
+            what, f"{usage('arena')} {path} mcts-128 --simulations 1,8,32 shows strength over simulations"
+        )
     if "smc" in settings.methods and settings.temperature is None and saved.meta.algorithm != "spo":
         raise ConfigError(
             f"--temperature: {path} is a run of {algorithm_title(saved.meta.algorithm)}, which learns none",
