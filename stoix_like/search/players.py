@@ -6,6 +6,8 @@ means nothing. Players without parameters ignore theirs.
 
 from __future__ import annotations
 
+import functools
+
 import jax
 import jax.numpy as jnp
 
@@ -54,20 +56,21 @@ def heuristic_player(game: BoardGame) -> Player:
 
 
 def _candidates(game: BoardGame, state: GameState) -> Array:
-    """[A] bool: the actions that win, else those after which nobody else can win at once, else all legal ones."""
+    """[A] bool: the actions that win, else those after which nobody else can win at once, else those that do not lose
+    at once, else all legal ones."""
     legal = game.legal_actions(state)
     me = game.player(state)
     after = jax.vmap(game.step, in_axes=(None, 0))(state, jnp.arange(game.num_actions))  # [A, ...]
     is_over = jax.vmap(game.is_over)(after)
     outcome = jax.vmap(game.outcome)(after)[:, me]  # [A]
     wins = legal & is_over & (outcome > 0)
-    sound = legal & ~(is_over & (outcome < 0))
+    lasts = legal & ~(is_over & (outcome < 0))
+    choices = [wins, lasts, legal]
     if game.num_actions**2 <= MOST_REPLIES:
         next_player = jax.vmap(game.player)(after)
         lets_win = ~is_over & (next_player != me) & jax.vmap(lambda state: jnp.any(_wins(game, state)))(after)
-        sound &= ~lets_win
-    candidates = jnp.where(jnp.any(sound), sound, legal)
-    return jnp.where(jnp.any(wins), wins, candidates)
+        choices = [wins, lasts & ~lets_win, lasts, legal]
+    return functools.reduce(lambda worse, better: jnp.where(jnp.any(better), better, worse), reversed(choices))
 
 
 def _wins(game: BoardGame, state: GameState) -> Array:
