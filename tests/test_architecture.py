@@ -52,6 +52,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 #: library -> the only places that may import it.
 DOORS = {
     "jumanji": ("envs",),
+    "pgx": ("envs/boards",),
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
     "flashbax": ("replay.py",),
@@ -414,6 +415,7 @@ WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index
         (wrong_doors, "runtime/runs/find.py", "import jax\njax.export.export", "jax.export"),
         (wrong_doors, "ops/trees.py", "from jax.experimental import multihost_utils", "multihost_utils"),
         (wrong_doors, "algorithms/ppo.py", "import jumanji.wrappers", "jumanji"),
+        (wrong_doors, "envs/registry.py", "def f():\n    import pgx", "pgx"),
         (wrong_doors, "runtime/training/train.py", "def f():\n    import optax", "optax"),
         (wrong_doors, "ops/losses.py", "from distrax import Categorical", "distrax"),
         (outside_world, "algorithms/ppo.py", "import time", "time"),

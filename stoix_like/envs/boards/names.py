@@ -19,7 +19,7 @@ GAMES: dict[str, tuple[int, ...]] = {
     "go_9x9": (2,),
 }
 #: Known names of games that cannot be played yet.
-COMING: dict[str, tuple[int, ...]] = {name: (2, 3, 4) for name in ("hex8", "square8", "square19", "hexagonal")}
+COMING: dict[str, tuple[int, ...]] = dict.fromkeys(("hex8", "square8", "square19", "hexagonal"), (2, 3, 4))
 _NAME = re.compile(r"(?P<name>.+?)(?::(?P<after_colon>\d+)|_(?P<after_line>\d+)p)?")
 
 

@@ -1,0 +1,109 @@
+"""A board game against a fixed player as an environment, so that every learner and evaluation of environments plays it.
+
+All other seats belong to the opponent. Nothing here assumes two players, or that they alternate.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.games import BoardGame, GameState, Player
+from stoix_like.types import FIRST, LAST, MID, ActionSpec, Array, Environment, Key, Observation, TimeStep
+
+
+class VersusState(NamedTuple):
+    """A game in which it is our turn, or that is over."""
+
+    game: GameState
+    seat: Array  # [] int32, the player that we are
+    key: Key  # of the opponent
+
+
+def versus(game: BoardGame, opponent: Player, openings: np.ndarray | Array) -> Environment:
+    """The game against `opponent` as an environment: a step is our action and the answers to it.
+
+    `reset` draws an opening and our seat uniformly and plays until it is our turn. The reward is our outcome, at the
+    end of the game. A game may be over at once, by a decided opening or where others move more than once before us;
+    then every action is shown as legal, and the first step ends the episode without changing the game.
+
+    Args:
+        game: the rules.
+        opponent: a `Player` without parameters: it is called with None and states [1, ...].
+        openings: [M, k] int32, legal first moves of M openings, M at least 1; k may be 0.
+    """
+    openings = np.asarray(openings, np.int32)
+    if openings.ndim != 2 or len(openings) == 0:
+        raise ValueError(f"openings must have the shape [M, k] with at least one opening, got {openings.shape}")
+
+    def reset(key: Key) -> tuple[VersusState, TimeStep]:
+        opening_key, seat_key, answer_key, state_key = jax.random.split(key, 4)
+        moves = jnp.asarray(openings)[jax.random.randint(opening_key, (), 0, len(openings))]  # [k]
+        seat = jax.random.randint(seat_key, (), 0, game.num_players)
+        state, _ = jax.lax.scan(lambda state, move: (game.step(state, move), None), game.init(), moves)
+        state = _answered(game, opponent, state, seat, answer_key)
+        timestep = _timestep(game, state, seat)
+        first = timestep._replace(
+            step_type=jnp.int8(FIRST), reward=jnp.zeros_like(timestep.reward), discount=jnp.ones_like(timestep.discount)
+        )
+        return VersusState(state, seat, state_key), first
+
+    def step(state: VersusState, action: Array) -> tuple[VersusState, TimeStep]:
+        answer_key, state_key = jax.random.split(state.key)
+        is_over = game.is_over(state.game)
+        after = game.step(state.game, action)
+        after = jax.tree.map(lambda old, new: jnp.where(is_over, old, new), state.game, after)
+        after = _answered(game, opponent, after, state.seat, answer_key)
+        return VersusState(after, state.seat, state_key), _timestep(game, after, state.seat)
+
+    def episode_metrics(state: VersusState, _timestep: TimeStep) -> dict[str, Array]:
+        outcome = game.outcome(state.game)  # [P]
+        ours = outcome[state.seat]
+        return {
+            "win": (ours == 1.0).astype(jnp.float32),
+            "draw": (ours == 0.0).astype(jnp.float32),
+            "first_player": (outcome[0] + 1.0) / 2.0,
+        }
+
+    return Environment(
+        reset,
+        step,
+        ActionSpec(game.num_actions),
+        task_id=game.name,
+        episode_metrics=episode_metrics,
+        rekey=lambda state, key: state._replace(key=key),
+        observation_adapter="board",
+        time_limit=game.max_plies,
+    )
+
+
+def _answered(game: BoardGame, opponent: Player, state: GameState, seat: Array, key: Key) -> GameState:
+    """The game after the opponent's moves, when it is the turn of `seat` or over."""
+
+    def is_their_turn(carry: tuple[Any, Key, Array]) -> Array:
+        state, _, num_moves = carry
+        return ~game.is_over(state) & (game.player(state) != seat) & (num_moves < game.max_plies)
+
+    def move(carry: tuple[Any, Key, Array]) -> tuple[Any, Key, Array]:
+        state, key, num_moves = carry
+        key, move_key = jax.random.split(key)
+        batch = jax.tree.map(lambda leaf: leaf[None], state)  # [1, ...]
+        action = opponent(None, batch, move_key)[0]
+        return game.step(state, action), key, num_moves + 1
+
+    return jax.lax.while_loop(is_their_turn, move, (state, key, jnp.int32(0)))[0]
+
+
+def _timestep(game: BoardGame, state: GameState, seat: Array) -> TimeStep:
+    is_over = game.is_over(state)
+    view, mask = game.observe(state)
+    return TimeStep(
+        step_type=jnp.where(is_over, jnp.int8(LAST), jnp.int8(MID)),
+        reward=jnp.where(is_over, game.outcome(state)[seat], 0.0).astype(jnp.float32),
+        discount=jnp.where(is_over, 0.0, 1.0).astype(jnp.float32),
+        observation=Observation(view, mask | is_over),
+        extras={},
+    )

@@ -1,0 +1,170 @@
+"""What holds for every board game: the contract of `BoardGame`, shown on recorded random games."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from envs.boards.recorded_games import NAMES, NUM_GAMES, first_states, game_of, played, recorded, replayed
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_types_and_tables_fit_each_other(name):
+    game = game_of(name)
+    rows, columns = game.layout.shape
+    num_cells = rows * columns
+    state = jax.eval_shape(game.init)
+    after = jax.eval_shape(game.step, state, jax.ShapeDtypeStruct((), jnp.int32))
+    described = [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(state)]
+    assert [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(after)] == described
+    assert jax.tree.structure(after) == jax.tree.structure(state)
+    expected = {
+        game.legal_actions: ((game.num_actions,), jnp.bool_),
+        game.player: ((), jnp.int32),
+        game.outcome: ((game.num_players,), jnp.float32),
+        game.is_over: ((), jnp.bool_),
+        game.cells: ((num_cells,), jnp.int8),
+        game.preference: ((game.num_actions,), jnp.float32),
+    }
+    for function, (shape, dtype) in expected.items():
+        shown = jax.eval_shape(function, state)
+        assert (shown.shape, shown.dtype) == (shape, dtype), function
+    planes, mask = jax.eval_shape(game.observe, state)
+    assert (planes.shape[0], planes.ndim, planes.dtype) == (num_cells, 2, jnp.bool_)
+    assert (mask.shape, mask.dtype) == ((game.num_actions,), jnp.bool_)
+    assert game.name == name
+    assert len(game.layout.action_names) == len(set(game.layout.action_names)) == game.num_actions
+    assert game.layout.neighbors.shape == (num_cells, {"square": 8, "hex": 6}[game.layout.kind])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_state_of_random_games_keeps_the_contract(name):
+    plies = recorded(name)
+    assert_games_end_in_time_with_an_outcome_that_sums_to_zero(game_of(name), plies)
+    assert_planes_show_the_board_from_the_view_of_the_player_to_move(plies)
+    assert_preferences_are_finite_and_a_pass_comes_last(name, plies)
+
+
+def assert_games_end_in_time_with_an_outcome_that_sums_to_zero(game, plies):
+    assert plies.is_over[-1].all()  # after max_plies actions
+    assert plies.mask.any(axis=-1)[~plies.is_over].all()
+    assert np.array_equal(plies.mask, plies.legal)
+    assert set(np.unique(plies.player)) == set(range(game.num_players))
+    assert not plies.outcome.sum(axis=-1).any()
+    assert not plies.outcome[~plies.is_over].any()
+    assert len(np.unique(plies.outcome[-1], axis=0)) > 1  # not always the same player
+
+
+def assert_planes_show_the_board_from_the_view_of_the_player_to_move(plies):
+    mine = plies.cells == plies.player[..., None]
+    theirs = (plies.cells >= 0) & ~mine
+    shown = plies.planes[~plies.is_over]
+    assert np.array_equal(shown[..., 0], mine[~plies.is_over])
+    assert np.array_equal(shown[..., 1], theirs[~plies.is_over])
+
+
+def assert_preferences_are_finite_and_a_pass_comes_last(name, plies):
+    assert np.isfinite(plies.preference).all()
+    if name in ("othello", "go_9x9"):
+        others = np.where(plies.mask[..., :-1], plies.preference[..., :-1], -np.inf)
+        worst = np.where(others > -1500, others, np.inf).min(axis=-1)  # but for own eyes
+        assert (plies.preference[..., -1] < worst).all()
+
+
+def test_the_same_position_with_the_colours_exchanged_looks_the_same():
+    state = first_states(game_of("othello"), 1)
+    exchanged = state._replace(player=1 - state.player)
+    seen, other = (jax.vmap(game_of("othello").observe)(each) for each in (state, exchanged))
+    assert jax.tree.all(jax.tree.map(np.array_equal, seen, other))
+
+
+def symmetric_first_states(name, symmetry):
+    """The first position as one symmetry shows it: only othello's is not the same."""
+    states = first_states(game_of(name))
+    if name != "othello":
+        return states
+    cells = game_of(name).symmetries.cells[symmetry]
+
+    def moved(words):
+        bits = (np.asarray(words)[..., None] >> np.arange(32, dtype=np.uint32)) & 1  # [..., 2, 32]
+        bits = bits.reshape(*words.shape[:-1], 64)[..., cells].reshape(*words.shape, 32)
+        return jnp.asarray((bits << np.arange(32, dtype=np.uint32)).sum(axis=-1).astype(np.uint32))
+
+    return states._replace(stones=moved(states.stones), legal=moved(states.legal))
+
+
+def assert_symmetry_holds(name, symmetry):
+    game, plies = game_of(name), recorded(name)
+    cells, actions = (table[symmetry] for table in game.symmetries)
+    there = np.argsort(actions)  # [A], what each action becomes
+    moved = replayed(name, there[plies.action], symmetric_first_states(name, symmetry))
+    running = ~plies.is_over
+    assert np.array_equal(moved.is_over, plies.is_over)
+    assert np.array_equal(moved.outcome, plies.outcome)
+    assert np.array_equal(moved.player, plies.player)
+    assert np.array_equal(moved.cells, plies.cells[..., cells])
+    assert np.array_equal(moved.planes, plies.planes[:, :, cells])
+    assert np.array_equal(moved.mask[running], plies.mask[..., actions][running])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_symmetry_keeps_legality_planes_and_outcome(name):
+    assert_symmetry_holds(name, 1)  # a quarter turn; connect four's mirror, hex's half turn
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", NAMES)
+def test_every_symmetry_keeps_legality_planes_and_outcome(name):
+    for symmetry in range(len(game_of(name).symmetries.cells)):
+        assert_symmetry_holds(name, symmetry)
+
+
+@pytest.mark.parametrize(("name", "number"), dict(zip(NAMES, (8, 2, 8, 2, 8), strict=True)).items())
+def test_symmetries_are_different_permutations_with_the_identity_first(name, number):
+    cells, actions = game_of(name).symmetries
+    assert len(np.unique(cells, axis=0)) == len(cells) == len(actions) == number
+    assert np.array_equal(cells[0], np.arange(cells.shape[1]))
+    assert np.array_equal(actions[0], np.arange(game_of(name).num_actions))
+    for table in (cells, actions):
+        assert table.dtype == np.int32
+        assert np.array_equal(np.sort(table, axis=1), np.broadcast_to(table[0], table.shape))
+
+
+def preferred(name, actions):
+    """The names of the legal actions after `actions`, the most preferred first."""
+    ply = jax.tree.map(lambda leaf: leaf[-1], played(name, actions))
+    order = np.argsort(-ply.preference, kind="stable")
+    return [game_of(name).layout.action_names[action] for action in order if ply.mask[action]]
+
+
+def test_preferences_by_hand():
+    assert preferred("connect_four", [])[0] == "4"
+    # Player 1 has 1, 2 and 3 of the lowest row; player 0 is to block it.
+    assert preferred("connect_four", [5, 0, 5, 1, 6, 2])[0] == "4"
+    # A stone on column 4 would let the other player win on top of it.
+    # Player 1 has 1, 2 and 3 of the second row: a stone on 4 would let it win on top.
+    assert preferred("connect_four", [0, 0, 2, 2, 6, 1, 6, 1])[-1] == "4"
+    worth = played("othello", []).preference[0]
+    assert worth[0] == worth[7] == worth[56] == worth[63] == worth.max()
+    assert worth[9] == worth[54] == worth[:64].min()
+    assert preferred("hex_11x11", [])[0] == "f6"
+    assert preferred("hex_11x11", [60])[0] == "swap"
+    assert preferred("hex_11x11", [0])[-1] == "swap"
+    assert preferred("go_9x9", [])[-1] == "pass"
+    assert preferred("tic_tac_toe", [])[0] == "b2"
+
+
+def test_the_layout_of_connect_four_has_its_lines_and_what_lies_below():
+    lines, below = game_of("connect_four").layout.lines
+    assert lines.shape == (69, 4)
+    assert len({frozenset(line) for line in lines.tolist()}) == 69
+    assert [0, 8, 16, 24] in lines.tolist()
+    assert below[0] == 7
+    assert below[35:].tolist() == [-1] * 7
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_step_leaves_the_state_that_it_was_given(name):
+    states = first_states(game_of(name))
+    before = jax.tree.map(np.array, states)
+    jax.jit(jax.vmap(game_of(name).step))(states, jnp.full((NUM_GAMES,), game_of(name).num_actions // 2 - 1))
+    assert jax.tree.all(jax.tree.map(np.array_equal, before, states))
