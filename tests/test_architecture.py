@@ -30,6 +30,8 @@ FLOORS = [
     ("bench",),
     ("commands",),
 ]
+#: What files of floor 0 may import from each other.
+SHARED_WORDS = {("config", "errors"), ("types", "errors"), ("games", "types")}
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 #: Rooms of runtime from the bottom, with the rooms of runtime that each may import: all of them stand before it.
 ROOMS: dict[str, tuple[str, ...]] = {
@@ -45,6 +47,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "results": ("console", "runs", "telemetry"),
     "figures": ("console", "storage", "results"),
     "reports": ("console", "results", "figures"),
+    "arena": ("console", "hardware", "runs", "evaluators", "figures"),
     "searches": ("console", "runs", "evaluators", "results", "figures"),
     "export": ("console", "weights", "runs", "results"),
     "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "results", "figures"),
@@ -153,8 +156,7 @@ def upward_imports(root):
             other = room_imported(module)
             if other is None or other == room:
                 continue
-            same_ground = FLOOR_OF[room] == 0 == FLOOR_OF[other] and other == "errors"
-            if FLOOR_OF[other] >= FLOOR_OF[room] and not same_ground:
+            if FLOOR_OF[other] >= FLOOR_OF[room] and (room, other) not in SHARED_WORDS:
                 found.append(f"{relative} -> {module}")
     return found
 

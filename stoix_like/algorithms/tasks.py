@@ -35,7 +35,7 @@ def make(
     kwargs: Mapping[str, Any] | None = None,
     exact_reference: bool = False,
 ) -> Environment:
-    """The environment of a task id.
+    """The environment of a task id: of `registry.make`, whose other arguments it takes, or of a board game.
 
     Args:
         task_id: a registered Jumanji name, `BinPack-v0` (rust_rl's generator), `probe/<name>`, or a board game such as
@@ -43,15 +43,13 @@ def make(
         opponent: board games: who plays the other seats, such as random, heuristic (the default) or mcts-128.
         opening_plies: board games: plies of the openings that games begin with; by game unless given.
         max_episode_steps: steps before a truncation (LAST with discount 1), in addition to the task's own end.
-        max_items: BinPack only, most items per instance.
-        max_ems: BinPack only, empty maximal spaces that are kept and shown.
+        max_items, max_ems: BinPack only, most items per instance and empty maximal spaces.
         kwargs: keyword arguments of the environment's constructor or of its generator, such as `num_rows` of Maze.
         exact_reference: Jumanji's own code instead of the faster one for BinPack and Maze, which gives the same bits.
 
     Raises:
         UnsupportedEnvironmentError: unknown id, levels that need a download, continuous actions, per-agent rewards.
         ConfigError: an unknown or unusable keyword argument, opponent or number of players.
-        MissingExtraError: a game whose rules are in a library that is not installed.
     """
     if task_id not in registry.ENVIRONMENTS and is_game(task_id):
         _refuse_arguments(task_id, {"max_items": max_items, "max_ems": max_ems, "kwargs": kwargs or None})

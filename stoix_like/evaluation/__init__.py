@@ -1,1 +1,1 @@
-"""Episodes, frozen level sets, intervals, comparisons of few runs. Imports no other pillar."""
+"""Episodes, level sets, openings, matches, ratings, intervals, comparisons of few runs. Imports no other pillar."""

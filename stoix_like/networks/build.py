@@ -65,11 +65,10 @@ def make(
     layout: BoardLayout | None = None,
     num_players: int | None = None,
 ) -> Network:
-    """The network for one kind of observation.
+    """The network for an observation.
 
     Args:
-        observation: one unbatched observation, as arrays or ShapeDtypeStructs.
-        action_spec: the form of the action.
+        observation, action_spec: one unbatched observation, as arrays or ShapeDtypeStructs; the form of the action.
         config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
             attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps ("grid",
             default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width: on CPU
@@ -88,17 +87,21 @@ def make(
     if config.num_heads is not None and adapter != "binpack":
         what = f"architecture.num_heads: only the binpack network has attention heads, and this one is {adapter}"
         raise ConfigError(what, "leave num_heads null")
-    if adapter == "binpack":
-        parts = _binpack_parts(config)
-    elif adapter == "grid":
+    if adapter == "grid":
         parts = _grid_parts(observation, action_spec, config, time_limit, platform or jax.default_backend())
-    elif layout is not None and adapter in ("board", "lines"):
-        parts = _board_parts(layout, action_spec, config, adapter)
     else:
-        parts = _dense_parts(action_spec, config)
+        parts = _parts(action_spec, config, adapter, layout)
     if num_players is not None:
         parts = parts._replace(critic_head=OutcomeHead(num_players, config.hidden_dim))
     return _shared_network(parts) if config.shared_torso else _separate_network(parts)
+
+
+def _parts(action_spec: ActionSpec, config: ArchitectureConfig, adapter: str, layout: BoardLayout | None) -> _Parts:
+    if adapter == "binpack":
+        return _binpack_parts(config)
+    if layout is not None and adapter in ("board", "lines"):
+        return _board_parts(layout, action_spec, config, adapter)
+    return _dense_parts(action_spec, config)
 
 
 def _check(observation: Observation, action_spec: ActionSpec, adapter: str, layout: BoardLayout | None) -> None:

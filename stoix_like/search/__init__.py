@@ -1,1 +1,1 @@
-"""Sequential Monte Carlo over any model. Imports no other pillar: it knows neither environments nor networks."""
+"""Sequential Monte Carlo over any model, Gumbel and plain tree search over games. Imports no other pillar."""

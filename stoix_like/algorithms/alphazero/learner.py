@@ -16,7 +16,7 @@ import numpy as np
 
 from stoix_like.algorithms.alphazero import learning
 from stoix_like.algorithms.alphazero import self_play as playing
-from stoix_like.algorithms.alphazero.learning import Learning
+from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
     AlphaZeroParams,
@@ -189,10 +189,9 @@ def update(
     budget = learning.add_to_budget(state.budget, num_added, settings, hyper.max_reuse)
     factor = linear_decay(settings.decays_rates, state.step, hyper.num_updates)
     before = Learning(state.params, state.optimizer, budget)
+    setup = LearningSetup(network, ring, game.symmetries, settings)
     with phase("optimise"):
-        after, learning_metrics = learning.learn(
-            network, ring, game.symmetries, settings, hyper, factor, before, replay, state.step, key("replay")
-        )
+        after, learning_metrics = learning.learn(setup, hyper, factor, before, replay, state.step, key("replay"))
     metrics |= learning_metrics
     metrics["trainer/samples_added_sum"] = num_added
     metrics["trainer/learning_rate"] = hyper.actor_lr * factor

@@ -46,11 +46,17 @@ def add_to_budget(
     )
 
 
+class LearningSetup(NamedTuple):
+    """What gradient steps are made with."""
+
+    network: Network  # its critic predicts outcomes [B, P]
+    ring: Ring
+    symmetries: Symmetries
+    settings: AlphaZeroSettings
+
+
 def learn(
-    network: Network,
-    ring: Ring,
-    symmetries: Symmetries,
-    settings: AlphaZeroSettings,
+    setup: LearningSetup,
     hyper: AlphaZeroHyper,
     factor: Array,
     learning: Learning,
@@ -61,10 +67,7 @@ def learn(
     """(parameters, optimiser and budget, metrics) after as many gradient steps as the budget allows.
 
     Args:
-        network: its critic predicts outcomes [B, P].
-        ring: draws the samples.
-        symmetries: of the board.
-        settings: at most `most_gradient_steps` are made.
+        setup: network, ring, symmetries, sizes; at most `most_gradient_steps` are made.
         hyper: rates and weights.
         factor: on the learning rates.
         learning: what the steps change.
@@ -72,37 +75,48 @@ def learn(
         step: index of the update, for the age of samples.
         key: consumed.
     """
+    settings = setup.settings
 
-    def gradient_step(learning: Learning, key: Key) -> tuple[Learning, Metrics]:
-        draw_key, symmetry_key = jax.random.split(key)
-        with phase("replay"):
-            batch = ring.sample(replay, draw_key)
-            if settings.use_symmetries:
-                batch = in_random_symmetries(symmetries, batch, symmetry_key)
-        params, optimizer, budget = learning
-        gradients, metrics = jax.grad(loss, has_aux=True)(params.online, network, hyper, batch)
-        metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
-        metrics["trainer/sample_age"] = jnp.mean((step - batch.step).astype(jnp.float32))
-        online, optimizer = apply_gradients(params.online, optimizer, gradients, hyper, factor)
-        average = trees.soft_update(params.average, online, hyper.tau)
-        budget = budget._replace(
-            samples=budget.samples - settings.batch_size, recently_drawn=budget.recently_drawn + settings.batch_size
-        )
-        return Learning(AlphaZeroParams(online, average), optimizer, budget), metrics
+    def take(learning: Learning, key: Key) -> tuple[Learning, Metrics]:
+        return _gradient_step(setup, hyper, factor, learning, replay, step, key)
 
     def skip(learning: Learning, key: Key) -> tuple[Learning, Metrics]:
-        _, shapes = jax.eval_shape(gradient_step, learning, key)
+        _, shapes = jax.eval_shape(take, learning, key)
         return learning, jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
 
     def maybe_step(learning: Learning, key: Key) -> tuple[Learning, tuple[Array, Metrics]]:
-        is_taken = (learning.budget.samples >= settings.batch_size) & ring.can_sample(replay)
-        learning, metrics = jax.lax.cond(is_taken, gradient_step, skip, learning, key)
+        is_taken = (learning.budget.samples >= settings.batch_size) & setup.ring.can_sample(replay)
+        learning, metrics = jax.lax.cond(is_taken, take, skip, learning, key)
         return learning, (is_taken, metrics)
 
-    learning, (is_taken, metrics) = jax.lax.scan(
-        maybe_step, learning, jax.random.split(key, settings.most_gradient_steps)
-    )
+    keys = jax.random.split(key, settings.most_gradient_steps)
+    learning, (is_taken, metrics) = jax.lax.scan(maybe_step, learning, keys)
     return learning, _mean_metrics(learning.budget, is_taken, metrics)
+
+
+def _gradient_step(
+    setup: LearningSetup,
+    hyper: AlphaZeroHyper,
+    factor: Array,
+    learning: Learning,
+    replay: RingState,
+    step: Array,
+    key: Key,
+) -> tuple[Learning, Metrics]:
+    draw_key, symmetry_key = jax.random.split(key)
+    batch_size = setup.settings.batch_size
+    with phase("replay"):
+        batch = setup.ring.sample(replay, draw_key)
+        if setup.settings.use_symmetries:
+            batch = in_random_symmetries(setup.symmetries, batch, symmetry_key)
+    params, optimizer, budget = learning
+    gradients, metrics = jax.grad(loss, has_aux=True)(params.online, setup.network, hyper, batch)
+    metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
+    metrics["trainer/sample_age"] = jnp.mean((step - batch.step).astype(jnp.float32))
+    online, optimizer = apply_gradients(params.online, optimizer, gradients, hyper, factor)
+    average = trees.soft_update(params.average, online, hyper.tau)
+    budget = budget._replace(samples=budget.samples - batch_size, recently_drawn=budget.recently_drawn + batch_size)
+    return Learning(AlphaZeroParams(online, average), optimizer, budget), metrics
 
 
 def _mean_metrics(budget: LearningBudget, is_taken: Array, metrics: Metrics) -> Metrics:

@@ -1,3 +1,3 @@
 """Contests of runs and engines on board games: who plays, matches, ratings.
-Imports console, runs, results, evaluators and storage.
+Imports console, hardware, runs, evaluators and figures.
 """

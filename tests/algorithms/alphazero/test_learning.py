@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stoix_like.algorithms.alphazero import learning
-from stoix_like.algorithms.alphazero.learning import Learning
+from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
     AlphaZeroParams,
@@ -154,7 +154,7 @@ def learn(budget, num_samples=8, step=10):
     ring, replay = filled(num_samples)
     params = AlphaZeroParams(PARAMS, PARAMS)
     before = Learning(params, init_optimizer(PARAMS), budget)
-    call = functools.partial(learning.learn, NETWORK, ring, GAME.symmetries, SETTINGS)
+    call = functools.partial(learning.learn, LearningSetup(NETWORK, ring, GAME.symmetries, SETTINGS))
     return jax.jit(call)(HYPER, jnp.float32(1.0), before, replay, jnp.int32(step), jax.random.key(0))
 
 
