@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,8 +28,8 @@ def _centre_distance() -> np.ndarray:
 
 
 _CENTRE_DISTANCE = _centre_distance()
-_OWN_NEIGHBOR, _OTHER_NEIGHBOR = 2.0, 1.0
-_WORTH_A_SWAP, _SWAP_WORTH = 3, 100.0  # a first stone this near the centre is taken
+_WORTH_A_SWAP = 3  # a first stone this near the centre is taken
+_BLOCKED = 1000.0  # the cost of a cell with a stone in the way: more than any path
 
 
 class HexState(NamedTuple):
@@ -104,10 +105,33 @@ def _outcome(state: HexState) -> Array:
 
 
 def _preference(state: HexState) -> Array:
-    """Nearness to the centre, 2 for each own stone beside the cell and 1 for each of the other's; the swap if the first
-    stone lies within three cells of the centre. Frozen: ratings are anchored on it."""
-    beside = jnp.where(NEIGHBORS >= 0, (state.groups * _sign(state))[NEIGHBORS], jnp.int8(0))  # [121, 6]
-    num_own, num_other = jnp.sum(beside > 0, axis=1), jnp.sum(beside < 0, axis=1)  # each [121]
-    worth = _OWN_NEIGHBOR * num_own + _OTHER_NEIGHBOR * num_other - _CENTRE_DISTANCE
+    """The fewest stones that a connection through the cell still needs, the own one and that of the other player (a
+    stone there blocks it) added, fewer is better; then nearness to the centre. The swap is preferred if the first stone
+    lies within three cells of the centre. Frozen: ratings are anchored on it."""
+    board = (state.groups * _sign(state)).reshape(SIZE, SIZE)  # above 0 own
+    downwards = jnp.where(state.num_plies % 2 == 0, board, board.T)  # the player to move connects top and bottom
+    own, other = _missing_stones(downwards), _missing_stones(-downwards.T).T  # each [11, 11]
+    needed = jnp.where(state.num_plies % 2 == 0, own + other, (own + other).T).reshape(-1)  # [121]
     is_central = jnp.any((state.groups != 0) & (_CENTRE_DISTANCE <= _WORTH_A_SWAP))
-    return jnp.append(worth, jnp.where(is_central, _SWAP_WORTH, -_SWAP_WORTH)).astype(jnp.float32)
+    worth = -needed - _CENTRE_DISTANCE / NUM_CELLS
+    return jnp.append(worth, jnp.where(is_central, 0.0, -4.0 * _BLOCKED)).astype(jnp.float32)
+
+
+def _missing_stones(board: Array) -> Array:
+    """For each cell, how many stones a connection of top and bottom through it still needs. [11, 11] float32.
+
+    `board` [11, 11] is above 0 on the stones that connect and below 0 on those in their way, which cost `_BLOCKED`.
+    """
+    cost = jnp.where(board > 0, 0.0, jnp.where(board < 0, _BLOCKED, 1.0))
+    costs = jnp.stack([cost, cost[::-1, ::-1]])  # [2, 11, 11], from the top and, turned, from the bottom
+    start = jnp.where(jnp.arange(SIZE)[None, :, None] == 0, costs, 2.0 * _BLOCKED)
+
+    def spread(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+        reached, _ = carry
+        wide = jnp.pad(reached, ((0, 0), (1, 1), (1, 1)), constant_values=2.0 * _BLOCKED)  # [2, 13, 13]
+        beside = [wide[:, 1 + d : 1 + d + SIZE, 1 + r : 1 + r + SIZE] for d, r in tables.HEX_DIRECTIONS]
+        after = jnp.minimum(reached, jnp.min(jnp.stack(beside), axis=0) + costs)
+        return after, jnp.any(after != reached)
+
+    top, bottom = jax.lax.while_loop(lambda carry: carry[1], spread, (start, jnp.bool_(True)))[0]
+    return jnp.minimum(top + bottom[::-1, ::-1] - cost, 2.0 * _BLOCKED)

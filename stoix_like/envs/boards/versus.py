@@ -40,16 +40,7 @@ def versus(game: BoardGame, opponent: Player, openings: np.ndarray | Array) -> E
         raise ValueError(f"openings must have the shape [M, k] with at least one opening, got {openings.shape}")
 
     def reset(key: Key) -> tuple[VersusState, TimeStep]:
-        opening_key, seat_key, answer_key, state_key = jax.random.split(key, 4)
-        moves = jnp.asarray(openings)[jax.random.randint(opening_key, (), 0, len(openings))]  # [k]
-        seat = jax.random.randint(seat_key, (), 0, game.num_players)
-        state, _ = jax.lax.scan(lambda state, move: (game.step(state, move), None), game.init(), moves)
-        state = _answered(game, opponent, state, seat, answer_key)
-        timestep = _timestep(game, state, seat)
-        first = timestep._replace(
-            step_type=jnp.int8(FIRST), reward=jnp.zeros_like(timestep.reward), discount=jnp.ones_like(timestep.discount)
-        )
-        return VersusState(state, seat, state_key), first
+        return _reset(game, opponent, openings, key)
 
     def step(state: VersusState, action: Array) -> tuple[VersusState, TimeStep]:
         answer_key, state_key = jax.random.split(state.key)
@@ -59,26 +50,40 @@ def versus(game: BoardGame, opponent: Player, openings: np.ndarray | Array) -> E
         after = _answered(game, opponent, after, state.seat, answer_key)
         return VersusState(after, state.seat, state_key), _timestep(game, after, state.seat)
 
-    def episode_metrics(state: VersusState, _timestep: TimeStep) -> dict[str, Array]:
-        outcome = game.outcome(state.game)  # [P]
-        ours = outcome[state.seat]
-        return {
-            "win": (ours == 1.0).astype(jnp.float32),
-            "draw": (ours == 0.0).astype(jnp.float32),
-            "first_player": (outcome[0] + 1.0) / 2.0,
-        }
-
     return Environment(
         reset,
         step,
         ActionSpec(game.num_actions),
         task_id=game.name,
-        episode_metrics=episode_metrics,
+        episode_metrics=lambda state, _timestep: _result(game.outcome(state.game), state.seat),
         rekey=lambda state, key: state._replace(key=key),
         observation_adapter="board" if game.layout.lines is None else "lines",
         game=game,
         time_limit=game.max_plies,
     )
+
+
+def _reset(game: BoardGame, opponent: Player, openings: np.ndarray, key: Key) -> tuple[VersusState, TimeStep]:
+    opening_key, seat_key, answer_key, state_key = jax.random.split(key, 4)
+    moves = jnp.asarray(openings)[jax.random.randint(opening_key, (), 0, len(openings))]  # [k]
+    seat = jax.random.randint(seat_key, (), 0, game.num_players)
+    state, _ = jax.lax.scan(lambda state, move: (game.step(state, move), None), game.init(), moves)
+    state = _answered(game, opponent, state, seat, answer_key)
+    timestep = _timestep(game, state, seat)
+    first = timestep._replace(
+        step_type=jnp.int8(FIRST), reward=jnp.zeros_like(timestep.reward), discount=jnp.ones_like(timestep.discount)
+    )
+    return VersusState(state, seat, state_key), first
+
+
+def _result(outcome: Array, seat: Array) -> dict[str, Array]:
+    """Whether we won, whether nobody did, and the score of the first player from 0 to 1, from the `outcome` [P]."""
+    ours = outcome[seat]
+    return {
+        "win": (ours == 1.0).astype(jnp.float32),
+        "draw": (ours == 0.0).astype(jnp.float32),
+        "first_player": (outcome[0] + 1.0) / 2.0,
+    }
 
 
 def _answered(game: BoardGame, opponent: Player, state: GameState, seat: Array, key: Key) -> GameState:

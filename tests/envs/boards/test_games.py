@@ -65,8 +65,8 @@ def assert_planes_show_the_board_from_the_view_of_the_player_to_move(plies):
 def assert_preferences_are_finite_and_a_pass_comes_last(name, plies):
     assert np.isfinite(plies.preference).all()
     if name in ("othello", "go_9x9"):
-        others = np.where(plies.mask[..., :-1], plies.preference[..., :-1], -np.inf)
-        worst = np.where(others > -1500, others, np.inf).min(axis=-1)  # but for own eyes
+        others = np.where(plies.mask[..., :-1], plies.preference[..., :-1], np.inf)
+        worst = np.where(others > -1500, others, np.inf).min(axis=-1)  # but for own eyes of go
         assert (plies.preference[..., -1] < worst).all()
 
 
@@ -137,20 +137,39 @@ def preferred(name, actions):
 
 
 def test_preferences_by_hand():
+    assert preferred("tic_tac_toe", [])[0] == "b2"
     assert preferred("connect_four", [])[0] == "4"
     # Player 1 has 1, 2 and 3 of the lowest row; player 0 is to block it.
     assert preferred("connect_four", [5, 0, 5, 1, 6, 2])[0] == "4"
-    # A stone on column 4 would let the other player win on top of it.
     # Player 1 has 1, 2 and 3 of the second row: a stone on 4 would let it win on top.
     assert preferred("connect_four", [0, 0, 2, 2, 6, 1, 6, 1])[-1] == "4"
-    worth = played("othello", []).preference[0]
-    assert worth[0] == worth[7] == worth[56] == worth[63] == worth.max()
-    assert worth[9] == worth[54] == worth[:64].min()
+
+
+def test_preferences_of_go_by_hand():
+    assert preferred("go_9x9", [])[-1] == "pass"
+    assert preferred("go_9x9", [1, 0])[0] == "a2"  # black b1, white a1: a2 takes it
+    assert preferred("go_9x9", [1, 80, 9, 79])[-2:] == ["pass", "a1"]  # black b1 and a2: a1 is its eye
+    assert preferred("go_9x9", [1, 80, 9])[-1] == "pass"  # for white it is none, and no legal point
+
+
+def test_preferences_of_othello_by_hand():
+    worth = played("othello", [19]).preference
+    assert worth[0][[19, 26, 37, 44]].tolist() == [1.0 - 8.0 * 3] * 4  # each leaves three replies
+    assert preferred("othello", [19])[0] == "c3"  # it leaves four replies, e3 and c5 leave five
+
+
+def test_preferences_of_hex_by_hand():
     assert preferred("hex_11x11", [])[0] == "f6"
     assert preferred("hex_11x11", [60])[0] == "swap"
     assert preferred("hex_11x11", [0])[-1] == "swap"
-    assert preferred("go_9x9", [])[-1] == "pass"
-    assert preferred("tic_tac_toe", [])[0] == "b2"
+    # Player 0 lacks one stone, f11 or e11: it completes them, and player 1 would block there.
+    nearly = [action for row in range(10) for action in (row * 11 + 5, row * 11)]
+    assert set(preferred("hex_11x11", nearly)[:2]) == {"e11", "f11"}
+    assert preferred("hex_11x11", [*nearly, 10])[0] in {"e11", "f11"}
+    # The same for player 1, who connects left and right.
+    across = [action for column in range(10) for action in (column, 55 + column)]
+    assert preferred("hex_11x11", across)[0] in {"k5", "k6"}
+    assert set(preferred("hex_11x11", [*across, 120])[:2]) == {"k5", "k6"}
 
 
 def test_the_layout_of_connect_four_has_its_lines_and_what_lies_below():
