@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from stoix_like.config.checks import leaf_types, section_types
+from stoix_like.config.checks import get_leaf, leaf_types, section_types
 from stoix_like.config.sections import SPOConfig
 from stoix_like.config.values import range_text, type_name
 from stoix_like.errors import ConfigError
@@ -29,7 +29,7 @@ def table(config_type: type) -> str:
                 f"`{field.name}`",
                 f"`{flag_name(field.name)}`",
                 type_name(leaf_types(kind)[field.name]),
-                f"`{default_text(field)}`",
+                f"`{default_text(get_leaf(config_type(), field.name))}`",
                 range_text(field.metadata).replace(">=", "≥"),
                 field.metadata["help"].replace("<", "&lt;").replace("|", "\\|"),
             ]

@@ -238,8 +238,12 @@ RENAMED_LEAVES = {
 ACCEPTED_LEAVES: dict[str, tuple[str, dict[bool, str]]] = {
     "adaptive_temperature": ("temperature_mode", {True: "dual", False: "fixed"})
 }
-#: Sections whose keys a PPO run checks without reading the values.
-CHECKED_ONLY_SECTIONS: dict[type, dict[str, type]] = {PPOConfig: {"spo": SPOSectionConfig}}
+#: Sections of other algorithms, whose keys a run checks without reading the values.
+CHECKED_ONLY_SECTIONS: dict[type, dict[str, type]] = {
+    PPOConfig: {"spo": SPOSectionConfig, "alphazero": AlphaZeroSectionConfig},
+    SPOConfig: {"alphazero": AlphaZeroSectionConfig},
+    AlphaZeroConfig: {"spo": SPOSectionConfig},
+}
 
 
 def ppo_config(**leaves: Any) -> PPOConfig:

@@ -14,7 +14,7 @@ from support.paths import ROOT
 
 from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import steps_per_update
-from stoix_like.config.sections import PPOConfig
+from stoix_like.config.sections import AlphaZeroConfig, PPOConfig
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.loading.presets import preset_paths
 from stoix_like.runtime.runs.sources import load_config
@@ -240,7 +240,9 @@ def test_documented_file_is_read_as_described(tmp_path):
 
 @pytest.mark.parametrize("name", list(preset_paths()))
 def test_documented_step_counts_of_presets(name):
-    config = load_config(PPOConfig, "ppo", ["--config", name], default_config="ppo/quick").config
+    algorithm = name.partition("/")[0]
+    kind = AlphaZeroConfig if algorithm == "alphazero" else PPOConfig
+    config = load_config(kind, algorithm, ["--config", name], default_config="").config
     steps = f"{steps_per_update(config) * config.training_core.num_updates:,}"
     assert f" = {steps} environment steps" in preset_paths()[name].read_text(encoding="utf-8")
     (row,) = [line for line in DOCUMENT.splitlines() if line.startswith(f"| `{name}` |")]

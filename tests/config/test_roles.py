@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 import pytest
 
+from stoix_like.config.leaves import leaf
 from stoix_like.config.roles import Role, leaf_roles, leaves_with
-from stoix_like.config.sections import LEAF_ROLES, OptimizationConfig, PPOConfig, SPOConfig, leaf
+from stoix_like.config.sections import LEAF_ROLES, AlphaZeroConfig, OptimizationConfig, PPOConfig, SPOConfig
 
-ENVIRONMENT = {"task_id", "max_items", "max_ems", "max_episode_steps", "kwargs"}
+ENVIRONMENT = {"task_id", "max_items", "max_ems", "max_episode_steps", "kwargs", "opponent", "opening_plies"}
 BY_HAND = {
     Role.FIXED: ENVIRONMENT
     | {"num_envs", "reset_pool_size", "rollout_length", "seed", "num_seeds", "load_path", "run_name", "save_dir"}
@@ -34,7 +35,7 @@ def without_role(config_type):
     return [name for name, roles in leaf_roles(config_type).items() if not roles]
 
 
-@pytest.mark.parametrize("config_type", [PPOConfig, SPOConfig])
+@pytest.mark.parametrize("config_type", [PPOConfig, SPOConfig, AlphaZeroConfig])
 def test_every_leaf_has_a_role_and_a_forgotten_one_is_found(config_type):
     assert without_role(config_type) == []
 
@@ -64,4 +65,17 @@ def test_whole_sections_have_a_role_but_for_some_leaves(role):
 
 
 def test_roles_are_known_for_the_leaves_of_all_algorithms():
-    assert leaf_roles(PPOConfig) | leaf_roles(SPOConfig) == LEAF_ROLES
+    assert leaf_roles(PPOConfig) | leaf_roles(SPOConfig) | leaf_roles(AlphaZeroConfig) == LEAF_ROLES
+
+
+def test_alphazeros_own_leaves():
+    own = leaf_roles(AlphaZeroConfig).keys() - leaf_roles(PPOConfig).keys()
+    sizes = {"num_simulations", "quick_simulations", "max_considered_actions", "replay_buffer_size", "batch_size"}
+    assert leaves_with(AlphaZeroConfig, Role.FIXED) & own == sizes
+    assert leaves_with(AlphaZeroConfig, Role.SCORING) & own == {"anchors"}
+    assert leaves_with(AlphaZeroConfig, Role.LEARNING) & own == own - {"anchors"}
+
+
+def test_a_leaf_of_two_algorithms_has_the_same_roles():
+    for name in leaf_roles(SPOConfig).keys() & leaf_roles(AlphaZeroConfig).keys():
+        assert leaf_roles(SPOConfig)[name] == leaf_roles(AlphaZeroConfig)[name]

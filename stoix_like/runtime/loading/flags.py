@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config.checks import leaf_sections, leaf_types, section_types
+from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.layers import Layer
 from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.config.values import allows, choices, nearest, range_text, type_name
@@ -183,10 +183,11 @@ def help_text(config_type: type, algorithm: str, default_config: str) -> str:
     group = parser.add_argument_group("command", "What the command does.")
     for name, (metavar, text) in OPTION_HELP.items():
         _add_flag(group, name, metavar, text)
+    defaults = config_type()
     for name, section in section_types(config_type).items():
         group = parser.add_argument_group(name, (section.__doc__ or "").splitlines()[0])
         for field in dataclasses.fields(section):
-            _add_flag(group, field.name, *_help_row(section, field))
+            _add_flag(group, field.name, *_help_row(section, field, get_leaf(defaults, field.name)))
     return parser.format_help().replace(UNBROKEN, " ").rstrip()
 
 
@@ -195,17 +196,16 @@ def _add_flag(group: Any, name: str, metavar: str, text: str) -> None:
     group.add_argument(flag_name(name), help=text.replace("%", "%%"), **form)
 
 
-def _help_row(section: type, field: Any) -> tuple[str, str]:
+def _help_row(section: type, field: Any, default: Any) -> tuple[str, str]:
     """(the type, the description with default and range)."""
     annotation = leaf_types(section)[field.name]
     kind = "|".join(choices(annotation)) or type_name(annotation).removesuffix(" or null").upper()
     if choices(annotation) and allows(annotation, int):
         kind = "INT|" + kind
-    notes = ", ".join(filter(None, [f"default {default_text(field)}", range_text(field.metadata)]))
+    notes = ", ".join(filter(None, [f"default {default_text(default)}", range_text(field.metadata)]))
     return kind, f"{field.metadata['help']} [{notes.replace(' ', UNBROKEN)}]"
 
 
-def default_text(field: Any) -> str:
+def default_text(default: Any) -> str:
     """The default of a leaf in YAML: `null`, `true`, `0.0003`, `{}`."""
-    default = {} if field.default is dataclasses.MISSING else field.default
     return default if isinstance(default, str) else json.dumps(default)

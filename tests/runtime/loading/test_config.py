@@ -14,7 +14,14 @@ from support.transcripts import rows
 from stoix_like.config import layers, sections
 from stoix_like.config.checks import check_leaf, get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.sections import HardwareConfig, PPOConfig, SPOConfig, SPOSectionConfig, ppo_config
+from stoix_like.config.sections import (
+    AlphaZeroConfig,
+    HardwareConfig,
+    PPOConfig,
+    SPOConfig,
+    SPOSectionConfig,
+    ppo_config,
+)
 from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.loading import documents, flags
@@ -25,8 +32,13 @@ from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
-PRESETS = [*(f"ppo/{name}" for name in PPO_PRESETS), *(f"spo/{name}" for name in SPO_PRESETS)]
-CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig}
+ALPHAZERO_PRESETS = ["connect_four", "othello", "tic_tac_toe"]
+PRESETS = [
+    *(f"alphazero/{name}" for name in ALPHAZERO_PRESETS),
+    *(f"ppo/{name}" for name in PPO_PRESETS),
+    *(f"spo/{name}" for name in SPO_PRESETS),
+]
+CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig}
 
 
 def loaded(*argv):
@@ -150,8 +162,8 @@ training_core: {gamma: .nan} => 1: training_core.gamma: must be finite, got nan
 optimization: {clip_eps: 0} => 1: optimization.clip_eps: must be greater than 0, got 0.0
 architecture: {num_layers: 0} => 1: architecture.num_layers: must be at least 1, got 0
 architecture: {observation_adapter: gird} =>
-    1: architecture.observation_adapter: expected dense, binpack, grid or null, got 'gird' (str); did you mean
-    'grid'?
+    1: architecture.observation_adapter: expected dense, binpack, grid, board, lines or null, got 'gird' (str); did you
+    mean 'grid'?
 architecture:|  seed: 1|  seed: 2 => 3: duplicate key 'architecture.seed' (first at line 2)
 logging: {}|logging: {} => 2: duplicate key 'logging' (first at line 1)
 ppo_core: {}|training_core: {} => 2: 'training_core' and 'ppo_core' (line 1) are the same section; keep one of them
@@ -453,6 +465,8 @@ def configs(draw):
         "hidden_dim": draw(st.integers(1, 10_000)),
         "max_ems": draw(st.none() | st.integers(1, 1000)),
         "task_id": "BinPack-" + leaves["task_id"],
+        "opponent": None,
+        "opening_plies": None,
         "num_updates": draw(st.integers(1, 10**9)),
         "total_timesteps": None,
     }
