@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.asserts import assert_legal, assert_same_bits, key_data
-from support.configs import DISTINCT, SMALL_PPO, SMALL_SPO, SMALL_TASKS, SOLVED
+from support.configs import DISTINCT, SMALL_ALPHAZERO, SMALL_PPO, SMALL_SPO, SMALL_TASKS, SOLVED
 from support.marks import quick
 
 import stoix_like as sl
@@ -31,6 +31,7 @@ class Entry(NamedTuple):
     draws_when_deterministic: bool = False  # the particles of a search may go on at random
 
 
+LONG_GAMES = {"hidden_dim": 4, "rollout_length": 40, "replay_buffer_size": 2048}  # three updates end some
 DENSE = {"observation_adapter": "dense"}
 ENTRIES = {
     "ppo": Entry("ppo", "Maze-v0", SMALL_PPO),
@@ -46,9 +47,13 @@ ENTRIES = {
     "spo_bfloat16": Entry(
         "spo", "probe/action_observation_reward", SMALL_SPO | DISTINCT | {"compute_dtype": "bfloat16"}
     ),
+    "alphazero": Entry("alphazero", "tic_tac_toe", SMALL_ALPHAZERO),
+    "alphazero_quick": Entry("alphazero", "tic_tac_toe", SMALL_ALPHAZERO | {"quick_simulations": 2}),
+    "alphazero_board": Entry("alphazero", "othello", SMALL_ALPHAZERO | LONG_GAMES),
+    "ppo_board_game": Entry("ppo", "connect_four", SMALL_PPO),
 }
 #: One entry for each algorithm and kind of task, search or network. BinPack's compiles for 15 seconds: it is full.
-QUICK = {"ppo_truncating", "spo_factored_resampled", "spo_distinct", "spo_bfloat16"}
+QUICK = {"ppo_truncating", "spo_factored_resampled", "spo_distinct", "spo_bfloat16", "alphazero"}
 
 
 class Compiled(NamedTuple):
@@ -187,17 +192,27 @@ def test_seeds_side_by_side_equal_separate_runs():
         np.testing.assert_allclose(metrics["actor/episodes_count"][seed], own["actor/episodes_count"])
 
 
+def acting_in(name, state):
+    """(states, observations) to act in: those of the rollout, or of AlphaZero's evaluations."""
+    if ENTRIES[name].algorithm != "alphazero":
+        return state.rollout.env_state, state.rollout.observation
+    env = sl.make_env(ENTRIES[name].task)
+    env_state, timestep = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 8))
+    return env_state, timestep.observation
+
+
 def test_policies_act_legally_in_batches_and_follow_their_flag(jitted):
     """Deterministic means that no noise is wanted: the same key gives the same actions, and where nothing is drawn any
     key does. The network alone draws nothing unless asked, and then it draws."""
     state, entry, learner = jitted.init(jax.random.key(0)), ENTRIES[jitted.name], jitted.learner
-    mask = state.rollout.observation.action_mask
+    env_state, observation = acting_in(jitted.name, state)
+    mask = observation.action_mask
     assert (learner.network_policy is learner.policy) == (entry.algorithm == "ppo")
     both = learner.policy, learner.network_policy
     policy, alone = (jax.jit(functools.partial(p, state.params), static_argnums=3) for p in both)
 
     def act_with(policy, is_deterministic, seed):
-        actions = policy(state.rollout.env_state, state.rollout.observation, jax.random.key(seed), is_deterministic)
+        actions = policy(env_state, observation, jax.random.key(seed), is_deterministic)
         assert actions.shape == mask.shape[:-1]
         assert_legal(actions, mask)
         return np.asarray(actions)

@@ -25,6 +25,8 @@ pytestmark = pytest.mark.usefixtures("scripts")  # in an empty folder
         full("spo", {"log_interval": 5}),
         ("spo", {"save_interval": 7, "log_interval": 12}),
         full("spo", {"save_replay": "false"}),
+        full("alphazero", {"save_interval": 7, "log_interval": 12, "eval_interval": 5}),
+        full("alphazero", {"save_replay": "false"}),
     ],
     ids=str,
 )
@@ -49,7 +51,7 @@ def test_reports_of_three_updates_tell_what_reports_of_one_tell(train_here, refe
         assert row["actor/mean_return"] == pytest.approx(weighted, rel=1e-5)
 
 
-@pytest.mark.parametrize("algorithm", ["ppo", full("spo")])
+@pytest.mark.parametrize("algorithm", ["ppo", full("spo"), full("alphazero")])
 def test_four_devices_give_what_one_gives(scripts, uninterrupted, algorithm):
     leaves = SIZES_OF[algorithm] | {"run_name": "four", "num_devices": 4, "device_type": "cpu"}
     scripts.run(f"train_{algorithm}", *flags(**leaves))
@@ -70,7 +72,7 @@ def test_the_state_lies_on_four_devices_and_stays_there(scripts, argv, distinct)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("algorithm", ["ppo", "spo"])
+@pytest.mark.parametrize("algorithm", ["ppo", "spo", "alphazero"])
 def test_a_run_on_four_devices_continues_on_one(scripts, uninterrupted, algorithm):
     leaves = SIZES_OF[algorithm] | {"keep_last_n": 100, "num_devices": 4, "device_type": "cpu"}
     scripts.run(f"train_{algorithm}", *flags(**leaves, run_name="moved"))

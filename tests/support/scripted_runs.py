@@ -34,7 +34,11 @@ RESAMPLING = {"resampling": "ess", "resampling_ess_threshold": 0.9}
 TEMPERATURE = {"temperature_mode": "dual", "init_temperature": 0.05}
 REPLAY = {"replay_buffer_size": 8 * 16, "sample_sequence_length": 6, "batch_size": 8, "gamma": 0.9}
 SPO_BASE = BASE | MAZE | {"num_updates": 12} | SEARCH | RESAMPLING | TEMPERATURE | REPLAY
-SIZES_OF = {"ppo": BASE, "spo": SPO_BASE}
+#: The same for AlphaZero: games end at different updates, and the ring begins to overwrite.
+BOARD = {"task_id": "tic_tac_toe", "opponent": "random", "anchors": "heuristic", "num_updates": 12, "num_layers": 1}
+SELF_PLAY = {"num_simulations": 3, "random_plies": 3, "replay_buffer_size": 8 * 14, "batch_size": 16}
+ALPHAZERO_BASE = BASE | BOARD | SELF_PLAY
+SIZES_OF = {"ppo": BASE, "spo": SPO_BASE, "alphazero": ALPHAZERO_BASE}
 #: Runs of a few small updates, of which every checkpoint is kept.
 SMALL_PPO_RUN = BASE | {"num_layers": 1, "num_updates": 8, "keep_last_n": 100}
 SMALL_SPO_RUN = SMALL_PPO_RUN | {"num_updates": 6, "num_particles": 3, "search_depth": 2, "root": "iid"}
@@ -48,6 +52,7 @@ KEPT_HOWEVER_FAST = ("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 SHARDED = Path(__file__).with_name("sharded.py").read_text()
 #: What may differ between two runs of the same numbers.
 TIMED = {"elapsed_seconds", "actor/steps_per_second", "evaluator/duration_ms", "evaluator_network/duration_ms"}
+TIMED |= {"evaluator_vs_heuristic/duration_ms"}
 
 
 def flags(**leaves):
