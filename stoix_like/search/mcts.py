@@ -96,7 +96,7 @@ def _simulate(game: BoardGame, key: Key, tree: _Tree, new: Array) -> _Tree:
     ended = tree.is_over[parent, rows]  # [B]: the walk stopped at the end of a game
     before = jax.tree.map(lambda leaf: leaf[parent, rows], tree.states)
     state = trees.where(ended, before, jax.vmap(game.step)(before, action))
-    tree = _expand(game, tree, new, parent, action, ended, state)
+    tree = _expand(game, tree, new, parent, action, state)
     outcome = _playout(game, jax.random.bits(playout_key, (num_rows,)), state)  # [B, P]
     return _back_up(tree, jnp.where(ended, parent, new), outcome)
 
@@ -137,15 +137,12 @@ def _scores(tree: _Tree, node: Array, children: Array) -> Array:
     return jnp.where(is_legal, scores, -jnp.inf)
 
 
-def _expand(
-    game: BoardGame, tree: _Tree, new: Array, parent: Array, action: Array, ended: Array, state: GameState
-) -> _Tree:
-    """The trees with the states [B, ...] as node `new`; nothing leads there where the walk ended in a terminal node."""
+def _expand(game: BoardGame, tree: _Tree, new: Array, parent: Array, action: Array, state: GameState) -> _Tree:
+    """The trees with the states [B, ...] as node `new`. Below the end of a game no walk ever reaches it."""
     rows = jnp.arange(parent.shape[0])
-    linked = jnp.where(ended, tree.children.shape[0], parent)  # out of range, so dropped
     player = jax.vmap(game.player)(state).astype(jnp.int32)
     return tree._replace(
-        children=tree.children.at[linked, rows, action].set(new, mode="drop"),
+        children=tree.children.at[parent, rows, action].set(new),
         legal=tree.legal.at[new].set(jax.vmap(game.legal_actions)(state)),
         parents=tree.parents.at[new].set(parent),
         player=tree.player.at[new].set(player),

@@ -197,3 +197,14 @@ def test_too_few_simulations_and_a_missing_library_are_named(monkeypatch):
     with pytest.raises(MissingExtraError, match="boardgames") as caught:
         gumbel.search(model, (), jax.random.key(0), states, GumbelConfig())
     assert caught.value.hint == "pip install 'stoix_like[boardgames]'"
+
+
+def test_the_value_is_that_of_the_improved_policy():
+    """By hand. Mixed value of the first row: (0.1 + 3 * 0.4) / 4 = 0.325; of the second: priors 1/4 and 3/4 of what was
+    visited, so (0.2 + 4 * (0.25 * 0.8 - 0.75 * 0.4)) / 5 = -0.04."""
+    weights = jnp.array([[0.5, 0.3, 0.2], [0.5, 0.1, 0.4]])
+    q_values = jnp.array([[0.4, 0.0, 0.0], [0.8, -0.4, 0.0]])
+    visits = jnp.array([[3, 0, 0], [1, 3, 0]])
+    logits = jnp.log(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.3, 0.6]]))
+    value = gumbel._improved_value(weights, q_values, visits, logits, jnp.array([0.1, 0.2]))
+    np.testing.assert_allclose(value, [0.5 * 0.4 + 0.5 * 0.325, 0.5 * 0.8 - 0.1 * 0.4 - 0.4 * 0.04], rtol=1e-5)

@@ -82,7 +82,10 @@ def test_the_heuristic_player_wins_then_blocks_then_prefers(board, expected):
 
 
 def heuristic_on(game, states):
-    return np.asarray(players.heuristic_player(game)((), jnp.asarray(states, jnp.int32), jax.random.key(0)))
+    """[{its actions}] for each state, each asked 16 times."""
+    play = jax.jit(players.heuristic_player(game))
+    played = play((), jnp.repeat(jnp.asarray(states, jnp.int32), 16), jax.random.key(0))
+    return [set(row) for row in played.reshape(len(states), 16).tolist()]
 
 
 def test_the_heuristic_player_knows_who_is_next():
@@ -94,10 +97,10 @@ def test_the_heuristic_player_knows_who_is_next():
     mild = tables.node(1, won, won, won)
     roots = [tables.node(0, reply, again, reply), tables.node(0, lost, reply, mild), tables.node(0, lost, None, reply)]
     game = small_games.make_table_game(tables.build())
-    np.testing.assert_array_equal(heuristic_on(game, roots), [1, 2, 2])  # rather later than at once
+    assert heuristic_on(game, roots) == [{1}, {2}, {2}]  # rather later than at once
     large = game._replace(num_actions=11, preference=lambda state: jnp.array([0.0, 0, 1] + [0] * 8))
     assert wide(large).num_actions == 11
-    np.testing.assert_array_equal(heuristic_on(wide(large), roots[:1]), [2])
+    assert heuristic_on(wide(large), roots[:1]) == [{2}]
 
 
 def wide(game: BoardGame) -> BoardGame:
@@ -163,7 +166,7 @@ def test_engines_are_parsed(text, engine):
     ],
 )
 def test_names_that_are_none_are_explained(text, said):
-    with pytest.raises(ConfigError, match=r"(?s).*") as caught:
+    with pytest.raises(ConfigError) as caught:
         parse_engine(text)
     assert said in caught.value.what
     assert caught.value.hint
