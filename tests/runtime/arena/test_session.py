@@ -1,0 +1,110 @@
+"""A person's game, line by line: drawings, illegal moves, undo, analysis; on boards of squares, columns and hexagons."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.scripted_runs import command
+
+from stoix_like.envs.boards.registry import make_game
+from stoix_like.runtime.arena.analysis import analyzer
+from stoix_like.runtime.arena.board_text import board_text, parse_move, status_text
+from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec
+from stoix_like.runtime.arena.session import BoardSession
+
+GAME = make_game("tic_tac_toe")
+
+
+def lowest_legal(_params, states, _key):
+    """Takes the first free cell."""
+    return jnp.argmax(jax.vmap(GAME.legal_actions)(states), axis=1)
+
+
+def session(seat=0, analyze=None):
+    return BoardSession(GAME, Contestant("lowest", lowest_legal, None), seat, analyze)
+
+
+def test_a_game_is_played_to_its_end():
+    game = session()
+    (first,) = game.begin()
+    assert first.splitlines()[0].split() == ["a", "b", "c"]
+    assert first.endswith("X to move (you are X)")
+    answer, drawing = game.enter("B2")
+    assert answer == "lowest plays a1"
+    assert drawing.splitlines()[1:4] == [" 1 O . .", " 2 . X .", " 3 . . ."]
+    assert drawing.endswith("X to move, last move a1 (you are X)")
+    game.enter("c1")
+    lines = game.enter("a3")
+    assert lines[-1].endswith("X has won, last move a3")
+    assert game.enter("b1") == ["the game is over: X has won; undo, or quit"]
+    assert "X to move" in game.enter("undo")[0]
+
+
+def test_who_sits_second_is_answered_first():
+    game = session(seat=1)
+    answer, drawing = game.begin()
+    assert answer == "lowest plays a1"
+    assert drawing.endswith("O to move, last move a1 (you are O)")
+    assert game.enter("undo") == ["there is no move of yours to take back"]
+    game.enter("b2")
+    (drawing,) = game.enter("undo")
+    assert drawing.endswith("O to move, last move a1 (you are O)")
+
+
+def test_what_cannot_be_played_is_explained():
+    game = session()
+    game.begin()
+    game.enter("b2")
+    assert game.enter("b2") == ["b2 is not legal: X is there; legal moves: b1 c1 a2 c2 a3 b3 c3"]
+    assert game.enter("b9")[0].startswith("no move is called 'b9'")
+    assert game.enter("moves") == ["legal moves: b1 c1 a2 c2 a3 b3 c3"]
+    assert "undo, moves, analyze, quit" in game.enter("help")[0]
+    assert game.enter("analyze") == ["lowest does not search, so it has no analysis"]
+    with pytest.raises(ValueError, match="move 2: b1 is not legal: X is there"):
+        session().set_up(["b1", "b1"])
+
+
+def test_columns_and_hexagons():
+    game = make_game("connect_four")
+    state = game.init()
+    for _ in range(6):
+        state = game.step(state, 3)
+    assert parse_move(game, state, "4")[1].startswith("4 is not legal: the column is full; legal moves: 1 2 3 5 6 7")
+    lines = board_text(game, state, 3).splitlines()
+    assert lines[0].split() == list("1234567")
+    assert [line.split()[3] for line in lines[1:7]] == list("OXOXOX")
+    game = make_game("hex_11x11")
+    lines = board_text(game, game.init()).splitlines()
+    assert [len(line) - len(line.lstrip()) for line in lines[1:4]] == [1, 2, 3]  # each row further right
+    assert status_text(game, game.init()) == "X to move"
+
+
+def test_an_engine_that_searches_shows_what_it_thinks():
+    spec = ContestantSpec("mcts-64", None)
+    game = session(analyze=analyzer(spec, GAME, None))
+    game.set_up(["a1", "b1", "a2", "b2"])  # X wins at a3
+    head, table, best, *_ = game.analysis()
+    assert "expected outcome +" in head
+    assert table.split() == ["move", "visits"]
+    assert best.split()[0] == "a3"
+    assert analyzer(ContestantSpec("random", None), GAME, None) is None
+
+
+def test_the_command_prints_an_analysis_and_refuses_what_cannot_be(capsys):
+    argv = ["mcts-16", "--game", "tic_tac_toe", "--moves", "b2 a1"]
+    assert command("play-board", *argv, "--analyze") == 0
+    out = capsys.readouterr().out
+    assert " 2 . X ." in out
+    assert "mcts-16: expected outcome" in out
+    assert command("play-board", "mcts-16", "--game", "tic_tac_toe", "--moves", "b2 b2", "--analyze") == 2
+    assert "--moves: move 2: b2 is not legal: X is there" in capsys.readouterr().err
+    assert command("play-board", "random", "--game", "tic_tac_toe", "--seat", "3") == 2
+    assert command("play-board", "random", "--game", "tic_tac_toe", "--simulations", "4") == 2
+
+
+def test_positions_are_not_changed_by_looking_at_them():
+    game = session(analyze=analyzer(ContestantSpec("mcts-8", None), GAME, None))
+    game.begin()
+    before = jax.tree.map(np.asarray, game.state)
+    game.analysis()
+    jax.tree.map(np.testing.assert_array_equal, before, jax.tree.map(np.asarray, game.state))
