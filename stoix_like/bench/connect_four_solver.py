@@ -7,6 +7,9 @@ A position is two sets of cells, as bits: column c and row r (from below) is bit
 column stays empty, so that no line runs from one column into the next (the encoding of Tromp's Fhourstones, 1996). The
 search is negamax with alpha and beta over the three values, a table of bounds, only moves that do not lose at once, and
 most winning cells first.
+
+All seven moves of a random position of 14 stones take about a second of one core on average, and half as long or less
+with every two stones more; of 10 stones seven seconds, of 8 minutes and gigabytes. Solve a list once and keep it.
 """
 
 from __future__ import annotations
@@ -48,7 +51,8 @@ def positions(num: int, stones: int, seed: int = 0) -> np.ndarray:
     generator = np.random.default_rng(seed)
     found: dict[Position, list[int]] = {}
     while len(found) < num:
-        columns, position = [], Position(0, 0)
+        columns: list[int] = []
+        position = Position(0, 0)
         while len(columns) < stones and not is_won(position):
             cells = [(column, _cell(position.mask, column)) for column in range(COLUMNS)]
             column, cell = [pair for pair in cells if pair[1]][generator.integers(sum(cell > 0 for _, cell in cells))]

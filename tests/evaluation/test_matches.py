@@ -274,3 +274,18 @@ def test_the_share_of_variance_is_that_of_its_pairs_and_one_virtual_pair():
     assert found == pytest.approx(squares / 3 * 2 / (centre * (1 - centre)))
     assert matches.variance_share(np.full(1000, 0.5), 2) < 0.01  # openings decide everything
     assert matches.variance_share(np.repeat([0.0, 1.0], 500), 2) == pytest.approx(2.0, rel=0.01)  # a coin for both
+
+
+def test_every_step_draws_anew():
+    """With one key for all steps a player would take the same number of points each time: 0, 3 or 6 in three moves."""
+    game = make_piles(2, [0, 1, 0, 1, 0, 1])
+
+    def draws(params, states, key):
+        return jax.random.randint(key, states.ply.shape, 0, 3)
+
+    playing = matches.begin(game, jnp.zeros((30, 0), jnp.int32))
+    played = jax.jit(lambda p: matches.advance(game, (draws, draws), ((), ()), p, jax.random.key(0), 12))(playing)
+    for part in played.parts:
+        points = np.asarray(part.state.points)[np.asarray(part.state.ply) == 6]
+        assert len(points) > 10
+        assert np.any(points % 3 != 0)

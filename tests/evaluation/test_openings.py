@@ -1,14 +1,19 @@
 """Openings of tic-tac-toe counted by hand, against a brute force, and openings that are refused."""
 
+import itertools
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.tic_tac_toe import LINES, make_tic_tac_toe
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import openings as module
 from stoix_like.evaluation.openings import as_book, check_openings, openings, positions
+from stoix_like.games import Symmetries
 
 GAME = make_tic_tac_toe()
 
@@ -59,6 +64,53 @@ def test_a_book_holds_every_undecided_position_once(plies):
     found = [canonical(moves) for moves in book.moves]
     assert len(set(found)) == len(found)
     assert set(found) == classes(plies)
+
+
+def test_connect_four_has_the_positions_that_its_columns_make():
+    """Four plies cannot win, so positions are stacks of owners, of 1120 kinds; 16 of them are their own mirror."""
+    stacks = set()
+    for columns in itertools.product(range(7), repeat=4):
+        board = [()] * 7
+        for ply, column in enumerate(columns):
+            board[column] += (ply % 2,)
+        stacks.add(tuple(board))
+    assert len(stacks) == 1120
+    book = openings(make_game("connect_four"), 4)
+    assert len(book.moves) == len({min(board, board[::-1]) for board in stacks}) == (1120 + 16) // 2
+
+
+class MarkedState(NamedTuple):
+    cells: jax.Array  # [5] int8
+    player: jax.Array  # [] int32
+    last: jax.Array  # [] int32, the cell after it may not be taken
+
+
+def test_positions_that_differ_in_what_is_legal_are_two():
+    """A made-up game on five cells, in which a cell may not be taken right after the one on its left: 0, 1, 2 is no
+    game at all, and 0, 3, 2 and 2, 3, 0 show the same stones and leave other moves."""
+
+    def step(state, action):
+        return MarkedState(state.cells.at[action].set(state.player.astype(jnp.int8)), 1 - state.player, action)
+
+    game = GAME._replace(
+        name="marked",
+        num_actions=5,
+        max_plies=5,
+        init=lambda: MarkedState(jnp.full((5,), -1, jnp.int8), jnp.int32(0), jnp.int32(-2)),
+        step=step,
+        legal_actions=lambda state: (state.cells < 0) & (jnp.arange(5) != state.last + 1),
+        player=lambda state: state.player,
+        is_over=lambda state: jnp.all(state.cells >= 0),
+        cells=lambda state: state.cells,
+        symmetries=Symmetries(np.arange(5)[None], np.arange(5)[None]),
+    )
+    expected = set()
+    for moves in itertools.permutations(range(5), 3):
+        if all(after != before + 1 for before, after in itertools.pairwise(moves)):
+            legal = frozenset(set(range(5)) - {*moves, moves[-1] + 1})
+            expected.add((frozenset(moves[::2]), moves[1], legal))
+    assert len({state[:2] for state in expected}) < len(expected)
+    assert len(openings(game, 3).moves) == len(expected)
 
 
 def test_a_book_is_the_same_every_time_and_a_smaller_one_is_its_prefix():
