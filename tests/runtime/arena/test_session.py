@@ -1,4 +1,4 @@
-"""A person's game, line by line: drawings, illegal moves, undo, analysis; on boards of squares, columns and hexagons."""
+"""A person's game, line by line: drawings, illegal moves, undo, analysis; on squares, columns and hexagons."""
 
 import jax
 import jax.numpy as jnp
