@@ -52,7 +52,7 @@ def make_parser() -> ArgumentParser:
 
 def _heading(description: dict[str, Any], seeds: list[int]) -> str:
     all_seeds = f" of {', '.join(map(str, seeds))}" if len(seeds) > 1 else ""
-    policy = "the network alone, without its search" if description["algorithm"] == "spo" else "its policy"
+    policy = "the network alone, without its search" if description["algorithm"] != "ppo" else "its policy"
     platforms = ", ".join(description["platforms"])
     title = algorithm_title(description["algorithm"])
     return (

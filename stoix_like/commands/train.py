@@ -7,7 +7,7 @@ from stoix_like.config.board_games import is_game, parse_game
 from stoix_like.config.sections import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.flags import parse_flags
-from stoix_like.runtime.loading.presets import preset_paths
+from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
 
@@ -29,11 +29,11 @@ def train_alphazero(argv: list[str]) -> Outcome:
 def _preset_of_game(argv: list[str]) -> str:
     task_id = parse_flags(argv, AlphaZeroConfig).layer.get("task_id", ("connect_four", ""))[0]
     preset = f"alphazero/{parse_game(task_id)[0]}" if is_game(task_id) else ""
-    return preset if preset in preset_paths() else "alphazero/connect_four"
+    return preset if preset in preset_paths() else DEFAULT_PRESETS["alphazero"]
 
 
 def _train(algorithm: str, config_type: type, argv: list[str], default_config: str | None = None) -> Outcome:
-    loaded = load_config(config_type, algorithm, argv, default_config=default_config or f"{algorithm}/quick")
+    loaded = load_config(config_type, algorithm, argv, default_config=default_config or DEFAULT_PRESETS[algorithm])
     if loaded.options.print_config:
         print(to_yaml(loaded.given), end="")
         return 0

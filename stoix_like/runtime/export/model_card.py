@@ -19,8 +19,9 @@ from stoix_like.runtime.weights.parameters import PARAMETERS
 _COLUMNS = {"evaluator": "policy", "evaluator_network": "network alone", "evaluator_sampled": "sampled actions"}
 _HIDDEN_METRICS = ("episodes", "max_return", "min_return", "episode_length_max", "episode_length_min", "level_hash")
 _MAX_METRICS = 4  # keeps the page short
-_SPO_NOTE = (
-    "An SPO policy searches before it acts; `policy.stablehlo` is its network alone, which is faster and weaker.\n"
+_SEARCH_NOTE = (
+    "The {algorithm} policy searches before it acts; `policy.stablehlo` is its network alone, which is faster and"
+    " weaker.\n"
 )
 
 _PAGE = """\
@@ -45,7 +46,7 @@ To score it with stoix_like (`python scripts/evaluate.py` in a clone is the same
 
 ## Use
 
-{spo_note}With stoix_like, which also makes the environment, from `params.safetensors`:
+{search_note}With stoix_like, which also makes the environment, from `params.safetensors`:
 
 ```python
 import jax
@@ -81,7 +82,7 @@ def render(saved: SavedRun, description: dict[str, Any], network_params: Any) ->
         scores=_scores(saved, description),
         program=PROGRAM,
         command=f"{PROGRAM} evaluate {PARAMETERS}" + (f" --level-set {levels}" if levels else ""),
-        spo_note=_SPO_NOTE if algorithm == "spo" else "",
+        search_note="" if algorithm == "ppo" else _SEARCH_NOTE.format(algorithm=algorithm_title(algorithm)),
     )
 
 

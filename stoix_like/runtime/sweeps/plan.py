@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from stoix_like.config.alphazero_checks import anchor_names
 from stoix_like.config.checks import leaf_sections, leaf_types, replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.layers import Layer, config_from_layers, merge_layers
 from stoix_like.config.leaves import leaf
 from stoix_like.config.roles import Role, leaves_with
-from stoix_like.config.sections import PPOConfig, SPOConfig
+from stoix_like.config.sections import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import shown_path
 from stoix_like.runtime.loading.documents import read_leaves, read_yaml
-from stoix_like.runtime.loading.presets import find
+from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, find
 from stoix_like.runtime.loading.strict_yaml import YamlFile, root_node
 from stoix_like.runtime.sweeps.space import (
     Dimension,
@@ -34,7 +35,7 @@ from stoix_like.runtime.sweeps.space import (
     unknown_leaf,
 )
 
-CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig}
+CONFIG_TYPES: dict[str, type] = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig}
 HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md every leaf"
 
 
@@ -42,8 +43,10 @@ HINT = "docs/how-to/sweep.md explains a sweep file, and docs/configuration.md ev
 class SweepSettings:
     """The keys of a sweep file other than `fixed` and `space`."""
 
-    algorithm: Literal["ppo", "spo"] = leaf("ppo", "what trains")
-    config: str | None = leaf(None, "preset or file that every trial changes; null = <algorithm>/quick")
+    algorithm: Literal["ppo", "spo", "alphazero"] = leaf("ppo", "what trains")
+    config: str | None = leaf(
+        None, "preset or file that every trial changes; null = what the algorithm trains with by default"
+    )
     metric: str = leaf("evaluator/mean_return", "of EVALUATOR rows; at the end its mean over seeds is a trial's value")
     direction: Literal["maximize", "minimize"] = leaf("maximize", "which values are better")
     num_trials: int = leaf(20, "trials in all", low=1)
@@ -53,6 +56,11 @@ class SweepSettings:
     pruner: Literal["median", "none"] = leaf("median", "median: prunes a trial that stays below the median of others")
     pruner_startup_trials: int = leaf(5, "complete trials before the first is pruned", low=1)
     pruner_warmup_evaluations: int = leaf(1, "evaluations of a trial before it may be pruned", low=0)
+
+    @property
+    def preset(self) -> str:
+        """The file or preset that every trial changes."""
+        return self.config or DEFAULT_PRESETS[self.algorithm]
 
 
 class SweepPlan(NamedTuple):
@@ -126,7 +134,7 @@ def read_plan(path: Path, **replaced: Any) -> SweepPlan:
 
 
 def _unknown_key(name: str) -> str:
-    if name in leaf_sections(SPOConfig):
+    if any(name in leaf_sections(kind) for kind in CONFIG_TYPES.values()):
         return f"unknown key '{name}'; it is a leaf, which belongs under 'fixed' or 'space'"
     return f"unknown key '{name}'{nearest(name, [*leaf_types(SweepSettings), 'fixed', 'space'])}"
 
@@ -134,7 +142,7 @@ def _unknown_key(name: str) -> str:
 def _leaves_of_run(file: YamlFile, settings: SweepSettings) -> Layer:
     """The leaves of the configuration that every trial starts from."""
     try:
-        found = find(settings.config or f"{settings.algorithm}/quick", settings.algorithm)
+        found = find(settings.preset, settings.algorithm)
     except ConfigError as error:
         file.problem_of("config", f"{error.what}; {error.hint}")
         return {}
@@ -163,12 +171,14 @@ def _check_scores(file: YamlFile, plan: SweepPlan) -> None:
     """Adds a problem if trials do not report the metric, or report it too late for the pruner."""
     metric, evaluation = plan.settings.metric, plan.example.evaluation
     prefix, _, name = metric.rpartition("/")
-    if prefix not in ("evaluator", "evaluator_sampled", "evaluator_network"):
+    opponents = anchor_names(plan.example.alphazero.anchors) if plan.settings.algorithm == "alphazero" else []
+    if prefix not in ("evaluator", "evaluator_sampled", "evaluator_network", *(f"evaluator_vs_{o}" for o in opponents)):
         file.problem_of("metric", f"'{metric}' is not of evaluations; did you mean 'evaluator/{name}'?")
     elif prefix == "evaluator_sampled" and not evaluation.evaluate_sampled:
         file.problem_of("metric", f"'{metric}' needs 'evaluate_sampled: true' under 'fixed'")
-    elif prefix == "evaluator_network" and plan.settings.algorithm != "spo":
-        file.problem_of("metric", f"'{metric}' is of SPO, whose policy searches; PPO's network is 'evaluator/{name}'")
+    elif prefix == "evaluator_network" and plan.settings.algorithm == "ppo":
+        what = "of algorithms whose policy searches; PPO's network is"
+        file.problem_of("metric", f"'{metric}' is {what} 'evaluator/{name}'")
     interval, last = evaluation.eval_interval, plan.example.training_core.num_updates
     if plan.settings.pruner != "none" and not 0 < interval < last:
         file.problem_of(

@@ -101,7 +101,7 @@ class _SweepRun:
         done = sum(trial.state != "running" for trial in self._study.trials())
         seeds = "1 seed" if settings.num_seeds == 1 else f"{settings.num_seeds} seeds side by side"
         lines = [
-            f"sweep {settings.config or f'{settings.algorithm}/quick'} over {', '.join(space)}",
+            f"sweep {settings.preset} over {', '.join(space)}",
             f"plan  {settings.num_trials} trials of {seeds}, {settings.direction} {settings.metric}",
             f"study {self._folder}" + (f", {done} of its trials are done" if done else ""),
         ]

@@ -82,7 +82,7 @@ def settable_leaves(config_type: type) -> dict[str, type]:
 def unknown_leaf(config_type: type, section: str, name: str) -> str:
     """The problem of a key under `fixed` or `space` that is not a settable leaf."""
     roles = leaf_roles(config_type).get(name, Role.NONE)
-    checked_only = CHECKED_ONLY_SECTIONS.get(config_type, {}).values()
+    others = CHECKED_ONLY_SECTIONS.get(config_type, {}).items()
     key = f"{section}.{name}"
     if name == "num_seeds":
         return f"{key}: it is a key of the sweep itself, next to 'config'"
@@ -90,8 +90,8 @@ def unknown_leaf(config_type: type, section: str, name: str) -> str:
         return f"{key}: {reasons[0]}"
     if name in section_types(config_type):
         return f"unknown key '{key}'; it is a section: give its leaves without it"
-    if any(name in leaf_types(kind) for kind in checked_only):
-        return f"unknown key '{key}'; it is one of SPO, and algorithm is ppo"
+    if owners := [section for section, kind in others if name in leaf_types(kind)]:
+        return f"unknown key '{key}'; it is one of section '{owners[0]}', which this algorithm does not use"
     return f"unknown key '{key}'{nearest(name, leaf_sections(config_type))}"
 
 

@@ -144,7 +144,7 @@ def _store_result(study: Study, number: int, path: Path, metric: str, *, is_prun
 
 def _load_trial_config(plan: SweepPlan, trial: Trial, path: Path) -> LoadedConfig:
     """The configuration of a trial's run: to resume it from its last checkpoint, or to start it."""
-    name = plan.settings.config or f"{plan.settings.algorithm}/quick"
+    name = plan.settings.preset
     has_checkpoint = any(folder.name.isdecimal() for folder in (path / "checkpoints").glob("*"))
     if has_checkpoint and (path / "config.yaml").is_file():
         return load_config(plan.config_type, plan.settings.algorithm, ["--resume", str(path)], default_config=name)

@@ -118,14 +118,16 @@ num_trials: few => num_trials: expected int, got 'few' (str)
 sampler: tpw => sampler: expected tpe, random, got 'tpw' (str); did you mean 'tpe'?
 direction: 1 => direction: expected maximize, minimize, got 1 (int)
 num_seeds: *two => not valid YAML: aliases (*name) are not read here
-config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: ppo/binpack,
+config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: alphazero/connect_four,
+    alphazero/othello, alphazero/tic_tac_toe, ppo/binpack,
     ppo/binpack_large, ppo/binpack_v0, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake, spo/binpack, spo/maze,
     spo/maze_mlp, spo/quick
 metric: mean_return => metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?
 metric: evaluator_sampled/mean_return =>
     metric: 'evaluator_sampled/mean_return' needs 'evaluate_sampled: true' under 'fixed'
 metric: evaluator_network/mean_return =>
-    metric: 'evaluator_network/mean_return' is of SPO, whose policy searches; PPO's network is 'evaluator/mean_return'
+    metric: 'evaluator_network/mean_return' is of algorithms whose policy searches; PPO's network is
+    'evaluator/mean_return'
 """),
 )
 def test_wrong_keys(problems, text, problem):
@@ -161,7 +163,8 @@ def test_wrong_files(problems, text, problem):
     rows("""
 actor_lrs: {low: 0.1, high: 1} => unknown key 'space.actor_lrs'; did you mean 'actor_lr'?
 optimization: {actor_lr: 1} => unknown key 'space.optimization'; it is a section: give its leaves without it
-num_particles: {low: 4, high: 8} => unknown key 'space.num_particles'; it is one of SPO, and algorithm is ppo
+num_particles: {low: 4, high: 8} => unknown key 'space.num_particles'; it is one of section 'spo', which this
+    algorithm does not use
 num_seeds: {low: 1, high: 2} => .num_seeds: it is a key of the sweep itself, next to 'config'
 run_name: {choices: [a, b]} => .run_name: each trial has a folder in that of the study: --save-dir and --study
 distributed: {choices: [true, false]} => .distributed: a sweep runs in one process
