@@ -1,0 +1,93 @@
+"""Environments by task id with board games among them: opponents, openings, spellings, and what is refused."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.asserts import refused
+
+import stoix_like as sl
+from stoix_like.algorithms import tasks
+from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
+
+
+@pytest.mark.parametrize("task_id", ["tic_tac_toe", "tic_tac_toe:2", "tic_tac_toe_2p"])
+def test_a_game_is_an_environment_in_every_spelling(task_id):
+    env = sl.make_env(task_id, opponent="random")
+    assert (env.task_id, env.time_limit, env.observation_adapter) == ("tic_tac_toe", 9, "lines")
+    assert env.game.name == "tic_tac_toe"
+    assert sl.ppo_config(task_id=task_id, opponent="random").environment.task_id == "tic_tac_toe"
+
+
+def test_the_opponent_makes_the_difference():
+    """A player that moves at random scores less against who looks one move ahead."""
+    results = {}
+    for opponent in ("random", "heuristic"):
+        env = sl.make_env("tic_tac_toe", opponent=opponent)
+
+        def policy(_params, _state, observation, key, _deterministic):
+            return jax.random.categorical(key, jnp.where(observation.action_mask, 0.0, -jnp.inf))
+
+        found = jax.jit(lambda key, env=env, policy=policy: sl.evaluate(env, policy, None, key, num_episodes=256))
+        results[opponent] = found(jax.random.key(0)).episode_return.mean()
+    assert abs(results["random"]) < 0.25
+    assert results["heuristic"] < results["random"] - 0.3
+
+
+def test_openings_are_those_of_the_book():
+    book = tasks.book(sl.make_game("tic_tac_toe"), 2)
+    assert book.moves.shape == (12, 2)  # of 36 pairs of cells, 12 are different
+    env = sl.make_env("tic_tac_toe", opponent="random", opening_plies=2)
+    state, _ = jax.vmap(env.reset)(jax.random.split(jax.random.key(0), 64))
+    cells = np.asarray(jax.vmap(env.game.cells)(state.game))
+    assert ((cells >= 0).sum(axis=1) >= 2).all()
+    state, timestep = jax.vmap(sl.make_env("tic_tac_toe", opponent="random", opening_plies=0).reset)(
+        jax.random.split(jax.random.key(0), 64)
+    )
+    assert set((np.asarray(jax.vmap(env.game.cells)(state.game)) >= 0).sum(axis=1)) == {0, 1}  # ours, or theirs first
+    assert (timestep.discount == 1.0).all()
+
+
+def test_other_tasks_have_no_opponent_and_games_have_no_items():
+    with refused(ConfigError, hint="leave it out"):
+        sl.make_env("probe/action_reward", opponent="random")
+    with pytest.raises(ConfigError, match=r"environment\.max_items: tic_tac_toe has none"):
+        sl.make_env("tic_tac_toe", max_items=3)
+    with pytest.raises(ConfigError, match="only board games have it, and the task is Maze-v0"):
+        sl.ppo_config(task_id="Maze-v0", opponent="random")
+    with pytest.raises(ConfigError, match="no engine is called 'minimax'"):
+        sl.alphazero_config(opponent="minimax")
+    with pytest.raises(UnsupportedEnvironmentError, match="square8 is not available yet"):
+        sl.make_env("square8:3")
+    with pytest.raises(ConfigError, match="connect_four is a game of 2 players"):
+        sl.make_env("connect_four:3")
+
+
+def test_alphazero_plays_board_games_alone():
+    config = sl.alphazero_config(task_id="probe/action_reward")
+    env = sl.make_env("probe/action_reward")
+    with pytest.raises(ConfigError, match="AlphaZero plays board games against itself, and probe/action_reward is"):
+        sl.make_network(env, config)
+    game_env = sl.make_env("tic_tac_toe", opponent="random")
+    network = sl.make_network(game_env, sl.ppo_config(task_id="tic_tac_toe", opponent="random"))
+    with pytest.raises(ConfigError, match="the network gives logits"):  # PPO's has one value
+        sl.alphazero.make(game_env.game, network, sl.alphazero_config(task_id="tic_tac_toe"))
+    with pytest.raises(ConfigError, match="has no section alphazero"):
+        sl.alphazero.make(game_env.game, network, sl.ppo_config())
+    small = sl.alphazero_config(task_id="tic_tac_toe", replay_buffer_size=1024)
+    with pytest.raises(ConfigError, match="is less than the 10,496 positions that can be complete at once"):
+        sl.alphazero.make(game_env.game, sl.make_network(game_env, small), small)
+
+
+@pytest.mark.parametrize(
+    ("leaves", "message"),
+    [
+        ({"anchors": "random, mcts-0"}, "alphazero.anchors: mcts-0: mcts is followed by its number of simulations"),
+        ({"replay_buffer_size": 512}, "alphazero.replay_buffer_size: 512 is less than batch_size = 1,024"),
+        ({"num_envs": 1, "rollout_length": 16}, "alphazero.batch_size: 1,024 is more than max_reuse"),
+        ({"quick_simulations": 16}, "alphazero.quick_simulations: 16 is not below num_simulations = 16"),
+    ],
+)
+def test_sizes_that_cannot_work_are_refused(leaves, message):
+    with pytest.raises(ConfigError, match=message):
+        sl.alphazero_config(**leaves)
