@@ -37,7 +37,7 @@ from stoix_like.config.spo_section import SPOSectionConfig
 class EnvironmentConfig:
     """The task and its environments."""
 
-    task_id: str = leaf("BinPack-v2", "registered Jumanji name, or BinPack-v0 (rust_rl's generator)", RULES)
+    task_id: str = leaf("BinPack-v2", "registered Jumanji name, BinPack-v0 (rust_rl's generator) or board game", RULES)
     num_envs: int = leaf(64, "environments stepped in parallel", SHAPE | PACE, low=1)
     max_items: int | None = leaf(None, "BinPack only: most items per instance; null = the task's own", RULES, low=1)
     max_ems: int | None = leaf(None, "BinPack only: empty maximal spaces observed; null = the task's own", RULES, low=1)

@@ -92,7 +92,7 @@ def make(
     else:
         parts = _parts(action_spec, config, adapter, layout)
     if num_players is not None:
-        parts = parts._replace(critic_head=OutcomeHead(num_players, config.hidden_dim))
+        parts = parts._replace(critic_head=OutcomeHead(num_players))
     return _shared_network(parts) if config.shared_torso else _separate_network(parts)
 
 

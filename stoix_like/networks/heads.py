@@ -13,6 +13,9 @@ from stoix_like.networks.packing import PackingTokens
 from stoix_like.types import Array
 
 
+OUTCOME_WIDTH = 64  # of the hidden layer between a position and its outcome; a search evaluates it all the time
+
+
 class CategoricalHead(nn.Module):
     """Logits [B, A], or [B, F, A] for `num_factors` independent categoricals, from features [B, D]."""
 
@@ -42,12 +45,11 @@ class OutcomeHead(nn.Module):
     """
 
     num_players: int
-    width: int
 
     @nn.compact
     def __call__(self, features: Array) -> Array:
         """[B, P] from [B, D]."""
-        hidden = MLP((self.width,))(features.astype(jnp.float32))
+        hidden = MLP((OUTCOME_WIDTH,))(features.astype(jnp.float32))
         if self.num_players == 2:
             value = jnp.tanh(Dense(1, gain=VALUE_GAIN)(hidden))
             return jnp.concatenate([value, -value], axis=-1)

@@ -30,7 +30,7 @@ from stoix_like.runtime.loading.documents import read_yaml, to_yaml
 from stoix_like.runtime.loading.presets import find, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
-PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "maze", "maze_mlp", "quick", "snake"]
+PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "connect_four", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
 ALPHAZERO_PRESETS = ["connect_four", "othello", "tic_tac_toe"]
 PRESETS = [
