@@ -12,7 +12,6 @@ from stoix_like.networks.layers import MLP, POLICY_GAIN, VALUE_GAIN, Dense
 from stoix_like.networks.packing import PackingTokens
 from stoix_like.types import Array
 
-
 OUTCOME_WIDTH = 64  # of the hidden layer between a position and its outcome; a search evaluates it all the time
 
 
