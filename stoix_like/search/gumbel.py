@@ -30,6 +30,7 @@ from stoix_like.search.game_tree import Edges, Tree, at, of_player
 from stoix_like.types import Array, Key, Observation, Params
 
 LEAST_SCORE = -1e9  # of a considered action, so that one that is alone is taken whatever its logit
+LEAST_RANGE = 1e-8  # of q-values that are rescaled
 _TINY = float(jnp.finfo(jnp.float32).tiny)
 
 
@@ -228,7 +229,7 @@ def _judged(tree: Tree, node: Array, config: GumbelConfig) -> tuple[Array, Edges
     q_values = _completed(edges, logits, value)
     if config.rescale_values:
         low, high = jnp.min(q_values, axis=1, keepdims=True), jnp.max(q_values, axis=1, keepdims=True)
-        q_values = (q_values - low) / jnp.maximum(high - low, 1e-8)
+        q_values = (q_values - low) / jnp.maximum(high - low, LEAST_RANGE)
     scale = (config.maxvisit_init + jnp.max(edges.visits, axis=1, keepdims=True)) * config.value_scale  # [B, 1]
     return logits, edges, scale * q_values
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import mctx
 import numpy as np
 import pytest
+from support import small_games
 from support.marks import full
 
 from stoix_like.envs.boards.connect_four import make_connect_four
@@ -67,6 +68,7 @@ def searched_by_mctx(model, key, states, config):
         value_scale=config.value_scale,
         maxvisit_init=config.maxvisit_init,
         rescale_values=config.rescale_values,
+        epsilon=gumbel.LEAST_RANGE,
     )
     found = mctx.gumbel_muzero_policy(
         (),
@@ -134,7 +136,21 @@ CASES = [
 
 
 @pytest.mark.parametrize(("name", "config", "sharpness"), CASES)
-def test_actions_visits_and_values_are_those_of_mctx(name, config, sharpness):
+def test_actions_visits_and_values_are_those_of_mctx(name, config, sharpness, monkeypatch):
+    """Two lines that lead to the same position are worth the same but for rounding. Rescaled values of a node below
+    which there are only such lines would be that rounding divided by 1e-8; here by 1e-3, in both."""
+    monkeypatch.setattr(gumbel, "LEAST_RANGE", 1e-3)
     game = GAMES[name]()
-    states = positions(game, 128, seed=1)
-    assert_same(game, states, config, random_network(game, 2, sharpness))
+    assert_same(game, positions(game, 128, seed=1), config, random_network(game, 2, sharpness))
+
+
+def test_two_moves_in_a_row_keep_the_sign_as_in_mctx():
+    table, game, roots = small_games.two_players()
+    relative = np.random.default_rng(0).uniform(-1, 1, table.player.shape).astype(np.float32)
+    logits = jnp.asarray(np.random.default_rng(1).normal(size=table.legal.shape), jnp.float32)
+
+    def evaluate(_params, observation):
+        value = jnp.asarray(relative)[observation.agent_view[:, 0]]
+        return logits[observation.agent_view[:, 0]], jnp.stack([value, -value], axis=1)
+
+    assert_same(game, jnp.asarray(roots, jnp.int32), GumbelConfig(32), evaluate)
