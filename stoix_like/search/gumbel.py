@@ -196,14 +196,12 @@ def _simulate(model: GameModel, params: Params, config: GumbelConfig, root: _Roo
 
     first = _root_action(tree, root, root.schedule[index], config)
     walk = game_tree.descend(tree, choose, first, config.max_depth)
-    is_known = walk.child >= 0  # [B]: what is found below the end of a game, or again, is not looked at
     before = jax.tree.map(lambda leaf: at(leaf, walk.node), tree.states)
     with phase("model"):
-        states = jax.vmap(model.game.step)(before, walk.action)
+        states = jax.vmap(model.game.step)(before, walk.action)  # where the walk ended at a known node, that position
     opinion, _ = _evaluate(model, params, states)
-    leaf = jnp.where(is_known, walk.child, index + 1)
     tree = game_tree.grow(model.game, tree, walk, index + 1, states, opinion)
-    return game_tree.back_up(tree, leaf, at(tree.notes.values, leaf))
+    return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, index + 1), opinion.values)
 
 
 def _root_action(tree: Tree, root: _Root, considered: Array, config: GumbelConfig) -> Array:

@@ -62,13 +62,12 @@ def _simulate(game: BoardGame, key: Key, tree: Tree, new: Array) -> Tree:
 
     root = game_tree.roots_of(tree)
     walk = game_tree.descend(tree, choose_best, choose_best(root, jnp.zeros_like(root)))
-    ended = walk.child >= 0  # [B]: the walk stopped at the end of a game
-    position = jnp.where(ended, walk.child, walk.node)
-    before = jax.tree.map(lambda leaf: at(leaf, position), tree.states)
+    before = jax.tree.map(lambda leaf: at(leaf, walk.node), tree.states)
+    ended = at(tree.is_over, walk.node)  # [B]: of a walk only the root
     states = trees.where(ended, before, jax.vmap(game.step)(before, walk.action))
     tree = game_tree.grow(game, tree, walk, new, states, jax.vmap(game.legal_actions)(states))
     outcome = _playout(game, jax.random.bits(playout_key, (num_rows,)), states)  # [B, P]
-    return game_tree.back_up(tree, jnp.where(ended, walk.child, new), outcome)
+    return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, new), outcome)
 
 
 def _scores(tree: Tree, node: Array) -> Array:

@@ -186,7 +186,7 @@ def whole_trees_chosen(search, args, num_nodes):
     return [line for line in text.splitlines() if "stablehlo.select" in line and f"x{num_nodes}x" in line]
 
 
-@pytest.mark.parametrize("kind", ["gumbel", "mcts"])
+@pytest.mark.parametrize("kind", ["gumbel", full("mcts")])
 def test_nothing_selects_between_whole_trees_under_vmap(kind, monkeypatch):
     """Of 38 nodes; without the rule for `vmap` of the walk up the program does, so the test can fail."""
     table, game, roots = three_players()

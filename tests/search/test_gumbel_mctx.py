@@ -122,8 +122,9 @@ def assert_same(game, states, config, evaluate, seed=0):
 
 
 CASES = [
-    ("connect_four", GumbelConfig(32), 1.0),
-    ("connect_four", GumbelConfig(16, rescale_values=True), 0.3),
+    ("connect_four", GumbelConfig(16), 1.0),
+    full("connect_four", GumbelConfig(32), 1.0),
+    full("connect_four", GumbelConfig(16, rescale_values=True), 0.3),
     full("connect_four", GumbelConfig(64), 0.3),
     full("connect_four", GumbelConfig(64, rescale_values=True), 1.0),
     full("tic_tac_toe", GumbelConfig(32, max_num_considered_actions=4, gumbel_scale=0.0), 1.0),
@@ -144,7 +145,9 @@ def test_actions_visits_and_values_are_those_of_mctx(name, config, sharpness, mo
     assert_same(game, positions(game, 128, seed=1), config, random_network(game, 2, sharpness))
 
 
-def test_two_moves_in_a_row_keep_the_sign_as_in_mctx():
+@pytest.mark.parametrize("rescale_values", [full(False), True])
+def test_two_moves_in_a_row_keep_the_sign_as_in_mctx(rescale_values, monkeypatch):
+    monkeypatch.setattr(gumbel, "LEAST_RANGE", 1e-3)
     table, game, roots = small_games.two_players()
     relative = np.random.default_rng(0).uniform(-1, 1, table.player.shape).astype(np.float32)
     logits = jnp.asarray(np.random.default_rng(1).normal(size=table.legal.shape), jnp.float32)
@@ -153,4 +156,4 @@ def test_two_moves_in_a_row_keep_the_sign_as_in_mctx():
         value = jnp.asarray(relative)[observation.agent_view[:, 0]]
         return logits[observation.agent_view[:, 0]], jnp.stack([value, -value], axis=1)
 
-    assert_same(game, jnp.asarray(roots, jnp.int32), GumbelConfig(32), evaluate)
+    assert_same(game, jnp.asarray(roots, jnp.int32), GumbelConfig(32, rescale_values=rescale_values), evaluate)
