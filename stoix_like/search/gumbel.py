@@ -1,35 +1,37 @@
 """Gumbel search over board games: a batch of trees on snapshots of game states, grown by a policy and value network.
 
-The one door to mctx, which is the optional extra `boardgames`: it is imported when a search is called. The search knows
-neither games nor networks: both arrive as functions of `GameModel`. Source: Danihelka et al. 2022, "Policy improvement
-by planning with Gumbel" (openreview.net/forum?id=bERaNdoegnO).
+The search knows neither games nor networks: both arrive as functions of `GameModel`. Source: Danihelka et al. 2022,
+"Policy improvement by planning with Gumbel" (openreview.net/forum?id=bERaNdoegnO): at the root Sequential Halving
+(Karnin et al. 2013) over actions drawn without replacement, below it the action that brings the visits closest to the
+improved policy, and everywhere the mixed value of appendix D for actions that were not visited.
 
-**Signs.** mctx backs up one number per node, as `reward + discount * value of the child`, and every node maximises its
-own number. For two players that number is the expected outcome of the node's mover. For more, maximising each mover's
-own outcome (max^n, Luckhardt and Irani 1986) would need vectors, so the search is **paranoid** (Sturtevant and Korf
-2000, "On pruning techniques for multi-player games", AAAI): the root's mover plays against all others, who only harm
-it. A node of the root's mover holds that player's expected outcome, a node of anybody else its negative. With two
-players whose outcomes sum to 0 both are the same formula, and there is one code path. The sign of a node is +1 or -1 by
-its mover; the discount of an edge is the product of the signs at its ends, so that a player who moves twice in a row
-keeps the sign; it is 0 where the game ends. A game's own steps know discounts of 0 and 1 only.
+For two players whose values sum to 0 it takes the actions of mctx 0.0.71's `gumbel_muzero_policy` for the same key,
+which the tests hold it to. It is not on mctx, whose vmapped backup selects between whole trees at every edge, so that a
+simulation there costs time in proportion to the tree. Nor has it mctx's one number per node: outcomes are vectors, and
+each node maximises its mover's own (max^n, see `game_tree`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import chex
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from stoix_like.errors import ConfigError, MissingExtraError
+from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame, GameState
-from stoix_like.ops import trees
 from stoix_like.ops.distributions import masked_logits
 from stoix_like.ops.phases import phase
+from stoix_like.search import game_tree
+from stoix_like.search.game_tree import Edges, Tree, at, of_player
 from stoix_like.types import Array, Key, Observation, Params
+
+LEAST_SCORE = -1e9  # of a considered action, so that one that is alone is taken whatever its logit
+LEAST_RANGE = 1e-8  # of q-values that are rescaled
+_TINY = float(jnp.finfo(jnp.float32).tiny)
 
 
 class GumbelConfig(NamedTuple):
@@ -76,11 +78,19 @@ class GumbelOutput(NamedTuple):
     depth: Array  # [B] int32, edges from the root to the deepest position that was reached
 
 
-class _Node(NamedTuple):
-    """What mctx keeps for each node."""
+class _Opinion(NamedTuple):
+    """What the network says of positions, and the rules where the game is over."""
 
-    state: GameState
-    root_player: Array  # [B] int32
+    logits: Array  # [B, A], masked
+    values: Array  # [B, P], expected outcome of each player of the game, the outcome itself where it is over
+
+
+class _Root(NamedTuple):
+    """What stays the same in all simulations."""
+
+    legal: Array  # [B, A] bool
+    noise: Array  # [B, A], Gumbel
+    schedule: Array  # [S, B], visits of the actions that each simulation compares
 
 
 def search(model: GameModel, params: Params, key: Key, states: GameState, config: GumbelConfig) -> GumbelOutput:
@@ -95,7 +105,6 @@ def search(model: GameModel, params: Params, key: Key, states: GameState, config
 
     Raises:
         ConfigError: fewer than one simulation or considered action.
-        MissingExtraError: mctx is not installed.
     """
     return _search(model, params, key, states, config)[0]
 
@@ -109,39 +118,26 @@ def search_lines(
     position from which nothing was tried.
     """
     output, tree = _search(model, params, key, states, config)
-    return output, _best_lines(tree, output.action, jax.vmap(model.game.is_over)(states), depth)
+    return output, _best_lines(tree, output.action, depth)
 
 
 def _search(
     model: GameModel, params: Params, key: Key, states: GameState, config: GumbelConfig
-) -> tuple[GumbelOutput, Any]:
-    mctx = _mctx()
+) -> tuple[GumbelOutput, Tree]:
     _check(config)
     with phase("search"):
-        nodes = _Node(states, jax.vmap(model.game.player)(states).astype(jnp.int32))
-        logits, value, values = _evaluate(model, params, nodes)
+        opinion, network_values = _evaluate(model, params, states)
         legal = jax.vmap(model.game.legal_actions)(states)  # [B, A]
-        found = mctx.gumbel_muzero_policy(
-            params,
-            key,
-            mctx.RootFnOutput(prior_logits=logits, value=value, embedding=nodes),
-            _recurrent(mctx, model),
-            num_simulations=config.num_simulations,
-            invalid_actions=~legal,
-            max_depth=config.max_depth,
-            qtransform=_qtransform(mctx, config),
-            max_num_considered_actions=config.max_num_considered_actions,
-            gumbel_scale=config.gumbel_scale,
-        )
-    return _read_out(found, logits, value, values, jax.vmap(model.game.is_over)(states)), found.search_tree
+        _, noise_key = jax.random.split(key)  # as mctx splits it
+        noise = config.gumbel_scale * jax.random.gumbel(noise_key, legal.shape)
+        root = _Root(legal, noise, _schedule(legal, config))
+        tree = game_tree.plant(model.game, states, opinion, config.num_simulations + 1)
 
+        def simulate(index: Array, tree: Tree) -> Tree:
+            return _simulate(model, params, config, root, index, tree)
 
-def _mctx() -> ModuleType:
-    try:
-        import mctx
-    except ImportError as error:
-        raise MissingExtraError("a Gumbel search", "boardgames", "pip install 'stoix_like[boardgames]'") from error
-    return mctx
+        tree = jax.lax.fori_loop(0, config.num_simulations, simulate, tree)
+        return _read_out(tree, root, network_values, config), tree
 
 
 def _check(config: GumbelConfig) -> None:
@@ -151,127 +147,143 @@ def _check(config: GumbelConfig) -> None:
             raise ConfigError(f"search: {name} is {size}", "give a number of at least 1")
 
 
-def _qtransform(mctx: ModuleType, config: GumbelConfig) -> Callable[[Any, Array], Array]:
-    def transform(tree: Any, node: Array) -> Array:
-        return mctx.qtransform_completed_by_mix_value(
-            tree,
-            node,
-            value_scale=config.value_scale,
-            maxvisit_init=config.maxvisit_init,
-            rescale_values=config.rescale_values,
-        )
-
-    return transform
-
-
-def sign(player: Array, root_player: Array) -> Array:
-    """+1 where the mover is the root's mover, else -1; of any shape, float32."""
-    return jnp.where(player == root_player, 1.0, -1.0)
-
-
-def _recurrent(mctx: ModuleType, model: GameModel) -> Callable[..., tuple[Any, _Node]]:
+def _evaluate(model: GameModel, params: Params, states: GameState) -> tuple[_Opinion, Array]:
+    """(what counts in the search, values of the network [B, P], the mover's first)."""
     game = model.game
-
-    def recurrent(params: Params, _key: Key, action: Array, nodes: _Node) -> tuple[Any, _Node]:
-        """One step from each node. A state that is over stays as it is, and pays nothing once more."""
-        was_over = jax.vmap(game.is_over)(nodes.state)  # [B]
-        stepped = jax.vmap(game.step)(nodes.state, action)
-        after = _Node(trees.where(was_over, nodes.state, stepped), nodes.root_player)
-        is_over = jax.vmap(game.is_over)(after.state)
-        before = sign(jax.vmap(game.player)(nodes.state), nodes.root_player)
-        change = before * sign(jax.vmap(game.player)(after.state), nodes.root_player)
-        outcome = _of_player(jax.vmap(game.outcome)(after.state), nodes.root_player)  # [B], of the root's mover
-        logits, value, _ = _evaluate(model, params, after)
-        output = mctx.RecurrentFnOutput(
-            reward=jnp.where(is_over & ~was_over, before * outcome, 0.0),
-            discount=jnp.where(is_over, 0.0, change),
-            prior_logits=logits,
-            value=value,
-        )
-        return output, after
-
-    return recurrent
-
-
-def _evaluate(model: GameModel, params: Params, nodes: _Node) -> tuple[Array, Array, Array]:
-    """(masked logits [B, A], values of the nodes [B] as the search counts them, values of the network [B, P])."""
-    game = model.game
-    observation = jax.vmap(game.observe)(nodes.state)
+    observation = jax.vmap(game.observe)(states)
     with phase("network"):
         logits, values = model.evaluate(params, observation)
     chex.assert_shape(values, (None, game.num_players))
-    player = jax.vmap(game.player)(nodes.state)
-    of_root = _of_player(values, (nodes.root_player - player) % game.num_players)
-    value = jnp.where(jax.vmap(game.is_over)(nodes.state), 0.0, sign(player, nodes.root_player) * of_root)
-    return masked_logits(logits, observation.action_mask), value, values
+    player, is_over = jax.vmap(game.player)(states), jax.vmap(game.is_over)(states)
+    places = (jnp.arange(game.num_players)[None] - player[:, None]) % game.num_players  # [B, P]
+    by_player = jnp.take_along_axis(values.astype(jnp.float32), places, axis=1)
+    by_player = jnp.where(is_over[:, None], jax.vmap(game.outcome)(states), by_player)
+    return _Opinion(masked_logits(logits, observation.action_mask), by_player), values
 
 
-def _of_player(values: Array, player: Array) -> Array:
-    """[B] from [B, P]."""
-    return jnp.take_along_axis(values, player[:, None], axis=1)[:, 0]
+def _schedule(legal: Array, config: GumbelConfig) -> Array:
+    """[S, B] int32: how often an action was visited if simulation s compares it, by the number of legal actions."""
+    most = min(config.max_num_considered_actions, legal.shape[1])
+    table = np.stack([considered_visits(number, config.num_simulations) for number in range(most + 1)], axis=1)
+    num_considered = jnp.minimum(jnp.sum(legal, axis=1, dtype=jnp.int32), most)  # [B]
+    return jnp.asarray(table)[:, num_considered]
 
 
-def _read_out(found: Any, logits: Array, root_value: Array, values: Array, is_over: Array) -> GumbelOutput:
-    summary = found.search_tree.summary()
-    visits = jnp.where(is_over[:, None], 0, summary.visit_counts.astype(jnp.int32))
-    q_values = jnp.where(visits > 0, summary.qvalues, 0.0)
+def considered_visits(num_considered: int, num_simulations: int) -> np.ndarray:
+    """The schedule of Sequential Halving, [S] int32: simulation s goes to one of the actions with so many visits.
+
+    Rounds in which each action of those that remain is visited once follow each other; in each of log2(m) phases there
+    are as many rounds as an equal share of the simulations has room for, at least one. Then the better half remains,
+    at least two actions. What remains is never stored: the worse half lags behind in visits.
+    """
+    if num_considered <= 1:
+        return np.arange(num_simulations, dtype=np.int32)
+    num_phases = (num_considered - 1).bit_length()  # log2, rounded up
+    schedule = np.zeros((0,), np.int32)
+    remaining, visits = num_considered, 0
+    while len(schedule) < num_simulations:
+        rounds = max(1, num_simulations // (num_phases * remaining))
+        schedule = np.append(schedule, np.repeat(np.arange(visits, visits + rounds, dtype=np.int32), remaining))
+        remaining, visits = max(2, remaining // 2), visits + rounds
+    return schedule[:num_simulations]
+
+
+def _simulate(model: GameModel, params: Params, config: GumbelConfig, root: _Root, index: Array, tree: Tree) -> Tree:
+    """The trees after one more simulation, whose node is `index` + 1 where it finds a new position."""
+
+    def choose(node: Array, _depth: Array) -> Array:
+        return _interior_action(tree, node, config)
+
+    first = _root_action(tree, root, root.schedule[index], config)
+    walk = game_tree.descend(tree, choose, first, config.max_depth)
+    before = jax.tree.map(lambda leaf: at(leaf, walk.node), tree.states)
+    with phase("model"):
+        states = jax.vmap(model.game.step)(before, walk.action)  # where the walk ended at a known node, that position
+    opinion, _ = _evaluate(model, params, states)
+    tree = game_tree.grow(model.game, tree, walk, index + 1, states, opinion)
+    return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, index + 1), opinion.values)
+
+
+def _root_action(tree: Tree, root: _Root, considered: Array, config: GumbelConfig) -> Array:
+    """[B] int32: of the legal actions with so many visits [B], the best by noise, logits and values."""
+    logits, edges, completed = _judged(tree, game_tree.roots_of(tree), config)
+    scores = jnp.maximum(root.noise + (logits - jnp.max(logits, axis=1, keepdims=True)) + completed, LEAST_SCORE)
+    is_considered = root.legal & (edges.visits == considered[:, None].astype(jnp.float32))
+    return jnp.argmax(jnp.where(is_considered, scores, -jnp.inf), axis=1).astype(jnp.int32)
+
+
+def _interior_action(tree: Tree, node: Array, config: GumbelConfig) -> Array:
+    """[B] int32: the action whose share of the visits lags most behind its share of the improved policy (section 5)."""
+    logits, edges, completed = _judged(tree, node, config)
+    share = edges.visits / (1.0 + jnp.sum(edges.visits, axis=1, keepdims=True))
+    return jnp.argmax(jax.nn.softmax(logits + completed) - share, axis=1).astype(jnp.int32)
+
+
+def _judged(tree: Tree, node: Array, config: GumbelConfig) -> tuple[Array, Edges, Array]:
+    """(logits [B, A], edges, completed and scaled q-values [B, A] in logits) at the nodes [B]."""
+    edges = game_tree.edges_of(tree, node)
+    logits = at(tree.notes.logits, node)
+    value = of_player(at(tree.notes.values, node), game_tree.mover_of(tree, node))  # [B]
+    q_values = _completed(edges, logits, value)
+    if config.rescale_values:
+        low, high = jnp.min(q_values, axis=1, keepdims=True), jnp.max(q_values, axis=1, keepdims=True)
+        q_values = (q_values - low) / jnp.maximum(high - low, LEAST_RANGE)
+    scale = (config.maxvisit_init + jnp.max(edges.visits, axis=1, keepdims=True)) * config.value_scale  # [B, 1]
+    return logits, edges, scale * q_values
+
+
+def _completed(edges: Edges, logits: Array, value: Array) -> Array:
+    """The q-values [B, A], with the mixed value where an action was not visited.
+
+    It mixes the network's value [B] of the node, as one visit, with the mean of the q-values by the network's policy
+    over what was visited, as all the others (Danihelka et al. 2022, appendix D).
+    """
+    is_visited = edges.visits > 0.0
+    policy = jnp.where(is_visited, jnp.maximum(jax.nn.softmax(logits), _TINY), 0.0)  # [B, A]
+    policy /= jnp.maximum(jnp.sum(policy, axis=1, keepdims=True), _TINY)
+    total = jnp.sum(edges.visits, axis=1)  # [B]
+    mixed = (value + total * jnp.sum(policy * edges.q_values, axis=1)) / (1.0 + total)
+    return jnp.where(is_visited, edges.q_values, mixed[:, None])
+
+
+def _read_out(tree: Tree, root: _Root, network_values: Array, config: GumbelConfig) -> GumbelOutput:
+    node, is_over = game_tree.roots_of(tree), tree.is_over[game_tree.ROOT]
+    logits, edges, completed = _judged(tree, node, config)
+    weights = jax.nn.softmax(masked_logits(logits + completed, root.legal))
+    value = of_player(tree.notes.values[game_tree.ROOT], game_tree.mover_of(tree, node))
     return GumbelOutput(
-        action=found.action.astype(jnp.int32),
-        action_weights=found.action_weights,
-        value=_improved_value(found.action_weights, q_values, visits, logits, root_value),
-        visits=visits,
-        q_values=q_values,
+        action=_root_action(tree, root, jnp.max(edges.visits, axis=1), config),
+        action_weights=weights,
+        value=jnp.where(is_over, 0.0, _improved_value(weights, edges, logits, value)),
+        visits=edges.visits.astype(jnp.int32),
+        q_values=edges.q_values,
         prior_logits=logits,
-        network_values=values,
-        depth=_depth(found.search_tree, is_over),
+        network_values=network_values,
+        depth=tree.deepest,
     )
 
 
-def _improved_value(weights: Array, q_values: Array, visits: Array, logits: Array, root_value: Array) -> Array:
+def _improved_value(weights: Array, edges: Edges, logits: Array, value: Array) -> Array:
     """[B]: the mean of the q-values under the improved policy; where not visited, with the mixed value in their place.
 
     The mean over simulations, mctx's value of the root, says something else: Sequential Halving visits the actions
-    that it still compares equally often, the worst of them too. Mixed value: Danihelka et al. 2022, appendix D.
+    that it still compares equally often, the worst of them too.
     """
-    is_visited = visits > 0
-    prior = jnp.where(is_visited, jnp.maximum(jax.nn.softmax(logits), jnp.finfo(jnp.float32).tiny), 0.0)
-    prior /= jnp.maximum(jnp.sum(prior, axis=1, keepdims=True), jnp.finfo(jnp.float32).tiny)
-    total = jnp.sum(visits, axis=1)
-    mixed = (root_value + total * jnp.sum(prior * q_values, axis=1)) / (1 + total)  # [B]
-    return jnp.sum(weights * jnp.where(is_visited, q_values, mixed[:, None]), axis=1)
+    return jnp.sum(weights * _completed(edges, logits, value), axis=1)
 
 
-def _depth(tree: Any, is_over: Array) -> Array:
-    """[B]: of the deepest node, without those that repeat a finished game. Parents come before their children."""
-    num_rows, num_nodes = tree.node_visits.shape
-    rows = jnp.arange(num_rows)
-
-    def visit(node: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-        depth, over = carry  # [B, nodes]
-        parent = jnp.maximum(tree.parents[:, node], 0)
-        action = jnp.maximum(tree.action_from_parent[:, node], 0)
-        ends = tree.children_discounts[rows, parent, action] == 0.0
-        own = jnp.where(tree.node_visits[:, node] > 0, depth[rows, parent] + ~over[rows, parent], 0)
-        return depth.at[:, node].set(own), over.at[:, node].set(ends)
-
-    depth = jnp.zeros((num_rows, num_nodes), jnp.int32)
-    over = jnp.zeros((num_rows, num_nodes), bool).at[:, 0].set(is_over)
-    depth, _ = jax.lax.fori_loop(1, num_nodes, visit, (depth, over))
-    return jnp.max(depth, axis=1)
-
-
-def _best_lines(tree: Any, first: Array, is_over: Array, depth: int) -> Array:
+def _best_lines(tree: Tree, first: Array, depth: int) -> Array:
     rows = jnp.arange(first.shape[0])
 
     def follow(carry: tuple[Array, Array, Array], _: None) -> tuple[tuple[Array, Array, Array], Array]:
-        node, action, open_ = carry  # [B]
-        open_ &= tree.children_visits[rows, node, action] > 0
-        played = jnp.where(open_, action, -1)
-        open_ &= tree.children_discounts[rows, node, action] != 0.0
-        node = jnp.where(open_, tree.children_index[rows, node, action], node)
-        best = jnp.argmax(tree.children_visits[rows, node], axis=-1).astype(jnp.int32)
-        return (node, best, open_), played
+        node, action, is_open = carry  # [B]
+        child = tree.children[node, rows, action]
+        is_open &= child >= 0
+        played = jnp.where(is_open, action, -1)
+        node = jnp.where(is_open, child, node)
+        best = jnp.argmax(game_tree.edges_of(tree, node).visits, axis=1).astype(jnp.int32)
+        return (node, best, is_open), played
 
-    start = (jnp.zeros_like(first), first, ~is_over)
+    start = (game_tree.roots_of(tree), first, ~tree.is_over[game_tree.ROOT])
     _, line = jax.lax.scan(follow, start, None, length=depth)
     return line.T  # [B, depth]

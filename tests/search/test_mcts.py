@@ -15,7 +15,7 @@ from stoix_like.config.engines import parse_engine
 from stoix_like.envs.boards.connect_four import make_connect_four
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError
-from stoix_like.search import mcts, players
+from stoix_like.search import game_tree, mcts, players
 
 GAME = make_tic_tac_toe()
 FINISHED = ["000.11...", "010011100"]  # won by the player who is not to move; full
@@ -56,12 +56,8 @@ def test_actions_and_values_are_those_of_exhaustive_max_n(game_of, tolerance):
 
 @pytest.mark.parametrize("game_of", [two_players, full(three_players)])
 def test_a_planted_wrong_mover_is_seen(game_of, monkeypatch):
-    right = mcts._scores
-
-    def wrong(tree, node, children):
-        return right(tree._replace(player=(tree.player + 1) % tree.sums.shape[2]), node, children)
-
-    monkeypatch.setattr(mcts, "_scores", wrong)
+    right = game_tree.mover_of
+    monkeypatch.setattr(game_tree, "mover_of", lambda tree, node: (right(tree, node) + 1) % tree.sums.shape[2])
     table, roots, output = searched(game_of, 300)
     assert np.sum(regrets(table, roots, output.action, maxn_actions) > 0) >= 3
 

@@ -109,7 +109,7 @@ def add_nim(tables, heap):
 
 def add_kingmaker(tables):
     """The root of a game of three players and two moves: action 0 is best (0.6) if all maximise their own outcome,
-    action 1 (0.0 against -0.5) if the others are all against player 0."""
+    action 1 (0.0 against -0.5) if the others are all against player 0, as a paranoid search expects."""
     left = tables.node(1, tables.end(0.6, 0.4, -1.0), tables.end(-0.5, -0.5, 1.0), None)
     right = tables.node(1, None, tables.end(0.0, -0.4, 0.4), tables.end(0.2, 0.3, -0.5))
     return tables.node(0, left, right, None)
@@ -184,20 +184,6 @@ def maxn_value(table, position):
         return table.outcome[position]
     values = [maxn_value(table, child) for child in children_of(table, position).values()]
     return max(values, key=lambda value: value[table.player[position]])
-
-
-def paranoid_value(table, position, root_player):
-    """The outcome of the root's player if all others minimise it. With two players, that of minimax."""
-    if table.is_over[position]:
-        return float(table.outcome[position, root_player])
-    values = [paranoid_value(table, child, root_player) for child in children_of(table, position).values()]
-    return max(values) if table.player[position] == root_player else min(values)
-
-
-def paranoid_actions(table, position):
-    """{action: its paranoid value} for the player to move."""
-    player = int(table.player[position])
-    return {a: paranoid_value(table, child, player) for a, child in children_of(table, position).items()}
 
 
 def maxn_actions(table, position):

@@ -1,0 +1,212 @@
+"""Trees of game positions that searches grow: a batch of them, with outcomes of all players in every node.
+
+Both searches of games stand on these trees. They differ in how an action is chosen and in what a new position is worth.
+
+**Values are vectors.** What is backed up is the outcome of every player, [P], and each node is judged by the component
+of its own mover: max^n (Luckhardt and Irani 1986, "An algorithmic solution of N-person games", AAAI). No sign appears
+anywhere, whoever moves, however often in a row and however many play. For two players whose outcomes sum to 0 that is
+minimax. For more, the alternative is paranoid search (Sturtevant and Korf 2000, "On pruning techniques for multi-player
+games", AAAI), in which all others play against the root's mover: one number per node is enough for it, but it expects
+of the others that they harm themselves in order to harm us, which no player does that learns to win.
+
+**Nodes are the leading axis.** All rows of a batch write their new node to the same place, which is one slice, and
+everything else touches single entries. Nothing selects between whole trees: in a vmapped `while_loop`, whose rows end
+at different times, JAX does so with all that the loop carries, so the walk down carries indices alone, and the walk up
+joins the vmapped rows to its own (`_add_along_paths`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from stoix_like.games import BoardGame, GameState
+from stoix_like.types import Array
+
+ROOT = 0
+UNVISITED = -1
+
+
+class Tree(NamedTuple):
+    """B trees of M nodes. Node 0 is the root; simulation i makes node i + 1, or none if it ends at a known one."""
+
+    children: Array  # [M, B, A] int32, index of the node or `UNVISITED`
+    parents: Array  # [M, B] int32
+    visits: Array  # [M, B] float32, simulations that came through
+    sums: Array  # [M, B, P] float32, of their outcomes; player i is player i of the game
+    player: Array  # [M, B] int32, to move
+    is_over: Array  # [M, B] bool
+    deepest: Array  # [B] int32, edges from the root to the deepest position
+    states: GameState  # [M, B, ...]
+    notes: Any  # pytree [M, B, ...], what a search knows of each position
+
+
+class Edges(NamedTuple):
+    """What the trees know of all actions at one node each."""
+
+    visits: Array  # [B, A] float32
+    q_values: Array  # [B, A] float32, mean outcome for the node's mover; 0 where not visited
+
+
+class Walk(NamedTuple):
+    """Walks from the roots. `child` is the known node at which they ended, or `UNVISITED`: then the action is new."""
+
+    node: Array  # [B] int32
+    action: Array  # [B] int32, taken there
+    child: Array  # [B] int32
+    depth: Array  # [B] int32, edges from the root to the child
+
+
+def plant(game: BoardGame, states: GameState, notes: Any, num_nodes: int) -> Tree:
+    """Trees with room for M nodes, of which there are the roots [B, ...]."""
+    player, is_over = _facts(game, states)
+    num_rows = player.shape[0]
+
+    def room(leaf: Array) -> Array:
+        return jnp.zeros((num_nodes, *leaf.shape), leaf.dtype).at[ROOT].set(leaf)
+
+    return Tree(
+        children=jnp.full((num_nodes, num_rows, game.num_actions), UNVISITED, jnp.int32),
+        parents=jnp.zeros((num_nodes, num_rows), jnp.int32),
+        visits=jnp.zeros((num_nodes, num_rows), jnp.float32),
+        sums=jnp.zeros((num_nodes, num_rows, game.num_players), jnp.float32),
+        player=room(player),
+        is_over=room(is_over),
+        deepest=jnp.zeros((num_rows,), jnp.int32),
+        states=jax.tree.map(room, states),
+        notes=jax.tree.map(room, notes),
+    )
+
+
+def _facts(game: BoardGame, states: GameState) -> tuple[Array, Array]:
+    """(who is to move [B] int32, whether it is over [B])."""
+    return jax.vmap(game.player)(states).astype(jnp.int32), jax.vmap(game.is_over)(states)
+
+
+def at(leaf: Array, node: Array) -> Array:
+    """The entries [B, ...] of an array [M, B, ...] at one node [B] each."""
+    return leaf[node, jnp.arange(node.shape[0])]
+
+
+def roots_of(tree: Tree) -> Array:
+    """The index of the root, [B] int32."""
+    return jnp.full(tree.deepest.shape, ROOT, jnp.int32)
+
+
+def of_player(values: Array, player: Array) -> Array:
+    """The component of one player each: [B] from [B, P]."""
+    return jnp.take_along_axis(values, player[:, None], axis=1)[:, 0]
+
+
+def mover_of(tree: Tree, node: Array) -> Array:
+    """The player whose outcome is maximised at the nodes [B]: who is to move there, [B] int32."""
+    return at(tree.player, node)
+
+
+def edges_of(tree: Tree, node: Array) -> Edges:
+    """The edges [B, A] at the nodes [B]."""
+    rows = jnp.arange(node.shape[0])[:, None]
+    children = at(tree.children, node)  # [B, A]
+    known = jnp.maximum(children, 0)
+    is_visited = children >= 0
+    visits = jnp.where(is_visited, tree.visits[known, rows], 0.0)
+    sums = jnp.where(is_visited, tree.sums[known, rows, mover_of(tree, node)[:, None]], 0.0)
+    return Edges(visits, sums / jnp.maximum(visits, 1.0))
+
+
+def descend(tree: Tree, choose: Callable[[Array, Array], Array], first: Array, max_depth: int | None = None) -> Walk:
+    """The walks that begin with the actions `first` [B] and end at a new action, at the end of a game, or when they are
+    `max_depth` edges long. Those from a root that is over end there.
+
+    Args:
+        tree: where.
+        choose: (nodes [B], depths [B]) -> actions [B] int32.
+        first: at the roots.
+        max_depth: edges.
+    """
+    root = roots_of(tree)
+    is_over = tree.is_over[ROOT]  # [B]
+    child = jnp.where(is_over, root, tree.children[ROOT, jnp.arange(first.shape[0]), first])
+    start = Walk(root, first, child, jnp.where(is_over, 0, 1))
+
+    def goes_on(walk: Walk) -> Array:
+        on = (walk.child >= 0) & ~at(tree.is_over, jnp.maximum(walk.child, 0))  # [B]
+        return on if max_depth is None else on & (walk.depth < max_depth)
+
+    def advance(carry: tuple[Walk, Array]) -> tuple[Walk, Array]:
+        walk, is_moving = carry
+        node = jnp.where(is_moving, walk.child, walk.node)
+        action = jnp.where(is_moving, choose(node, walk.depth), walk.action)
+        child = jnp.where(is_moving, tree.children[node, jnp.arange(node.shape[0]), action], walk.child)
+        after = Walk(node, action, child, walk.depth + is_moving)
+        return after, goes_on(after) & is_moving
+
+    walk, _ = jax.lax.while_loop(lambda carry: jnp.any(carry[1]), advance, (start, goes_on(start)))
+    return walk
+
+
+def grow(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState, notes: Any) -> Tree:
+    """The trees with the positions [B, ...] as node `new` [] below the walks that ended at a new action.
+
+    For the others it is written as well, but no walk ever reaches it.
+    """
+    num_nodes, num_rows = tree.visits.shape
+    player, is_over = _facts(game, states)
+    above = jnp.where(walk.child >= 0, num_nodes, walk.node)  # beyond the last node nothing is written
+
+    def put(leaf: Array, x: Array) -> Array:
+        return leaf.at[new].set(x)
+
+    return tree._replace(
+        children=tree.children.at[above, jnp.arange(num_rows), walk.action].set(new, mode="drop"),
+        parents=put(tree.parents, walk.node),
+        player=put(tree.player, player),
+        is_over=put(tree.is_over, is_over),
+        deepest=jnp.maximum(tree.deepest, walk.depth),
+        states=jax.tree.map(put, tree.states, states),
+        notes=jax.tree.map(put, tree.notes, notes),
+    )
+
+
+def back_up(tree: Tree, leaf: Array, outcome: Array) -> Tree:
+    """The trees after the outcomes [B, P] were counted at the leaves [B] and at all nodes above them."""
+    grouped = jax.tree.map(lambda x: x[None], (tree.visits, tree.sums, tree.parents, leaf, outcome))  # [1, ...]
+    visits, sums = _add_along_paths(*grouped)
+    return tree._replace(visits=visits[0], sums=sums[0])
+
+
+@jax.custom_batching.custom_vmap
+def _add_along_paths(visits: Array, sums: Array, parents: Array, leaf: Array, outcome: Array) -> tuple[Array, Array]:
+    """(visits [G, M, B], sums [G, M, B, P]) with the outcomes [G, B, P] added from the leaves [G, B] up to the roots.
+
+    G searches with one loop, until all of them are at their roots. Under `vmap` the mapped axis becomes part of G. By
+    JAX's own rule each row of the map would stop by itself, by a choice between old and new trees at every edge.
+    """
+    groups, rows = jnp.arange(leaf.shape[0])[:, None], jnp.arange(leaf.shape[1])[None]
+    num_nodes = visits.shape[1]
+
+    def advance(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        node, visits, sums = carry  # node [G, B]: `num_nodes` where the root is counted already, which is dropped
+        visits = visits.at[groups, node, rows].add(1.0, mode="drop")
+        sums = sums.at[groups, node, rows].add(outcome, mode="drop")
+        at_top = (node == ROOT) | (node == num_nodes)
+        return jnp.where(at_top, num_nodes, parents[groups, node, rows]), visits, sums
+
+    _, visits, sums = jax.lax.while_loop(lambda carry: jnp.any(carry[0] < num_nodes), advance, (leaf, visits, sums))
+    return visits, sums
+
+
+@_add_along_paths.def_vmap
+def _joined(axis_size: int, is_mapped: Sequence[bool], *arrays: Array) -> tuple[tuple[Array, Array], tuple[bool, bool]]:
+    def join(x: Array, mapped: bool) -> Array:
+        whole = x if mapped else jnp.broadcast_to(x[None], (axis_size, *x.shape))  # [V, G, ...]
+        return whole.reshape(-1, *whole.shape[2:])  # [V * G, ...]
+
+    visits, sums = _add_along_paths(*map(join, arrays, is_mapped))
+    return (visits.reshape(axis_size, -1, *visits.shape[1:]), sums.reshape(axis_size, -1, *sums.shape[1:])), (
+        True,
+        True,
+    )
