@@ -10,12 +10,13 @@ CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt
 STARTED := $(shell date +%Y%m%d-%H%M%S)
 RUN = $@-$(STARTED)
 
-.PHONY: help train train-maze train-spo test test-integration test-full test-slow check format docs site tutorials bench clean
+.PHONY: help train train-maze train-spo train-connect-four test test-integration test-full test-slow check format docs site tutorials bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
 	@echo "make train-maze        the same on Maze-v0"
 	@echo "make train-spo         the same with SPO on BinPack-v2"
+	@echo "make train-connect-four  AlphaZero on connect four, from nothing: curve, ratings over training, a game as a GIF"
 	@echo "make test              install with the dev extra and run the tests (at most 6 minutes on 2 idle cores)"
 	@echo "make test-integration  new processes, kills, clean installs, documented commands (at most 8 minutes)"
 	@echo "make test-full         the two above, with every variant of every claim (an hour)"
@@ -31,6 +32,10 @@ $(VENV)/.runtime: pyproject.toml constraints/py311.txt
 	$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "error: Python 3.11 or newer is needed; hint: make PYTHON=python3.11 ...")'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e .
+	@touch $@
+
+$(VENV)/.boardgames: $(VENV)/.runtime
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[boardgames]"
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/.runtime
@@ -50,6 +55,13 @@ train-maze: $(VENV)/.runtime
 train-spo: $(VENV)/.runtime
 	$(BIN)/python scripts/train_spo.py --config spo/quick --run-name $(RUN)
 	$(BIN)/python scripts/plot.py $(RUN)
+	$(BIN)/python scripts/animate.py $(RUN)
+
+# ratings rate every checkpoint, so that all of them are kept
+train-connect-four: $(VENV)/.boardgames
+	$(BIN)/python scripts/train_alphazero.py --config alphazero/connect_four --keep-last-n 20 --run-name $(RUN)
+	$(BIN)/python scripts/plot.py $(RUN)
+	$(BIN)/python scripts/ratings.py $(RUN)
 	$(BIN)/python scripts/animate.py $(RUN)
 
 test: $(VENV)/.dev

@@ -8,8 +8,8 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from stoix_like.config.checks import get_leaf, leaf_types, section_types
-from stoix_like.config.sections import SPOConfig
+from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.sections import AlphaZeroConfig, SPOConfig
 from stoix_like.config.values import range_text, type_name
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.flags import default_text, flag_name
@@ -21,26 +21,44 @@ END = "<!-- end of leaves -->"
 
 def table(config_type: type) -> str:
     """One Markdown table per section: leaf, flag, type, default, range, meaning."""
-    parts = []
-    for name, kind in section_types(config_type).items():
-        rows = ["| leaf | flag | type | default | range | meaning |", "| --- | --- | --- | --- | --- | --- |"]
-        for field in dataclasses.fields(kind):
-            cells = [
-                f"`{field.name}`",
-                f"`{flag_name(field.name)}`",
-                type_name(leaf_types(kind)[field.name]),
-                f"`{default_text(get_leaf(config_type(), field.name))}`",
-                range_text(field.metadata).replace(">=", "≥"),
-                field.metadata["help"].replace("<", "&lt;").replace("|", "\\|"),
-            ]
-            rows.append("| " + " | ".join(cells) + " |")
-        parts.append(f"### {name}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n" + "\n".join(rows))
-    return "\n\n".join(parts)
+    return "\n\n".join(_section(config_type, name) for name in section_types(config_type))
+
+
+def _section(config_type: type, name: str) -> str:
+    kind = section_types(config_type)[name]
+    rows = ["| leaf | flag | type | default | range | meaning |", "| --- | --- | --- | --- | --- | --- |"]
+    for field in dataclasses.fields(kind):
+        cells = [
+            f"`{field.name}`",
+            f"`{flag_name(field.name)}`",
+            type_name(leaf_types(kind)[field.name]),
+            f"`{default_text(get_leaf(config_type(), field.name))}`",
+            range_text(field.metadata).replace(">=", "≥"),
+            field.metadata["help"].replace("<", "&lt;").replace("|", "\\|"),
+        ]
+        rows.append("| " + " | ".join(cells) + " |")
+    return f"### {name}\n\n{(kind.__doc__ or '').splitlines()[0]}\n\n" + "\n".join(rows)
+
+
+def other_defaults(config_type: type, base_type: type) -> str:
+    """The shared leaves whose default differs from the other algorithm's, as one sentence."""
+    shared = [leaf for leaf in leaf_sections(config_type) if leaf in leaf_sections(base_type)]
+    own, base = config_type(), base_type()
+    differing = [
+        f"`{leaf}: {default_text(get_leaf(own, leaf))}`"
+        for leaf in shared
+        if leaf_sections(config_type)[leaf] == leaf_sections(base_type)[leaf]
+        and get_leaf(own, leaf) != get_leaf(base, leaf)
+    ]
+    return f"AlphaZero's defaults of the leaves above are the same, except {', '.join(differing)}."
 
 
 def with_table(text: str, config_type: type) -> str:
-    """The document with the tables between the markers."""
-    return replace_part(text, DOCUMENT, BEGIN, END, table(config_type))
+    """The document with the tables between the markers: of the type, then what AlphaZero has beside it."""
+    others = [name for name in section_types(AlphaZeroConfig) if name not in section_types(config_type)]
+    parts = [table(config_type), *(_section(AlphaZeroConfig, name) for name in others)]
+    parts.append(other_defaults(AlphaZeroConfig, config_type))
+    return replace_part(text, DOCUMENT, BEGIN, END, "\n\n".join(parts))
 
 
 def replace_part(text: str, document: Path, begin: str, end: str, part: str) -> str:

@@ -29,6 +29,10 @@ SMALL = (
 SMALL_SEARCH = (
     f"{SMALL} --num-particles 2 --search-depth 2 --replay-buffer-size 256 --sample-sequence-length 4 --batch-size 4"
 )
+SMALL_SELF_PLAY = (
+    "--num-envs 8 --rollout-length 8 --hidden-dim 8 --num-updates 2 --num-simulations 2 --replay-buffer-size 1024"
+    " --batch-size 64 --num-eval-envs 8 --num-eval-episodes 8 --opponent random --anchors heuristic"
+)
 #: What the shipped sweep fixes in the copy: a sweep has no flags for the sizes of its trials.
 SMALL_TRIALS = "".join(
     f"  {name[2:].replace('-', '_')}: {value}\n" for name, value in re.findall(r"(--\S+) (\S+)", SMALL)
@@ -49,6 +53,8 @@ CUTS = Cuts(
         (r"^make ", "--dry-run"),  # the README's test runs what these come down to
         (r"--print-config|--resume|tasks\.py train", ""),
         (r"train_spo\.py", SMALL_SEARCH),
+        (r"train_alphazero\.py", SMALL_SELF_PLAY),
+        (r"scripts/(arena|ratings)\.py", "--openings 4"),
         (r"train\w*\.py|with_\w+\.py train-\w+", SMALL),
         (r"scripts/sweep\.py", "--num-trials 1"),
     ],
@@ -57,6 +63,8 @@ CUTS = Cuts(
         ("--num-updates 2000", "--num-updates 3"),
         *((f"--num-updates {n}00", f"--num-updates {n}") for n in (3, 4, 5, 6)),
         ("--num-envs 1024", "--num-envs 32"),
+        *((f"mcts-{n}", "mcts-4") for n in (512, 128)),
+        ("0,1,8,32", "0,2"),
         ("--num-trials 40", "--num-trials 1"),
         ("--num-seeds 5", "--num-seeds 1"),
     ],

@@ -24,10 +24,16 @@ CUTS = Cuts(
         (r"--print-config|--resume", ""),
         (r"scripts/train_spo\.py", f"{SHORT} --num-envs 16 --epochs 2 --batch-size 16"),
         (r"scripts/train_\wpo\.py", SHORT),
+        (
+            r"scripts/train_alphazero\.py",
+            "--num-updates 2 --num-envs 16 --rollout-length 16 --hidden-dim 16 --num-simulations 2 --batch-size 64"
+            " --replay-buffer-size 1024 --num-eval-envs 16 --num-eval-episodes 16 --opponent random",
+        ),
+        (r"scripts/(arena|ratings)\.py", "--openings 4"),
         (r"scripts/compare_search\.py", "--levels binpack-8 --budgets 40"),
         (r"-m pytest", "--collect-only -p no:cacheprovider"),
     ],
-    replaced=[("binpack-2048", "binpack-16")],
+    replaced=[("binpack-2048", "binpack-16"), ("mcts-512", "mcts-4")],
 )
 
 
@@ -67,6 +73,8 @@ def test_every_command_runs_in_the_order_of_the_readme(clone):
     assert "SPO on BinPack-v2, checkpoint best, search 4 x full" in searched
     (compared,) = [text for command, text in outputs.items() if "compare_search.py" in command]
     assert "distinct" in compared
+    (rated,) = (clone.path / "runs").glob("train-connect-four-*")
+    assert all((rated / name).exists() for name in ("ratings.png", "episode.gif", "curves.png"))
     first = sorted((clone.path / "runs").glob("train-2*"))[0]  # of `make train`
     for name in ("config.yaml", "versions.json", "metrics.jsonl", "curves.png", "episode.gif", "checkpoints/best"):
         assert (first / name).exists(), name
