@@ -1,6 +1,6 @@
-"""Tic-tac-toe played out in full: a player without randomness against every choice of an opponent who makes no mistake.
+"""Tic-tac-toe played out in full: a player without randomness against every choice of one who makes no mistake.
 
-Plain NumPy, apart from the game's module in `envs` and from any search: the values are those of minimax over all boards.
+Plain NumPy, apart from the game's module in `envs` and from any search: values are those of minimax over all boards.
 Positions are taken ply by ply, those that several games share once, so that a ply is one call of the player; each keeps
 the number of games that led to it.
 """

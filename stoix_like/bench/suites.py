@@ -13,7 +13,7 @@ from pathlib import Path
 
 import jax
 
-from stoix_like.bench import binpack, environments, learning, overhead, scaling, searches, spo
+from stoix_like.bench import alphazero_speed, binpack, environments, learning, overhead, scaling, searches, spo
 from stoix_like.bench.flops import ppo_flops_per_step
 from stoix_like.bench.measure import (
     Measurement,
@@ -122,6 +122,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "env": environments.env_suite,
     "ppo": ppo_suite,
     "spo": spo.spo_suite,
+    "alphazero": alphazero_speed.alphazero_suite,
     "compile": compile_suite,
     "memory": memory_suite,
     "baselines": baselines_suite,
