@@ -13,7 +13,17 @@ from pathlib import Path
 
 import jax
 
-from stoix_like.bench import binpack, environments, learning, overhead, scaling, searches, spo
+from stoix_like.bench import (
+    alphazero_learning,
+    alphazero_speed,
+    binpack,
+    environments,
+    learning,
+    overhead,
+    scaling,
+    searches,
+    spo,
+)
 from stoix_like.bench.flops import ppo_flops_per_step
 from stoix_like.bench.measure import (
     Measurement,
@@ -122,6 +132,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "env": environments.env_suite,
     "ppo": ppo_suite,
     "spo": spo.spo_suite,
+    "alphazero": alphazero_speed.alphazero_suite,
     "compile": compile_suite,
     "memory": memory_suite,
     "baselines": baselines_suite,
@@ -132,6 +143,10 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "learning_maze": learning.learning_maze_suite,
     "ablation": learning.ablation_suite,
     **{name: functools.partial(searches.search_suite, name) for name in searches.COMPARISONS},
+}
+#: Suites with options of the command, which train for hours and run only by name.
+WITH_OPTIONS: dict[str, Callable[[alphazero_learning.LearningOptions], Iterable[Measurement]]] = {
+    "alphazero_learning": alphazero_learning.learning_suite
 }
 #: They train for hours if their runs do not exist, so they run only by name.
 NOT_IN_ALL = ("learning", "learning_maze", "ablation", *searches.COMPARISONS)
