@@ -59,7 +59,7 @@ DOORS = {
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
     "flashbax": ("replay/sequences.py",),
-    "mctx": ("nowhere",),  # an oracle of the tests
+    "mctx": ("bench/alphazero_pgx.py",),  # measured beside ours; an oracle of the tests
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),
