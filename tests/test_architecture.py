@@ -59,7 +59,7 @@ DOORS = {
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
     "flashbax": ("replay/sequences.py",),
-    "mctx": ("nowhere",),  # the oracle of tests alone
+    "mctx": ("bench/alphazero_pgx.py",),  # measured beside ours; an oracle of the tests
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),
@@ -419,6 +419,7 @@ WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index
         (wrong_doors, "ops/trees.py", "from jax.experimental import multihost_utils", "multihost_utils"),
         (wrong_doors, "algorithms/ppo.py", "import jumanji.wrappers", "jumanji"),
         (wrong_doors, "envs/registry.py", "def f():\n    import pgx", "pgx"),
+        (wrong_doors, "search/gumbel.py", "import mctx", "mctx"),
         (wrong_doors, "runtime/training/train.py", "def f():\n    import optax", "optax"),
         (wrong_doors, "ops/losses.py", "from distrax import Categorical", "distrax"),
         (outside_world, "algorithms/ppo.py", "import time", "time"),
