@@ -11,6 +11,7 @@ import jax
 from stoix_like.algorithms import alphazero
 from stoix_like.bench.alphazero_exhaustive import Outcomes, chooser, make_table, play_exhaustively
 from stoix_like.bench.alphazero_speed import preset
+from stoix_like.bench.alphazero_trainings import adapter_leaves
 from stoix_like.bench.measure import Measurement
 from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.runtime.runs import build
@@ -31,9 +32,8 @@ class Check(NamedTuple):
 
 def solving_rows(seeds: Sequence[int], adapter: str | None = None) -> Iterator[Measurement]:
     """Per seed: seconds until no game is lost, how many games that are, and the losses over training."""
-    leaves = {} if adapter is None else {"observation_adapter": adapter}
     for seed in seeds:
-        checks, compile_seconds = train_and_check(preset("tic_tac_toe", seed=seed, **leaves))
+        checks, compile_seconds = train_and_check(preset("tic_tac_toe", seed=seed, **adapter_leaves(adapter)))
         yield from rows_of(f"learning/alphazero/tic_tac_toe/{adapter or 'preset'}/s{seed}", checks, compile_seconds)
 
 

@@ -79,6 +79,7 @@ def test_a_new_run_has_flags_that_its_configuration_accepts(monkeypatch, tmp_pat
     assert (algorithm, type(deadline)) == ("alphazero", Deadline)
     assert (loaded.config.training_core.num_updates, loaded.config.checkpointing.save_interval) == (114, 14)
     assert (loaded.config.architecture.observation_adapter, loaded.config.architecture.seed) == ("board", 2)
+    assert loaded.config.architecture.hidden_dim == 32
 
 
 def test_the_mean_over_seeds_has_their_interval_and_each_seeds_own():
