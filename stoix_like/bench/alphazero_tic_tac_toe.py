@@ -11,6 +11,7 @@ import jax
 from stoix_like.algorithms import alphazero
 from stoix_like.bench.alphazero_exhaustive import Outcomes, chooser, make_table, play_exhaustively
 from stoix_like.bench.alphazero_speed import preset
+from stoix_like.bench.alphazero_trainings import adapter_leaves
 from stoix_like.bench.measure import Measurement
 from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.runtime.runs import build
@@ -31,9 +32,8 @@ class Check(NamedTuple):
 
 def solving_rows(seeds: Sequence[int], adapter: str | None = None) -> Iterator[Measurement]:
     """Per seed: seconds until no game is lost, how many games that are, and the losses over training."""
-    leaves = {} if adapter is None else {"observation_adapter": adapter}
     for seed in seeds:
-        checks, compile_seconds = train_and_check(preset("tic_tac_toe", seed=seed, **leaves))
+        checks, compile_seconds = train_and_check(preset("tic_tac_toe", seed=seed, **adapter_leaves(adapter)))
         yield from rows_of(f"learning/alphazero/tic_tac_toe/{adapter or 'preset'}/s{seed}", checks, compile_seconds)
 
 
@@ -75,21 +75,23 @@ def train_and_check(config: AlphaZeroConfig) -> tuple[list[Check], float]:
     parts = build.build("alphazero", config)
     search = alphazero.settings_of(config).search._replace(gumbel_scale=0.0, num_simulations=NUM_SIMULATIONS)
     model = GameModel(parts.env.game, parts.network.actor_critic)
-    by_search = chooser(players.gumbel_player(model, search))
-    by_network = chooser(players.policy_player(model, deterministic=True))
+    makers = chooser(players.gumbel_player(model, search)), chooser(players.policy_player(model, deterministic=True))
     table, began = make_table(), time.perf_counter()
     state = jax.block_until_ready(jax.jit(parts.learner.init)(jax.random.key(config.architecture.seed)))
     program: Any = jax.jit(parts.learner.update, donate_argnums=0).lower(state).compile()
-    compile_seconds, seconds, checks = time.perf_counter() - began, 0.0, []
+    compile_seconds, seconds = time.perf_counter() - began, 0.0
+
+    def check(update: int) -> Check:
+        return Check(update, seconds, *(_both_seats(table, make(state.params.average)) for make in makers))
+
+    checks = [check(0)]
     last = config.training_core.num_updates or 0
     for update in range(1, last + 1):
         began = time.perf_counter()
         state, _ = jax.block_until_ready(program(state))
         seconds += time.perf_counter() - began
         if update % CHECK_EVERY == 0 or update == last:
-            average = state.params.average
-            found = [_both_seats(table, make(average)) for make in (by_search, by_network)]
-            checks.append(Check(update, seconds, *found))
+            checks.append(check(update))
     return checks, compile_seconds
 
 

@@ -27,6 +27,14 @@ from stoix_like.runtime.training.train import train
 NUM_CHECKPOINTS = 8  # of a run, evenly over its updates: the points of its curve
 SHARE_OF_TIME = 0.95  # that updates are planned for; compiling and checkpoints take the rest
 
+#: Widths and depths of a network family, where the preset's are of another one: the board's are those of othello.
+SIZES: dict[str, dict[str, Any]] = {"board": {"hidden_dim": 32, "num_layers": 3}}
+
+
+def adapter_leaves(adapter: str | None) -> dict[str, Any]:
+    """What a configuration with this network family has instead of the preset's leaves."""
+    return {} if adapter is None else {"observation_adapter": adapter, **SIZES.get(adapter, {})}
+
 
 class TimedTraining(NamedTuple):
     """A preset trained for some minutes.
@@ -45,11 +53,6 @@ class TimedTraining(NamedTuple):
     def name(self) -> str:
         """The run folders are `runs/bench/<name>-s<seed>`."""
         return f"alphazero-{self.game}-{self.adapter or 'preset'}-{self.minutes:g}min"
-
-    @property
-    def leaves(self) -> dict[str, Any]:
-        """What differs from the preset."""
-        return {} if self.adapter is None else {"observation_adapter": self.adapter}
 
 
 class Deadline(Callback):
@@ -111,14 +114,16 @@ def _check_adapter(training: TimedTraining, path: Path) -> None:
 
 
 def _flags(training: TimedTraining, seed: int, path: Path) -> list[str]:
-    config = preset(training.game, **training.leaves)
+    config = preset(training.game, **adapter_leaves(training.adapter))
     updates = updates_within(60.0 * training.minutes, seconds_per_update(config))
     flags = ["--config", f"alphazero/{training.game}", "--seed", str(seed), "--num-updates", str(updates)]
     flags += ["--save-dir", str(RUNS), "--run-name", path.name, "--no-save-replay"]
     flags += ["--save-interval", str(max(updates // NUM_CHECKPOINTS, 1)), "--keep-last-n", str(2 * NUM_CHECKPOINTS)]
     flags += ["--eval-interval", "0", "--opponent", "heuristic", "--anchors", "random"]  # the matches are played later
     flags += ["--num-eval-episodes", "8", "--num-eval-envs", "8"]
-    return flags if training.adapter is None else [*flags, "--observation-adapter", training.adapter]
+    for leaf, value in adapter_leaves(training.adapter).items():
+        flags += [f"--{leaf.replace('_', '-')}", str(value)]
+    return flags
 
 
 def _train(flags: list[str], seconds: float) -> None:

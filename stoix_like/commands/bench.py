@@ -97,11 +97,12 @@ def make_parser() -> ArgumentParser:
     )
     in_all = ("env", "scale", "overhead", "ppo", "spo", "alphazero", "compile", "memory", "baselines", "parity")
     by_name = ("learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze")
-    by_name += ("alphazero_learning",)
     help_text = (
         "suite to run; all is everything but *learning*, ablation and search*, which train for hours (default: all)"
     )
-    parser.add_argument("--suite", choices=(*in_all, *by_name, "all"), default="all", help=help_text)
+    parser.add_argument(
+        "--suite", choices=(*in_all, *by_name, "alphazero_learning", "all"), default="all", help=help_text
+    )
     _add_learning_flags(parser)
     add_json_flag(parser, "the rows")
     add_device_flag(parser)
