@@ -55,7 +55,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
 #: library -> the only places that may import it.
 DOORS = {
     "jumanji": ("envs",),
-    "pgx": ("envs/boards",),
+    "pgx": ("bench/alphazero_pgx.py",),
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
     "flashbax": ("replay/sequences.py",),

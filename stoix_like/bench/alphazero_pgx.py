@@ -6,7 +6,7 @@ transformation of values, games restarted by pgx's `auto_reset`. Restated here a
 one device, with the batch normalisation at its running means as in self-play. The network is plain JAX, because the
 example's library, haiku, is no dependency; parameters are random, which changes no shape.
 
-The one place outside their doors that imports pgx and mctx, both of the extra `boardgames` or `dev`.
+The one place outside their doors that imports pgx and mctx, both of the extra `dev`.
 """
 
 from __future__ import annotations

@@ -86,9 +86,13 @@ def _facts(game: BoardGame, states: GameState) -> tuple[Array, Array]:
     return jax.vmap(game.player)(states).astype(jnp.int32), jax.vmap(game.is_over)(states)
 
 
-def at(leaf: Array, node: Array) -> Array:
-    """The entries [B, ...] of an array [M, B, ...] at one node [B] each."""
-    return leaf[node, jnp.arange(node.shape[0])]
+def at(leaf: Array, *index: Array) -> Array:
+    """The entries [B, ...] of an array [M, B, ...] at one node [B] each, or at a node, an action [B] and so on.
+
+    The rows are mapped, not counted by `arange`: then XLA knows that each reads its own part, and rows that are divided
+    over devices stay where they are.
+    """
+    return jax.vmap(lambda rows, *place: rows[place], in_axes=(1, *[0] * len(index)))(leaf, *index)
 
 
 def roots_of(tree: Tree) -> Array:
@@ -108,12 +112,11 @@ def mover_of(tree: Tree, node: Array) -> Array:
 
 def edges_of(tree: Tree, node: Array) -> Edges:
     """The edges [B, A] at the nodes [B]."""
-    rows = jnp.arange(node.shape[0])[:, None]
     children = at(tree.children, node)  # [B, A]
     known = jnp.maximum(children, 0)
     is_visited = children >= 0
-    visits = jnp.where(is_visited, tree.visits[known, rows], 0.0)
-    sums = jnp.where(is_visited, tree.sums[known, rows, mover_of(tree, node)[:, None]], 0.0)
+    visits = jnp.where(is_visited, at(tree.visits, known), 0.0)
+    sums = jnp.where(is_visited, at(tree.sums, known, mover_of(tree, node)), 0.0)
     return Edges(visits, sums / jnp.maximum(visits, 1.0))
 
 
@@ -129,7 +132,7 @@ def descend(tree: Tree, choose: Callable[[Array, Array], Array], first: Array, m
     """
     root = roots_of(tree)
     is_over = tree.is_over[ROOT]  # [B]
-    child = jnp.where(is_over, root, tree.children[ROOT, jnp.arange(first.shape[0]), first])
+    child = jnp.where(is_over, root, at(tree.children, root, first))
     start = Walk(root, first, child, jnp.where(is_over, 0, 1))
 
     def goes_on(walk: Walk) -> Array:
@@ -140,7 +143,7 @@ def descend(tree: Tree, choose: Callable[[Array, Array], Array], first: Array, m
         walk, is_moving = carry
         node = jnp.where(is_moving, walk.child, walk.node)
         action = jnp.where(is_moving, choose(node, walk.depth), walk.action)
-        child = jnp.where(is_moving, tree.children[node, jnp.arange(node.shape[0]), action], walk.child)
+        child = jnp.where(is_moving, at(tree.children, node, action), walk.child)
         after = Walk(node, action, child, walk.depth + is_moving)
         return after, goes_on(after) & is_moving
 
@@ -153,7 +156,7 @@ def grow(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState,
 
     For the others it is written as well, but no walk ever reaches it.
     """
-    num_nodes, num_rows = tree.visits.shape
+    num_nodes = tree.visits.shape[0]
     player, is_over = _facts(game, states)
     above = jnp.where(walk.child >= 0, num_nodes, walk.node)  # beyond the last node nothing is written
 
@@ -161,7 +164,7 @@ def grow(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState,
         return leaf.at[new].set(x)
 
     return tree._replace(
-        children=tree.children.at[above, jnp.arange(num_rows), walk.action].set(new, mode="drop"),
+        children=_link(tree.children, above, walk.action, new),
         parents=put(tree.parents, walk.node),
         player=put(tree.player, player),
         is_over=put(tree.is_over, is_over),
@@ -169,6 +172,33 @@ def grow(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState,
         states=jax.tree.map(put, tree.states, states),
         notes=jax.tree.map(put, tree.notes, notes),
     )
+
+
+def _link(children: Array, node: Array, action: Array, new: Array) -> Array:
+    """The children [M, B, A] with node `new` [] below the nodes [B] by the actions [B]; M stands for no node."""
+    numbers = jax.lax.ScatterDimensionNumbers(
+        update_window_dims=(),
+        inserted_window_dims=(0, 2),
+        scatter_dims_to_operand_dims=(0, 2),
+        operand_batching_dims=(1,),
+        scatter_indices_batching_dims=(0,),
+    )
+    places = jnp.stack([node, action], axis=-1)  # [B, 2]
+    added = jnp.broadcast_to(new.astype(children.dtype), node.shape)  # [B]
+    return jax.lax.scatter(children, places, added, numbers, mode=jax.lax.GatherScatterMode.FILL_OR_DROP)
+
+
+def _add(totals: Array, node: Array, values: Array) -> Array:
+    """The totals [G, M, B, ...] with the values [G, B, ...] added at the nodes [G, B]; M stands for no node."""
+    numbers = jax.lax.ScatterDimensionNumbers(
+        update_window_dims=tuple(range(2, values.ndim)),
+        inserted_window_dims=(1,),
+        scatter_dims_to_operand_dims=(1,),
+        operand_batching_dims=(0, 2),
+        scatter_indices_batching_dims=(0, 1),
+    )
+    mode = jax.lax.GatherScatterMode.FILL_OR_DROP
+    return jax.lax.scatter_add(totals, node[..., None], values, numbers, mode=mode)
 
 
 def back_up(tree: Tree, leaf: Array, outcome: Array) -> Tree:
@@ -185,15 +215,14 @@ def _add_along_paths(visits: Array, sums: Array, parents: Array, leaf: Array, ou
     G searches with one loop, until all of them are at their roots. Under `vmap` the mapped axis becomes part of G. By
     JAX's own rule each row of the map would stop by itself, by a choice between old and new trees at every edge.
     """
-    groups, rows = jnp.arange(leaf.shape[0])[:, None], jnp.arange(leaf.shape[1])[None]
     num_nodes = visits.shape[1]
+    ones = jnp.ones(leaf.shape, visits.dtype)
 
     def advance(carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
         node, visits, sums = carry  # node [G, B]: `num_nodes` where the root is counted already, which is dropped
-        visits = visits.at[groups, node, rows].add(1.0, mode="drop")
-        sums = sums.at[groups, node, rows].add(outcome, mode="drop")
         at_top = (node == ROOT) | (node == num_nodes)
-        return jnp.where(at_top, num_nodes, parents[groups, node, rows]), visits, sums
+        above = jnp.where(at_top, num_nodes, jax.vmap(at)(parents, node))
+        return above, _add(visits, node, ones), _add(sums, node, outcome)
 
     _, visits, sums = jax.lax.while_loop(lambda carry: jnp.any(carry[0] < num_nodes), advance, (leaf, visits, sums))
     return visits, sums
