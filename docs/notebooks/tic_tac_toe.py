@@ -178,9 +178,10 @@ axes.plot(updates, ratings[:, 0], marker="o", label="16 simulations")
 axes.fill_between(updates, ratings[:, 1], ratings[:, 2], alpha=0.2)
 for name in engines:
     axes.axhline(rated[name].rating, color="grey", linewidth=0.8, linestyle="--")
-    axes.annotate(name, (updates[-1], rated[name].rating), ha="right", va="bottom", color="grey")
+    side = "top" if name == "heuristic" else "bottom"
+    axes.annotate(name, (updates[-1], rated[name].rating), ha="right", va=side, color="grey")
 axes.set(xlabel="update", ylabel="Elo")
-axes.legend(loc="lower right")
+axes.legend(loc="center right")
 plt.show()
 
 # %% [markdown]

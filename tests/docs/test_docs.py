@@ -73,8 +73,11 @@ def missing_names(text):
 
 
 def test_a_missing_function_is_seen():
-    seen = missing_names("`ppo.loss` `ppo.lost` `state.hyper` `state.Simple` `learner.policy` `learner.lost` `config/a.py`")
-    assert seen == ["ppo.lost", "state.Simple", "learner.lost"]
+    assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config/sections.py`") == ["ppo.lost"]
+    assert missing_names("`state.Sample` `state.Simple` `learner.policy` `learner.lost`") == [
+        "state.Simple",
+        "learner.lost",
+    ]
 
 
 @pytest.mark.parametrize("page", LOOPS)

@@ -12,6 +12,7 @@ from stoix_like.algorithms.rollout import refuse_undeclared
 from stoix_like.envs.jumanji_tasks import TASKS
 from stoix_like.runtime.telemetry import Clock, metrics
 
+GAME = "tic_tac_toe"
 PAGE = (ROOT / "docs" / "reference" / "metrics.md").read_text()
 
 
@@ -29,7 +30,10 @@ def logged_names(algorithm):
     else:
         config = sl.ppo_config(**sizes, epochs=1, num_minibatches=1)
     env = sl.make_env("Maze-v0")
-    learner = algorithm.make(env, sl.make_network(env, config), config)
+    if algorithm is sl.alphazero:
+        env, config = sl.make_env(GAME), sl.alphazero_config(**sizes, replay_buffer_size=64, batch_size=4)
+    rules = env if env.game is None else env.game
+    learner = algorithm.make(rules, sl.make_network(env, config), config)
     _, accumulated = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
     logged = refuse_undeclared({name: np.zeros(1) for name in accumulated}, "Maze-v0")
     report = metrics.training_report(logged, Clock(1, 8, 1.0), 8.0, [0])
@@ -37,20 +41,23 @@ def logged_names(algorithm):
 
 
 def own_metrics():
-    """The metrics of the tasks themselves, of those that can be played."""
+    """The metrics of the tasks themselves, of those that can be played, and of a game against an opponent."""
+    state, timestep = jax.eval_shape(sl.make_env(GAME).reset, jax.random.key(0))
+    of_games = jax.eval_shape(sl.make_env(GAME).episode_metrics, state, timestep)
     playable = [task for task in TASKS.values() if task.is_cooperative or not task.is_multi_agent]
-    return {name for task in playable for name in task.metrics}
+    return {name for task in playable for name in task.metrics} | set(of_games)
 
 
 def test_every_key_prefix_and_event_is_named():
-    keys = {name for algorithm in (sl.ppo, sl.spo) for name in logged_names(algorithm) if name.startswith("trainer/")}
-    assert documented("trainer") == keys
-    keys = {name for name in logged_names(sl.ppo) if name.startswith("actor/")}
+    logged = {name for algorithm in (sl.ppo, sl.spo, sl.alphazero) for name in logged_names(algorithm)}
+    assert documented("trainer") == {name for name in logged if name.startswith("trainer/")}
+    keys = {name for name in logged if name.startswith("actor/")}
     assert documented("actor") == keys | {f"actor/{name}" for name in own_metrics()}
     results = {name: np.ones((1, 2)) for name in ("episode_return", "episode_length", "unfinished")}
     keys = {*metrics.evaluation_values(results, "deterministic", 1.0), "evaluator/level_hash"}
     assert documented("evaluator") == keys
-    assert [prefix for prefix in metrics.EVALUATION_PREFIXES.values() if f"`{prefix}/" not in PAGE] == []
+    prefixes = [metrics.evaluation_prefix(mode) for mode in ("deterministic", "network", "sampled", "vs_<engine>")]
+    assert [prefix for prefix in prefixes if f"`{prefix}/" not in PAGE] == []
     source = "\n".join(path.read_text() for path in Path(metrics.__file__).parents[1].rglob("*.py"))
     events = {*re.findall(r"\bevent\([\w.]+(?:\(\w*\))?, \"(\w+)\"", source)}
     assert len(events) >= 5
