@@ -34,10 +34,6 @@ $(VENV)/.runtime: pyproject.toml constraints/py311.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e .
 	@touch $@
 
-$(VENV)/.boardgames: $(VENV)/.runtime
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[boardgames]"
-	@touch $@
-
 $(VENV)/.dev: $(VENV)/.runtime
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e ".[dev,docs,notebooks,telemetry,mlflow,wandb,sweep]"
 	@touch $@
@@ -58,7 +54,7 @@ train-spo: $(VENV)/.runtime
 	$(BIN)/python scripts/animate.py $(RUN)
 
 # ratings rate every checkpoint, so that all of them are kept
-train-connect-four: $(VENV)/.boardgames
+train-connect-four: $(VENV)/.runtime
 	$(BIN)/python scripts/train_alphazero.py --config alphazero/connect_four --keep-last-n 20 --run-name $(RUN)
 	$(BIN)/python scripts/plot.py $(RUN)
 	$(BIN)/python scripts/ratings.py $(RUN)

@@ -19,8 +19,7 @@
 #
 # It is a Python file in jupytext's percent format. Run it as a script (`python docs/notebooks/tic_tac_toe.py`), open it
 # in an editor that knows the format, or make a notebook of it with `jupytext --to ipynb docs/notebooks/tic_tac_toe.py`.
-# With `STOIX_LIKE_FAST=1` the budgets shrink to what the tests run. The search needs mctx:
-# `pip install "stoix_like[boardgames]"`.
+# With `STOIX_LIKE_FAST=1` the budgets shrink to what the tests run.
 
 # %%
 import os

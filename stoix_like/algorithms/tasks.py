@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.board_games import is_game, parse_game
+from stoix_like.config.board_games import is_game
 from stoix_like.config.engines import parse_engine
 from stoix_like.envs import registry
 from stoix_like.envs.boards.registry import make_game
@@ -88,15 +87,4 @@ def book(game: BoardGame, opening_plies: int | None = None, most: int = NUM_OPEN
         ConfigError: no position of the game is undecided after so many plies.
     """
     plies = OPENING_PLIES.get(game.name, 0) if opening_plies is None else opening_plies
-    return _book(game.name, plies, most)
-
-
-@functools.cache
-def _book(name: str, plies: int, most: int) -> OpeningBook:
-    return openings(make_game(name), plies, most)
-
-
-def game_of(task_id: str) -> BoardGame:
-    """The game of a task id. Raises UnsupportedEnvironmentError if it is none, see `parse_game`."""
-    parse_game(task_id)
-    return make_game(task_id)
+    return openings(game, plies, most)

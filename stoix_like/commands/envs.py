@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import stoix_like
+from stoix_like.config.board_games import GAMES
 from stoix_like.config.sections import EnvironmentConfig, HardwareConfig
 from stoix_like.errors import ConfigError, StoixError
 from stoix_like.runtime.console.arguments import ArgumentParser
@@ -27,15 +28,15 @@ def main(argv: list[str]) -> int:
     arguments = make_parser().parse_args(argv)
     devices.select(HardwareConfig(device_type="cpu"))  # nothing here needs a GPU
     if arguments.task_ids:
-        from stoix_like.envs import registry
+        from stoix_like.algorithms import tasks
 
         kwargs = _kwargs(arguments.kwargs)
-        envs = [registry.make(task_id, kwargs=kwargs) for task_id in arguments.task_ids]
+        envs = [tasks.make(task_id, kwargs=kwargs) for task_id in arguments.task_ids]
         print("\n\n".join("\n".join(describe_task(env)) for env in envs))
         return 0
     if arguments.kwargs is not None:
         raise ConfigError("--kwargs: no task is named", f"name one: {prog('envs')} Maze-v0 --kwargs ...")
-    for task_id, line in list_tasks().items():
+    for task_id, line in (list_tasks() | list_games()).items():
         print(f"{task_id:<32}{line}".rstrip())
     return 0
 
@@ -73,6 +74,17 @@ def list_tasks() -> dict[str, str]:
     is_enough = known and "jumanji" not in sys.modules
     task_ids = sorted({*known, *registry.ENVIRONMENTS}) if is_enough else registry.task_ids()
     return {task_id: known.get(task_id) or task_line(task_id) for task_id in task_ids}
+
+
+def list_games() -> dict[str, str]:
+    """{board game: its line}, such as `board game of 2 players, 7 actions, at most 42 plies`."""
+    from stoix_like.envs.boards.registry import make_game
+
+    found = {}
+    for game in map(make_game, GAMES):
+        sizes = f"{game.num_actions} actions, at most {game.max_plies} plies"
+        found[game.name] = f"board game of {game.num_players} players, {sizes}"
+    return found
 
 
 def make_table() -> dict[str, Any]:

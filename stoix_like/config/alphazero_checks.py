@@ -6,14 +6,16 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from stoix_like.config.board_games import GAMES, is_game
 from stoix_like.config.engines import parse_engine
 from stoix_like.config.replay_sizes import num_logical_shards
+from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 
 
-def anchor_names(anchors: str) -> list[str]:
+def anchor_names(anchors: str | None) -> list[str]:
     """The engines of the leaf `anchors`, such as `random, mcts-128`."""
-    return [name.strip() for name in anchors.split(",") if name.strip()]
+    return [name.strip() for name in (anchors or "").split(",") if name.strip()]
 
 
 def engine_problems(leaf: str, names: Sequence[str]) -> list[str]:
@@ -32,6 +34,9 @@ def alphazero_problems(config: Any) -> list[str]:
     section, num_games = config.alphazero, config.environment.num_envs
     name, size = "alphazero.replay_buffer_size", section.replay_buffer_size
     problems = engine_problems("alphazero.anchors", anchor_names(section.anchors))
+    if not is_game(task := config.environment.task_id):
+        games = f"choose one of {', '.join(GAMES)}"
+        problems.append(f"environment.task_id: AlphaZero plays board games, not {task}{nearest(task, GAMES)}; {games}")
     if size < section.batch_size:
         problems.append(f"{name}: {size:,} is less than batch_size = {section.batch_size:,}; use more")
     played = num_games * config.training_core.rollout_length

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from stoix_like.config.board_games import GAMES
 from stoix_like.config.values import nearest
 from stoix_like.envs import probes
 from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
@@ -176,7 +177,8 @@ def _sokoban_arguments(task_id: str, arguments: dict[str, Any]) -> dict[str, Any
 
 
 def _unknown(task_id: str) -> UnsupportedEnvironmentError:
-    known = {name.lower(): name for name in task_ids()}
+    known = {name.lower(): name for name in [*task_ids(), *GAMES]}
     near = [repr(known[name]) for name in difflib.get_close_matches(task_id.lower(), known, n=2)]
     suggestion = f"; did you mean {' or '.join(near)}?" if near else ""
-    return UnsupportedEnvironmentError(f"unknown task '{task_id}'{suggestion}", f"known tasks: {', '.join(task_ids())}")
+    listed = ", ".join([*task_ids(), *GAMES])
+    return UnsupportedEnvironmentError(f"unknown task '{task_id}'{suggestion}", f"known tasks: {listed}")

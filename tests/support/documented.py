@@ -85,7 +85,7 @@ class Clone:
         for entry in Path(sys.prefix).iterdir():
             if not entry.name.startswith("."):
                 (folder / entry.name).symlink_to(entry)
-        for stamp in (".runtime", ".boardgames", ".dev"):  # what the Makefile leaves when it has installed
+        for stamp in (".runtime", ".dev"):  # what the Makefile leaves when it has installed
             (folder / stamp).touch()
 
     def run(self, command):

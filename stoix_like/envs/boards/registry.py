@@ -12,13 +12,14 @@ from stoix_like.envs.boards.othello import make_othello
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.games import BoardGame
 
-_MAKERS: dict[str, Callable[[], BoardGame]] = {
+MAKERS: dict[str, Callable[[], BoardGame]] = {
     "tic_tac_toe": make_tic_tac_toe,
     "connect_four": make_connect_four,
     "othello": make_othello,
     "hex_11x11": make_hex_11x11,
     "go_9x9": make_go_9x9,
 }
+"""Games by name. A program may add its own, and its numbers of players to `board_games.GAMES`."""
 
 
 def make_game(text: str) -> BoardGame:
@@ -29,4 +30,4 @@ def make_game(text: str) -> BoardGame:
         ConfigError: a number of players that the game does not have.
     """
     name, _ = parse_game(text)
-    return _MAKERS[name]()
+    return MAKERS[name]()
