@@ -64,10 +64,11 @@ def test_other_tasks_have_no_opponent_and_games_have_no_items():
 
 
 def test_alphazero_plays_board_games_alone():
-    config = sl.alphazero_config(task_id="probe/action_reward")
+    with pytest.raises(ConfigError, match="AlphaZero plays board games, not othelo; did you mean 'othello'"):
+        sl.alphazero_config(task_id="othelo")
     env = sl.make_env("probe/action_reward")
     with pytest.raises(ConfigError, match="AlphaZero plays board games against itself, and probe/action_reward is"):
-        sl.make_network(env, config)
+        sl.make_network(env, sl.alphazero_config())
     game_env = sl.make_env("tic_tac_toe", opponent="random")
     network = sl.make_network(game_env, sl.ppo_config(task_id="tic_tac_toe", opponent="random"))
     with pytest.raises(ConfigError, match="the network gives logits"):  # PPO's has one value

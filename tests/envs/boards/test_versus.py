@@ -93,7 +93,7 @@ def test_what_is_shown_is_the_game_from_our_seat(env):
         assert planes.T.tolist() == [(state.game.cells == who).tolist() for who in (seat, 1 - seat)]
         assert mask.tolist() == (state.game.cells < 0).tolist()
     check_environment(env, carries_timestep=True)
-    assert (env.task_id, env.time_limit, env.observation_adapter) == ("tic_tac_toe", 9, "board")
+    assert (env.task_id, env.time_limit, env.observation_adapter) == ("tic_tac_toe", 9, "lines")
     assert not env.deterministic
 
 
