@@ -37,12 +37,12 @@ def make(
     """The environment of a task id: of `registry.make`, whose other arguments it takes, or of a board game.
 
     Args:
-        task_id: a registered Jumanji name, `BinPack-v0` (rust_rl's generator), `probe/<name>`, or a board game such as
-            `connect_four`, `connect_four:2` or `connect_four_2p`.
+        task_id: as `registry.make`, or a board game such as `connect_four`, `connect_four:2` or `connect_four_2p`.
         opponent: board games: who plays the other seats, such as random, heuristic (the default) or mcts-128.
         opening_plies: board games: plies of the openings that games begin with; by game unless given.
         max_episode_steps: steps before a truncation (LAST with discount 1), in addition to the task's own end.
-        max_items, max_ems: BinPack only, most items per instance and empty maximal spaces.
+        max_items: BinPack only, most items per instance.
+        max_ems: BinPack only, empty maximal spaces that are kept and shown.
         kwargs: keyword arguments of the environment's constructor or of its generator, such as `num_rows` of Maze.
         exact_reference: Jumanji's own code instead of the faster one for BinPack and Maze, which gives the same bits.
 

@@ -68,20 +68,20 @@ def make(
     """The network for an observation.
 
     Args:
-        observation, action_spec: one unbatched observation, as arrays or ShapeDtypeStructs; the form of the action.
+        observation: one unbatched, as arrays or ShapeDtypeStructs.
+        action_spec: the form of the action.
         config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
             attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps ("grid",
             default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width: on CPU
             fewer are faster.
         adapter: "dense", "binpack", "grid", "board" or "lines".
-        time_limit: steps an episode may last; "grid" divides the step count by it. Default rows * columns.
+        time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
         layout: of the board; "board" and "lines" need it.
         num_players: P of a game whose outcomes are predicted: the critic is then [B, P], see `OutcomeHead`. None: [B].
 
     Raises:
-        ConfigError: an adapter that does not exist or does not fit, heads that do not divide the width or that the
-            network does not have.
+        ConfigError: an adapter that does not exist or fit, or heads that do not fit the width or the network.
     """
     _check(observation, action_spec, adapter, layout)
     if config.num_heads is not None and adapter != "binpack":

@@ -72,7 +72,7 @@ def test_dead_links_missing_pages_and_wrong_docstrings_end_the_build(copy, tmp_p
     plant(copy, "docs/onboarding.md", "\n[a](nowhere.md) [b](log.md#no-such-heading) [c](../README.md)\n")
     plant(copy, "docs/orphan.md", "# Not in nav\n")
     program = '\n\ndef planted(x: int) -> None:\n    """Text.\n\n    Args:\n        y: what.\n    """\n'
-    plant(copy, "stoix_like/replay.py", program)
+    plant(copy, "stoix_like/replay/sequences.py", program)
     done = build(copy, tmp_path / "site")
     assert done.returncode != 0
     warnings = [line for line in done.stderr.splitlines() if not line.startswith("INFO")]

@@ -59,7 +59,7 @@ class MatchPlayer:
                 is_finished, before, step = bool(finished), step, int(playing.step)
                 if before > 0:  # the first piece is compiled, too
                     self._sizer.record(max(step - before, 1), time.monotonic() - began)
-                heartbeat(f"ply {step:,}")
+                heartbeat(f"{step:,} plies of at most {self._most_steps:,} have been played")
             results: MatchResults = jax.device_get(self._results(playing))
         return results
 
@@ -75,9 +75,13 @@ def play_each(
     """{name: summary} of each of `firsts` against `second`. `report` receives the progress."""
     rows = {}
     for first in firsts:
-        began = time.monotonic()
+        began, names = time.monotonic(), f"{first.name} against {second.name}"
         player = MatchPlayer(game, first.player, second.player, book)
-        results = player.play(first.params, second.params, jax.random.key(seed), report)
+
+        def report_match(text: str, names: str = names) -> None:
+            report(f"{names}: {text}")
+
+        results = player.play(first.params, second.params, jax.random.key(seed), report_match)
         rows[first.name] = matches.summarize(results)
-        report(f"{first.name} against {second.name}: played in {time.monotonic() - began:.1f} s")
+        report_match(f"played in {time.monotonic() - began:.1f} s")
     return rows
