@@ -107,6 +107,7 @@ def test_the_command_prints_scores_and_writes_them(trained, tmp_path, capsys):
     assert (tmp_path / "match.json").read_text() == again  # the same seed, the same match
 
 
+@pytest.mark.full
 def test_ratings_rank_checkpoints_and_draw_them(trained, tmp_path, capsys):
     figure, numbers = tmp_path / "ratings.png", tmp_path / "ratings.json"
     options = ["--anchors", "random, heuristic", "--openings", "4", "--out", figure, "--json", numbers]
