@@ -4,6 +4,7 @@ times.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -75,10 +76,7 @@ def learn(
         step: index of the update, for the age of samples.
         key: consumed.
     """
-    settings = setup.settings
-
-    def take(learning: Learning, key: Key) -> tuple[Learning, Metrics]:
-        return _gradient_step(setup, hyper, factor, learning, replay, step, key)
+    settings, take = setup.settings, functools.partial(_gradient_step, setup, hyper, factor, replay, step)
 
     def skip(learning: Learning, key: Key) -> tuple[Learning, Metrics]:
         _, shapes = jax.eval_shape(take, learning, key)
@@ -98,9 +96,9 @@ def _gradient_step(
     setup: LearningSetup,
     hyper: AlphaZeroHyper,
     factor: Array,
-    learning: Learning,
     replay: RingState,
     step: Array,
+    learning: Learning,
     key: Key,
 ) -> tuple[Learning, Metrics]:
     draw_key, symmetry_key = jax.random.split(key)

@@ -6,13 +6,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.self_play import SETTINGS
 
 from stoix_like.algorithms.alphazero import learning
 from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
     AlphaZeroParams,
-    AlphaZeroSettings,
     LearningBudget,
     Sample,
     example_sample,
@@ -21,7 +21,6 @@ from stoix_like.algorithms.optimizer import init_optimizer
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.ops.distributions import masked_logits
 from stoix_like.replay import make_ring
-from stoix_like.search.gumbel import GumbelConfig
 from stoix_like.types import Network, NetworkParams, Observation
 
 GAME = make_tic_tac_toe()
@@ -35,19 +34,6 @@ HYPER = AlphaZeroHyper(
     root_value_weight=0.25,
     max_reuse=3.0,
     num_updates=10.0,
-)
-SETTINGS = AlphaZeroSettings(
-    rollout_length=4,
-    random_plies=0,
-    temperature_plies=0,
-    batch_size=4,
-    most_gradient_steps=5,
-    num_shards=1,
-    full_search_share=1.0,
-    use_symmetries=False,
-    decays_rates=False,
-    search=GumbelConfig(),
-    quick_search=None,
 )
 
 

@@ -7,26 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.self_play import SETTINGS
 
 from stoix_like.algorithms.alphazero import self_play as playing
-from stoix_like.algorithms.alphazero.state import AlphaZeroSettings
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
-from stoix_like.search.gumbel import GumbelConfig, GumbelOutput
+from stoix_like.search.gumbel import GumbelOutput
 
-GAME, NUM_GAMES, LENGTH = make_tic_tac_toe(), 3, 4
-SETTINGS = AlphaZeroSettings(
-    rollout_length=LENGTH,
-    random_plies=0,
-    temperature_plies=0,
-    batch_size=8,
-    most_gradient_steps=1,
-    num_shards=1,
-    full_search_share=1.0,
-    use_symmetries=False,
-    decays_rates=False,
-    search=GumbelConfig(),
-    quick_search=None,
-)
+GAME, NUM_GAMES, LENGTH = make_tic_tac_toe(), 3, SETTINGS.rollout_length
 
 
 def scripted_action(slot, cells, legal):
