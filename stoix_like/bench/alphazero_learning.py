@@ -17,8 +17,9 @@ from stoix_like.bench.measure import Measurement
 
 GAMES = ("tic_tac_toe", "connect_four", "othello")
 ANCHORS = ("random", "heuristic", "mcts-128", "mcts-512", "mcts-2048")
-SIMULATIONS = (1, 8, 32, 128)  # whose strength is compared
+SIMULATIONS = (1, 8, 32, 128, 512)  # whose strength is compared
 LEAGUE_OPENINGS = 64  # of each of a league's many matches
+SHORT_OPENINGS = (2, 3)  # plies; all positions of connect four after these, beside those after 4
 POSITIONS = {
     "16_to_20": ((16, 17, 18, 19, 20), 60),
     "12": ((12,), 60),
@@ -58,8 +59,10 @@ def tic_tac_toe_rows(options: LearningOptions) -> Iterator[Measurement]:
 def connect_four_rows(options: LearningOptions) -> Iterator[Measurement]:
     """Matches against anchors, from the empty board, by simulations; moves that keep the value; ratings over time."""
     trained = yield from _trained("connect_four", options)
-    yield measured.match_row(trained, 32, "mcts-2048", options.openings)
-    yield measured.match_row(trained, 0, "mcts-512", options.openings)
+    for simulations, anchor in ((32, "mcts-2048"), (0, "mcts-512")):
+        yield measured.match_row(trained, simulations, anchor, options.openings)
+        for plies in SHORT_OPENINGS:
+            yield measured.match_row(trained, simulations, anchor, options.openings, plies)
     for label, (stones, number) in POSITIONS.items():
         solved = measured.solved_positions(stones, number)
         for simulations in (0, 16, 32):

@@ -60,17 +60,23 @@ def over_seeds(name: str, found: Sequence[Interval], unit: str, note: str) -> Me
     return Measurement(name, float(interval.point), unit, spread, note=f"{note}; seeds {each}")
 
 
-def match_row(trained: Trained, num_simulations: int, opponent: str, most_openings: int) -> Measurement:
-    """The score of the runs against an anchor over pairs of games from the openings of the game."""
+def match_row(
+    trained: Trained, num_simulations: int, opponent: str, most_openings: int, plies: int | None = None
+) -> Measurement:
+    """The score of the runs against an anchor over pairs of games from openings of so many plies; by game unless given.
+
+    The longer the openings, the more of them are won for one side whatever the other does, and the less can be scored.
+    """
     game, second = trained.game, engine(trained.game, opponent)
-    book = tasks.book(game, most=most_openings)
+    book = tasks.book(game, plies, most_openings)
     firsts = trained.contestants(num_simulations)
     player = MatchPlayer(game, firsts[0].player, second.player, book)  # runs of one training play alike
     found = [matches.summarize(player.play(first.params, None, jax.random.key(0))) for first in firsts]
     counts = "; ".join(f"{one.wins}-{one.draws}-{one.losses}" for one in found)
     note = f"{found[0].num_games} games a seed from {book.name} ({book.hash}), wins-draws-losses {counts}"
     who = f"{num_simulations}_sims" if num_simulations else "network"
-    return over_seeds(f"{trained.prefix}/{who}/{opponent}", [one.score for one in found], "score", note)
+    name = f"{trained.prefix}/{who}/{opponent}" + ("" if plies is None else f"/{plies}_plies")
+    return over_seeds(name, [one.score for one in found], "score", note)
 
 
 def first_player_row(trained: Trained, num_simulations: int, opponent: str) -> Measurement:
