@@ -62,6 +62,10 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "AlphaZeroConfig": ("stoix_like.config.sections", "AlphaZeroConfig"),
     "alphazero_config": ("stoix_like.config.sections", "alphazero_config"),
     "BoardGame": ("stoix_like.games", "BoardGame"),
+    "BoardLayout": ("stoix_like.games", "BoardLayout"),
+    "Lines": ("stoix_like.games", "Lines"),
+    "Symmetries": ("stoix_like.games", "Symmetries"),
+    "check_game": ("stoix_like.ops.game_contract", "check_game"),
     "make_game": ("stoix_like.envs.boards.registry", "make_game"),
     "versus": ("stoix_like.envs.boards.versus", "versus"),
     "against": ("stoix_like.algorithms.tasks", "against"),
@@ -88,12 +92,14 @@ __all__ = [
     "ActionSpec",
     "AlphaZeroConfig",
     "BoardGame",
+    "BoardLayout",
     "Callback",
     "Command",
     "ComparisonGroup",
     "Environment",
     "Experiment",
     "Learner",
+    "Lines",
     "MemoryPolicy",
     "Network",
     "Observation",
@@ -105,10 +111,12 @@ __all__ = [
     "Series",
     "StoixError",
     "StopTraining",
+    "Symmetries",
     "TimeStep",
     "against",
     "alphazero",
     "alphazero_config",
+    "check_game",
     "compare",
     "comparison_figures",
     "comparison_text",
@@ -166,8 +174,9 @@ if TYPE_CHECKING:
     from stoix_like.evaluation import matches, openings, ratings
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
-    from stoix_like.games import BoardGame
+    from stoix_like.games import BoardGame, BoardLayout, Lines, Symmetries
     from stoix_like.ops import distributions, losses, returns
+    from stoix_like.ops.game_contract import check_game
     from stoix_like.runtime.figures import comparison as comparison_figures
     from stoix_like.runtime.reports.comparison import text as comparison_text
     from stoix_like.runtime.results.groups import ComparisonGroup, Experiment

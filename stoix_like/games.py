@@ -51,10 +51,11 @@ class BoardGame(NamedTuple):
         num_actions: A.
         max_plies: an upper bound of the number of actions in a game.
         init: () -> the state before the first move.
-        step: (state, action) -> the state after a legal action of the player to move. Of a state that is over, or an
-            illegal action, the result means nothing.
+        step: (state, action) -> the state after a legal action of the player to move, of the same shapes and types. Of
+            a state that is over, or an illegal action, the result means nothing.
         observe: state -> Observation(planes [C, channels] bool, action_mask [A] bool) from the view of the player to
-            move: the same position with the colours exchanged looks the same, as far as the rules allow.
+            move: plane 0 has the mover's cells, plane 1 those of others, and the same position with the colours
+            exchanged looks the same, as far as the rules allow.
         legal_actions: state -> [A] bool. Never all False while the game is not over.
         player: state -> [] int32, who is to move. The same player may be twice in a row.
         outcome: state -> [P] float32, 1 for a win, -1 for a loss, 0 for a draw and while it is not over; of several

@@ -141,7 +141,7 @@ class Network(NamedTuple):
     Attributes:
         init: (key, observation [B, ...]) -> NetworkParams.
         actor: (params, observation [B, ...]) -> logits [B, A] or [B, F, A]; finite, masked entries hold a finite fill.
-        critic: (params, observation [B, ...]) -> value [B].
+        critic: (params, observation [B, ...]) -> value [B], of AlphaZero the expected outcomes [B, P].
         actor_critic: (params, observation [B, ...]) -> (logits, value); a shared torso runs once.
     """
 

@@ -141,8 +141,8 @@ for name, match in matches.items():
 # ## Ratings
 #
 # Every version plays every engine, and the version before it. One Bradley-Terry fit over all matches gives ratings with
-# intervals; the heuristic player is fixed at 1000. A record says how much its pairs varied, which widens or narrows the
-# intervals.
+# intervals; the heuristic player is fixed at 1000. A record says how much its pairs varied and what it scored from
+# each opening, on which the widths of the intervals depend.
 
 # %%
 between = make_match(searching, searching)
@@ -153,7 +153,8 @@ def record(first, second, results):
     """What the ratings take of a match."""
     scores = np.asarray(results.score, float)  # [M, 2]
     share = sl.matches.variance_share(scores.mean(axis=1), num_seats=2)
-    return sl.ratings.MatchRecord(first, second, scores.sum(), scores.size, share)
+    points = tuple(scores.sum(axis=1))  # by opening: all matches share their openings
+    return sl.ratings.MatchRecord(first, second, scores.sum(), scores.size, share, points)
 
 
 records = []

@@ -10,7 +10,6 @@ from stoix_like.config.engines import parse_engine
 from stoix_like.envs import registry
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.versus import versus
-from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.openings import OpeningBook, openings
 from stoix_like.games import BoardGame
@@ -40,7 +39,7 @@ def make(
         task_id: as `registry.make`, or a board game such as `connect_four`, `connect_four:2` or `connect_four_2p`.
         opponent: board games: who plays the other seats, such as random, heuristic (the default) or mcts-128.
         opening_plies: board games: plies of the openings that games begin with; by game unless given.
-        max_episode_steps: steps before a truncation (LAST with discount 1), in addition to the task's own end.
+        max_episode_steps: steps before a truncation (LAST with discount 1), beside the task's own end; not of games.
         max_items: BinPack only, most items per instance.
         max_ems: BinPack only, empty maximal spaces that are kept and shown.
         kwargs: keyword arguments of the environment's constructor or of its generator, such as `num_rows` of Maze.
@@ -51,9 +50,9 @@ def make(
         ConfigError: an unknown or unusable keyword argument, opponent or number of players.
     """
     if task_id not in registry.ENVIRONMENTS and is_game(task_id):
-        _refuse_arguments(task_id, {"max_items": max_items, "max_ems": max_ems, "kwargs": kwargs or None})
-        env = against(make_game(task_id), opponent or DEFAULT_OPPONENT, opening_plies)
-        return env if max_episode_steps is None else with_time_limit(env, max_episode_steps)
+        others = {"max_episode_steps": max_episode_steps, "max_items": max_items, "max_ems": max_ems}
+        _refuse_arguments(task_id, others | {"kwargs": kwargs or None})
+        return against(make_game(task_id), opponent or DEFAULT_OPPONENT, opening_plies)
     _refuse_arguments(task_id, {"opponent": opponent, "opening_plies": opening_plies})
     return registry.make(
         task_id,

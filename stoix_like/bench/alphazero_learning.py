@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from stoix_like.bench import alphazero_matches as measured
-from stoix_like.bench.alphazero_matches import Trained
+from stoix_like.bench.alphazero_matches import TrainedRuns
 from stoix_like.bench.alphazero_tic_tac_toe import solving_rows
 from stoix_like.bench.alphazero_trainings import TimedTraining, finished_run
 from stoix_like.bench.measure import Measurement
@@ -85,7 +85,7 @@ def othello_rows(options: LearningOptions) -> Iterator[Measurement]:
     yield from measured.rating_rows(trained, ("heuristic", "random"), 16, openings)
 
 
-def _trained(game: str, options: LearningOptions) -> Generator[Measurement, None, Trained]:
+def _trained(game: str, options: LearningOptions) -> Generator[Measurement, None, TrainedRuns]:
     """The rows of the trainings; returns the runs."""
     training = TimedTraining(game, options.minutes, options.adapter)
     prefix = f"learning/alphazero/{game}/{options.adapter or 'preset'}"

@@ -130,7 +130,7 @@ def for_our_search(resnet: ResNet, shape: tuple[int, int]) -> Callable[[Any, Obs
     return evaluate
 
 
-class _Played(NamedTuple):
+class _SelfPlayStep(NamedTuple):
     """What the example keeps of each ply, [T, B, ...]."""
 
     observation: Array
@@ -142,7 +142,7 @@ class _Played(NamedTuple):
 
 def make_self_play(
     resnet: ResNet, num_games: int, num_plies: int, num_simulations: int = NUM_SIMULATIONS
-) -> Callable[[Any, Key], _Played]:
+) -> Callable[[Any, Key], _SelfPlayStep]:
     """The example's self-play on connect four: (params, key) -> T plies of B games from their start. Jit it."""
     modules = installed()
     assert modules is not None
@@ -152,7 +152,7 @@ def make_self_play(
     env = pgx.make(IDS["connect_four"])
     step_or_reset = auto_reset(env.step, env.init)
 
-    def step(params: Any, state: Any, key: Key) -> tuple[Any, _Played]:
+    def step(params: Any, state: Any, key: Key) -> tuple[Any, _SelfPlayStep]:
         search_key, step_key = jax.random.split(key)
         logits, value = resnet.apply(params, state.observation)
         found = mctx.gumbel_muzero_policy(
@@ -168,13 +168,13 @@ def make_self_play(
         after = jax.vmap(step_or_reset)(state, found.action, jax.random.split(step_key, num_games))
         reward = after.rewards[jnp.arange(num_games), state.current_player]
         discount = jnp.where(after.terminated, 0.0, -1.0)
-        return after, _Played(state.observation, reward, after.terminated, found.action_weights, discount)
+        return after, _SelfPlayStep(state.observation, reward, after.terminated, found.action_weights, discount)
 
-    def self_play(params: Any, key: Key) -> _Played:
+    def self_play(params: Any, key: Key) -> _SelfPlayStep:
         init_key, play_key = jax.random.split(key)
         states = jax.vmap(env.init)(jax.random.split(init_key, num_games))
         keys = jax.random.split(play_key, num_plies)
-        played: _Played = jax.lax.scan(lambda state, key: step(params, state, key), states, keys)[1]
+        played: _SelfPlayStep = jax.lax.scan(lambda state, key: step(params, state, key), states, keys)[1]
         return played
 
     return self_play

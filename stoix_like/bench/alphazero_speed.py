@@ -224,15 +224,14 @@ def example_rows() -> Iterator[Measurement]:
     functions = {"theirs": lambda: theirs(params, jax.random.key(1))}
     evaluate = alphazero_pgx.for_our_search(resnet, (6, 7))
     functions["same network"] = our_self_play(game, evaluate, params, preset("connect_four", **same))
-    timings = time_interleaved(functions, repetitions=3)
     config = preset("connect_four")
     for name, simulations in (("preset network", number), ("preset", config.alphazero.num_simulations)):
         chosen = resolve(config, {"num_simulations": simulations})
         network = build.build("alphazero", chosen).network
         observation = jax.jit(jax.vmap(game.observe))(mid_game_states(game, 2))
         own = jax.jit(network.init)(jax.random.key(0), observation)
-        run = our_self_play(game, network.actor_critic, own, chosen)
-        timings[name] = time_interleaved({name: run}, repetitions=3)[name]
+        functions[name] = our_self_play(game, network.actor_critic, own, chosen)
+    timings = time_interleaved(functions, repetitions=3)
     yield from _beside_example(timings, num_games, num_plies, config)
 
 

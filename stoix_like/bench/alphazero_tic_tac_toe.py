@@ -73,7 +73,7 @@ def lasting_from(checks: Sequence[Check]) -> Check | None:
 def train_and_check(config: AlphaZeroConfig) -> tuple[list[Check], float]:
     """(the checks, the seconds of compiling) of a whole training."""
     parts = build.build("alphazero", config)
-    search = alphazero.settings_of(config).search._replace(gumbel_scale=0.0, num_simulations=NUM_SIMULATIONS)
+    search = alphazero.match_search(config, NUM_SIMULATIONS)
     model = GameModel(parts.env.game, parts.network.actor_critic)
     makers = chooser(players.gumbel_player(model, search)), chooser(players.policy_player(model, deterministic=True))
     table, began = make_table(), time.perf_counter()

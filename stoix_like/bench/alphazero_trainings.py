@@ -15,9 +15,10 @@ import jax
 from stoix_like.bench.alphazero_speed import preset
 from stoix_like.bench.learning import RUNS
 from stoix_like.bench.measure import time_interleaved
+from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.results.series import read_started_run
+from stoix_like.runtime.results.series import experiment_leaves, read_started_run
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.find import read_config
 from stoix_like.runtime.runs.sources import load_config
@@ -88,9 +89,10 @@ def finished_run(training: TimedTraining, seed: int) -> TimedRun:
     path = RUNS / f"{training.name}-s{seed}"
     seconds = 60.0 * training.minutes
     if not (path / "config.yaml").is_file():
-        _train(_flags(training, seed, path), seconds)
+        updates = updates_within(seconds, seconds_per_update(_config(training)))
+        _train(_flags(training, seed, path, updates), seconds)
     else:
-        _check_adapter(training, path)
+        _check_settings(training, seed, path)
         if not _has_ended(path, seconds):
             _train(["--resume", str(path)], seconds)
     return _described(path)
@@ -106,16 +108,24 @@ def _described(path: Path) -> TimedRun:
     return TimedRun(path, last.get("update", 0), planned, last.get("timesteps", 0), last.get("elapsed_seconds", 0.0))
 
 
-def _check_adapter(training: TimedTraining, path: Path) -> None:
-    found = read_config(path)["architecture"]["observation_adapter"]
-    if found != training.adapter:
-        what = f"{path} was trained with the network family {found}, not {training.adapter}"
-        raise ConfigError(what, "move the folder away: the training then starts again")
+def _check_settings(training: TimedTraining, seed: int, path: Path) -> None:
+    """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
+    found = read_config(path)
+    flags = _flags(training, seed, path, found["training_core"]["num_updates"])
+    expected = load_config(AlphaZeroConfig, "alphazero", flags, "alphazero/connect_four").config
+    now, before = experiment_leaves(config_to_dict(expected)), experiment_leaves(found)
+    if changed := [name for name in now if now[name] != before.get(name, now[name])]:
+        raise ConfigError(
+            f"{path} was trained with another {', '.join(changed)} than {training.name} has now",
+            "move the folder away: the training then starts again",
+        )
 
 
-def _flags(training: TimedTraining, seed: int, path: Path) -> list[str]:
-    config = preset(training.game, **adapter_leaves(training.adapter))
-    updates = updates_within(60.0 * training.minutes, seconds_per_update(config))
+def _config(training: TimedTraining) -> AlphaZeroConfig:
+    return preset(training.game, **adapter_leaves(training.adapter))
+
+
+def _flags(training: TimedTraining, seed: int, path: Path, updates: int) -> list[str]:
     flags = ["--config", f"alphazero/{training.game}", "--seed", str(seed), "--num-updates", str(updates)]
     flags += ["--save-dir", str(RUNS), "--run-name", path.name, "--no-save-replay"]
     flags += ["--save-interval", str(max(updates // NUM_CHECKPOINTS, 1)), "--keep-last-n", str(2 * NUM_CHECKPOINTS)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from stoix_like.config.engines import MOST_SIMULATIONS
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.arena.contestants import FORMS, ContestantSpec, parse_contestant
@@ -35,12 +36,13 @@ def main(argv: list[str]) -> int:
     game, contestants = load_contestants([*texts, arguments.second], arguments.game, arguments.checkpoint)
     *firsts, second = contestants
     openings = book(game, arguments.opening_plies, arguments.openings)
-    print(f"{game.name}: {tables.book_text(openings)}, each from every seat, against {second.name}", flush=True)
+    print(f"{game.name}: {tables.book_text(openings)}, each from every seat, against {second.name}")
+    print("\n".join(tables.origin_lines([firsts[0], second])), flush=True)
     rows = match.play_each(game, firsts, second, openings, arguments.seed, print_to_stderr)
     print("\n".join(tables.match_table(rows)))
     if arguments.json:
-        matches = {name: tables.match_json(summary) for name, summary in rows.items()}
-        facts = {"game": game.name, "opponent": second.name, "openings": openings.name, "opening_hash": openings.hash}
+        matches = {first.name: first.origin | tables.match_json(rows[first.name]) for first in firsts}
+        facts = tables.book_json(openings) | {"opponent": {"name": second.name} | second.origin}
         write_output_json(arguments.json, facts | {"seed": arguments.seed, "matches": matches})
     return 0
 
@@ -56,7 +58,7 @@ def _variants(first: ContestantSpec, simulations: list[int] | None) -> list[Cont
 
 def _simulations(text: str) -> list[int]:
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) <= 100_000 for part in parts):
+    if not all(part.isdecimal() and int(part[:9]) <= MOST_SIMULATIONS for part in parts):
         raise argparse.ArgumentTypeError(f"expected numbers such as 1,8,32, got '{text}'; 0 is the network alone")
     return [int(part) for part in parts]
 
@@ -72,7 +74,7 @@ def make_parser() -> ArgumentParser:
     help_text = "most openings, each of which is played from every seat (default: 256)"
     parser.add_argument("--openings", type=positive_int, default=256, metavar="N", help=help_text)
     parser.add_argument("--opening-plies", type=int, metavar="N", help="plies of the openings (default: by game)")
-    parser.add_argument("--seed", type=seed_number, default=0, help="of players that draw (default: 0)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="of players that choose at random (default: 0)")
     add_checkpoint_flag(parser)
     add_json_flag(parser)
     add_device_flag(parser)

@@ -75,7 +75,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--moves", default="", help="moves played before you begin, such as '4 4 3'")
     help_text = "print policy, values, visits and best line of the position after --moves, and end"
     parser.add_argument("--analyze", action="store_true", help=help_text)
-    parser.add_argument("--seed", type=seed_number, default=0, help="of players that draw (default: 0)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="of players that choose at random (default: 0)")
     add_checkpoint_flag(parser)
     add_device_flag(parser)
     return parser

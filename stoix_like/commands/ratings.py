@@ -36,7 +36,10 @@ def main(argv: list[str]) -> int:
     from stoix_like.algorithms.tasks import book
     from stoix_like.runtime.arena import league, tables
     from stoix_like.runtime.arena.figure import plot_ratings
+    from stoix_like.runtime.figures.style import check_format
 
+    if arguments.out:
+        check_format(arguments.out)
     simulations = 0 if arguments.network else arguments.simulations
     game, members = league.members_of(arguments.runs, anchors, simulations)
     openings = book(game, arguments.opening_plies, arguments.openings)
@@ -47,10 +50,10 @@ def main(argv: list[str]) -> int:
         print(f"note: {note}")
     runs = list(dict.fromkeys(member.run for member in members if member.run))
     out = arguments.out or (_folder(arguments.runs[0]) / "ratings.png" if len(runs) == 1 else Path("ratings.png"))
-    print(f"ratings {plot_ratings(played, out)}")
     if arguments.json:
-        rows = {"game": game.name, "opening_hash": openings.hash, "ratings": tables.rating_json(played.table)}
-        write_output_json(arguments.json, rows | {"matches": [record._asdict() for record in played.records]})
+        facts = tables.book_json(openings) | {"anchors": anchors, "simulations": simulations, "seed": arguments.seed}
+        write_output_json(arguments.json, facts | tables.league_json(members, played.table, played.records))
+    print(f"ratings {plot_ratings(played, out)}")
     return 0
 
 
@@ -67,12 +70,13 @@ def make_parser() -> ArgumentParser:
     add_runs_argument(parser)
     help_text = f"engines, the first with the fixed rating 1000 (default: {ANCHORS})"
     parser.add_argument("--anchors", default=ANCHORS, metavar="A,B,…", help=help_text)
-    parser.add_argument("--simulations", type=positive_int, metavar="N", help="of the runs' searches (default: own)")
-    parser.add_argument("--network", action="store_true", help="rate the networks alone, without search")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("--simulations", type=positive_int, metavar="N", help="of the runs' searches (default: own)")
+    group.add_argument("--network", action="store_true", help="rate the networks alone, without search")
     help_text = "most openings of a match, each of which is played from every seat (default: 64)"
     parser.add_argument("--openings", type=positive_int, default=64, metavar="N", help=help_text)
     parser.add_argument("--opening-plies", type=int, metavar="N", help="plies of the openings (default: by game)")
-    parser.add_argument("--seed", type=seed_number, default=0, help="of players that draw (default: 0)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="of players that choose at random (default: 0)")
     help_text = "figure: .png, .pdf or .svg (default: ratings.png, for one run in its folder)"
     parser.add_argument("--out", type=output_file, help=help_text)
     add_json_flag(parser)

@@ -14,8 +14,16 @@ from stoix_like.errors import ConfigError
 
 
 def anchor_names(anchors: str | None) -> list[str]:
-    """The engines of the leaf `anchors`, such as `random, mcts-128`."""
-    return [name.strip() for name in (anchors or "").split(",") if name.strip()]
+    """The engines of the leaf `anchors`, such as `random, mcts-128`, each once and in its one spelling."""
+    return list(dict.fromkeys(engine_name(name) for name in (anchors or "").split(",") if name.strip()))
+
+
+def engine_name(text: str) -> str:
+    """The one spelling of an engine: `mcts-128` of ` MCTS-0128`. What names none is unchanged."""
+    try:
+        return str(parse_engine(text))
+    except ConfigError:
+        return text.strip()
 
 
 def engine_problems(leaf: str, names: Sequence[str]) -> list[str]:
@@ -45,6 +53,11 @@ def alphazero_problems(config: Any) -> list[str]:
         problems.append(
             f"alphazero.batch_size: {section.batch_size:,} is more than max_reuse * num_envs * rollout_length ="
             f" {section.max_reuse * played:,.0f} positions that an update may use; use less, or max_reuse {least}"
+        )
+    if section.quick_simulations is not None and config.training_core.num_seeds > 1:
+        problems.append(
+            "alphazero.quick_simulations: seeds side by side search every move both in full and quickly, which saves"
+            f" nothing; use num_seeds 1 instead of {config.training_core.num_seeds}, or null"
         )
     if section.quick_simulations is not None and section.quick_simulations >= section.num_simulations:
         problems.append(

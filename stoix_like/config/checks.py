@@ -14,10 +14,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from stoix_like.config.alphazero_checks import alphazero_problems, engine_problems
-from stoix_like.config.board_games import canonical_name, is_game
+from stoix_like.config.board_games import canonical_name, is_game, parse_game
 from stoix_like.config.replay_sizes import num_logical_shards, size_problems
 from stoix_like.config.values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
-from stoix_like.errors import ConfigError
+from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
 RUN_NAME_RULE = "use letters, digits and . _ = + -, begin with a letter or digit, and not the word latest"
 _RUN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._=+-]{0,199}")
@@ -204,7 +204,25 @@ def _environment_problems(environment: Any) -> list[str]:
         if getattr(environment, name) is not None
         and not (is_game(task_id) if "games" in owner else task_id.startswith("BinPack"))
     ]
+    if is_game(task_id):
+        problems += _game_problems(environment)
     return problems + engine_problems("environment.opponent", [environment.opponent or "heuristic"])
+
+
+def _game_problems(environment: Any) -> list[str]:
+    problems = []
+    try:
+        parse_game(environment.task_id)
+    except UnsupportedEnvironmentError:
+        pass  # known, and not available yet: said with its own exit code when the game is made
+    except ConfigError as error:
+        problems.append(f"environment.task_id: {error.problems[0]}; {error.hint}")
+    if environment.max_episode_steps is not None:
+        problems.append(
+            f"environment.max_episode_steps: {environment.task_id} ends by its own rules, and a game that is cut off"
+            " has no outcome; leave it null"
+        )
+    return problems
 
 
 def _hardware_problems(config: Any) -> list[str]:

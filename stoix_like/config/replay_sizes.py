@@ -1,6 +1,6 @@
 """Checks of the sizes of a replay, made with the other checks of a configuration before JAX starts.
 
-Imports only the standard library. The replay itself is in `replay.py`.
+Imports only the standard library. The replay itself is in `replay/sequences.py`.
 """
 
 from __future__ import annotations

@@ -183,7 +183,7 @@ class CheckpointingConfig:
         "run (path or name), checkpoint or params.safetensors to load parameters from; null = none",
         SHAPE | MACHINE,
     )
-    save_replay: bool = leaf(True, "SPO: store the replay buffer in checkpoints", MACHINE)
+    save_replay: bool = leaf(True, "SPO, AlphaZero: store the replay buffer in checkpoints", MACHINE)
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class Games(NamedTuple):
     plies: Array  # [N] int32, those of the opening included
 
 
-class Playing(NamedTuple):
+class MatchState(NamedTuple):
     """A match on its way.
 
     Of two players the games stand in two halves: in every step A acts on one, B on the other, and then they exchange
@@ -59,8 +59,7 @@ class MatchSummary(NamedTuple):
         num_games: M * P.
         score: mean, with the bounds of `statistics.bounded_interval` over groups.
         standard_error: of the mean score over groups; NaN of one group.
-        elo: the difference at which the score is expected, A - B, with its bounds. What is beyond half a point of all
-            games is cut to it, as is the score's own interval: `elo_text` says where a number is only a bound.
+        elo: the difference at which the score is expected, A - B, with its bounds; infinite where the score is 0 or 1.
         group_counts: [2P + 1], groups by the points that A made in them, 0, 1/2, ..., P, rounded to the nearest. Of two
             players the pentanomial.
         wins: games with the score 1.
@@ -119,7 +118,7 @@ def play_pairs(
     return results(game, playing)
 
 
-def begin(game: BoardGame, moves: Array | np.ndarray) -> Playing:
+def begin(game: BoardGame, moves: Array | np.ndarray) -> MatchState:
     """The match before its first step, from openings [M, k]."""
     state = positions(game, jnp.asarray(moves))
     num_openings, opening_plies = moves.shape
@@ -131,10 +130,10 @@ def begin(game: BoardGame, moves: Array | np.ndarray) -> Playing:
         seat = jnp.repeat(jnp.arange(game.num_players, dtype=jnp.int32), num_openings)  # [P * M]
         everywhere = jax.tree.map(lambda x: jnp.tile(x, (game.num_players,) + (1,) * (x.ndim - 1)), (state, plies))
         parts = (Games(everywhere[0], seat, everywhere[1]),)
-    return Playing(parts, first, jnp.int32(0))
+    return MatchState(parts, first, jnp.int32(0))
 
 
-def is_finished(game: BoardGame, playing: Playing) -> Array:
+def is_finished(game: BoardGame, playing: MatchState) -> Array:
     """[] bool: every game is over."""
     return jnp.all(jnp.concatenate([jax.vmap(game.is_over)(part.state) for part in playing.parts]))
 
@@ -143,10 +142,10 @@ def advance(
     game: BoardGame,
     players: tuple[Player, Player],
     params: tuple[Params, Params],
-    playing: Playing,
+    playing: MatchState,
     key: Key,
     most_steps: Array | int,
-) -> Playing:
+) -> MatchState:
     """The match when all games are over, or `most_steps` steps later. Pure; jit it.
 
     Each step has a key of its own, so with the same `key` it is the same whether it is played at once or in pieces.
@@ -162,10 +161,10 @@ def advance(
     """
     end = playing.step + most_steps
 
-    def goes_on(playing: Playing) -> Array:
+    def goes_on(playing: MatchState) -> Array:
         return ~is_finished(game, playing) & (playing.step < end)
 
-    def step(playing: Playing) -> Playing:
+    def step(playing: MatchState) -> MatchState:
         keys = jax.random.split(jax.random.fold_in(key, playing.step))
         if len(playing.parts) == 1:
             parts: tuple[Games, ...] = (_both_act(game, players, params, playing.parts[0], keys),)
@@ -173,9 +172,9 @@ def advance(
             acted = zip(playing.parts, players, params, keys, (True, False), strict=True)
             of_a, of_b = (_act(game, part, player(own, part.state, k), is_a) for part, player, own, k, is_a in acted)
             parts = (of_b, of_a)
-        return Playing(parts, playing.first, playing.step + 1)
+        return MatchState(parts, playing.first, playing.step + 1)
 
-    played: Playing = jax.lax.while_loop(goes_on, step, playing)
+    played: MatchState = jax.lax.while_loop(goes_on, step, playing)
     return played
 
 
@@ -199,7 +198,7 @@ def _step(game: BoardGame, games: Games, action: Array, moves: Array) -> Games:
     return games._replace(state=state, plies=games.plies + moves)
 
 
-def results(game: BoardGame, playing: Playing) -> MatchResults:
+def results(game: BoardGame, playing: MatchState) -> MatchResults:
     """What has come out so far; games that go on are marked as unfinished."""
     num_openings, num_players = playing.first.shape[0], game.num_players
     games: Games = jax.tree.map(lambda *parts: jnp.concatenate(parts), *playing.parts)  # [P * M]
@@ -238,7 +237,7 @@ def summarize(results: MatchResults, confidence: float = 0.95) -> MatchSummary:
         num_games=scores.size,
         score=interval,
         standard_error=float(groups.std(ddof=1) / num_groups**0.5) if several else float("nan"),
-        elo=Interval(*(elo_difference(bound, scores.size) for bound in interval)),
+        elo=Interval(*map(elo_difference, interval)),
         group_counts=tuple(counts.tolist()),
         wins=wins,
         draws=scores.size - wins - losses,
@@ -268,19 +267,18 @@ def _possible(num_seats: int) -> np.ndarray:
     return np.linspace(0.0, 1.0, 2 * num_seats + 1)
 
 
-def elo_difference(score: float, num_games: int) -> float:
-    """The difference in Elo at which that score is expected; scores are cut to half a point from none and from all."""
-    cut = min(max(score, 0.5 / num_games), 1.0 - 0.5 / num_games)
-    return float(400.0 * np.log10(cut / (1.0 - cut)))
+def elo_difference(score: float) -> float:
+    """The difference in Elo at which that score is expected; infinite of 0 and 1."""
+    if 0.0 < score < 1.0:
+        return float(400.0 * np.log10(score / (1.0 - score)))
+    return float("-inf") if score <= 0.0 else float("inf")
 
 
 def elo_text(summary: MatchSummary) -> str:
     """The difference in Elo as a person writes it: `+35 [-12, +83]`, or `at least +402` of a score of 1."""
     point, low, high = summary.elo
-    if summary.score.point >= 1.0:
+    if np.isposinf(point) and np.isfinite(low):
         return f"at least {low:+.0f}"
-    if summary.score.point <= 0.0:
+    if np.isneginf(point) and np.isfinite(high):
         return f"at most {high:+.0f}"
-    left = "-inf" if summary.score.low <= 0.0 else f"{low:+.0f}"
-    right = "+inf" if summary.score.high >= 1.0 else f"{high:+.0f}"
-    return f"{point:+.0f} [{left}, {right}]"
+    return f"{point:+.0f} [{low:+.0f}, {high:+.0f}]"

@@ -4,6 +4,9 @@ randomness differ, and that two matches can be compared.
 A book is made from its name, not stored. Its positions are undecided, and distinct up to the symmetries of the board
 and the order of moves. Two positions are one if a symmetry makes cells, player to move and legal moves equal; what a
 position remembers beyond these, such as earlier positions of go, is not compared.
+
+The hash says which book it is: NumPy does not promise that its random generators draw alike in all releases, so a name
+alone does not.
 """
 
 from __future__ import annotations
@@ -36,7 +39,7 @@ class OpeningBook(NamedTuple):
 
 
 class _Facts(NamedTuple):
-    """What is asked of positions [N], here on the device, there on the host."""
+    """Facts of positions [N]; NumPy arrays on the host, JAX arrays inside the jitted replay."""
 
     was_legal: Any  # [N, k] bool, each move where it stood
     is_over: Any  # [N] bool

@@ -11,36 +11,21 @@ Players whom no chain of games connects get no rating. NumPy in, NumPy out.
 
 from __future__ import annotations
 
+import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from stoix_like.evaluation import statistics
+from stoix_like.evaluation.match_records import MatchRecord, shared_spread
+
+__all__ = ["MatchRecord", "Ranking", "Rating", "RatingTable", "rate", "rate_rankings"]
 
 SCALE = 400.0 / np.log(10.0)  # Elo of a unit of strength
 NOBODY = -1
 _MOST_ITERATIONS = 200
-
-
-class MatchRecord(NamedTuple):
-    """Games of two players.
-
-    Attributes:
-        first: a name.
-        second: the other's.
-        score: points of `first`, from 0 to `games`; a draw is half a point.
-        games: how many; 0 is allowed.
-        variance_share: the variance of its pairs' mean scores over that of independent games without draws at the same
-            score. It widens intervals and moves no rating; 1, the share where nothing is known, is on the safe side.
-    """
-
-    first: str
-    second: str
-    score: float
-    games: float
-    variance_share: float = 1.0
 
 
 class Ranking(NamedTuple):
@@ -112,7 +97,8 @@ def rate(
     for record, (first, second) in zip(records, pairs, strict=True):
         points[[first, second]] += record.score, record.games - record.score
         games[[first, second]] += record.games
-    return _table(names, choices, points, games, anchors or {}, (prior, mean, confidence))
+    spread = functools.partial(shared_spread, records, np.array(pairs, int).reshape(-1, 2))
+    return _table(names, choices, points, games, anchors or {}, (prior, mean, confidence), spread)
 
 
 def rate_rankings(
@@ -173,6 +159,7 @@ def _table(
     games: np.ndarray,
     anchors: Mapping[str, float],
     options: tuple[float, float, float],
+    shared: Callable[[np.ndarray], np.ndarray] | None = None,
 ) -> RatingTable:
     """The rows of those who are connected, by the fit of their choices."""
     if games.sum() == 0:
@@ -190,7 +177,7 @@ def _table(
     basis = np.eye(len(names) + 1)[:, free]  # [n + 1, F]
     if not fixed.any():
         basis = basis @ np.linalg.svd(np.ones((1, len(free))))[2][1:].T  # [n + 1, F - 1], keeps the mean
-    strength, covariance = _fit(_with_prior(choices, free, prior, len(names)), strength, basis)
+    strength, covariance = _fit(_with_prior(choices, free, prior, len(names)), strength, basis, shared)
     ratings = np.where(rated, strength[:-1] * SCALE, np.nan)
     half = quantile * SCALE * np.sqrt(np.diag(covariance)[:-1])
     scores = points / np.maximum(games, 1.0)
@@ -247,11 +234,17 @@ def _with_prior(choices: _Choices, free: np.ndarray, prior: float, last: int) ->
     )
 
 
-def _fit(choices: _Choices, strength: np.ndarray, basis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _fit(
+    choices: _Choices,
+    strength: np.ndarray,
+    basis: np.ndarray,
+    shared: Callable[[np.ndarray], np.ndarray] | None,
+) -> tuple[np.ndarray, np.ndarray]:
     """(strength [n], covariance [n, n]) of greatest likelihood among strength + basis @ anything, by Newton's method.
 
     The covariance is the inverse curvature, once more multiplied by the curvature in which every choice counts by its
-    share of variance (the sandwich of Huber 1967); with shares of 1 it is the inverse curvature.
+    share of variance (the sandwich of Huber 1967); with shares of 1 it is the inverse curvature. What matches from the
+    same openings have in common is added there.
     """
     for _ in range(_MOST_ITERATIONS):
         gradient, curvature, _ = _derivatives(choices, strength)
@@ -263,6 +256,7 @@ def _fit(choices: _Choices, strength: np.ndarray, basis: np.ndarray) -> tuple[np
         if np.abs(step).max(initial=0.0) < 1e-9:
             break
     _, curvature, spread = _derivatives(choices, strength)
+    spread = spread if shared is None else spread + shared(strength)
     bread = basis @ np.linalg.inv(basis.T @ curvature @ basis) @ basis.T
     return strength, bread @ spread @ bread
 

@@ -40,7 +40,8 @@ class ValueHead(nn.Module):
 class OutcomeHead(nn.Module):
     """Expected outcomes [B, P] in (-1, 1) from features [B, D]: entry i is of the player i seats after the mover.
 
-    They sum to 0: two players have one value and its negative, of more the mean is taken off.
+    They sum to 0: two players have one value and its negative, of more the mean is taken off. Scaled so that none is
+    worth more than a win.
     """
 
     num_players: int
@@ -53,7 +54,8 @@ class OutcomeHead(nn.Module):
             value = jnp.tanh(Dense(1, gain=VALUE_GAIN)(hidden))
             return jnp.concatenate([value, -value], axis=-1)
         values = jnp.tanh(Dense(self.num_players, gain=VALUE_GAIN)(hidden))
-        return values - values.mean(axis=-1, keepdims=True)
+        widest = 2.0 - 2.0 / self.num_players  # of one tanh from the mean of all
+        return (values - values.mean(axis=-1, keepdims=True)) / widest
 
 
 class PairHead(nn.Module):

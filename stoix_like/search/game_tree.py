@@ -120,6 +120,14 @@ def edges_of(tree: Tree, node: Array) -> Edges:
     return Edges(visits, sums / jnp.maximum(visits, 1.0))
 
 
+def outcomes_of(tree: Tree, node: Array) -> Array:
+    """The mean outcome of every player behind each action at the nodes [B]: [B, A, P], 0 where not visited."""
+    children = at(tree.children, node)  # [B, A]
+    known = jnp.maximum(children, 0)
+    sums = jnp.where((children >= 0)[..., None], at(tree.sums, known), 0.0)  # [B, A, P]
+    return sums / jnp.maximum(at(tree.visits, known), 1.0)[..., None]
+
+
 def descend(tree: Tree, choose: Callable[[Array, Array], Array], first: Array, max_depth: int | None = None) -> Walk:
     """The walks that begin with the actions `first` [B] and end at a new action, at the end of a game, or when they are
     `max_depth` edges long. Those from a root that is over end there.

@@ -70,7 +70,7 @@ class GumbelOutput(NamedTuple):
 
     action: Array  # [B] int32, legal
     action_weights: Array  # [B, A], the improved policy: sums to 1, 0 where illegal
-    value: Array  # [B], expected outcome of the root's mover if it follows `action_weights`
+    values: Array  # [B, P], expected outcomes if the root's mover follows `action_weights`, the mover's own first
     visits: Array  # [B, A] int32
     q_values: Array  # [B, A], expected outcome of the root's mover; 0 where not visited
     prior_logits: Array  # [B, A], of the network, masked
@@ -104,7 +104,7 @@ def search(model: GameModel, params: Params, key: Key, states: GameState, config
         config: how.
 
     Raises:
-        ConfigError: fewer than one simulation or considered action.
+        ConfigError: fewer than one simulation, considered action or edge.
     """
     return _search(model, params, key, states, config)[0]
 
@@ -141,9 +141,9 @@ def _search(
 
 
 def _check(config: GumbelConfig) -> None:
-    sizes = {name: getattr(config, name) for name in ("num_simulations", "max_num_considered_actions")}
-    for name, size in sizes.items():
-        if size < 1:
+    names = ("num_simulations", "max_num_considered_actions", "max_depth")
+    for name, size in {name: getattr(config, name) for name in names}.items():
+        if size is not None and size < 1:
             raise ConfigError(f"search: {name} is {size}", "give a number of at least 1")
 
 
@@ -224,7 +224,7 @@ def _judged(tree: Tree, node: Array, config: GumbelConfig) -> tuple[Array, Edges
     edges = game_tree.edges_of(tree, node)
     logits = at(tree.notes.logits, node)
     value = of_player(at(tree.notes.values, node), game_tree.mover_of(tree, node))  # [B]
-    q_values = _completed(edges, logits, value)
+    q_values = _completed(edges.visits, edges.q_values, logits, value)
     if config.rescale_values:
         low, high = jnp.min(q_values, axis=1, keepdims=True), jnp.max(q_values, axis=1, keepdims=True)
         q_values = (q_values - low) / jnp.maximum(high - low, LEAST_RANGE)
@@ -232,29 +232,32 @@ def _judged(tree: Tree, node: Array, config: GumbelConfig) -> tuple[Array, Edges
     return logits, edges, scale * q_values
 
 
-def _completed(edges: Edges, logits: Array, value: Array) -> Array:
+def _completed(visits: Array, q_values: Array, logits: Array, value: Array) -> Array:
     """The q-values [B, A], with the mixed value where an action was not visited.
 
     It mixes the network's value [B] of the node, as one visit, with the mean of the q-values by the network's policy
     over what was visited, as all the others (Danihelka et al. 2022, appendix D).
     """
-    is_visited = edges.visits > 0.0
+    is_visited = visits > 0.0
     policy = jnp.where(is_visited, jnp.maximum(jax.nn.softmax(logits), _TINY), 0.0)  # [B, A]
     policy /= jnp.maximum(jnp.sum(policy, axis=1, keepdims=True), _TINY)
-    total = jnp.sum(edges.visits, axis=1)  # [B]
-    mixed = (value + total * jnp.sum(policy * edges.q_values, axis=1)) / (1.0 + total)
-    return jnp.where(is_visited, edges.q_values, mixed[:, None])
+    total = jnp.sum(visits, axis=1)  # [B]
+    mixed = (value + total * jnp.sum(policy * q_values, axis=1)) / (1.0 + total)
+    return jnp.where(is_visited, q_values, mixed[:, None])
 
 
 def _read_out(tree: Tree, root: _Root, network_values: Array, config: GumbelConfig) -> GumbelOutput:
     node, is_over = game_tree.roots_of(tree), tree.is_over[game_tree.ROOT]
     logits, edges, completed = _judged(tree, node, config)
     weights = jax.nn.softmax(masked_logits(logits + completed, root.legal))
-    value = of_player(tree.notes.values[game_tree.ROOT], game_tree.mover_of(tree, node))
+    outcomes, of_network = game_tree.outcomes_of(tree, node), tree.notes.values[game_tree.ROOT]
+    values = _improved_values(weights, edges.visits, outcomes, logits, of_network)  # [B, P], by player
+    num_players = values.shape[1]
+    seats = (game_tree.mover_of(tree, node)[:, None] + jnp.arange(num_players)[None]) % num_players
     return GumbelOutput(
         action=_root_action(tree, root, jnp.max(edges.visits, axis=1), config),
         action_weights=weights,
-        value=jnp.where(is_over, 0.0, _improved_value(weights, edges, logits, value)),
+        values=jnp.where(is_over[:, None], 0.0, jnp.take_along_axis(values, seats, axis=1)),
         visits=edges.visits.astype(jnp.int32),
         q_values=edges.q_values,
         prior_logits=logits,
@@ -263,13 +266,21 @@ def _read_out(tree: Tree, root: _Root, network_values: Array, config: GumbelConf
     )
 
 
-def _improved_value(weights: Array, edges: Edges, logits: Array, value: Array) -> Array:
-    """[B]: the mean of the q-values under the improved policy; where not visited, with the mixed value in their place.
+def _improved_values(weights: Array, visits: Array, outcomes: Array, logits: Array, values: Array) -> Array:
+    """[B, P]: each player's mean outcome under the improved policy, with its mixed value for actions not visited.
 
     The mean over simulations, mctx's value of the root, says something else: Sequential Halving visits the actions
     that it still compares equally often, the worst of them too.
+
+    Args:
+        weights: [B, A], the improved policy.
+        visits: [B, A].
+        outcomes: [B, A, P], mean ones behind each action.
+        logits: [B, A], of the network.
+        values: [B, P], of the network.
     """
-    return jnp.sum(weights * _completed(edges, logits, value), axis=1)
+    of_each = jax.vmap(_completed, in_axes=(None, -1, None, -1), out_axes=-1)
+    return jnp.sum(weights[..., None] * of_each(visits, outcomes, logits, values), axis=1)
 
 
 def _best_lines(tree: Tree, first: Array, depth: int) -> Array:

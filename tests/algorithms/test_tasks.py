@@ -8,6 +8,7 @@ from support.asserts import refused
 
 import stoix_like as sl
 from stoix_like.algorithms import tasks
+from stoix_like.config.alphazero_checks import anchor_names
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
 
@@ -53,6 +54,12 @@ def test_other_tasks_have_no_opponent_and_games_have_no_items():
         sl.make_env("probe/action_reward", opponent="random")
     with pytest.raises(ConfigError, match=r"environment\.max_items: tic_tac_toe has none"):
         sl.make_env("tic_tac_toe", max_items=3)
+    with pytest.raises(ConfigError, match=r"environment\.max_episode_steps: tic_tac_toe has none"):
+        sl.make_env("tic_tac_toe", max_episode_steps=3)
+    with pytest.raises(ConfigError, match="tic_tac_toe ends by its own rules"):
+        sl.ppo_config(task_id="tic_tac_toe", max_episode_steps=3)
+    with pytest.raises(ConfigError, match="task_id: 'connect_four:3': connect_four is a game of 2 players"):
+        sl.ppo_config(task_id="connect_four:3")
     with pytest.raises(ConfigError, match="only board games have it, and the task is Maze-v0"):
         sl.ppo_config(task_id="Maze-v0", opponent="random")
     with pytest.raises(ConfigError, match="no engine is called 'minimax'"):
@@ -61,6 +68,12 @@ def test_other_tasks_have_no_opponent_and_games_have_no_items():
         sl.make_env("square8:3")
     with pytest.raises(ConfigError, match="connect_four is a game of 2 players"):
         sl.make_env("connect_four:3")
+
+
+def test_anchors_have_one_spelling():
+    assert anchor_names(" Random, mcts-0128,random, mcts-128, nobody") == ["random", "mcts-128", "nobody"]
+    with pytest.raises(ConfigError, match="seeds side by side search every move both in full and quickly"):
+        sl.alphazero_config(quick_simulations=4, num_seeds=2)
 
 
 def test_alphazero_plays_board_games_alone():

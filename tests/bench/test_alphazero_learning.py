@@ -73,7 +73,8 @@ def test_a_new_run_has_flags_that_its_configuration_accepts(monkeypatch, tmp_pat
     seen = []
     monkeypatch.setattr(alphazero_trainings, "train", lambda *arguments: seen.append(arguments))
     training = TimedTraining("connect_four", 1.0, "board")
-    flags = alphazero_trainings._flags(training, 2, tmp_path / "x")
+    assert alphazero_trainings.updates_within(60.0, 0.5) == 114
+    flags = alphazero_trainings._flags(training, 2, tmp_path / "x", 114)
     alphazero_trainings._train(flags, 60.0)
     (algorithm, loaded, (deadline,)) = seen[0]
     assert (algorithm, type(deadline)) == ("alphazero", Deadline)
@@ -108,15 +109,15 @@ def play_column(column):
 
 
 def test_moves_that_keep_the_value_are_counted():
-    """Of three positions, whose good columns are given: column 3 is one in two of them, and full in the second."""
-    moves = np.array([[0, 1] * 3, [3] * 6, [6, 5] * 3], np.int32)
-    good = [{3}, {0}, set(range(7))]
+    """Of four positions, whose good columns are given: column 3 is one in two of them, and full in the others."""
+    moves = np.array([[0, 1] * 3, [3] * 6, [6, 5] * 3, [3] * 6], np.int32)
+    good = [{3}, {0}, set(range(7)), {0, 1, 2, 4, 5, 6}]  # in the last all moves that are legal
     optimal = np.array([[column in each for column in range(7)] for each in good])
     row = alphazero_matches.kept_value_row(trained("connect_four", play_column(3)), 0, [(moves, optimal)], "6")
     assert (row.name, row.value) == ("t/kept_value/6/network", 1.0)  # where 3 is full it takes 0
     row = alphazero_matches.kept_value_row(trained("connect_four", play_column(6)), 16, [(moves, optimal)], "6")
-    assert (row.name, row.value) == ("t/kept_value/6/16_sims", pytest.approx(1 / 3))
-    assert "where some column does not keep it (2): 0.0000" in row.note
+    assert (row.name, row.value) == ("t/kept_value/6/16_sims", pytest.approx(1 / 2))
+    assert "where some legal move does not keep it (2): 0.0000" in row.note
 
 
 def test_solved_positions_are_kept_beside_the_runs(monkeypatch, tmp_path):

@@ -55,6 +55,13 @@ def test_players_that_a_game_does_not_have(text, said):
         names.parse_game(text)
 
 
+def test_a_maker_of_another_number_of_players_is_refused(monkeypatch):
+    monkeypatch.setitem(names.GAMES, "tic_tac_toe", (2, 3))
+    assert make_game("tic_tac_toe:2").num_players == 2
+    with pytest.raises(ConfigError, match="'tic_tac_toe:3': the maker of tic_tac_toe makes a game of 2 players"):
+        make_game("tic_tac_toe:3")
+
+
 def run_python(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
 

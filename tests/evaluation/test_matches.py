@@ -240,7 +240,8 @@ def test_a_match_without_a_loss_is_not_certain(score):
     found = matches.summarize(results_of(np.full((50, 2), score)))
     assert found.score.point == score
     assert 0.0 < found.score.high - found.score.low < 0.1
-    assert np.isfinite(found.elo).all()
+    assert np.isfinite([found.elo.low if score else found.elo.high])
+    assert found.elo.point == (np.inf if score else -np.inf)
     assert matches.elo_text(found).startswith("at least +" if score else "at most -")
     assert np.isnan(found.group_variance_share)
 
@@ -249,6 +250,7 @@ def test_one_pair_says_next_to_nothing():
     found = matches.summarize(results_of([[1, 1]]))
     assert found.score.low < 0.1
     assert found.score.high == 1.0
+    assert matches.elo_text(found) == "+inf [-inf, +inf]"
 
 
 def test_elo_is_written_with_its_interval():

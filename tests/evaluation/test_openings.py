@@ -120,6 +120,7 @@ def test_a_book_is_the_same_every_time_and_a_smaller_one_is_its_prefix():
     np.testing.assert_array_equal(part.moves, whole.moves[:20])
     assert part.hash != whole.hash
     assert as_book(GAME, whole.moves.astype(np.int64)).hash == whole.hash
+    assert openings(make_game("hex_11x11"), 3, 64).hash == "2b752b237023"  # sampled, not enumerated
     assert len(openings(GAME, 4, 10_000).moves) == len(whole.moves)
 
 

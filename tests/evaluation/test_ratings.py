@@ -137,6 +137,32 @@ def simulated(generator, truth, num_pairs, decided=0.0):
     return records
 
 
+def league_of(generator, truth, num_pairs, decided):
+    """Records of a round robin in which every match has the same openings, a share of them decided."""
+    is_decided, records = generator.random(num_pairs) < decided, []
+    for first, second in itertools.combinations(truth, 2):
+        games = generator.random((num_pairs, 2)) < expected(truth[first] - truth[second])
+        points = np.where(is_decided, 1.0, games.sum(axis=1))
+        share = variance_share(points / 2, 2)
+        records.append(MatchRecord(first, second, points.sum(), 2 * num_pairs, share, tuple(points)))
+    return records
+
+
+def test_intervals_know_that_matches_share_their_openings():
+    truth = {"a": 0.0, "b": 350.0, "c": 30.0, "d": -20.0, "e": 10.0}
+    fitted = rows_of(rate(league_of(np.random.default_rng(1), truth, 40_000, 0.5), {"a": 0.0}))["b"].rating
+    generator, held, held_alone = np.random.default_rng(2), 0, 0
+    for _ in range(300):
+        records = league_of(generator, truth, num_pairs=64, decided=0.5)
+        found = rows_of(rate(records, {"a": 0.0}))["b"]
+        alone = rows_of(rate([record._replace(by_opening=()) for record in records], {"a": 0.0}))["b"]
+        assert found.rating == alone.rating
+        held += found.low <= fitted <= found.high
+        held_alone += alone.low <= fitted <= alone.high
+    assert held / 300 > 0.95 - 3.3 * (0.95 * 0.05 / 300) ** 0.5
+    assert held_alone < held - 15
+
+
 def test_openings_that_decide_narrow_the_intervals_which_hold_all_the_same():
     truth, generator = {"a": 0.0, "b": 0.0, "c": 0.0}, np.random.default_rng(5)
     held, width, plain = 0, 0.0, 0.0

@@ -11,6 +11,7 @@ from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError
 from stoix_like.networks import build
 from stoix_like.networks.board import NeighborLayer, line_features
+from stoix_like.networks.heads import OutcomeHead
 from stoix_like.types import ActionSpec, Observation
 
 GAMES = {"tic_tac_toe": make_tic_tac_toe, "connect_four": make_connect_four}
@@ -112,6 +113,13 @@ def test_of_three_players_values_sum_to_zero_and_without_players_it_is_one(key):
     values = network.critic(network.init(key, observation), observation)
     assert values.shape == (1, 3)
     np.testing.assert_allclose(values.sum(axis=1), 0.0, atol=1e-6)
+    head = OutcomeHead(3)
+    params = head.init(key, jnp.zeros((1, 8)))
+    sure = jax.tree.map(lambda x: 1e3 * x + 10.0, params)  # every tanh at its end
+    for shift in ([1.0, -1.0, -1.0], [1.0, 1.0, -1.0]):
+        last = sure["params"]["Dense_0"]["Dense_0"]
+        last |= {"kernel": jnp.zeros_like(last["kernel"]), "bias": 1e3 * jnp.array(shift)}
+        assert jnp.abs(head.apply(sure, jnp.ones((1, 8)))).max() <= 1.0  # none is worth more than a win
     network = network_of(game, "board", num_players=None)  # as PPO's
     assert network.critic(network.init(key, observation), observation).shape == (1,)
 

@@ -15,7 +15,6 @@ from support.small_games import maxn_actions, maxn_value, regrets, three_players
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError
 from stoix_like.search import game_tree, gumbel
-from stoix_like.search.game_tree import Edges
 from stoix_like.search.gumbel import GameModel, GumbelConfig
 
 GAME = make_tic_tac_toe()
@@ -84,9 +83,12 @@ def test_actions_are_the_best_of_exhaustive_max_n(game_of, most, mean):
     table, roots, output = searched(game_of, compiled(game_of()[1], EXACT))
     np.testing.assert_array_equal(regrets(table, roots, output.action, maxn_actions), 0.0)
     assert table.legal[roots, output.action].all()
-    expected = np.array([max(maxn_actions(table, root).values()) for root in roots])
-    assert np.abs(output.value - expected).max() < most
-    assert np.abs(output.value - expected).mean() < mean
+    by_player = np.array([maxn_value(table, root) for root in roots])
+    seats = (table.player[roots][:, None] + np.arange(by_player.shape[1])) % by_player.shape[1]
+    error = np.abs(output.values - np.take_along_axis(by_player, seats, axis=1))[:, 0]
+    assert error.max() < most
+    assert error.mean() < mean
+    np.testing.assert_allclose(output.values.sum(axis=1), 0.0, atol=1e-5)
 
 
 @pytest.mark.parametrize("game_of", [two_players, full(three_players)])
@@ -156,7 +158,7 @@ def test_a_root_that_is_over_is_harmless_and_rows_are_independent():
         assert np.isfinite(field).all()
         np.testing.assert_array_equal(field[28:], theirs[28:])
     output, lines = beside
-    for field in (output.value, output.visits, output.q_values, output.depth, lines + 1):
+    for field in (output.values, output.visits, output.q_values, output.depth, lines + 1):
         assert not field[:16].any()
     np.testing.assert_allclose(output.action_weights.sum(axis=1), 1.0, rtol=1e-5)
 
@@ -193,6 +195,8 @@ def test_too_few_simulations_and_actions_are_named():
         gumbel.search(model, (), jax.random.key(0), states, GumbelConfig(num_simulations=0))
     with pytest.raises(ConfigError, match="max_num_considered_actions is 0"):
         gumbel.search(model, (), jax.random.key(0), states, GumbelConfig(max_num_considered_actions=0))
+    with pytest.raises(ConfigError, match="max_depth is 0"):
+        gumbel.search(model, (), jax.random.key(0), states, GumbelConfig(max_depth=0))
 
 
 def test_the_value_is_that_of_the_improved_policy():
@@ -202,5 +206,7 @@ def test_the_value_is_that_of_the_improved_policy():
     q_values = jnp.array([[0.4, 0.0, 0.0], [0.8, -0.4, 0.0]])
     visits = jnp.array([[3.0, 0.0, 0.0], [1.0, 3.0, 0.0]])
     logits = jnp.log(jnp.array([[0.2, 0.3, 0.5], [0.1, 0.3, 0.6]]))
-    value = gumbel._improved_value(weights, Edges(visits, q_values), logits, jnp.array([0.1, 0.2]))
-    np.testing.assert_allclose(value, [0.5 * 0.4 + 0.5 * 0.325, 0.5 * 0.8 - 0.1 * 0.4 - 0.4 * 0.04], rtol=1e-5)
+    both = lambda x: jnp.stack([x, -x], axis=-1)  # the first player's, the second's
+    value = gumbel._improved_values(weights, visits, both(q_values), logits, both(jnp.array([0.1, 0.2])))
+    expected = np.array([0.5 * 0.4 + 0.5 * 0.325, 0.5 * 0.8 - 0.1 * 0.4 - 0.4 * 0.04])
+    np.testing.assert_allclose(value, np.stack([expected, -expected], axis=-1), rtol=1e-5)

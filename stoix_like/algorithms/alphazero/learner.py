@@ -32,12 +32,14 @@ from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import distributions
+from stoix_like.ops.game_contract import check_game
 from stoix_like.ops.phases import phase
 from stoix_like.replay import Ring, make_ring
 from stoix_like.search import gumbel
 from stoix_like.search.gumbel import GameModel, GumbelConfig, GumbelOutput
 from stoix_like.types import (
     Array,
+    Environment,
     EnvState,
     Key,
     Learner,
@@ -55,8 +57,7 @@ SHARDED = ("self_play.games", "self_play.ply", "self_play.recorded", "self_play.
 def make(game: BoardGame, network: Network, config: AlphaZeroConfig) -> Learner:
     """An AlphaZero learner of the game: `init(key)`, `update(state)`, the search's policy and the network's own.
 
-    The policies act in environments whose state has the game's in a field `game`, as those of `versus` have. The
-    state's leaves over games have leading axis G = num_envs. Both functions are pure.
+    The policies act in environments whose state has the game's in a field `game`, as those of `versus` have.
 
     Args:
         game: its rules.
@@ -64,12 +65,16 @@ def make(game: BoardGame, network: Network, config: AlphaZeroConfig) -> Learner:
         config: sizes, search, rates.
 
     Raises:
-        ConfigError: a configuration of another algorithm, a network that predicts no outcomes, or sizes of the replay
-            that cannot work together.
+        ConfigError: not a game, a configuration of another algorithm, a network that predicts no outcomes, or sizes
+            of the replay that cannot work together.
+        UnsupportedEnvironmentError: a game that breaks its contract.
     """
+    if isinstance(game, Environment):
+        raise ConfigError("alphazero.make: it was given an environment instead of a game", "give env.game")
     if not isinstance(config, AlphaZeroConfig):
         what = f"alphazero.make: a {type(config).__name__} has no section alphazero"
         raise ConfigError(what, "make it with alphazero_config(...)")
+    check_game(game)
     _check_network(game, network)
     settings, num_games = settings_of(config), config.environment.num_envs
     _check_replay(game, config, settings)
@@ -111,6 +116,12 @@ def settings_of(config: AlphaZeroConfig) -> AlphaZeroSettings:
         search=search,
         quick_search=None if quick is None else search._replace(num_simulations=quick),
     )
+
+
+def match_search(config: AlphaZeroConfig, num_simulations: int | None = None) -> GumbelConfig:
+    """The search of a configuration in matches: without noise, with so many simulations if they are given."""
+    search = settings_of(config).search._replace(gumbel_scale=0.0)
+    return search if num_simulations is None else search._replace(num_simulations=num_simulations)
 
 
 def gradient_steps(config: AlphaZeroConfig) -> int:
@@ -232,7 +243,7 @@ def search_policy(
     key: Key,
     deterministic: bool,
 ) -> Array:
-    """Actions [N] of a search with the averaged network: without noise, or drawn from the improved policy."""
+    """Actions [N] of a search with the averaged network: without noise, or with the Gumbel noise of self-play."""
     scale = 0.0 if deterministic else config.gumbel_scale
     found = gumbel.search(model, params.average, key, env_state.game, config._replace(gumbel_scale=scale))
     return found.action

@@ -127,7 +127,7 @@ def _mean_metrics(budget: LearningBudget, is_taken: Array, metrics: Metrics) -> 
 
 def in_random_symmetries(symmetries: Symmetries, batch: Sample, key: Key) -> Sample:
     """The samples [B, ...], each seen in a symmetry of the board drawn for it. Values do not change."""
-    drawn = jax.random.randint(key, batch.root_value.shape, 0, len(symmetries.cells))  # [B]
+    drawn = jax.random.randint(key, batch.is_full.shape, 0, len(symmetries.cells))  # [B]
     cells, actions = jnp.asarray(symmetries.cells)[drawn], jnp.asarray(symmetries.actions)[drawn]  # [B, C], [B, A]
     planes = jnp.take_along_axis(batch.observation.agent_view, cells[..., None], axis=1)  # [B, C, channels]
     mask = jnp.take_along_axis(batch.observation.action_mask, actions, axis=1)
@@ -149,22 +149,14 @@ def loss(params: NetworkParams, network: Network, hyper: AlphaZeroHyper, batch: 
     cross_entropy = -jnp.sum(jnp.where(batch.policy > 0.0, batch.policy * log_policy, 0.0), axis=-1)  # [B]
     policy_loss = jnp.sum(is_full * cross_entropy) / num_full
     value_loss = jnp.mean(jnp.square(values - value_targets(batch, hyper.root_value_weight)))
-    own, outcome = values[:, 0], batch.outcome[:, 0]
     metrics = {
         "trainer/policy_loss": policy_loss,
         "trainer/value_loss": value_loss,
         "trainer/entropy": jnp.mean(distributions.entropy(logits)),
-        # The slope of outcomes over predictions: below 1 the network is too sure, above 1 not sure enough.
-        "trainer/value_calibration": jnp.mean(own * outcome) / jnp.maximum(jnp.mean(jnp.square(own)), 1e-6),
-        "trainer/value_error": jnp.mean(jnp.square(own - outcome)),
     }
     return policy_loss + hyper.vf_coef * value_loss, metrics
 
 
 def value_targets(batch: Sample, root_value_weight: Array) -> Array:
-    """[B, P]: (1 - w) * outcome + w * the search's value. The search knows the mover's value; of two players the
-    other's is its negative, of more the others' stay outcomes."""
-    root = batch.root_value
-    own = (1.0 - root_value_weight) * batch.outcome[:, 0] + root_value_weight * root  # [B]
-    others = -own[:, None] if batch.outcome.shape[1] == 2 else batch.outcome[:, 1:]
-    return jnp.concatenate([own[:, None], others], axis=-1)
+    """[B, P]: (1 - w) * outcome + w * the search's values, for every player."""
+    return (1.0 - root_value_weight) * batch.outcome + root_value_weight * batch.root_values

@@ -48,7 +48,10 @@ def start(game: BoardGame, settings: AlphaZeroSettings, num_games: int, key: Key
 
 
 def random_openings(game: BoardGame, most_plies: int, num_games: int, key: Key) -> tuple[GameState, Array]:
-    """(states [G, ...], plies played [G]) after 0 to `most_plies` random moves, equally probable; never over."""
+    """(states [G, ...], plies played [G]) after 0 to `most_plies` random moves; never over.
+
+    Each number is as probable, but for games that a random move would have ended: that move is drawn again.
+    """
     first = game.init()
     games = jax.tree.map(lambda x: jnp.tile(x, (num_games,) + (1,) * jnp.ndim(x)), first)
     number_key, move_key = jax.random.split(key)
@@ -100,8 +103,8 @@ def play(
     plies = jnp.arange(settings.rollout_length)
     keys = jax.random.split(play_key, settings.rollout_length), plies
     (games, ply), (positions, finished) = jax.lax.scan(move, (self_play.games, self_play.ply), keys)
-    history, recorded, samples, counts = _complete(self_play, positions, step)
-    metrics = _game_metrics(finished)
+    history, recorded, samples, counts, predicted = _complete(self_play, positions, step)
+    metrics = _game_metrics(finished) | _prediction_metrics(predicted, samples.outcome[:, 0], counts)
     return SelfPlay(games, ply, recorded, history), samples, counts, metrics
 
 
@@ -125,13 +128,15 @@ def _move(
         player = jax.vmap(game.player)(games)
         moved = jax.vmap(game.step)(games, action)
         is_over, outcome = jax.vmap(game.is_over)(moved), jax.vmap(game.outcome)(moved)
-        # Each slot takes another start at each ply, so that slots that end together begin differently.
+        # Each slot takes another start at each ply, so that slots that end together begin differently. There are G
+        # starts an update: where more games end than that, some begin alike.
         fresh = jax.tree.map(lambda x: jnp.roll(x, index, axis=0), starts)
         games, next_ply = trees.where(is_over, tuple(fresh), (moved, ply + 1))
     position = Position(
         observation,
         found.action_weights,
-        found.value,
+        found.values,
+        found.network_values[:, 0].astype(jnp.float32),
         player.astype(jnp.int8),
         jnp.broadcast_to(is_full, is_over.shape),
         is_over,
@@ -156,8 +161,11 @@ def _search_change(found: GumbelOutput) -> tuple[Array, Array]:
     return jnp.sum(jnp.where(weights > 0.0, terms, 0.0), axis=-1), agrees
 
 
-def _complete(self_play: SelfPlay, positions: Position, step: Array) -> tuple[Position, Array, Sample, Array]:
-    """(the history [G, H, ...], positions in it [G], samples [G * (H + T), ...], which of them count)."""
+def _complete(self_play: SelfPlay, positions: Position, step: Array) -> tuple[Position, Array, Sample, Array, Array]:
+    """(the history [G, H, ...], positions in it [G], samples [M, ...], which of them count, the network's values [M]).
+
+    M is G * (H + T).
+    """
     before, most_plies = self_play.history, self_play.history.player.shape[1]
     played = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), positions)  # [T, G, ...] -> [G, T, ...]
     window = jax.tree.map(lambda a, b: jnp.concatenate([a, b], axis=1), before, played)  # [G, H + T, ...]
@@ -167,14 +175,15 @@ def _complete(self_play: SelfPlay, positions: Position, step: Array) -> tuple[Po
     samples = Sample(
         window.observation,
         window.policy,
-        window.root_value,
+        window.root_values,
         _from_view_of(window.player, outcome),
         window.is_full,
         jnp.broadcast_to(step, window.player.shape),
     )
     recorded = jnp.sum(waits & ~is_known, axis=1, dtype=jnp.int32)
     history = jax.tree.map(lambda x: x[:, -most_plies:], window)
-    return history, recorded, trees.merge_leading(samples), (waits & is_known).reshape(-1)
+    counts = waits & is_known
+    return history, recorded, *trees.merge_leading((samples, counts, window.predicted))
 
 
 def _final_outcomes(window: Position) -> tuple[Array, Array]:
@@ -199,6 +208,17 @@ def _from_view_of(player: Array, outcome: Array) -> Array:
     num_players = outcome.shape[-1]
     seats = (player[..., None].astype(jnp.int32) + jnp.arange(num_players)[None, None]) % num_players  # [G, W, P]
     return jnp.take_along_axis(outcome, seats, axis=-1)
+
+
+def _prediction_metrics(predicted: Array, outcome: Array, counts: Array) -> Metrics:
+    """How the network's values of positions [M], when they were played, compare with the outcomes for the mover [M]."""
+    weight = counts.astype(jnp.float32)
+    return {
+        # The slope of outcomes over predictions: below 1 the network is too sure, above 1 not sure enough.
+        "trainer/value_calibration": jnp.sum(weight * predicted * outcome)
+        / jnp.maximum(jnp.sum(weight * jnp.square(predicted)), 1e-6),
+        "trainer/value_error": jnp.sum(weight * jnp.square(predicted - outcome)) / jnp.maximum(jnp.sum(weight), 1.0),
+    }
 
 
 def _game_metrics(finished: _Finished) -> Metrics:

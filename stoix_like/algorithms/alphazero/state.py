@@ -34,7 +34,7 @@ class AlphaZeroHyper(NamedTuple):
     tau: Array
     play_temperature: Array
     root_value_weight: Array
-    max_reuse: Array
+    max_reuse: Array  # may be lowered; the most gradient steps of an update were compiled for the configuration's
     num_updates: Array  # updates over which the rates fall to 0
 
 
@@ -59,7 +59,8 @@ class Position(NamedTuple):
 
     observation: Observation  # [...], planes and legal actions for the mover
     policy: Array  # [..., A] float32, improved by the search
-    root_value: Array  # [...] float32, the search's, for the mover
+    root_values: Array  # [..., P] float32, the search's, the mover's first
+    predicted: Array  # [...] float32, the network's for the mover, before the search
     player: Array  # [...] int8, the mover
     is_full: Array  # [...] bool, searched in full, so that the policy is learned from
     is_last: Array  # [...] bool, the game ended with the move made here
@@ -80,7 +81,7 @@ class Sample(NamedTuple):
 
     observation: Observation
     policy: Array  # [..., A] float32
-    root_value: Array  # [...] float32, for the mover
+    root_values: Array  # [..., P] float32, of the player i seats after the mover, as the search expected
     outcome: Array  # [..., P] float32, of the player i seats after the mover
     is_full: Array  # [...] bool
     step: Array  # [...] int32, the update in which the game ended
@@ -132,7 +133,8 @@ def example_position(game: BoardGame) -> Position:
     return Position(
         observation,
         policy=shape(jnp.float32, game.num_actions),
-        root_value=shape(jnp.float32),
+        root_values=shape(jnp.float32, game.num_players),
+        predicted=shape(jnp.float32),
         player=shape(jnp.int8),
         is_full=shape(jnp.bool_),
         is_last=shape(jnp.bool_),
@@ -144,4 +146,4 @@ def example_sample(game: BoardGame) -> Sample:
     """One sample as shapes and types."""
     position = example_position(game)
     step: Any = jax.ShapeDtypeStruct((), jnp.int32)
-    return Sample(position.observation, position.policy, position.root_value, position.outcome, position.is_full, step)
+    return Sample(position.observation, position.policy, position.root_values, position.outcome, position.is_full, step)

@@ -2,8 +2,7 @@
 
 The state is one byte for each column and player, bit 0 the lowest cell. A byte has two bits more than a column has
 cells, so shifts along columns and diagonals never carry a stone into another column, and adding one to the bits of a
-column that are taken gives the next free one. Pairs of 32-bit words are no
-faster, 42 cells are slower.
+column that are taken gives the next free one. Pairs of 32-bit words are no faster, 42 cells are slower.
 """
 
 from __future__ import annotations

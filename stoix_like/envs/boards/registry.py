@@ -10,6 +10,7 @@ from stoix_like.envs.boards.go_9x9 import make_go_9x9
 from stoix_like.envs.boards.hex_11x11 import make_hex_11x11
 from stoix_like.envs.boards.othello import make_othello
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
+from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame
 
 MAKERS: dict[str, Callable[[], BoardGame]] = {
@@ -19,7 +20,7 @@ MAKERS: dict[str, Callable[[], BoardGame]] = {
     "hex_11x11": make_hex_11x11,
     "go_9x9": make_go_9x9,
 }
-"""Games by name. A program may add its own, and its numbers of players to `board_games.GAMES`."""
+"""Games by name. A program may add its own, and its number of players to `board_games.GAMES`."""
 
 
 def make_game(text: str) -> BoardGame:
@@ -29,5 +30,9 @@ def make_game(text: str) -> BoardGame:
         UnsupportedEnvironmentError: an unknown game, or one that is not available yet.
         ConfigError: a number of players that the game does not have.
     """
-    name, _ = parse_game(text)
-    return MAKERS[name]()
+    name, num_players = parse_game(text)
+    game = MAKERS[name]()
+    if game.num_players != num_players:
+        what = f"'{text}': the maker of {name} makes a game of {game.num_players} players"
+        raise ConfigError(what, "give each number of players a name and a maker of its own")
+    return game

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.games import BoardGame, GameState, Player
+from stoix_like.ops.game_contract import check_game
 from stoix_like.types import FIRST, LAST, MID, ActionSpec, Array, Environment, Key, Observation, TimeStep
 
 
@@ -28,13 +29,15 @@ def versus(game: BoardGame, opponent: Player, openings: np.ndarray | Array) -> E
 
     `reset` draws an opening and our seat uniformly and plays until it is our turn. The reward is our outcome, at the
     end of the game. A game may be over at once, by a decided opening or where others move more than once before us;
-    then every action is shown as legal, and the first step ends the episode without changing the game.
+    then every action is shown as legal, and the first step ends the episode without changing the game. Raises
+    UnsupportedEnvironmentError if the game breaks its contract, and ValueError for openings of another shape.
 
     Args:
         game: the rules.
         opponent: a `Player` without parameters: it is called with None and states [1, ...].
         openings: [M, k] int32, legal first moves of M openings, M at least 1; k may be 0.
     """
+    check_game(game)
     openings = np.asarray(openings, np.int32)
     if openings.ndim != 2 or len(openings) == 0:
         raise ValueError(f"openings must have the shape [M, k] with at least one opening, got {openings.shape}")

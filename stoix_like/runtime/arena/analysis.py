@@ -21,11 +21,12 @@ _MOST_ROWS = 12
 
 
 def analyzer(spec: ContestantSpec, game: BoardGame, run: SavedRun | None) -> Analyze | None:
-    """The analysis of a contestant's search; None if it does not search."""
+    """The analysis of a contestant's search; None if it does not search, as a network alone."""
     if run is None:
         engine = parse_engine(spec.text)
         return None if engine.kind != "mcts" else _of_mcts(game, engine.num_simulations)
-    return _of_run(game, run, spec.num_simulations) if run.meta.algorithm == "alphazero" else None
+    searches = run.meta.algorithm == "alphazero" and spec.num_simulations != 0
+    return _of_run(game, run, spec.num_simulations) if searches else None
 
 
 def _of_mcts(game: BoardGame, num_simulations: int) -> Analyze:
@@ -49,8 +50,7 @@ def _of_run(game: BoardGame, run: SavedRun, num_simulations: int | None) -> Anal
     from stoix_like.search import gumbel
     from stoix_like.search.gumbel import GameModel
 
-    config = alphazero.settings_of(run.config).search._replace(gumbel_scale=0.0)
-    config = config._replace(num_simulations=num_simulations or config.num_simulations)
+    config = alphazero.match_search(run.config, num_simulations)
     model, params = GameModel(game, run.network.actor_critic), run.network_params(run.seed_params(0))
     search = jax.jit(lambda states, key: gumbel.search_lines(model, params, key, states, config, LINE_LENGTH))
 
@@ -62,7 +62,7 @@ def _of_run(game: BoardGame, run: SavedRun, num_simulations: int | None) -> Anal
         moves = [game.layout.action_names[action] for action in line[0] if action >= 0]
         return [
             f"network {found.network_values[0, 0]:+.2f}, after {config.num_simulations} simulations"
-            f" {found.value[0]:+.2f}: expected outcome for the player to move",
+            f" {found.values[0, 0]:+.2f}: expected outcome for the player to move",
             *_table(
                 game,
                 legal,

@@ -35,7 +35,8 @@ def _column_names(game: BoardGame) -> list[str]:
 
 def _is_by_columns(game: BoardGame) -> bool:
     """Whether a move is a column, as in connect four."""
-    return game.num_actions == game.layout.shape[1]
+    rows, columns = game.layout.shape
+    return rows > 1 and game.num_actions == columns
 
 
 def status_text(game: BoardGame, state: Any) -> str:

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoix_like.config.board_games import is_game
-from stoix_like.config.engines import parse_engine
+from stoix_like.config.board_games import parse_game
+from stoix_like.config.engines import MOST_SIMULATIONS, parse_engine
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.messages import print_to_stderr
 
 if TYPE_CHECKING:
     from stoix_like.games import BoardGame, Player
     from stoix_like.runtime.runs.saved import SavedRun
 
-_OF_RUN = re.compile(r"(?P<how>policy|gumbel-mcts(?:-(?P<simulations>\d{1,6}))?):(?P<run>.+)")
+_OF_RUN = re.compile(r"(?P<how>policy|gumbel-mcts(?:-(?P<simulations>\d+))?):(?P<run>.+)")
 _ENGINE = re.compile(r"random|heuristic|mcts(-.*)?|policy|gumbel-mcts(-.*)?")
+DEFAULT_SAVE_DIR = "runs"  # where `find_run` looks for names
 FORMS = "random, heuristic, mcts-N, RUN, policy:RUN (its network alone) or gumbel-mcts-N:RUN (N simulations)"
 
 
@@ -27,13 +30,22 @@ class Contestant(NamedTuple):
         name: in tables.
         player: chooses the actions.
         params: of the player; None of an engine.
-        game: the game it plays; None of an engine, which plays any.
+        run: folder or file of a run's parameters; None of an engine.
+        update: of a run, when they were saved.
+        seed: of a run, which of its seeds plays.
     """
 
     name: str
     player: Player
     params: Any
-    game: BoardGame | None = None
+    run: str | None = None
+    update: int | None = None
+    seed: int | None = None
+
+    @property
+    def origin(self) -> dict[str, Any]:
+        """{run, update, seed}, of what a match can be repeated with; empty of an engine."""
+        return {} if self.run is None else {"run": self.run, "update": self.update, "seed": self.seed}
 
 
 class ContestantSpec(NamedTuple):
@@ -60,10 +72,12 @@ def parse_contestant(text: str) -> ContestantSpec:
         if match["how"] == "policy":
             return ContestantSpec(text, match["run"], 0)
         number = match["simulations"]
-        if number is not None and int(number) < 1:
-            raise ConfigError(f"'{text}': a search has at least one simulation", "policy:RUN plays without search")
+        if number is not None and not 1 <= int(number[:9]) <= MOST_SIMULATIONS:
+            what = f"'{text}': a search has 1 to {MOST_SIMULATIONS:,} simulations"
+            raise ConfigError(what, "policy:RUN plays without search")
         return ContestantSpec(text, match["run"], None if number is None else int(number))
-    if not Path(text).exists() and (_ENGINE.fullmatch(text) or nearest(text, ["random", "heuristic", "mcts"])):
+    is_path = Path(text).exists() or Path(DEFAULT_SAVE_DIR, text).exists()
+    if not is_path and (_ENGINE.fullmatch(text) or nearest(text, ["random", "heuristic", "mcts"])):
         parse_engine(text)
         return ContestantSpec(text, None)
     return ContestantSpec(text, text)
@@ -95,8 +109,8 @@ def common_game(specs: list[ContestantSpec], runs: list[SavedRun | None], given:
     return next(iter(games.values()))
 
 
-def load_contestant(spec: ContestantSpec, game: BoardGame, run: SavedRun | None, seed_index: int = 0) -> Contestant:
-    """The contestant of a spec, whose run is loaded already.
+def load_contestant(spec: ContestantSpec, game: BoardGame, run: SavedRun | None) -> Contestant:
+    """The contestant of a spec, whose run is loaded already. Of several seeds the first plays.
 
     Raises:
         ConfigError: simulations for a run whose network predicts no outcomes.
@@ -105,8 +119,16 @@ def load_contestant(spec: ContestantSpec, game: BoardGame, run: SavedRun | None,
 
     if run is None:
         return Contestant(spec.text, players.engine_player(game, parse_engine(spec.text)), None)
-    params = run.network_params(run.seed_params(seed_index))
-    return Contestant(_name(spec, run), run_player(run, spec.num_simulations), params, run.env.game)
+    params, player = run.network_params(run.seed_params(0)), run_player(run, spec.num_simulations)
+    return Contestant(_name(spec, run), player, params, str(run.path), run.meta.update, run.seeds[0])
+
+
+def seed_notes(runs: Sequence[SavedRun | None]) -> list[str]:
+    """A note for each run that trained several seeds, of which the first one plays."""
+    several = {run.path: run for run in runs if run is not None and run.num_seeds > 1}
+    return [
+        f"{path} trained {run.num_seeds} seeds; its first, seed {run.seeds[0]}, plays" for path, run in several.items()
+    ]
 
 
 def run_player(run: SavedRun, num_simulations: int | None) -> Player:
@@ -130,10 +152,7 @@ def run_player(run: SavedRun, num_simulations: int | None) -> Player:
         )
     from stoix_like.algorithms import alphazero
 
-    config = alphazero.settings_of(run.config).search._replace(gumbel_scale=0.0)
-    return players.gumbel_player(
-        model, config if num_simulations is None else config._replace(num_simulations=num_simulations)
-    )
+    return players.gumbel_player(model, alphazero.match_search(run.config, num_simulations))
 
 
 def _name(spec: ContestantSpec, run: SavedRun) -> str:
@@ -156,12 +175,13 @@ def load_contestants(
         CheckpointError: no such run or checkpoint.
     """
     specs = [parse_contestant(text) for text in texts]
-    if game_name is not None and not is_game(game_name):
-        from stoix_like.envs.boards.registry import make_game
-
-        make_game(game_name)  # raises with the nearest name
+    if game_name is not None:
+        parse_game(game_name)  # raises with the nearest name, before anything is loaded
     from stoix_like.runtime.runs.saved import load_run
 
     runs = [None if spec.run is None else load_run(spec.run, checkpoint) for spec in specs]
     game = common_game(specs, runs, game_name)
-    return game, [load_contestant(spec, game, run) for spec, run in zip(specs, runs, strict=True)]
+    contestants = [load_contestant(spec, game, run) for spec, run in zip(specs, runs, strict=True)]
+    for note in seed_notes(runs):
+        print_to_stderr(f"note: {note}")
+    return game, contestants

@@ -18,8 +18,8 @@ def plot_ratings(league: League, out: Path) -> Path:
     for run in dict.fromkeys(member.run for member in league.members if member.run is not None):
         own = [member for member in league.members if member.run == run]
         found = [rows[member.contestant.name] for member in own]
-        steps = [max(member.steps, 1) for member in own]
+        steps = [member.steps for member in own]
         lines.append(Line(str(run), steps, *zip(*((row.rating, row.low, row.high) for row in found), strict=True)))
     anchors = {m.contestant.name: rows[m.contestant.name].rating for m in league.members if m.run is None}
     panel = Panel(f"{league.game.name}: ratings with 95 % intervals", lines, anchors)
-    return plot_panels([panel], out, "plies of self-play", "Elo")
+    return plot_panels([panel], out, "environment steps", "Elo", log_x=False)

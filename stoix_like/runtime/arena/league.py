@@ -12,13 +12,15 @@ import numpy as np
 
 from stoix_like.config.engines import parse_engine
 from stoix_like.evaluation import matches, ratings
+from stoix_like.evaluation.match_records import MatchRecord
 from stoix_like.evaluation.matches import MatchResults
 from stoix_like.evaluation.openings import OpeningBook
-from stoix_like.evaluation.ratings import MatchRecord, RatingTable
+from stoix_like.evaluation.ratings import RatingTable
 from stoix_like.games import BoardGame
-from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec, common_game, load_contestant
+from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec, common_game, load_contestant, seed_notes
 from stoix_like.runtime.arena.match import MatchPlayer
-from stoix_like.runtime.runs.find import checkpoint_updates, find_run
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.runs.find import checkpoint_updates, find_runs
 from stoix_like.runtime.runs.saved import SavedRun, load_run
 
 FIXED_RATING = 1000.0  # Elo, of the first anchor
@@ -63,12 +65,14 @@ def members_of(
         ConfigError: runs of different games, or of no board game.
         CheckpointError: no such run, or a damaged checkpoint.
     """
-    paths = [find_run(run) for run in runs]
+    paths = find_runs(runs)
     names = _distinct_names(paths)
     saved = [(path, _checkpoints(path)) for path in paths]
     specs = [ContestantSpec(str(path), str(path), num_simulations) for path in paths]
     game = common_game(specs, [checkpoints[-1] for _, checkpoints in saved], None)
-    engines = [ContestantSpec(str(parse_engine(name)), None) for name in dict.fromkeys(anchors)]
+    engines = [ContestantSpec(name, None) for name in dict.fromkeys(str(parse_engine(name)) for name in anchors)]
+    for note in seed_notes([checkpoints[-1] for _, checkpoints in saved]):
+        print_to_stderr(f"note: {note}")
     members = [Member(load_contestant(spec, game, None)) for spec in engines]
     for spec, name, (_, checkpoints) in zip(specs, names, saved, strict=True):
         members += _run_members(spec, name, game, checkpoints)
@@ -95,7 +99,8 @@ def _run_members(spec: ContestantSpec, name: str, game: BoardGame, checkpoints: 
         params = run.network_params(run.seed_params(0))
         update = run.meta.update
         steps = update * ALGORITHMS[run.meta.algorithm].steps_per_update(run.config)
-        members.append(Member(first._replace(name=f"{name} @ {update:,}", params=params), name, update, steps))
+        contestant = first._replace(name=f"{name} @ {update:,}", params=params, update=update)
+        members.append(Member(contestant, name, update, steps))
     return members
 
 
@@ -139,4 +144,5 @@ def record(first: str, second: str, results: MatchResults) -> MatchRecord:
     """The games of a match as ratings take them, with the variance that its pairs show."""
     scores = np.asarray(results.score, np.float64)  # [M, P]
     share = matches.variance_share(scores.mean(axis=1), scores.shape[1])
-    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share)
+    points = tuple(scores.sum(axis=1).tolist())
+    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share, points)

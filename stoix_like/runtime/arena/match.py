@@ -19,7 +19,7 @@ from stoix_like.runtime.evaluators.timing import ChunkSizer
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.types import Key, Params
 
-MEMORY_HINT = "play fewer openings at a time, or fewer simulations"
+MEMORY_HINT = "use fewer openings (--openings N), or fewer simulations"
 
 
 class MatchPlayer:
@@ -59,7 +59,7 @@ class MatchPlayer:
                 is_finished, before, step = bool(finished), step, int(playing.step)
                 if before > 0:  # the first piece is compiled, too
                     self._sizer.record(max(step - before, 1), time.monotonic() - began)
-                heartbeat(f"{step:,} plies of at most {self._most_steps:,} have been played")
+                heartbeat(f"step {step:,} of at most {self._most_steps:,}")
             results: MatchResults = jax.device_get(self._results(playing))
         return results
 

@@ -16,7 +16,7 @@ from stoix_like.runtime.arena.contestants import Contestant
 HELP = "a move such as {move}, or: undo, moves, analyze, quit"
 
 
-class Played(NamedTuple):
+class HistoryEntry(NamedTuple):
     """A position and the move that led to it."""
 
     state: Any
@@ -41,7 +41,7 @@ class BoardSession:
         self._analyze, self._root = analyze, jax.random.key(seed)
         self._act = jax.jit(opponent.player)
         self._step = jax.jit(game.step)
-        self.history = [Played(game.init(), None)]
+        self.history = [HistoryEntry(game.init(), None)]
 
     @property
     def state(self) -> Any:
@@ -102,7 +102,7 @@ class BoardSession:
         return jax.random.fold_in(self._root, len(self.history))
 
     def _play(self, action: int) -> None:
-        self.history.append(Played(self._step(self.state, np.int32(action)), action))
+        self.history.append(HistoryEntry(self._step(self.state, np.int32(action)), action))
 
     def _answer(self) -> list[str]:
         """Lets the opponent move until it is the person's turn, or the game is over."""

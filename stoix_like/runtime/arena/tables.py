@@ -6,17 +6,31 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from stoix_like.evaluation.match_records import MatchRecord
 from stoix_like.evaluation.matches import MatchSummary, elo_text
 from stoix_like.evaluation.openings import OpeningBook
 from stoix_like.evaluation.ratings import RatingTable
+from stoix_like.runtime.arena.contestants import Contestant
+from stoix_like.runtime.arena.league import Member
 from stoix_like.runtime.console.text import DASH, aligned, interval_text, number_text, without_empty_columns
 
-MATCH_HEAD = ["", "score", "95 % interval", "Elo", "won", "drawn", "lost", "first player", "plies"]
+MATCH_HEAD = ["", "score", "95 % interval", "Elo", "won", "drawn", "lost", "first to move", "plies"]
 
 
 def book_text(book: OpeningBook) -> str:
     """`256 openings of 4 plies (1f0a…)`, with the hash by which they are known."""
     return f"{len(book.moves):,} openings of {book.plies} plies ({book.hash})"
+
+
+def book_json(book: OpeningBook) -> dict[str, Any]:
+    """What was played from, as plain JSON values."""
+    return {"game": book.game, "openings": book.name, "opening_plies": book.plies, "opening_hash": book.hash}
+
+
+def origin_lines(contestants: Sequence[Contestant]) -> list[str]:
+    """Where the parameters of runs come from: `four: runs/four at update 400`."""
+    runs = {one.run: one.update for one in contestants if one.run is not None}
+    return [f"{run} at update {update:,}" for run, update in runs.items()]
 
 
 def match_table(rows: Mapping[str, MatchSummary]) -> list[str]:
@@ -65,6 +79,16 @@ def rating_table(table: RatingTable) -> list[str]:
 def rating_json(table: RatingTable) -> list[dict[str, Any]]:
     """The rows of a rating table as plain JSON values."""
     return [{name: _finite(value) for name, value in row._asdict().items()} for row in table.rows]
+
+
+def league_json(
+    members: Sequence[Member], table: RatingTable, records: Sequence[MatchRecord]
+) -> dict[str, list[dict[str, Any]]]:
+    """The ratings, with what each player is, and the matches, as plain JSON values."""
+    known = {member.contestant.name: member.contestant.origin | {"steps": member.steps} for member in members}
+    ratings = [row | (known[row["name"]] if "run" in known[row["name"]] else {}) for row in rating_json(table)]
+    matches = [{name: value for name, value in r._asdict().items() if name != "by_opening"} for r in records]
+    return {"ratings": ratings, "matches": matches}
 
 
 def disconnected_note(names: Sequence[str]) -> str | None:

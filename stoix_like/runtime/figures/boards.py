@@ -34,7 +34,8 @@ def _caption(game: BoardGame, state: Any) -> str:
         return f"player {int(game.player(state)) + 1} to move"
     outcome = np.asarray(game.outcome(state))
     winners = np.flatnonzero(outcome == outcome.max())
-    return "draw" if len(winners) == game.num_players else f"player {winners[0] + 1} has won"
+    who = ", ".join(str(winner + 1) for winner in winners)
+    return "draw" if len(winners) == game.num_players else f"player {who} has won"
 
 
 def _frame(game: BoardGame, cells: np.ndarray, before: np.ndarray | None, caption: str) -> Any:
@@ -43,12 +44,12 @@ def _frame(game: BoardGame, cells: np.ndarray, before: np.ndarray | None, captio
     centres, (width, height) = _centres(game)
     image = Image.new("RGB", (width * _SCALE, (height + _MARGIN) * _SCALE), _EMPTY)
     draw = ImageDraw.Draw(image)
-    changed = np.zeros(len(cells), bool) if before is None else (cells != before) & (cells >= 0)
+    changed = np.zeros(len(cells), bool) if before is None else (before < 0) & (cells >= 0)  # not what was turned over
     for index, (x, y) in enumerate(centres):
         _draw_cell(draw, game.layout.kind, x * _SCALE, y * _SCALE, int(cells[index]), bool(changed[index]))
     draw.text((_MARGIN * _SCALE // 2, height * _SCALE), caption, fill=_TEXT, font_size=16 * _SCALE)
     return image.resize((width, height + _MARGIN), Image.Resampling.LANCZOS).convert(
-        "P", palette=Image.Palette.ADAPTIVE, colors=64
+        "P", palette=Image.Palette.ADAPTIVE, colors=256
     )
 
 

@@ -1,4 +1,4 @@
-"""Figures of panels side by side: lines with intervals over a logarithmic x axis."""
+"""Figures of panels side by side: lines with intervals, the x axis logarithmic unless it is asked for otherwise."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Line(NamedTuple):
     """Points joined by a line, each with an interval, whose bounds are NaN if it has none."""
 
     name: str
-    x: Sequence[float]  # above 0, for a logarithmic axis
+    x: Sequence[float]  # above 0 if the axis is logarithmic
     y: Sequence[float]
     low: Sequence[float]
     high: Sequence[float]
@@ -30,7 +30,7 @@ class Panel(NamedTuple):
     horizontal_lines: Mapping[str, float]
 
 
-def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) -> Path:
+def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str, *, log_x: bool = True) -> Path:
     """The path of the figure: panels that share the y axis. A name has the same colour in all panels.
 
     Raises ConfigError if `out` has an unknown format, and RunError if it cannot be written.
@@ -42,7 +42,9 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
     figure, drawn = make_panels(len(panels), sharey=True)
     for axes, panel in zip(drawn, panels, strict=True):
         style_axes(axes, panel.title, x_label, y_label)
-        axes.set_xscale("log")
+        if log_x:
+            axes.set_xscale("log")
+            axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
         for (name, value), dashes in zip(panel.horizontal_lines.items(), itertools.cycle(((4, 2), (1, 2)))):
             axes.axhline(value, color="0.4", linestyle=(0, dashes), linewidth=1.1, label=name)
         for line in panel.lines:
@@ -51,6 +53,5 @@ def plot_panels(panels: Sequence[Panel], out: Path, x_label: str, y_label: str) 
             style: dict[str, Any] = {"color": colours[line.name], "marker": "o", "markersize": 4, "capsize": 3}
             axes.errorbar(line.x, y, yerr=errors, label=line.name, linewidth=1.6, **style)
         axes.xaxis.set_major_formatter("{x:g}")
-        axes.xaxis.set_minor_formatter(LogFormatter(minor_thresholds=(1.5, 0.5)))  # 20, not 2 x 10^1
         axes.legend(fontsize=9, edgecolor="none")
     return save_figure(figure, out)

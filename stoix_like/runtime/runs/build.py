@@ -10,7 +10,7 @@ import jax
 
 from stoix_like.algorithms import alphazero, ppo, spo, spo_params, tasks
 from stoix_like.algorithms.alphazero import state as alphazero_state
-from stoix_like.config.alphazero_checks import anchor_names
+from stoix_like.config.alphazero_checks import anchor_names, engine_name
 from stoix_like.config.board_games import GAMES
 from stoix_like.config.checks import steps_per_update
 from stoix_like.config.sections import AlphaZeroConfig, EnvironmentConfig, PPOConfig, SPOConfig
@@ -53,7 +53,7 @@ def _make_alphazero(env: Environment, network: Network, config: AlphaZeroConfig)
 def _anchor_envs(env: Environment, config: AlphaZeroConfig) -> dict[str, Environment]:
     """{"vs_<engine>": the game against it} for the anchors, without the opponent of the main evaluation."""
     environment, names = config.environment, anchor_names(config.alphazero.anchors)
-    others = [name for name in names if name != (environment.opponent or tasks.DEFAULT_OPPONENT)]
+    others = [name for name in names if name != engine_name(environment.opponent or tasks.DEFAULT_OPPONENT)]
     return {f"vs_{name}": tasks.against(env.game, name, environment.opening_plies) for name in others}
 
 
@@ -143,7 +143,7 @@ def make_network(env: Environment, config: Any) -> Network:
 
 
 def build(algorithm: str, config: Any) -> RunComponents:
-    """Environment, network and learner of a run. Nothing is computed yet."""
+    """Environment, network and learner of a run. Of board games, whose openings are made here, a little is computed."""
     env = make_env(config.environment)
     network = make_network(env, config)
     return RunComponents(env, network, ALGORITHMS[algorithm].make(env, network, config))

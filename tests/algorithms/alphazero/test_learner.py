@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from support.asserts import assert_same_bits
 from support.configs import SMALL_ALPHAZERO
-from support.marks import full
 
 import stoix_like as sl
+from stoix_like.errors import ConfigError
 from stoix_like.runtime.runs.build import ALGORITHMS, build
 
 SMALL = SMALL_ALPHAZERO | {"task_id": "tic_tac_toe"}
@@ -39,7 +39,7 @@ def test_what_is_played_is_stored_once_and_learned_from_at_most_four_times(few_u
     steps = sum(row["trainer/gradient_steps_sum"] for row in rows)
     assert added + state.self_play.recorded.sum() == 12 * 8 * 4  # every ply, but for those of games on their way
     assert state.replay.size.sum() == min(added, 128)
-    assert rows[0]["trainer/gradient_steps_sum"] == 0  # no game of tic-tac-toe is over after four plies
+    assert rows[0]["trainer/gradient_steps_sum"] == 0  # not every shard of the ring has a sample yet
     assert 0 < steps * 8 <= 4 * added
     assert state.budget.samples == pytest.approx(4 * added - 8 * steps)
 
@@ -86,16 +86,30 @@ def test_seeds_side_by_side_equal_separate_runs():
         jax.tree.map(close, together.params, alone.params)
 
 
-@pytest.mark.parametrize("share", [full(0.5), 0.25])
-def test_quick_searches_take_turns_with_full_ones(share):
-    run, _ = built(quick_simulations=1, full_search_share=share, rollout_length=16, replay_buffer_size=256)
-    state, update = jax.jit(run.learner.init)(jax.random.key(0)), jax.jit(run.learner.update)
-    for _ in range(4):
-        state, _ = update(state)
-    size = int(state.replay.size.sum())
-    kept = np.asarray(state.replay.samples.is_full).reshape(-1)[: size if size == 256 else None]
-    assert 0.05 < kept.mean() < 0.9
-    assert abs(kept.mean() - share) < 0.25  # plies of all games at once, so few independent draws
+def test_quick_searches_take_turns_with_full_ones():
+    run, config = built(quick_simulations=1)
+    settings, game = sl.alphazero.settings_of(config), run.env.game
+    model = sl.gumbel.GameModel(game, run.network.actor_critic)
+    state = jax.jit(run.learner.init)(jax.random.key(0))
+
+    @jax.jit
+    def searched(key):
+        found, is_full = sl.alphazero.self_play_search(model, settings, state.params.average)(
+            key, state.self_play.games
+        )
+        return found.visits.sum(axis=1), is_full
+
+    visits, is_full = jax.lax.map(searched, jax.random.split(jax.random.key(1), 400))
+    expected = np.where(is_full, settings.search.num_simulations, 1)
+    np.testing.assert_array_equal(visits, np.broadcast_to(expected[:, None], visits.shape))
+    assert abs(is_full.mean() - 0.25) < 4 * (0.25 * 0.75 / 400) ** 0.5
+
+
+def test_an_environment_in_the_place_of_its_game_is_refused():
+    run, config = built()
+    with pytest.raises(ConfigError) as caught:
+        sl.alphazero.make(run.env, run.network, config)
+    assert caught.value.hint == "give env.game"
 
 
 def test_counts_come_from_the_table():

@@ -32,9 +32,8 @@ def scripted_search(_key, states):
     action = jnp.argmax(jnp.cumsum(legal, axis=1) > rank[:, None], axis=1)
     policy = legal / jnp.sum(legal, axis=1, keepdims=True)
     zeros = jnp.zeros((NUM_GAMES, 9))
-    found = GumbelOutput(
-        action, policy, slots / 10.0, zeros.astype(jnp.int32), zeros, zeros, jnp.zeros((NUM_GAMES, 2)), slots
-    )
+    values, network_values = (jnp.stack([value, -value], axis=-1) for value in (slots / 10.0, slots / 20.0))
+    found = GumbelOutput(action, policy, values, zeros.astype(jnp.int32), zeros, zeros, network_values, slots)
     return found, jnp.bool_(True)
 
 
@@ -74,7 +73,7 @@ def test_every_position_of_a_finished_game_is_a_sample_once_with_its_outcome():
         assert len(rows) == len(wanted)
         for row, (planes, value, own, other, _) in zip(rows, wanted, strict=True):
             np.testing.assert_array_equal(row.observation.agent_view, planes)
-            assert row.root_value == np.float32(value)
+            np.testing.assert_array_equal(row.root_values, np.float32([value, -value]))
             assert row.outcome.tolist() == [own, other]
             assert row.step == step
 
@@ -101,6 +100,38 @@ def test_metrics_count_the_games_that_ended():
         for end in {row[4] for row in rows}:
             wanted += (1.0 + next(row[2] for row in rows if row[4] == end)) / 2.0  # the first of a game is player 0's
     assert scores == pytest.approx(wanted)
+
+
+def test_the_networks_values_are_compared_with_outcomes():
+    _, found = played_together(9)
+    alone = [(slot, row) for slot in range(NUM_GAMES) for row in played_alone(slot, 9 * LENGTH)]
+    for step, (*_, metrics) in enumerate(found):
+        rows = [(slot / 20.0, row[2]) for slot, row in alone if row[4] // LENGTH == step]
+        if not rows:
+            assert metrics["trainer/value_error"] == 0.0
+            continue
+        predicted, outcome = np.array(rows).T
+        assert metrics["trainer/value_error"] == pytest.approx(np.mean((predicted - outcome) ** 2), rel=1e-5)
+        slope = (predicted * outcome).sum() / max((predicted**2).sum(), 1e-6)
+        assert metrics["trainer/value_calibration"] == pytest.approx(slope, rel=1e-5, abs=1e-5)
+
+
+def test_outcomes_of_three_players_are_seen_from_the_movers_seat_on():
+    outcome = jnp.broadcast_to(jnp.array([1.0, -0.25, -0.75]), (1, 3, 3))  # by player of the game
+    seen = playing._from_view_of(jnp.array([[0, 1, 2]], jnp.int8), outcome)
+    np.testing.assert_array_equal(seen[0], [[1.0, -0.25, -0.75], [-0.25, -0.75, 1.0], [-0.75, 1.0, -0.25]])
+
+
+def test_new_games_bring_their_own_ply():
+    settings = SETTINGS._replace(random_plies=3)
+    play = jax.jit(functools.partial(playing.play, GAME, scripted_search, settings, 1.0))
+    state, restarts = playing.start(GAME, settings, NUM_GAMES, jax.random.key(0)), 0.0
+    for step in range(9):
+        state, _, _, metrics = play(state, jnp.int32(step), jax.random.key(step))
+        np.testing.assert_array_equal(jnp.sum(jax.vmap(GAME.cells)(state.games) >= 0, axis=1), state.ply)
+        restarts += float(metrics["actor/episodes_count"])
+    assert restarts > 9
+    assert (state.recorded < state.ply).any()  # random plies are no positions to learn from
 
 
 def test_random_openings_are_drawn_uniformly_and_are_never_over():

@@ -1,5 +1,7 @@
 """Who plays in a contest: texts, what is refused with which words, and runs that were trained."""
 
+import json
+
 import jax
 import numpy as np
 import pytest
@@ -9,7 +11,9 @@ from support.scripted_runs import command
 
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import CheckpointError, ConfigError, UnsupportedEnvironmentError
+from stoix_like.runtime.arena.analysis import analyzer
 from stoix_like.runtime.arena.contestants import ContestantSpec, load_contestants, parse_contestant
+from stoix_like.runtime.runs.saved import load_run
 
 
 @pytest.mark.parametrize(
@@ -33,7 +37,7 @@ def test_texts_of_contestants(text, spec):
         ("heuristc", "no engine is called 'heuristc'; did you mean 'heuristic'"),
         ("mcts-0", "mcts is followed by its number of simulations"),
         ("gumbel-mcts-8", "it plays with a network, and an engine has none"),
-        ("gumbel-mcts-0:runs/a", "a search has at least one simulation"),
+        ("gumbel-mcts-0:runs/a", "a search has 1 to 100,000 simulations"),
     ],
 )
 def test_texts_that_name_nobody(text, message):
@@ -100,11 +104,35 @@ def test_the_command_prints_scores_and_writes_them(trained, tmp_path, capsys):
     out = capsys.readouterr().out
     assert "tic_tac_toe: 12 openings of 2 plies" in out
     assert "against random" in out
-    rows = [line.split("  ")[0] for line in out.splitlines()[2:]]
+    assert f"{trained / 'three'} at update 1" in out
+    rows = [line.split("  ")[0] for line in out.splitlines()[3:]]
     assert rows == ["three network", "three 2 sims"]
     again = (tmp_path / "match.json").read_text()
     assert command("arena", *argv) == 0
     assert (tmp_path / "match.json").read_text() == again  # the same seed, the same match
+    found = json.loads(again)
+    assert (found["game"], found["opening_plies"], found["seed"]) == ("tic_tac_toe", 2, 0)
+    assert found["opponent"] == {"name": "random"}
+    match = found["matches"]["three 2 sims"]
+    assert (match["run"], match["update"], match["seed"]) == (str(trained / "three"), 1, 0)
+    assert match["num_games"] == match["wins"] + match["draws"] + match["losses"] == 24
+    assert match["score"][0] == pytest.approx((match["wins"] + match["draws"] / 2) / 24)
+
+
+@pytest.mark.parametrize("text", ["heuristic-ppo", "random2", "mcts-test"])
+def test_a_run_may_be_named_like_an_engine(text, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError):
+        parse_contestant(text)
+    (tmp_path / "runs" / text).mkdir(parents=True)
+    assert parse_contestant(text).run == text
+
+
+def test_the_analysis_is_of_the_search_that_plays(trained):
+    run = load_run(str(trained / "three"), "latest")
+    spec = parse_contestant(f"policy:{trained / 'three'}")
+    assert analyzer(spec, run.env.game, run) is None
+    assert analyzer(spec._replace(num_simulations=None), run.env.game, run) is not None
 
 
 @pytest.mark.full

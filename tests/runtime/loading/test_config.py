@@ -32,7 +32,7 @@ from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "connect_four", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
-ALPHAZERO_PRESETS = ["connect_four", "othello", "tic_tac_toe"]
+ALPHAZERO_PRESETS = ["connect_four", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
 PRESETS = [
     *(f"alphazero/{name}" for name in ALPHAZERO_PRESETS),
     *(f"ppo/{name}" for name in PPO_PRESETS),

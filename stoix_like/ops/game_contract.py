@@ -1,0 +1,114 @@
+"""What every board game promises and an abstract evaluation of its functions can show. Nothing is played.
+
+Self-play carries games through loops and reads boards by tables, so that a broken promise would end in JAX's words
+about carries and gathers. What only playing can show, such as a game of more than `max_plies` actions, is for tests.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.errors import UnsupportedEnvironmentError
+from stoix_like.games import BoardGame
+
+
+def check_game(game: BoardGame) -> None:
+    """Refuses a game that neither self-play nor matches can play.
+
+    Raises:
+        UnsupportedEnvironmentError: a state of another shape or type after `step` than at the start, a function that
+            returns another shape or type than `BoardGame` says, or a table that does not fit the board.
+    """
+    for name in ("num_players", "num_actions", "max_plies"):
+        if getattr(game, name) < 1:
+            raise _broken(game, f"{name} is {getattr(game, name)}", "it is at least 1")
+    state: Any = jax.eval_shape(game.init)
+    _check_step(game, state)
+    _check_functions(game, state)
+    _check_layout(game)
+    _check_symmetries(game)
+
+
+def _broken(game: BoardGame, what: str, hint: str) -> UnsupportedEnvironmentError:
+    return UnsupportedEnvironmentError(f"{game.name}: {what}", hint)
+
+
+def _check_step(game: BoardGame, state: Any) -> None:
+    following = jax.eval_shape(game.step, state, jax.ShapeDtypeStruct((), jnp.int32))
+    before, after = _shapes(state), _shapes(following)
+    hint = "step must return what init returns: the same structure, shapes and types"
+    for path in before | after:
+        if before.get(path) != after.get(path):
+            what = f"step changes the state's {path} from {before.get(path)} to {after.get(path)}"
+            raise _broken(game, what, hint)
+
+
+def _shapes(tree: Any) -> dict[str, str]:
+    leaves, _ = jax.tree_util.tree_flatten_with_path(tree)
+    return {jax.tree_util.keystr(path) or "array": f"{leaf.dtype} {leaf.shape}" for path, leaf in leaves}
+
+
+def _check_functions(game: BoardGame, state: Any) -> None:
+    num_cells, num_actions = game.layout.shape[0] * game.layout.shape[1], game.num_actions
+    observation = jax.eval_shape(game.observe, state)
+    planes = observation.agent_view
+    if planes.ndim != 2 or planes.shape[0] != num_cells or planes.shape[1] < 2 or planes.dtype != bool:
+        what = f"observe shows planes {planes.dtype} {planes.shape}"
+        hint = f"planes are bool [{num_cells}, channels]: the mover's cells, those of others, then what you like"
+        raise _broken(game, what, hint)
+    found = {
+        "observe(state).action_mask": observation.action_mask,
+        **{name: jax.eval_shape(getattr(game, name), state) for name in ("legal_actions", "is_over", "outcome")},
+        **{name: jax.eval_shape(getattr(game, name), state) for name in ("cells", "preference")},
+    }
+    wanted: dict[str, tuple[tuple[int, ...], Any]] = {
+        "observe(state).action_mask": ((num_actions,), jnp.bool_),
+        "legal_actions": ((num_actions,), jnp.bool_),
+        "is_over": ((), jnp.bool_),
+        "outcome": ((game.num_players,), jnp.float32),
+        "cells": ((num_cells,), jnp.int8),
+        "preference": ((num_actions,), jnp.float32),
+    }
+    for name, (shape, dtype) in wanted.items():
+        if (found[name].shape, found[name].dtype) != (shape, dtype):
+            hint = f"make it {np.dtype(dtype)} {shape}"
+            raise _broken(game, f"{name} is {found[name].dtype} {found[name].shape}", hint)
+    player = jax.eval_shape(game.player, state)
+    if player.shape != () or not jnp.issubdtype(player.dtype, jnp.integer):
+        raise _broken(game, f"player is {player.dtype} {player.shape}", "make it an integer ()")
+
+
+def _check_layout(game: BoardGame) -> None:
+    layout = game.layout
+    num_cells = layout.shape[0] * layout.shape[1]
+    if len(layout.action_names) != game.num_actions:
+        what = f"layout.action_names has {len(layout.action_names)} names for {game.num_actions} actions"
+        raise _broken(game, what, "name every action")
+    tables: dict[str, tuple[np.ndarray, int, int | None]] = {"layout.neighbors": (layout.neighbors, -1, num_cells)}
+    if layout.lines is not None:
+        tables["layout.lines.cells"] = (layout.lines.cells, 0, None)
+        if layout.lines.below is not None:
+            tables["layout.lines.below"] = (layout.lines.below, -1, num_cells)
+    for name, (table, low, rows) in tables.items():
+        if rows is not None and len(table) != rows:
+            raise _broken(game, f"{name} has {len(table)} rows for {num_cells} cells", "give one row to each cell")
+        if table.min(initial=0) < low or table.max(initial=0) >= num_cells:
+            hint = f"its entries are cells, {low} to {num_cells - 1}"
+            raise _broken(game, f"{name} has entries from {table.min()} to {table.max()}", hint)
+
+
+def _check_symmetries(game: BoardGame) -> None:
+    num_cells = game.layout.shape[0] * game.layout.shape[1]
+    cells, actions = game.symmetries.cells, game.symmetries.actions
+    if len(cells) != len(actions) or len(cells) < 1:
+        what = f"symmetries has {len(cells)} rows of cells and {len(actions)} of actions"
+        raise _broken(game, what, "give both one row for each symmetry; row 0 is the identity")
+    for name, table, number in (("cells", cells, num_cells), ("actions", actions, game.num_actions)):
+        each = np.arange(number)
+        if table.shape != (len(cells), number) or (np.sort(table, axis=1) != each).any() or (table[0] != each).any():
+            hint = f"every row holds 0 to {number - 1} once, and row 0 in order"
+            raise _broken(game, f"symmetries.{name} {table.shape} is no table of permutations", hint)

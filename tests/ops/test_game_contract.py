@@ -1,0 +1,66 @@
+"""The contract of board games: each of the project's keeps it, and each planted breach is named."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from stoix_like.config.board_games import GAMES
+from stoix_like.envs.boards.registry import make_game
+from stoix_like.errors import UnsupportedEnvironmentError
+from stoix_like.ops.game_contract import check_game
+from stoix_like.types import Observation
+
+GAME = make_game("connect_four")
+LINES = GAME.layout.lines
+
+
+@pytest.mark.parametrize("name", GAMES)
+def test_the_games_of_the_project_keep_it(name):
+    check_game(make_game(name))
+
+
+def stepping_to(dtype):
+    def step(state, action):
+        after = GAME.step(state, action)
+        return after._replace(**{after._fields[0]: after[0].astype(dtype)})
+
+    return step
+
+
+def layout(**changes):
+    return {"layout": GAME.layout._replace(**changes)}
+
+
+def symmetries(**changes):
+    return {"symmetries": GAME.symmetries._replace(**changes)}
+
+
+def observing(planes):
+    return lambda state: Observation(planes, GAME.legal_actions(state))
+
+
+BREACHES = {
+    "step changes the state's": {"step": stepping_to(jnp.float32)},
+    "observe shows planes float32": {"observe": observing(jnp.zeros((42, 2)))},
+    "observe shows planes bool": {"observe": observing(jnp.zeros((42, 1), bool))},
+    "action_mask is bool \\(3,\\)": {"observe": lambda state: Observation(GAME.observe(state)[0], jnp.ones(3, bool))},
+    "outcome is float32 \\(3,\\)": {"outcome": lambda state: jnp.zeros(3)},
+    "is_over is int32": {"is_over": lambda state: jnp.int32(0)},
+    "player is float32": {"player": lambda state: jnp.float32(0)},
+    "cells is int32": {"cells": lambda state: GAME.cells(state).astype(jnp.int32)},
+    "preference is float32 \\(42,\\)": {"preference": lambda state: jnp.zeros(42)},
+    "max_plies is 0": {"max_plies": 0},
+    "action_names has 1 name": layout(action_names=("1",)),
+    "layout.neighbors has 41 rows": layout(neighbors=GAME.layout.neighbors[1:]),
+    "layout.lines.cells has entries from 1 to 42": layout(lines=LINES._replace(cells=LINES.cells + 1)),
+    "layout.lines.below has entries": layout(lines=LINES._replace(below=LINES.below - 1)),
+    "symmetries has 2 rows of cells and 1": symmetries(actions=GAME.symmetries.actions[:1]),
+    "symmetries.cells \\(2, 42\\) is no table": symmetries(cells=GAME.symmetries.cells[::-1]),
+    "symmetries.actions \\(2, 7\\) is no table": symmetries(actions=np.zeros((2, 7), np.int32)),
+}
+
+
+@pytest.mark.parametrize("said", BREACHES)
+def test_a_breach_is_named(said):
+    with pytest.raises(UnsupportedEnvironmentError, match=said):
+        check_game(GAME._replace(**BREACHES[said]))
