@@ -69,7 +69,7 @@ def search_rows(config: AlphaZeroConfig) -> Iterator[Measurement]:
         states = mid_game_states(game, batch)
         observation = jax.jit(jax.vmap(game.observe))(states)
         params = jax.jit(network.init)(jax.random.key(0), observation)
-        ceiling = repeated_evaluation(functools.partial(network.actor_critic, params), observation, max(SIMULATIONS))
+        ceiling = repeated_evaluation(network.actor_critic, params, observation, max(SIMULATIONS))
         functions: dict[str, Callable[[], Any]] = {"network": ceiling}
         for number in SIMULATIONS:
             settings = alphazero.settings_of(config).search._replace(num_simulations=number)
@@ -101,17 +101,23 @@ def mid_game_states(game: BoardGame, num: int) -> Any:
 
 
 def repeated_evaluation(
-    evaluate: Callable[[Any], tuple[Array, Array]], observation: Any, times: int
+    evaluate: Callable[[Any, Any], tuple[Array, Array]], params: Any, observation: Any, times: int
 ) -> Callable[[], Any]:
-    """A function that evaluates the observations [B, ...] so many times, one after the other."""
+    """A function that evaluates the observations [B, ...] so many times, one after the other.
 
-    def once(is_odd: Array, _: None) -> tuple[Array, None]:
+    The parameters are an argument of the program, as they are of a search: as constants they are laid out otherwise.
+    """
+
+    def once(params: Any, is_odd: Array, _: None) -> tuple[Array, None]:
         """The flag depends on the last values, and the planes on it, so that nothing is computed once for all."""
         seen = observation._replace(agent_view=observation.agent_view ^ is_odd)
-        logits, values = evaluate(seen)
+        logits, values = evaluate(params, seen)
         return (jnp.sum(values) + jnp.sum(logits)) > 1e30, None
 
-    return jax.jit(lambda: jax.lax.scan(once, jnp.bool_(False), None, times)[0])
+    def run(params: Any) -> Array:
+        return jax.lax.scan(functools.partial(once, params), jnp.bool_(False), None, times)[0]
+
+    return functools.partial(jax.jit(run), params)
 
 
 class _Updates:

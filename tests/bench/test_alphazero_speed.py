@@ -89,7 +89,10 @@ def test_repeated_evaluations_are_made_each_time():
         return value[:, None] * 1e31, value[:, None]
 
     observation = Observation(jnp.ones((1, 2), bool), jnp.ones((1, 1), bool))
-    results = [bool(alphazero_speed.repeated_evaluation(evaluate, observation, times)()) for times in (1, 2, 3)]
+    results = [
+        bool(alphazero_speed.repeated_evaluation(lambda _, seen: evaluate(seen), None, observation, times)())
+        for times in (1, 2, 3)
+    ]
     assert results == [True, False, True]
 
 
