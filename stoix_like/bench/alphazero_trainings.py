@@ -13,12 +13,10 @@ from typing import Any, NamedTuple
 import jax
 
 from stoix_like.bench.alphazero_speed import preset
-from stoix_like.bench.learning import RUNS
+from stoix_like.bench.learning import RUNS, refuse_other_settings
 from stoix_like.bench.measure import time_interleaved
-from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.sections import AlphaZeroConfig
-from stoix_like.errors import ConfigError
-from stoix_like.runtime.results.series import experiment_leaves, read_started_run
+from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.find import read_config
 from stoix_like.runtime.runs.sources import load_config
@@ -110,15 +108,9 @@ def _described(path: Path) -> TimedRun:
 
 def _check_settings(training: TimedTraining, seed: int, path: Path) -> None:
     """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
-    found = read_config(path)
-    flags = _flags(training, seed, path, found["training_core"]["num_updates"])
+    flags = _flags(training, seed, path, read_config(path)["training_core"]["num_updates"])
     expected = load_config(AlphaZeroConfig, "alphazero", flags, "alphazero/connect_four").config
-    now, before = experiment_leaves(config_to_dict(expected)), experiment_leaves(found)
-    if changed := [name for name in now if now[name] != before.get(name, now[name])]:
-        raise ConfigError(
-            f"{path} was trained with another {', '.join(changed)} than {training.name} has now",
-            "move the folder away: the training then starts again",
-        )
+    refuse_other_settings(path, expected, training.name)
 
 
 def _config(training: TimedTraining) -> AlphaZeroConfig:

@@ -207,11 +207,17 @@ def _check_settings(training: Training, path: Path) -> None:
     """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
     config_type, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
     expected = load_config(config_type, algorithm, ["--config", training.preset, *training.flags], "").config
+    refuse_other_settings(path, expected, training.name)
+
+
+def refuse_other_settings(path: Path, expected: Any, name: str) -> None:
+    """Raises ConfigError if the run's configuration differs from the expected one in a leaf that matters to learning or
+    scores. `name` is the training's, for the message."""
     now, before = experiment_leaves(config_to_dict(expected)), experiment_leaves(read_config(path))
-    changed = [name for name in now if now[name] != before.get(name, now[name])]
+    changed = [leaf for leaf in now if now[leaf] != before.get(leaf, now[leaf])]
     if changed:
         raise ConfigError(
-            f"{path} was trained with another {', '.join(changed)} than {training.name} has now",
+            f"{path} was trained with another {', '.join(changed)} than {name} has now",
             "move the folder away: the training then starts again",
         )
 

@@ -36,8 +36,8 @@ def main(argv: list[str]) -> int:
     game, contestants = load_contestants([*texts, arguments.second], arguments.game, arguments.checkpoint)
     *firsts, second = contestants
     openings = book(game, arguments.opening_plies, arguments.openings)
-    print(f"{game.name}: {tables.book_text(openings)}, each from every seat, against {second.name}")
-    print("\n".join(tables.origin_lines([firsts[0], second])), flush=True)
+    first_line = f"{game.name}: {tables.book_text(openings)}, each from every seat, against {second.name}"
+    print("\n".join([first_line, *tables.origin_lines([firsts[0], second])]), flush=True)
     rows = match.play_each(game, firsts, second, openings, arguments.seed, print_to_stderr)
     print("\n".join(tables.match_table(rows)))
     if arguments.json:

@@ -105,6 +105,14 @@ def of_player(values: Array, player: Array) -> Array:
     return jnp.take_along_axis(values, player[:, None], axis=1)[:, 0]
 
 
+def by_seat(values: Array, player: Array) -> Array:
+    """Values by player [..., P] in the order of the seats from `player` [...] on, such as the mover's first."""
+    num_players = values.shape[-1]
+    later = jnp.arange(num_players).reshape((1,) * player.ndim + (num_players,))
+    seats = (player[..., None].astype(jnp.int32) + later) % num_players
+    return jnp.take_along_axis(values, seats, axis=-1)
+
+
 def mover_of(tree: Tree, node: Array) -> Array:
     """The player whose outcome is maximised at the nodes [B]: who is to move there, [B] int32."""
     return at(tree.player, node)

@@ -252,12 +252,11 @@ def _read_out(tree: Tree, root: _Root, network_values: Array, config: GumbelConf
     weights = jax.nn.softmax(masked_logits(logits + completed, root.legal))
     outcomes, of_network = game_tree.outcomes_of(tree, node), tree.notes.values[game_tree.ROOT]
     values = _improved_values(weights, edges.visits, outcomes, logits, of_network)  # [B, P], by player
-    num_players = values.shape[1]
-    seats = (game_tree.mover_of(tree, node)[:, None] + jnp.arange(num_players)[None]) % num_players
+    values = game_tree.by_seat(values, game_tree.mover_of(tree, node))
     return GumbelOutput(
         action=_root_action(tree, root, jnp.max(edges.visits, axis=1), config),
         action_weights=weights,
-        values=jnp.where(is_over[:, None], 0.0, jnp.take_along_axis(values, seats, axis=1)),
+        values=jnp.where(is_over[:, None], 0.0, values),
         visits=edges.visits.astype(jnp.int32),
         q_values=edges.q_values,
         prior_logits=logits,

@@ -16,6 +16,7 @@ from stoix_like.algorithms.alphazero.state import AlphaZeroSettings, Position, S
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import distributions, trees
 from stoix_like.ops.phases import phase
+from stoix_like.search.game_tree import by_seat
 from stoix_like.search.gumbel import GumbelOutput
 from stoix_like.types import Array, Key, Metrics
 
@@ -176,7 +177,7 @@ def _complete(self_play: SelfPlay, positions: Position, step: Array) -> tuple[Po
         window.observation,
         window.policy,
         window.root_values,
-        _from_view_of(window.player, outcome),
+        by_seat(outcome, window.player),
         window.is_full,
         jnp.broadcast_to(step, window.player.shape),
     )
@@ -201,13 +202,6 @@ def _final_outcomes(window: Position) -> tuple[Array, Array]:
     first = jnp.zeros_like(rows[1][0]), jnp.zeros_like(rows[0][0])
     _, (outcome, is_known) = jax.lax.scan(back, first, rows, reverse=True)
     return jnp.swapaxes(outcome, 0, 1), jnp.swapaxes(is_known, 0, 1)
-
-
-def _from_view_of(player: Array, outcome: Array) -> Array:
-    """Outcomes [G, W, P] by seats after the mover [G, W] instead of by player."""
-    num_players = outcome.shape[-1]
-    seats = (player[..., None].astype(jnp.int32) + jnp.arange(num_players)[None, None]) % num_players  # [G, W, P]
-    return jnp.take_along_axis(outcome, seats, axis=-1)
 
 
 def _prediction_metrics(predicted: Array, outcome: Array, counts: Array) -> Metrics:

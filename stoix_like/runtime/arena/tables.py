@@ -28,7 +28,7 @@ def book_json(book: OpeningBook) -> dict[str, Any]:
 
 
 def origin_lines(contestants: Sequence[Contestant]) -> list[str]:
-    """Where the parameters of runs come from: `four: runs/four at update 400`."""
+    """Where the parameters of runs come from: `runs/four at update 400`."""
     runs = {one.run: one.update for one in contestants if one.run is not None}
     return [f"{run} at update {update:,}" for run, update in runs.items()]
 

@@ -11,6 +11,7 @@ from support.self_play import SETTINGS
 
 from stoix_like.algorithms.alphazero import self_play as playing
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
+from stoix_like.search import game_tree
 from stoix_like.search.gumbel import GumbelOutput
 
 GAME, NUM_GAMES, LENGTH = make_tic_tac_toe(), 3, SETTINGS.rollout_length
@@ -118,7 +119,7 @@ def test_the_networks_values_are_compared_with_outcomes():
 
 def test_outcomes_of_three_players_are_seen_from_the_movers_seat_on():
     outcome = jnp.broadcast_to(jnp.array([1.0, -0.25, -0.75]), (1, 3, 3))  # by player of the game
-    seen = playing._from_view_of(jnp.array([[0, 1, 2]], jnp.int8), outcome)
+    seen = game_tree.by_seat(outcome, jnp.array([[0, 1, 2]], jnp.int8))
     np.testing.assert_array_equal(seen[0], [[1.0, -0.25, -0.75], [-0.25, -0.75, 1.0], [-0.75, 1.0, -0.25]])
 
 

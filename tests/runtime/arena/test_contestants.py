@@ -119,6 +119,13 @@ def test_the_command_prints_scores_and_writes_them(trained, tmp_path, capsys):
     assert match["score"][0] == pytest.approx((match["wins"] + match["draws"] / 2) / 24)
 
 
+def test_of_two_engines_no_origin_is_printed(capsys):
+    assert command("arena", "random", "heuristic", "--game", "tic_tac_toe", "--openings", "2") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 3  # what is played, the head, the score
+    assert all(lines)
+
+
 @pytest.mark.parametrize("text", ["heuristic-ppo", "random2", "mcts-test"])
 def test_a_run_may_be_named_like_an_engine(text, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
