@@ -26,6 +26,7 @@ class Games(NamedTuple):
     state: GameState  # [N, ...]
     seat: Array  # [N] int32, of player A; B has all others
     plies: Array  # [N] int32, those of the opening included
+    moves: Array  # [N, H] int16, the actions so far, those of the opening included; -1 beyond
 
 
 class MatchState(NamedTuple):
@@ -49,6 +50,7 @@ class MatchResults(NamedTuple):
     plies: Array  # [M, P] int32, of the whole game, those of the opening included
     first: Array  # [M] int32, the seat that moves first after the opening
     is_unfinished: Array  # [M, P] bool
+    moves: Array  # [M, P, H] int16, the actions of the whole game; -1 beyond its end
 
 
 class MatchSummary(NamedTuple):
@@ -124,12 +126,14 @@ def begin(game: BoardGame, moves: Array | np.ndarray) -> MatchState:
     num_openings, opening_plies = moves.shape
     first = jax.vmap(game.player)(state)  # [M]
     plies = jnp.full((num_openings,), opening_plies, jnp.int32)
+    played = jnp.full((num_openings, game.max_plies), -1, jnp.int16).at[:, :opening_plies].set(jnp.asarray(moves, jnp.int16))
     if game.num_players == 2:
-        parts: tuple[Games, ...] = (Games(state, first, plies), Games(state, 1 - first, plies))
+        parts: tuple[Games, ...] = (Games(state, first, plies, played), Games(state, 1 - first, plies, played))
     else:
         seat = jnp.repeat(jnp.arange(game.num_players, dtype=jnp.int32), num_openings)  # [P * M]
-        everywhere = jax.tree.map(lambda x: jnp.tile(x, (game.num_players,) + (1,) * (x.ndim - 1)), (state, plies))
-        parts = (Games(everywhere[0], seat, everywhere[1]),)
+        rows = state, plies, played
+        state, plies, played = jax.tree.map(lambda x: jnp.tile(x, (game.num_players,) + (1,) * (x.ndim - 1)), rows)
+        parts = (Games(state, seat, plies, played),)
     return MatchState(parts, first, jnp.int32(0))
 
 
@@ -195,7 +199,9 @@ def _act(game: BoardGame, games: Games, action: Array, is_a: bool) -> Games:
 def _step(game: BoardGame, games: Games, action: Array, moves: Array) -> Games:
     moves = moves & ~jax.vmap(game.is_over)(games.state)
     state = trees.where(moves, jax.vmap(game.step)(games.state, action), games.state)
-    return games._replace(state=state, plies=games.plies + moves)
+    place = jnp.where(moves, games.plies, game.max_plies)  # dropped where nobody moves
+    recorded = games.moves.at[jnp.arange(len(place)), place].set(action.astype(jnp.int16), mode="drop")
+    return games._replace(state=state, plies=games.plies + moves, moves=recorded)
 
 
 def results(game: BoardGame, playing: MatchState) -> MatchResults:
@@ -212,7 +218,8 @@ def results(game: BoardGame, playing: MatchState) -> MatchResults:
     outcome = table(jax.vmap(game.outcome)(games.state))  # [M, P, P]
     of_a = jnp.diagonal(outcome, axis1=1, axis2=2)  # [M, P]
     is_unfinished = ~table(jax.vmap(game.is_over)(games.state))
-    return MatchResults((of_a + 1.0) / 2.0, outcome, table(games.plies), playing.first, is_unfinished)
+    score, plies, moves = (of_a + 1.0) / 2.0, table(games.plies), table(games.moves)
+    return MatchResults(score, outcome, plies, playing.first, is_unfinished, moves)
 
 
 def summarize(results: MatchResults, confidence: float = 0.95) -> MatchSummary:

@@ -83,16 +83,16 @@ def at_random(params, states, key):
 
 
 def played_by_hand(game, of_a, of_b, moves, seat):
-    """(outcome, plies) of one game, one state at a time."""
+    """(outcome, actions) of one game, one state at a time."""
     state = game.init()
     for move in moves:
         state = game.step(state, move)
-    plies = len(moves)
+    actions = [int(move) for move in moves]
     while not game.is_over(state):
         act = of_a if int(game.player(state)) == seat else of_b
-        state = game.step(state, act(jax.tree.map(lambda x: x[None], state))[0])
-        plies += 1
-    return np.asarray(game.outcome(state)), plies
+        actions.append(int(act(jax.tree.map(lambda x: x[None], state))[0]))
+        state = game.step(state, actions[-1])
+    return np.asarray(game.outcome(state)), actions
 
 
 def check_against_hand(game, player, params_a, params_b, moves):
@@ -101,10 +101,12 @@ def check_against_hand(game, player, params_a, params_b, moves):
     of_a, of_b = (lambda states, p=p: player(p, states, None) for p in (params_a, params_b))
     for index, row in enumerate(moves):
         for seat in range(game.num_players):
-            outcome, plies = played_by_hand(game, of_a, of_b, row, seat)
+            outcome, actions = played_by_hand(game, of_a, of_b, row, seat)
             np.testing.assert_array_equal(found.outcome[index, seat], outcome)
             assert found.score[index, seat] == (outcome[seat] + 1.0) / 2.0
-            assert found.plies[index, seat] == plies
+            assert found.plies[index, seat] == len(actions)
+            rest = [-1] * (game.max_plies - len(actions))
+            assert found.moves[index, seat].tolist() == actions + rest
     assert not found.is_unfinished.any()
     return found
 
@@ -204,7 +206,8 @@ def results_of(scores, first=0):
         outcome[:, seat, seat] = 2 * scores[:, seat] - 1
         outcome[:, seat, 1 - seat] = 1 - 2 * scores[:, seat]
     firsts = np.full(len(scores), first, np.int32)
-    return matches.MatchResults(scores, outcome, np.full(scores.shape, 9), firsts, np.zeros(scores.shape, bool))
+    moves = np.full((*scores.shape, 9), -1)
+    return matches.MatchResults(scores, outcome, np.full(scores.shape, 9), firsts, np.zeros(scores.shape, bool), moves)
 
 
 def test_a_summary_is_as_computed_by_hand():
