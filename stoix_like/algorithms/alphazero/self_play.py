@@ -24,11 +24,12 @@ from stoix_like.types import Array, Key, Metrics
 SearchFunction = Callable[[Key, GameState], tuple[GumbelOutput, Array]]
 
 
-class _Starts(NamedTuple):
-    """Games after a random opening, [G, ...]."""
+class RandomOpenings(NamedTuple):
+    """G games after random openings, none of them over."""
 
-    games: GameState
-    ply: Array
+    games: GameState  # [G, ...]
+    ply: Array  # [G] int32, plies played
+    moves: Array  # [G, most plies] int16, the actions; -1 beyond
 
 
 class _Finished(NamedTuple):
@@ -43,13 +44,13 @@ class _Finished(NamedTuple):
 
 def start(game: BoardGame, settings: AlphaZeroSettings, num_games: int, key: Key) -> SelfPlay:
     """G games after their random openings. Use under jit."""
-    games, ply = random_openings(game, settings.random_plies, num_games, key)
+    games, ply, _ = random_openings(game, settings.random_plies, num_games, key)
     history = jax.tree.map(lambda x: jnp.zeros((num_games, game.max_plies, *x.shape), x.dtype), example_position(game))
     return SelfPlay(games, ply, jnp.zeros_like(ply), history)
 
 
-def random_openings(game: BoardGame, most_plies: int, num_games: int, key: Key) -> tuple[GameState, Array]:
-    """(states [G, ...], plies played [G]) after 0 to `most_plies` random moves; never over.
+def random_openings(game: BoardGame, most_plies: int, num_games: int, key: Key) -> RandomOpenings:
+    """G games after 0 to `most_plies` random moves.
 
     Each number is as probable, but for games that a random move would have ended: that move is drawn again.
     """
@@ -58,17 +59,19 @@ def random_openings(game: BoardGame, most_plies: int, num_games: int, key: Key) 
     number_key, move_key = jax.random.split(key)
     wanted = jax.random.randint(number_key, (num_games,), 0, most_plies + 1)
 
-    def move(carry: tuple[GameState, Array], move_key: Key) -> tuple[tuple[GameState, Array], None]:
-        games, ply = carry
+    def move(before: RandomOpenings, move_key: Key) -> tuple[RandomOpenings, None]:
+        games, ply, moves = before
         legal = jax.vmap(game.legal_actions)(games)
-        logits = distributions.masked_logits(jnp.zeros(legal.shape), legal)
-        moved = jax.vmap(game.step)(games, distributions.sample(move_key, logits))
+        action = distributions.sample(move_key, distributions.masked_logits(jnp.zeros(legal.shape), legal))
+        moved = jax.vmap(game.step)(games, action)
         goes_on = (ply < wanted) & ~jax.vmap(game.is_over)(moved)
-        return (trees.where(goes_on, moved, games), ply + goes_on), None
+        place = jnp.where(goes_on, ply, most_plies)  # dropped where the move is not made
+        moves = moves.at[jnp.arange(num_games), place].set(action.astype(jnp.int16), mode="drop")
+        return RandomOpenings(trees.where(goes_on, moved, games), ply + goes_on, moves), None
 
-    keys = jax.random.split(move_key, most_plies)
-    (games, ply), _ = jax.lax.scan(move, (games, jnp.zeros((num_games,), jnp.int32)), keys)
-    return games, ply
+    nothing = jnp.zeros((num_games,), jnp.int32), jnp.full((num_games, most_plies), -1, jnp.int16)
+    opened, _ = jax.lax.scan(move, RandomOpenings(games, *nothing), jax.random.split(move_key, most_plies))
+    return opened
 
 
 def play(
@@ -96,7 +99,7 @@ def play(
     """
     num_games = self_play.ply.shape[0]
     opening_key, play_key = jax.random.split(key)
-    starts = _Starts(*random_openings(game, settings.random_plies, num_games, opening_key))
+    starts = random_openings(game, settings.random_plies, num_games, opening_key)
 
     def move(carry: tuple[GameState, Array], keys: tuple[Key, Array]) -> tuple[tuple[GameState, Array], tuple]:
         return _move(game, search, settings, temperature, starts, carry, *keys)
@@ -114,7 +117,7 @@ def _move(
     search: SearchFunction,
     settings: AlphaZeroSettings,
     temperature: Array | float,
-    starts: _Starts,
+    starts: RandomOpenings,
     carry: tuple[GameState, Array],
     key: Key,
     index: Array,
@@ -123,7 +126,7 @@ def _move(
     games, ply = carry
     search_key, draw_key = jax.random.split(key)
     found, is_full = search(search_key, games)
-    action = _choose(found, temperature, ply < settings.temperature_plies, draw_key)
+    action = choose_actions(found, temperature, ply < settings.temperature_plies, draw_key)
     with phase("step"):
         observation = jax.vmap(game.observe)(games)
         player = jax.vmap(game.player)(games)
@@ -131,8 +134,8 @@ def _move(
         is_over, outcome = jax.vmap(game.is_over)(moved), jax.vmap(game.outcome)(moved)
         # Each slot takes another start at each ply, so that slots that end together begin differently. There are G
         # starts an update: where more games end than that, some begin alike.
-        fresh = jax.tree.map(lambda x: jnp.roll(x, index, axis=0), starts)
-        games, next_ply = trees.where(is_over, tuple(fresh), (moved, ply + 1))
+        fresh = jax.tree.map(lambda x: jnp.roll(x, index, axis=0), (starts.games, starts.ply))
+        games, next_ply = trees.where(is_over, fresh, (moved, ply + 1))
     position = Position(
         observation,
         found.action_weights,
@@ -146,7 +149,7 @@ def _move(
     return (games, next_ply), (position, _Finished(is_over, ply + 1, outcome, *_search_change(found)))
 
 
-def _choose(found: GumbelOutput, temperature: Array | float, is_drawn: Array, key: Key) -> Array:
+def choose_actions(found: GumbelOutput, temperature: Array | float, is_drawn: Array, key: Key) -> Array:
     """[G] actions: drawn from the improved policy, or the search's own."""
     weights = found.action_weights
     logits = distributions.masked_logits(jnp.log(jnp.maximum(weights, 1e-30)) / temperature, weights > 0.0)

@@ -136,12 +136,12 @@ def test_new_games_bring_their_own_ply():
 
 
 def test_random_openings_are_drawn_uniformly_and_are_never_over():
-    games, ply = jax.jit(functools.partial(playing.random_openings, GAME, 8, 2000))(jax.random.key(0))
+    games, ply, _ = jax.jit(functools.partial(playing.random_openings, GAME, 8, 2000))(jax.random.key(0))
     assert not jax.vmap(GAME.is_over)(games).any()
     np.testing.assert_array_equal(jnp.sum(jax.vmap(GAME.cells)(games) >= 0, axis=1), ply)
     counts = np.bincount(ply, minlength=9)
     assert np.abs(counts[:5] - 2000 / 9).max() < 4 * (2000 / 9) ** 0.5  # up to four plies no game can end
-    games, ply = playing.random_openings(GAME, 0, 4, jax.random.key(0))
+    games, ply, _ = playing.random_openings(GAME, 0, 4, jax.random.key(0))
     assert not ply.any()
 
 
