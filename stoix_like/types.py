@@ -30,6 +30,8 @@ KEY_ROLES = {
     "pool": 3,
     "search": 4,
     "replay": 5,
+    "selfplay": 6,
+    "match": 7,
     "evaluation": 999,
     "reset": 10_000,
     "shuffle": 0xA11CE,

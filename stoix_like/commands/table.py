@@ -38,6 +38,9 @@ COMMANDS: dict[str, Command] = {
     "train-alphazero": Command(
         "stoix_like.commands.train", "train AlphaZero on a board game, or resume a run of it", "train_alphazero"
     ),
+    "run-training-loop": Command(
+        "stoix_like.commands.training_loop", "self-play in stages: one iteration, or several, of a board game"
+    ),
     "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
     "arena": Command("stoix_like.commands.arena", "play runs and engines of a board game against each other"),
     "ratings": Command("stoix_like.commands.ratings", "rate the checkpoints of runs of a board game"),

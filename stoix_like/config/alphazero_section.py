@@ -11,6 +11,9 @@ from stoix_like.config.leaves import LEARNING, SCORING, SHAPE, leaf
 class AlphaZeroSectionConfig:
     """AlphaZero's self-play, search and replay."""
 
+    self_play: bool = leaf(
+        True, "play what is learned from; false = learn from positions that a pipeline has played before", SHAPE
+    )
     num_simulations: int = leaf(16, "simulations per move", SHAPE, low=1)
     quick_simulations: int | None = leaf(
         None, "simulations of quick moves, which teach values alone; null = all moves are full", SHAPE, low=1

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from stoix_like.config.alphazero_checks import alphazero_problems, engine_problems
 from stoix_like.config.board_games import canonical_name, is_game, parse_game
 from stoix_like.config.replay_sizes import num_logical_shards, size_problems
+from stoix_like.config.selfplay_checks import selfplay_problems
 from stoix_like.config.values import LARGEST_WHOLE, choices, coerce, nearest, range_problem
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
@@ -108,6 +109,7 @@ def combination_problems(config: Any) -> list[str]:
     problems += _size_problems(config)
     problems += _replay_problems(config) if "spo" in sections else []
     problems += alphazero_problems(config) if "alphazero" in sections else []
+    problems += selfplay_problems(config) if "selfplay" in sections else []
     if (last := config.architecture.seed + core.num_seeds - 1) > 2**31 - 1:
         problems.append(f"training_core.num_seeds: the last seed would be {last}, above {2**31 - 1}; use a lower seed")
     problems += _environment_problems(environment) + _hardware_problems(config)

@@ -130,7 +130,9 @@ class EvaluationConfig:
 
     eval_interval: int = leaf(20, "updates between evaluations; 0 = only at the end", SCORING, low=0)
     num_eval_envs: int = leaf(32, "environments evaluated in parallel", SCORING, low=1)
-    num_eval_episodes: int = leaf(32, "episodes per evaluation; of a level_set, all levels are played", SCORING, low=1)
+    num_eval_episodes: int = leaf(
+        32, "episodes per evaluation; of a level_set, all levels are played; 0 = no evaluation", SCORING, low=0
+    )
     level_set: str | None = leaf(None, "named frozen levels such as binpack-2048; null = fresh levels", SCORING | TASK)
     evaluate_sampled: bool = leaf(False, "evaluate sampled actions as well, on the same levels", SCORING)
 

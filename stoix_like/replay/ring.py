@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
@@ -62,6 +63,31 @@ def make_ring(*, capacity: int, batch_size: int, num_shards: int = 1) -> Ring:
         sample=functools.partial(_sample, batch_size // num_shards),
         can_sample=lambda state: jnp.all(state.size > 0),
     )
+
+
+def filled(template: RingState, rows: Any) -> RingState:
+    """A ring that keeps these rows, [M, ...], on the host, in the shapes and types of the template.
+
+    The shards get equal parts of the rows, but for the last ones, which may have one row less. Where rows are fewer
+    than places, the rest is 0. Raises ConfigError if there is no row for every shard, or more rows than places.
+    """
+    num_shards, capacity = jax.tree.leaves(template.samples)[0].shape[:2]
+    count = len(jax.tree.leaves(rows)[0])
+    if not num_shards <= count <= num_shards * capacity:
+        raise ConfigError(
+            f"replay: {count:,} rows for {num_shards} shards of {capacity:,}",
+            f"give {num_shards} to {num_shards * capacity:,} rows",
+        )
+    size = np.array([len(range(shard, count, num_shards)) for shard in range(num_shards)], np.int32)
+
+    def place(stored: Any, values: Any) -> np.ndarray:
+        placed = np.zeros(stored.shape, stored.dtype)
+        for shard in range(num_shards):
+            placed[shard, : size[shard]] = values[shard::num_shards]
+        return placed
+
+    samples = jax.tree.map(place, template.samples, rows)
+    return RingState(samples, (size % capacity).astype(np.int32), size)
 
 
 def _init(num_shards: int, capacity: int, example: Any) -> RingState:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.algorithms.alphazero import learning
+from stoix_like.algorithms.alphazero import learning, window
 from stoix_like.algorithms.alphazero import self_play as playing
 from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
 from stoix_like.algorithms.alphazero.state import (
@@ -81,13 +81,18 @@ def make(game: BoardGame, network: Network, config: AlphaZeroConfig) -> Learner:
     ring = make_ring(
         capacity=config.alphazero.replay_buffer_size, batch_size=settings.batch_size, num_shards=settings.num_shards
     )
+    parts = game, network, ring, settings
+    if config.alphazero.self_play:
+        begin, step = functools.partial(init, *parts, make_hyper(config), num_games), functools.partial(update, *parts)
+    else:
+        begin, step = functools.partial(window.init, *parts, make_hyper(config)), functools.partial(window.update, *parts)
     return Learner(
-        init=functools.partial(init, game, network, ring, settings, make_hyper(config), num_games),
-        update=functools.partial(update, game, network, ring, settings),
+        init=begin,
+        update=step,
         policy=make_search_policy(game, network, settings.search),
         network_policy=functools.partial(network_policy, network),
         volatile=("replay",),
-        sharded=SHARDED,
+        sharded=SHARDED if config.alphazero.self_play else window.SHARDED,
     )
 
 

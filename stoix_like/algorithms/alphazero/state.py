@@ -103,7 +103,7 @@ class AlphaZeroState(NamedTuple):
     key: Key  # the root, never changed
     step: Array  # [] int32, updates done
     optimizer: OptimizerState
-    self_play: SelfPlay
+    self_play: SelfPlay | None  # None where nothing is played
     budget: LearningBudget
     replay: RingState
 

@@ -36,22 +36,31 @@ class MatchPlayer:
             playing = matches.advance(game, (player_a, player_b), (params_a, params_b), playing, key, steps)
             return playing, matches.is_finished(game, playing)
 
-        self._begin = jax.jit(lambda: matches.begin(game, book.moves))
+        self._moves = book.moves
+        self._begin = jax.jit(lambda moves: matches.begin(game, moves))
         self._advance = jax.jit(advance, donate_argnums=2)
         self._results = jax.jit(lambda playing: matches.results(game, playing))
         self._most_steps = 2 * game.max_plies
         self._sizer = ChunkSizer()
 
     def play(
-        self, params_a: Params, params_b: Params, key: Key, report: Callable[[str], None] = lambda _: None
+        self,
+        params_a: Params,
+        params_b: Params,
+        key: Key,
+        report: Callable[[str], None] = lambda _: None,
+        *,
+        moves: np.ndarray | None = None,
     ) -> MatchResults:
         """The results of A against B. `report` receives the progress every ten seconds.
+
+        With `moves` [M, k], other openings than the book's are played; another number of them compiles again.
 
         Raises RunError if memory runs out.
         """
         heartbeat, step = Heartbeat(report), 0
         with reraise_device_errors("the match cannot be played", MEMORY_HINT):
-            playing, is_finished = self._begin(), False
+            playing, is_finished = self._begin(self._moves if moves is None else moves), False
             while not is_finished and step < self._most_steps:
                 steps, began = self._sizer.next_length(self._most_steps - step), time.monotonic()
                 playing, finished = self._advance(params_a, params_b, playing, key, np.int32(steps))

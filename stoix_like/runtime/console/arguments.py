@@ -17,9 +17,10 @@ LARGEST_SEED = LARGEST_WHOLE
 class ArgumentParser(argparse.ArgumentParser):
     """An argparse parser that accepts no abbreviated flags and raises ConfigError."""
 
-    def __init__(self, prog: str, description: str) -> None:
-        super().__init__(prog=prog, description=description, allow_abbrev=False)
-        self.add_argument("--debug", action="store_true", help="show the traceback of an error")
+    def __init__(self, prog: str, description: str, *, add_help: bool = True) -> None:
+        super().__init__(prog=prog, description=description, allow_abbrev=False, add_help=add_help)
+        if add_help:
+            self.add_argument("--debug", action="store_true", help="show the traceback of an error")
 
     def error(self, message: str) -> NoReturn:
         raise ConfigError(message + self._nearest(message), f"{self.prog} --help lists its arguments")

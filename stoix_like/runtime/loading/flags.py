@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
@@ -169,11 +169,26 @@ def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type
     return ParsedFlags(layer, options, shows, problems)
 
 
-def help_text(config_type: type, algorithm: str, default_config: str) -> str:
-    """What `--help` prints: all flags by section with type, description, default and range."""
+def help_text(
+    config_type: type,
+    algorithm: str,
+    default_config: str,
+    *,
+    command: str | None = None,
+    options: Mapping[str, tuple[str, str]] = OPTION_HELP,
+) -> str:
+    """What `--help` prints: all flags by section with type, description, default and range.
+
+    Args:
+        config_type: of the sections.
+        algorithm: that the command trains.
+        default_config: the preset without --config.
+        command: its name; train-<algorithm> unless given.
+        options: {option: (metavar, text)} of the flags that are no leaves.
+    """
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
     parser = argparse.ArgumentParser(  # for this text alone: `parse_flags` parses
-        usage=f"{usage(f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]",
+        usage=f"{usage(command or f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]",
         description=f"Without --config the preset {default_config} is used. Code defaults < YAML < flags; the defaults"
         " below apply to leaves that the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is"
         " an integer; null and none both mean null. --print-config shows the whole configuration.",
@@ -181,7 +196,7 @@ def help_text(config_type: type, algorithm: str, default_config: str) -> str:
         add_help=False,
     )
     group = parser.add_argument_group("command", "What the command does.")
-    for name, (metavar, text) in OPTION_HELP.items():
+    for name, (metavar, text) in options.items():
         _add_flag(group, name, metavar, text)
     defaults = config_type()
     for name, section in section_types(config_type).items():

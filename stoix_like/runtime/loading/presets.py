@@ -10,7 +10,12 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.strict_yaml import read_sections
 
 #: What an algorithm trains with unless a file or preset is named.
-DEFAULT_PRESETS = {"ppo": "ppo/quick", "spo": "spo/quick", "alphazero": "alphazero/connect_four"}
+DEFAULT_PRESETS = {
+    "ppo": "ppo/quick",
+    "spo": "spo/quick",
+    "alphazero": "alphazero/connect_four",
+    "selfplay": "selfplay/connect_four",
+}
 
 
 def algorithm_of_preset(named: str) -> str | None:

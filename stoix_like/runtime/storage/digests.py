@@ -26,10 +26,11 @@ def write_error_text(error: Exception) -> str:
 
 def meta_text(body: dict[str, Any]) -> str:
     """The text of meta.json: the body and its own SHA-256."""
-    return json.dumps({"sha256": _text_digest(body), "body": body}, indent=1) + "\n"
+    return json.dumps({"sha256": json_digest(body), "body": body}, indent=1) + "\n"
 
 
-def _text_digest(body: Any) -> str:
+def json_digest(body: Any) -> str:
+    """The SHA-256 of a JSON value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
 
 
@@ -60,7 +61,7 @@ def read_meta(path: Path) -> dict[str, Any]:
     try:
         stored = json.loads((path / "meta.json").read_bytes())
         body: dict[str, Any] = stored["body"]
-        intact = stored["sha256"] == _text_digest(body)
+        intact = stored["sha256"] == json_digest(body)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise _damaged(path, "its meta.json is missing or not ours") from error
     if not intact:

@@ -15,8 +15,8 @@ class RunLock:
     The kernel keeps the lock (flock), so a killed process leaves nothing to clean up.
     """
 
-    def __init__(self, run_dir: Path) -> None:
-        self._file: IO[str] = (run_dir / ".lock").open("a+")
+    def __init__(self, run_dir: Path, name: str = ".lock") -> None:
+        self._file: IO[str] = (run_dir / name).open("a+")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

@@ -37,7 +37,7 @@ class RunParts(NamedTuple):
     search: SearchConfig | None  # of the learner's policy; None if it does not search
     evaluators: Sequence[
         Evaluator
-    ]  # of the policy, its network alone if it searches, sampled actions, further opponents
+    ]  # of the policy, its network alone if it searches, sampled actions, further opponents; none without episodes
     template: Any  # shapes, types and shardings of the state
     state: Any  # the first one, new or of the checkpoint that is resumed
     clock: RunClock  # at its update
@@ -99,6 +99,8 @@ def _clock(plan: RunStart, last: int, steps_per_update: int) -> RunClock:
 def _evaluators(built: RunComponents, config: Any, further_envs: Mapping[str, Environment]) -> Iterator[Evaluator]:
     learner, env, num_seeds = built.learner, built.env, config.training_core.num_seeds
     evaluation = config.evaluation
+    if evaluation.num_eval_episodes == 0:
+        return
     levels = make_levels(env, evaluation.level_set, evaluation.num_eval_episodes)
     sizes = levels, evaluation.num_eval_envs, num_seeds
     yield Evaluator(env, learner.policy, *sizes)

@@ -171,7 +171,8 @@ def _meeting(group: ProcessGroup, request: StopRequest, writer: RunWriter) -> Me
 def _open_files(parts: RunParts, view: TerminalView, closing: contextlib.ExitStack) -> RunFiles:
     """The files the run writes to. Logs the header of the run."""
     plan, config = parts.plan, parts.config
-    checkpoints, levels = plan.path / "checkpoints", parts.evaluators[0].levels.level_set_id
+    checkpoints = plan.path / "checkpoints"
+    levels = parts.evaluators[0].levels.level_set_id if parts.evaluators else None
     best = BestCheckpoint(checkpoints / "best", config.training_core.num_seeds, levels)
     store = CheckpointStore(checkpoints, config.checkpointing.keep_last_n, create=True)
     params = start.on_local_device(parts.template.params)

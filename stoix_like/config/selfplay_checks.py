@@ -1,0 +1,42 @@
+"""The checks of a self-play pipeline's configuration. Imports only the standard library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from stoix_like.config.alphazero_checks import anchor_names, engine_name, engine_problems
+
+NETWORK_ENGINE = "gumbel-mcts"  # self-play by the network's search
+
+#: Leaves of a run that a pipeline sets itself.
+SET_BY_PIPELINE = {
+    "num_updates": "--selfplay-games and --training-epochs decide how much is trained",
+    "total_timesteps": "--selfplay-games and --training-epochs decide how much is trained",
+    "num_seeds": "a pipeline has one seed: start another one in another --save-dir",
+    "self_play": "the stage of self-play plays, and that of training learns",
+    "run_name": "the run of a pipeline is the folder train/ of its game",
+    "load_path": "a pipeline begins with random parameters, or goes on",
+}
+
+
+def selfplay_problems(config: Any) -> list[str]:
+    """One line for each reason why a pipeline cannot work with these values."""
+    section, promotion = config.selfplay, config.promotion
+    problems = engine_problems("promotion.match_anchors", anchor_names(promotion.match_anchors))
+    if section.engine != NETWORK_ENGINE and not engine_name(section.engine).startswith("mcts-"):
+        what = "a game without a search teaches no policy" if section.engine in ("random", "heuristic") else "unknown"
+        problems.append(f"selfplay.engine: {section.engine!r}: {what}; use gumbel-mcts, or mcts-N such as mcts-64")
+    if promotion.promotion_rule == "sprt" and promotion.promotion_elo_1 <= promotion.promotion_elo_0:
+        problems.append(
+            f"promotion.promotion_elo_1: {promotion.promotion_elo_1:g} is not above promotion_elo_0 ="
+            f" {promotion.promotion_elo_0:g}; raise it"
+        )
+    if config.training_core.num_seeds != 1:
+        problems.append(f"training_core.num_seeds: {SET_BY_PIPELINE['num_seeds']}")
+    return problems
+
+
+def sync_folders(text: str | None) -> Sequence[str]:
+    """The folders of the leaf `sync_from`."""
+    return [folder.strip() for folder in (text or "").split(",") if folder.strip()]

@@ -1,0 +1,53 @@
+"""Named arrays as `.npz` files: written whole or not at all, read without pickle."""
+
+from __future__ import annotations
+
+import zipfile
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.stages.hashes import array_hash
+from stoix_like.runtime.storage.atomic import atomic_write
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
+    """Writes the arrays, compressed; returns their hash. Creates the folder."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic_write(path) as temporary, temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    return array_hash(arrays)
+
+
+def read_arrays(path: Path, expected_hash: str | None = None) -> dict[str, np.ndarray]:
+    """The arrays of a file.
+
+    Raises CheckpointError if it is missing, torn, no .npz, holds pickled objects, or has another hash than expected.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            if not isinstance(stored, np.lib.npyio.NpzFile):
+                raise _unreadable(path, "it is no .npz file")
+            arrays = {name: stored[name] for name in stored.files}
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError) as error:
+        raise _unreadable(path, _reason(error)) from error
+    if expected_hash is not None and (found := array_hash(arrays)) != expected_hash:
+        raise _unreadable(path, f"its arrays have the hash {found[:12]}, and its manifest names {expected_hash[:12]}")
+    return arrays
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FileNotFoundError):
+        return "there is no such file"
+    if isinstance(error, ValueError) and "pickle" in str(error).lower():
+        return "it holds pickled objects, which are never loaded"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return "it is torn, or no .npz file"
+
+
+def _unreadable(path: Path, reason: str) -> CheckpointError:
+    return CheckpointError(f"{path} cannot be read: {reason}", "put the file back as it was written, or move it away")

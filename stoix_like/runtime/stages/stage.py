@@ -1,0 +1,75 @@
+"""Runs a stage, unless its manifest says that it is done."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.installation import versions
+from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest, write_manifest
+
+
+class StageCall(NamedTuple):
+    """What a stage is asked to do. A manifest that names the same is its result.
+
+    Attributes:
+        name: of the stage.
+        inputs: {name: hash} of what it reads.
+        settings: {leaf: value}, the part of the configuration that it reads.
+    """
+
+    name: str
+    inputs: dict[str, str]
+    settings: dict[str, Any]
+
+
+class StageResult(NamedTuple):
+    """What a stage made. It is on disk, in the folder of the stage, when this is returned."""
+
+    outputs: dict[str, str]  # {path below the folder: hash}
+    facts: dict[str, Any]
+
+
+def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) -> tuple[Manifest, bool]:
+    """(the manifest of the stage, whether it was done before).
+
+    A stage that was killed begins again; what it keeps of its own unfinished work is its affair. One whose inputs have
+    changed since is done again.
+
+    Raises:
+        ConfigError: it was done with other settings.
+        CheckpointError: its manifest is damaged.
+    """
+    found = read_manifest(folder)
+    if found is not None:
+        refuse_changed_settings(call.name, found.settings, call.settings)
+        if found.inputs == call.inputs:
+            return found, True
+        (folder / FILE).unlink()
+    folder.mkdir(parents=True, exist_ok=True)
+    began, clock = time.time(), time.monotonic()
+    result = work()
+    recorded = {
+        "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "seconds": round(time.monotonic() - clock, 3),
+        "host": platform.node(),
+        "versions": versions(),
+    }
+    manifest = Manifest(call.name, dict(call.inputs), dict(call.settings), result.outputs, result.facts, recorded)
+    write_manifest(folder, manifest)
+    return manifest, False
+
+
+def refuse_changed_settings(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raises ConfigError that names every leaf whose value is another one."""
+    changed = [
+        f"{what}: {leaf} is {now.get(leaf)!r}, and it was begun with {before.get(leaf)!r}"
+        for leaf in sorted(before.keys() | now.keys())
+        if before.get(leaf) != now.get(leaf)
+    ]
+    if changed:
+        raise ConfigError(changed, "use the former values, or --new-iteration to begin the next one with these")

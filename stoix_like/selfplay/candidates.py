@@ -1,0 +1,81 @@
+"""Candidates and the champion: parameter files named by the hash of their arrays, and the pointer to one of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.installation import installed_version
+from stoix_like.runtime.stages.hashes import tree_hash
+from stoix_like.runtime.storage.atomic import atomic_write
+from stoix_like.runtime.weights import parameters
+from stoix_like.runtime.weights.parameters import ParametersMetadata
+from stoix_like.selfplay.layout import PARAMETERS
+from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.records import ChampionRecord, read_record, record_path, write_record
+from stoix_like.types import NetworkParams
+
+
+class Player(NamedTuple):
+    """A network that plays, by the hash of its parameters."""
+
+    hash: str
+    params: NetworkParams
+
+
+def write_candidate(pipeline: Pipeline, folder: Path, params: NetworkParams, update: int) -> str:
+    """The hash of the parameters, which are written into the folder."""
+    config = pipeline.run_config
+    version = installed_version("stoix_like") or ""
+    metadata = ParametersMetadata(
+        algorithm="alphazero",
+        task_id=config.environment.task_id,
+        checkpoint="latest",
+        update=update,
+        seed=config.architecture.seed,
+        config=config_to_dict(config),
+        evaluation={},
+        stoix_like=version,
+    )
+    folder.mkdir(parents=True, exist_ok=True)
+    on_host = jax.tree.map(np.asarray, jax.device_get(params))
+    with atomic_write(folder / PARAMETERS) as temporary:
+        temporary.write_bytes(parameters.serialize(on_host, metadata))
+    return tree_hash(on_host)
+
+
+def read_player(pipeline: Pipeline, path: Path, expected_hash: str) -> Player:
+    """The player of a parameter file. Raises CheckpointError if it does not fit the game, or its hash is another."""
+    task_id = parameters.read_metadata(path).task_id
+    if task_id != pipeline.config.environment.task_id:
+        raise CheckpointError(f"{path} is a candidate of {task_id}", f"this pipeline plays {pipeline.game.name}")
+    params = pipeline.read_params(path)
+    if (found := tree_hash(params)) != expected_hash:
+        what = f"{path} has the hash {found[:12]}, and {expected_hash[:12]} is named"
+        raise CheckpointError(what, "put the file back as it was written")
+    return Player(expected_hash, params)
+
+
+def read_champion(pipeline: Pipeline) -> tuple[ChampionRecord, Player]:
+    """The champion. Raises CheckpointError if it cannot be read, or does not fit."""
+    record = read_record(pipeline.layout.champion)
+    return record, read_player(pipeline, pipeline.layout.root / record.parameters, record.hash)
+
+
+def begin_lineage(pipeline: Pipeline) -> None:
+    """Makes the random parameters of iteration 0 the champion, if there is none."""
+    layout = pipeline.layout
+    if layout.champion.is_file():
+        return
+    folder = layout.stage(0, "train")
+    found = write_candidate(pipeline, folder, pipeline.first_params, 0)
+    path = (folder / PARAMETERS).relative_to(layout.root).as_posix()
+    record = ChampionRecord(found, 0, path)
+    record_path(layout, 0).parent.mkdir(parents=True, exist_ok=True)
+    write_record(record_path(layout, 0), record)
+    write_record(layout.champion, record)

@@ -1,0 +1,178 @@
+"""The stage `evaluate`: candidate against champion over openings, each from every seat, until the rule has decided.
+
+Games are written in pieces of `pairs_per_look` openings, with all their moves, below matches/, apart from the store:
+they are evidence and never learned from. A match that was killed goes on after its last whole piece.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from stoix_like.config.alphazero_checks import anchor_names
+from stoix_like.errors import CheckpointError
+from stoix_like.evaluation import matches, promotion
+from stoix_like.evaluation.matches import MatchResults
+from stoix_like.evaluation.openings import OpeningBook
+from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule
+from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.hashes import array_hash
+from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.runtime.storage.digests import json_digest
+from stoix_like.selfplay.candidates import Player
+from stoix_like.selfplay.layout import ARRAYS
+from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.progress import Progress
+from stoix_like.selfplay.shards import text_of
+from stoix_like.types import role_key
+
+SEARCH = ("num_simulations", "max_considered_actions", "value_scale", "maxvisit_init", "rescale_values")
+SPECIFICATION = ("task_id", "match_simulations", *SEARCH)
+RULE = ("promotion_rule", "promotion_elo_0", "promotion_elo_1", "promotion_alpha", "promotion_beta")
+RULE += ("most_pairs", "pairs_per_look")
+SETTINGS = (*SPECIFICATION, *RULE, "match_opening_plies", "match_anchors", "anchor_pairs", "seed")
+KIND = "match"
+
+
+def rule_of(pipeline: Pipeline) -> PromotionRule:
+    """The rule of the configuration."""
+    section = pipeline.config.promotion
+    errors = section.promotion_elo_0, section.promotion_elo_1, section.promotion_alpha, section.promotion_beta
+    return PromotionRule(section.promotion_rule, *errors, section.most_pairs, section.pairs_per_look)
+
+
+def subject_of(pipeline: Pipeline, candidate: str, champion: str) -> MatchSubject:
+    """What a match of these two is evidence of, here and now."""
+    return MatchSubject(candidate, champion, json_digest(pipeline.leaves(SPECIFICATION)), pipeline.book.hash)
+
+
+def match_folder(pipeline: Pipeline, subject: MatchSubject) -> Path:
+    """Where the games of a match are."""
+    return pipeline.layout.matches / json_digest(subject._asdict())[:16]
+
+
+def evaluate_stage(
+    pipeline: Pipeline, iteration: int, candidate: Player, champion: Player
+) -> tuple[Manifest, bool]:
+    """(the manifest, whether it was done before). Facts: the subject, the score, and scores against anchors."""
+    inputs = {"candidate": candidate.hash, "champion": champion.hash}
+    call = StageCall("evaluate", inputs, pipeline.leaves(SETTINGS))
+    folder = pipeline.layout.stage(iteration, "evaluate")
+    return run_stage(folder, call, lambda: _evaluate(pipeline, candidate, champion))
+
+
+def _evaluate(pipeline: Pipeline, candidate: Player, champion: Player) -> StageResult:
+    subject, rule = subject_of(pipeline, candidate.hash, champion.hash), rule_of(pipeline)
+    folder = match_folder(pipeline, subject)
+    outputs: dict[str, str] = {}
+    facts: dict[str, Any] = {"subject": subject._asdict(), "match": folder.relative_to(pipeline.layout.root).as_posix()}
+    if candidate.hash != champion.hash:
+        outputs |= _play_match(pipeline, subject, rule, folder, (candidate, champion))
+    evidence = read_evidence(pipeline, folder, outputs, subject)
+    facts["games"], facts["pairs"] = int(evidence.scores.size), len(evidence.scores)
+    if len(evidence.scores):
+        score = matches.group_interval(evidence.scores.mean(axis=1), evidence.scores.shape[1])
+        facts["score"] = list(map(float, score))
+    facts["anchors"] = _anchor_scores(pipeline, candidate)
+    return StageResult(outputs, facts)
+
+
+def _play_match(
+    pipeline: Pipeline, subject: MatchSubject, rule: PromotionRule, folder: Path, two: tuple[Player, Player]
+) -> dict[str, str]:
+    """{file: hash} of the pieces of the match, played until the rule has decided or the openings are used up."""
+    book, outputs = pipeline.book, {}
+    most = min(rule.most_groups, len(book.moves))
+    progress = Progress(pipeline.reporter, pipeline.stop, "evaluate", "pairs", most)
+    scores = np.zeros((0, pipeline.game.num_players))
+    for index, first in enumerate(range(0, most, rule.groups_per_look)):
+        path = folder / f"piece_{index:04d}{ARRAYS}"
+        rows = np.arange(first, min(first + rule.groups_per_look, most))
+        arrays = _finished_piece(path, subject, rows)
+        if arrays is None:
+            arrays = _piece(subject, rows, _play_piece(pipeline, book, rows, two, index))
+            outputs[path.name] = write_arrays(path, arrays)
+        else:
+            outputs[path.name] = array_hash(arrays)
+        scores = np.concatenate([scores, arrays["score"]])
+        progress.update(len(scores))
+        if promotion.is_decided(scores, rule):
+            break
+    return outputs
+
+
+def _play_piece(
+    pipeline: Pipeline, book: OpeningBook, rows: np.ndarray, two: tuple[Player, Player], index: int
+) -> MatchResults:
+    key = jax.random.fold_in(role_key(pipeline.root, "match"), index)
+    return pipeline.match_player.play(two[0].params, two[1].params, key, moves=book.moves[rows])
+
+
+def _piece(subject: MatchSubject, rows: np.ndarray, results: MatchResults) -> dict[str, np.ndarray]:
+    texts = {"kind": KIND, **subject._asdict()}
+    arrays = {name: np.asarray(value) for name, value in results._asdict().items()}
+    return arrays | {"opening": rows.astype(np.int32)} | {f"text_{key}": np.array(text) for key, text in texts.items()}
+
+
+def _finished_piece(path: Path, subject: MatchSubject, rows: np.ndarray) -> dict[str, np.ndarray] | None:
+    """The arrays of a piece that an earlier process has finished, or None."""
+    if not path.is_file():
+        return None
+    try:
+        arrays = read_arrays(path)
+    except CheckpointError:
+        return None  # torn: it is played again
+    is_ours = all(text_of(arrays, name) == value for name, value in subject._asdict().items())
+    return arrays if is_ours and np.array_equal(arrays.get("opening"), rows) else None
+
+
+def read_evidence(
+    pipeline: Pipeline, folder: Path, outputs: dict[str, str], subject: MatchSubject
+) -> Evidence:
+    """The evidence of a match from its files, whose games are played again by the rules.
+
+    What cannot be confirmed becomes the error of the evidence, so that it never promotes. Raises CheckpointError if a
+    file is missing or is not what the manifest names.
+    """
+    rows = [read_arrays(folder / name, outputs[name]) for name in sorted(outputs)]
+    found = [_piece_problem(pipeline, arrays, subject) for arrays in rows]
+    error = next(filter(None, found), None)
+    if not rows:
+        return Evidence(subject, np.zeros((0, pipeline.game.num_players)), np.zeros(0, int))
+    scores, openings = (np.concatenate([arrays[name] for arrays in rows]) for name in ("score", "opening"))
+    unfinished = sum(int(arrays["is_unfinished"].sum()) for arrays in rows)
+    return Evidence(subject, scores.astype(np.float64), openings, unfinished, error)
+
+
+def _piece_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray], subject: MatchSubject) -> str | None:
+    """What is not true of a piece of a match."""
+    for name, value in {"kind": KIND, **subject._asdict()}.items():
+        if (text := text_of(arrays, name)) != value:
+            return f"games of another {name}: {text[:16]}, not {value[:16]}"
+    moves, opening, book = arrays["moves"], arrays["opening"], pipeline.book.moves  # [M, P, H], [M], [K, k]
+    if opening.min(initial=0) < 0 or opening.max(initial=0) >= len(book):
+        return "games of an opening that the list does not have"
+    if (moves[:, :, : book.shape[1]] != book[opening][:, None]).any():
+        return "a game does not begin with its opening"
+    replayed = pipeline.replay(moves.reshape(-1, moves.shape[-1]))
+    if not (replayed["is_legal"].all() and replayed["is_over"].all()):
+        return "a game breaks the rules, or is not played to its end"
+    outcome = replayed["outcome"].reshape(*moves.shape[:2], -1)  # [M, P, P]
+    own = np.diagonal(outcome, axis1=1, axis2=2)
+    if (np.abs((own + 1.0) / 2.0 - arrays["score"]) > 1e-6).any():
+        return "a score is not that of the moves"
+    return None
+
+
+def _anchor_scores(pipeline: Pipeline, candidate: Player) -> dict[str, list[float]]:
+    """{engine: score with its interval} of the candidate, for the report."""
+    section, found = pipeline.config.promotion, {}
+    for name in anchor_names(section.match_anchors):
+        moves = pipeline.book.moves[: section.anchor_pairs]
+        results = pipeline.anchor_player(name).play(candidate.params, None, role_key(pipeline.root, "match", 1), moves=moves)
+        found[name] = list(map(float, matches.summarize(results).score))
+    return found

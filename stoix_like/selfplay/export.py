@@ -1,0 +1,188 @@
+"""The stage `export`: the window that is learned from, each game once, split by game.
+
+The window has the newest positions of the store. It begins to grow sublinearly where there are more than
+`window_positions` = c of them: c (1 + b ((n / c)^a - 1) / a) of n positions, with exponent a and growth b (Wu 2019,
+"Accelerating Self-Play Learning in Go", arXiv 1902.10565, appendix C), but never beyond the capacity of the replay.
+Whether a game is validated on depends on its number alone, so it never changes sides.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from stoix_like.algorithms.alphazero import Sample
+from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.hashes import array_hash
+from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.selfplay.layout import ARRAYS
+from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.shards import text_of
+from stoix_like.selfplay.store import HASH_DIGITS, StoredShard, list_store
+from stoix_like.types import Observation
+
+SETTINGS = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share")
+SETTINGS += ("replay_buffer_size",)
+WINDOW, VALIDATION = f"window{ARRAYS}", f"validation{ARRAYS}"
+KIND, FORMAT = "window", "1"
+_BUCKETS = 1 << 16  # of game numbers, for the split
+
+#: {name: (type, axes)} of a window's arrays: M positions, C cells with F features, A actions, P players.
+_ARRAYS = {
+    "planes": ("bool", "MCF"),
+    "legal": ("bool", "MA"),
+    "policy": ("float32", "MA"),
+    "root_values": ("float32", "MP"),
+    "outcome": ("float32", "MP"),  # of the player i seats after the mover
+    "is_full": ("bool", "M"),
+    "iteration": ("int32", "M"),
+    "game_id": ("uint64", "M"),
+}
+
+
+def window_size(num_positions: int, start: int, exponent: float, growth: float, capacity: int) -> int:
+    """How many of the newest positions are learned from."""
+    if num_positions <= start:
+        return min(num_positions, capacity)
+    wanted = start * (1.0 + growth * ((num_positions / start) ** exponent - 1.0) / exponent)
+    return min(int(wanted), num_positions, capacity)
+
+
+def export_stage(pipeline: Pipeline, iteration: int, synced: Manifest) -> tuple[Manifest, bool]:
+    """(the manifest, whether it was done before). Facts: games, positions, and positions that are validated on."""
+    call = StageCall("export", {"store": synced.outputs["store"]}, pipeline.leaves(SETTINGS))
+    folder = pipeline.layout.stage(iteration, "export")
+    return run_stage(folder, call, lambda: _export(pipeline, folder))
+
+
+def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manifest, bool]:
+    """The manifest of a window that was made elsewhere, and is copied as it is.
+
+    Raises:
+        CheckpointError: no window of this game, torn, or with pickled objects.
+    """
+    arrays = read_arrays(path)
+    check_window(pipeline, arrays, str(path))
+    call = StageCall("export", {"data_path": array_hash(arrays)}, pipeline.leaves(SETTINGS))
+    folder = pipeline.layout.stage(iteration, "export")
+    return run_stage(folder, call, lambda: _split(pipeline, folder, arrays))
+
+
+def _export(pipeline: Pipeline, folder: Path) -> StageResult:
+    section, shards = pipeline.config.selfplay, list_store(pipeline)
+    total = sum(shard.num_positions for shard in shards)
+    if total == 0:
+        raise RunError("the store has no games to learn from", "leave out --skip-selfplay, or give --sync-from or --data-path")
+    sizes = section.window_positions, section.window_exponent, section.window_growth
+    size = window_size(total, *sizes, pipeline.config.alphazero.replay_buffer_size)
+    result = _split(pipeline, folder, _newest_games(shards, size))
+    return result._replace(facts=result.facts | {"store_positions": total, "window_size": size})
+
+
+def _newest_games(shards: list[StoredShard], size: int) -> dict[str, np.ndarray]:
+    """The newest whole games with together at most `size` positions, or one game, the oldest first."""
+    chosen: list[dict[str, np.ndarray]] = []
+    known: set[int] = set()
+    room = size
+    for shard in reversed(shards):
+        arrays = read_arrays(shard.path)
+        if array_hash(arrays)[:HASH_DIGITS] != shard.hash:
+            what = f"{shard.path} was changed after it had been written"
+            raise CheckpointError(what, "remove it: what is left of its source is taken in again")
+        lengths = np.bincount(arrays["game"], minlength=len(arrays["num_plies"]))
+        keep = np.zeros(len(lengths), bool)
+        for row in reversed(range(len(lengths))):
+            number = int(arrays["game_id"][row])
+            if number in known:
+                continue
+            if lengths[row] > room and known:
+                room = 0
+                break
+            known.add(number)
+            keep[row], room = True, room - int(lengths[row])
+        chosen.append(_positions(arrays, keep, shard.iteration))
+        if room <= 0:
+            break
+    return {name: np.concatenate([part[name] for part in reversed(chosen)]) for name in _ARRAYS}
+
+
+def _positions(arrays: dict[str, np.ndarray], keep: np.ndarray, iteration: int) -> dict[str, np.ndarray]:
+    rows = keep[arrays["game"]]
+    game, player = arrays["game"][rows], arrays["player"][rows].astype(int)
+    num_players = arrays["outcome"].shape[1]
+    seats = (player[:, None] + np.arange(num_players)[None]) % num_players  # [M, P]
+    found = {name: arrays[name][rows] for name in ("planes", "legal", "policy", "root_values", "is_full")}
+    found["outcome"] = np.take_along_axis(arrays["outcome"][game], seats, axis=1)
+    found["iteration"] = np.full(len(game), iteration, np.int32)
+    found["game_id"] = arrays["game_id"][game]
+    return found
+
+
+def is_validated_on(game_id: np.ndarray, share: float) -> np.ndarray:
+    """Whether games of these numbers belong to the part that is validated on; the same in every iteration."""
+    return (game_id % np.uint64(_BUCKETS)).astype(np.int64) < int(share * _BUCKETS)
+
+
+def _split(pipeline: Pipeline, folder: Path, arrays: dict[str, np.ndarray]) -> StageResult:
+    arrays = {name: arrays[name] for name in _ARRAYS}
+    held_out = is_validated_on(arrays["game_id"], pipeline.config.selfplay.validation_share)
+    if held_out.all():
+        held_out[:] = False  # so few games that none would be left
+    texts = {"kind": KIND, "format": FORMAT, "game_name": pipeline.game.name}
+    outputs, facts = {}, {"games": len(np.unique(arrays["game_id"])), "positions": int((~held_out).sum())}
+    for name, rows in ((WINDOW, ~held_out), (VALIDATION, held_out)):
+        part = {key: values[rows] for key, values in arrays.items()}
+        part |= {f"text_{key}": np.array(text) for key, text in texts.items()}
+        outputs[name] = write_arrays(folder / name, part)
+    facts["validation_positions"] = int(held_out.sum())
+    return StageResult(outputs, facts)
+
+
+def check_window(pipeline: Pipeline, arrays: dict[str, np.ndarray], where: str) -> None:
+    """Refuses arrays that are no window of this game.
+
+    Raises:
+        CheckpointError: another kind of file, another game, no positions, more than the replay keeps, wrong shapes,
+            types or values.
+    """
+    if problem := _window_problem(pipeline, arrays):
+        what = f"{where} is no window of {pipeline.game.name}: {problem}"
+        raise CheckpointError(what, f"give a {WINDOW} that an export stage has written")
+
+
+def _window_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> str | None:
+    found = {name: text_of(arrays, name)[:40] for name in ("kind", "format", "game_name")}
+    wanted = {"kind": KIND, "format": FORMAT, "game_name": pipeline.game.name}
+    for name, value in wanted.items():
+        if found[name] != value:
+            return f"its {name} is {found[name]!r} and should be {value!r}"
+    if missing := [name for name in _ARRAYS if name not in arrays]:
+        return f"it has no {missing[0]}"
+    template = pipeline.learner_samples
+    cells, features = template.observation.agent_view.shape[-2:]
+    sizes = {"M": len(arrays["is_full"]), "A": pipeline.game.num_actions, "P": pipeline.game.num_players}
+    sizes |= {"C": cells, "F": features}
+    for name, (dtype, axes) in _ARRAYS.items():
+        shape = tuple(sizes[axis] for axis in axes)
+        if arrays[name].dtype != dtype or arrays[name].shape != shape:
+            return f"{name} is {arrays[name].dtype} {arrays[name].shape} and should be {dtype} {shape}"
+    if sizes["M"] == 0:
+        return "it has no positions"
+    if sizes["M"] > (most := pipeline.config.alphazero.replay_buffer_size):
+        return f"it has {sizes['M']:,} positions, and replay_buffer_size is {most:,}"
+    policy = arrays["policy"]
+    if not all(np.isfinite(arrays[name]).all() for name in ("policy", "root_values", "outcome")):
+        return "it has values that are not finite"
+    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or np.abs(policy.sum(axis=1) - 1.0).max() > 1e-3:
+        return "a policy is no distribution over legal moves"
+    return None
+
+
+def samples_of(arrays: dict[str, np.ndarray]) -> Sample:
+    """The samples of a window, [M, ...], on the host."""
+    observation = Observation(arrays["planes"], arrays["legal"])
+    fields = (arrays[name] for name in ("policy", "root_values", "outcome", "is_full", "iteration"))
+    return Sample(observation, *fields)

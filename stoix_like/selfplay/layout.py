@@ -1,0 +1,67 @@
+"""Where the files of a game's pipeline are. Imports no JAX, so that a reader of its state stays light."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from stoix_like.errors import CheckpointError
+
+STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
+PARAMETERS = "params.safetensors"  # of a candidate, in the folder of the stage that made it
+ARRAYS = ".npz"
+LOCK = "work.lock"  # held while a stage runs
+
+
+class Layout(NamedTuple):
+    """The folder of one game, `<save_dir>/connect_four_2p`."""
+
+    root: Path
+
+    @property
+    def store(self) -> Path:
+        """All shards, by hash."""
+        return self.root / "store"
+
+    @property
+    def quarantine(self) -> Path:
+        """Files that were to be taken in and could not."""
+        return self.root / "quarantine"
+
+    @property
+    def train_run(self) -> Path:
+        """The run that trains, over all iterations."""
+        return self.root / "train"
+
+    @property
+    def champion(self) -> Path:
+        """The pointer to the champion."""
+        return self.root / "champion.json"
+
+    @property
+    def matches(self) -> Path:
+        """Games of evaluations, never learned from."""
+        return self.root / "matches"
+
+    def iteration(self, number: int) -> Path:
+        """The folder of an iteration, whose stages have a folder each."""
+        return self.root / "iterations" / f"{number:04d}"
+
+    def stage(self, number: int, name: str) -> Path:
+        """The folder of a stage of an iteration."""
+        return self.iteration(number) / name
+
+    def iterations(self) -> list[int]:
+        """The numbers of the iterations that were begun, in order."""
+        folder = self.root / "iterations"
+        if not folder.is_dir():
+            return []
+        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
+
+
+def find_layout(text: str) -> Layout:
+    """The pipeline in an existing folder. Raises CheckpointError if there is none."""
+    layout = Layout(Path(text))
+    if not layout.champion.is_file():
+        raise CheckpointError(f"{text} is no folder of a self-play pipeline", "give the one with its champion.json")
+    return layout

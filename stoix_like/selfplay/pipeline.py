@@ -1,0 +1,150 @@
+"""A game's pipeline in this process: its folder, its configuration, and its programs, each compiled once."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from stoix_like.algorithms import alphazero, tasks
+from stoix_like.algorithms.alphazero import Sample, example_sample, learning, whole_games
+from stoix_like.algorithms.alphazero.whole_games import GameBatch
+from stoix_like.config.board_games import game_key
+from stoix_like.config.checks import get_leaf, replace_leaves
+from stoix_like.config.engines import parse_engine
+from stoix_like.config.sections import AlphaZeroConfig
+from stoix_like.config.selfplay_checks import NETWORK_ENGINE
+from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.evaluation.openings import OpeningBook
+from stoix_like.games import BoardGame, Player
+from stoix_like.runtime.arena.match import MatchPlayer
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.runs import build
+from stoix_like.runtime.runs.saved import state_template
+from stoix_like.runtime.training.stopping import StopRequest
+from stoix_like.runtime.weights import parameters
+from stoix_like.search import players
+from stoix_like.search.gumbel import GameModel
+from stoix_like.selfplay.layout import Layout
+from stoix_like.selfplay.replay import make_replay
+from stoix_like.types import Key, Metrics, NetworkParams, Params
+
+
+class Pipeline:
+    """What the stages of a game share. Nothing here is state of the pipeline, all of which is on disk.
+
+    Args:
+        config: of the pipeline.
+        reporter: receives what is shown.
+        stop: set by a signal; stages then end where they can go on.
+    """
+
+    def __init__(self, config: SelfPlayConfig, reporter: Reporter, stop: StopRequest | None = None) -> None:
+        self.config, self.reporter, self.stop = config, reporter, stop or StopRequest()
+        self.env = build.make_env(config.environment)
+        self.game: BoardGame = self.env.game
+        self.layout = Layout(Path(config.checkpointing.save_dir) / game_key(self.game.name, self.game.num_players))
+        self.run_config = run_config(config, self.layout, 1)
+        self.network = build.make_network(self.env, self.run_config)
+        self.learner = alphazero.make(self.game, self.network, self.run_config)
+        self.settings = alphazero.settings_of(self.run_config)
+        self.root = jax.random.key(config.architecture.seed)
+
+    def leaves(self, names: Sequence[str]) -> dict[str, Any]:
+        """{leaf: value} of the configuration, for a manifest."""
+        return {name: get_leaf(self.config, name) for name in names}
+
+    @functools.cached_property
+    def first_params(self) -> NetworkParams:
+        """The random parameters of iteration 0."""
+        return jax.jit(self.learner.init)(self.root).params.average
+
+    @functools.cached_property
+    def params_template(self) -> Params:
+        """Shapes and types of a learner's parameters."""
+        return state_template(self.learner, 1).params
+
+    def read_params(self, path: Path) -> NetworkParams:
+        """A candidate's parameters. Raises CheckpointError if the file is damaged or of another architecture."""
+        return parameters.read_arrays(path, self.params_template.average)
+
+    @functools.cached_property
+    def learner_samples(self) -> Sample:
+        """One sample as shapes and types."""
+        return example_sample(self.game)
+
+    @functools.cached_property
+    def losses(self) -> Callable[[NetworkParams, Sample], Metrics]:
+        """The losses of a batch of samples."""
+        hyper = alphazero.make_hyper(self.run_config)
+        return jax.jit(lambda params, batch: learning.loss(params, self.network, hyper, batch)[1])
+
+    @functools.cached_property
+    def replay(self) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+        """Plays recorded moves again, see `replay.make_replay`."""
+        return make_replay(self.game)
+
+    @functools.cached_property
+    def advance_games(self) -> Callable[[NetworkParams, GameBatch, Key, Any], GameBatch]:
+        """`whole_games.advance` with the parameters as an argument."""
+        temperature = self.config.alphazero.play_temperature
+
+        def advance(params: NetworkParams, batch: GameBatch, key: Key, steps: Any) -> GameBatch:
+            if (name := self.config.selfplay.engine) == NETWORK_ENGINE:
+                model = GameModel(self.game, self.network.actor_critic)
+                search = alphazero.self_play_search(model, self.settings, params)
+            else:
+                search = whole_games.mcts_search(self.game, parse_engine(name).num_simulations)
+            return whole_games.advance(self.game, search, self.settings, temperature, batch, key, steps)
+
+        return jax.jit(advance, donate_argnums=1)
+
+    @functools.cache  # noqa: B019 - lives as long as the process
+    def begin_games(self, num_games: int) -> Callable[[Key], GameBatch]:
+        """`whole_games.begin` of so many games."""
+        slots = min(self.config.environment.num_envs, num_games)
+        return jax.jit(functools.partial(whole_games.begin, self.game, self.settings, num_games, slots))
+
+    @functools.cached_property
+    def book(self) -> OpeningBook:
+        """The openings of matches."""
+        promotion = self.config.promotion
+        return tasks.book(self.game, promotion.match_opening_plies, promotion.most_pairs)
+
+    @functools.cached_property
+    def network_player(self) -> Player:
+        """How candidates and champions play in matches: by search, without noise."""
+        model = GameModel(self.game, self.network.actor_critic)
+        number = self.config.promotion.match_simulations
+        return players.gumbel_player(model, alphazero.match_search(self.run_config, number))
+
+    @functools.cached_property
+    def match_player(self) -> MatchPlayer:
+        """Matches of two networks."""
+        return MatchPlayer(self.game, self.network_player, self.network_player, self.book)
+
+    @functools.cache  # noqa: B019 - lives as long as the process
+    def anchor_player(self, name: str) -> MatchPlayer:
+        """Matches of a network against an engine."""
+        engine = players.engine_player(self.game, parse_engine(name))
+        return MatchPlayer(self.game, self.network_player, engine, self.book)
+
+
+def run_config(config: SelfPlayConfig, layout: Layout, num_updates: int) -> AlphaZeroConfig:
+    """The configuration of the run that trains."""
+    sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(AlphaZeroConfig)}
+    leaves = {
+        "self_play": False,
+        "num_updates": num_updates,
+        "total_timesteps": None,
+        "num_eval_episodes": 0,
+        "save_replay": False,
+        "save_dir": str(layout.root),
+        "run_name": layout.train_run.name,
+    }
+    return replace_leaves(AlphaZeroConfig(**sections), leaves)

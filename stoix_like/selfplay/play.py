@@ -1,0 +1,148 @@
+"""The stage `selfplay`: shards of whole games, played by the champion or the newest candidate.
+
+A shard's key is made of the seed, the iteration and its number, so shards can be played alone, in any order, by any
+process. Shards of a stage that was killed are kept.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from stoix_like.algorithms.alphazero import whole_games
+from stoix_like.algorithms.alphazero.whole_games import GameRecords
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.evaluators.timing import ChunkSizer
+from stoix_like.runtime.hardware.devices import reraise_device_errors
+from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.hashes import array_hash
+from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.selfplay.candidates import Player
+from stoix_like.selfplay.layout import ARRAYS
+from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.progress import Progress
+from stoix_like.selfplay.shards import ShardOrigin, check_shard, origin_of, shard_arrays
+from stoix_like.types import NetworkParams, role_key
+
+SETTINGS = (
+    ("task_id", "num_envs", "seed", "selfplay_games", "shard_games", "engine", "num_simulations", "quick_simulations")
+    + ("full_search_share", "max_considered_actions", "gumbel_scale", "value_scale", "maxvisit_init", "rescale_values")
+    + ("random_plies", "temperature_plies", "play_temperature")
+)
+MEMORY_HINT = "lower --shard-games or --num-envs"
+
+
+def selfplay_stage(pipeline: Pipeline, iteration: int, player: Player) -> tuple[Manifest, bool]:
+    """(the manifest, whether it was done before) of the games of an iteration. Facts: games, positions, seconds …"""
+    call = StageCall("selfplay", {"player": player.hash}, pipeline.leaves(SETTINGS))
+    folder = pipeline.layout.stage(iteration, "selfplay")
+    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, folder))
+
+
+def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:
+    """(number of shards, games of each): equal sizes, so that they share a program; at least `num_games` together."""
+    num_shards = math.ceil(num_games / shard_games)
+    return num_shards, math.ceil(num_games / num_shards)
+
+
+def _play_shards(pipeline: Pipeline, iteration: int, player: Player, folder: Path) -> StageResult:
+    section, seed = pipeline.config.selfplay, pipeline.config.architecture.seed
+    num_shards, size = shard_sizes(section.selfplay_games, section.shard_games)
+    kept: dict[int, dict[str, np.ndarray]] = {}
+    origins = [ShardOrigin(seed, iteration, shard, player.hash, section.engine) for shard in range(num_shards)]
+    for shard, origin in enumerate(origins):
+        if (arrays := _finished_shard(pipeline, _path(folder, shard), origin, size)) is not None:
+            kept[shard] = arrays
+    progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size, len(kept) * size)
+    outputs, counts, began = {}, _Counts(), time.monotonic()
+    for shard, origin in enumerate(origins):
+        path = _path(folder, shard)
+        if shard in kept:
+            arrays = kept.pop(shard)
+            outputs[path.name] = array_hash(arrays)
+        else:
+            records = play_shard(pipeline, iteration, shard, size, player.params, progress)
+            arrays = shard_arrays(pipeline.game, records, origin)
+            outputs[path.name] = write_arrays(path, arrays)
+        counts.add(arrays)
+    return StageResult(outputs, counts.facts() | {"seconds": round(time.monotonic() - began, 3), "player": player.hash})
+
+
+def _path(folder: Path, shard: int) -> Path:
+    return folder / f"shard_{shard:04d}{ARRAYS}"
+
+
+def _finished_shard(pipeline: Pipeline, path: Path, origin: ShardOrigin, size: int) -> dict[str, np.ndarray] | None:
+    """The arrays of a shard that an earlier process has finished, for the same player; else None."""
+    if not path.is_file():
+        return None
+    try:
+        arrays = read_arrays(path)
+        check_shard(pipeline.game, arrays, str(path))
+    except CheckpointError as error:
+        pipeline.reporter.warning(f"{error.what}; it is played again")
+        return None
+    return arrays if origin_of(arrays) == origin and len(arrays["num_plies"]) == size else None
+
+
+def play_shard(
+    pipeline: Pipeline, iteration: int, shard: int, num_games: int, params: NetworkParams, progress: Progress
+) -> GameRecords:
+    """The records of one shard on the host, played in pieces of about two seconds, so that Ctrl-C works.
+
+    Raises RunError if memory runs out.
+    """
+    key = jax.random.fold_in(role_key(pipeline.root, "selfplay", iteration), shard)
+    opening_key, play_key = jax.random.split(key)
+    sizer, before = ChunkSizer(), progress.done
+    with reraise_device_errors("the games cannot be played", MEMORY_HINT):
+        batch = pipeline.begin_games(num_games)(opening_key)
+        is_finished = False
+        while not is_finished:
+            steps, began = sizer.next_length(10_000), time.monotonic()
+            batch = pipeline.advance_games(params, batch, play_key, np.int32(steps))
+            done, is_finished = jax.device_get(_progress_of(batch))
+            sizer.record(steps, time.monotonic() - began)
+            progress.update(before + int(done))
+        records: GameRecords = jax.device_get(batch.records)
+    return records
+
+
+@jax.jit
+def _progress_of(batch: whole_games.GameBatch) -> Any:
+    return whole_games.num_finished(batch), whole_games.is_finished(batch)
+
+
+class _Counts:
+    """Sums over shards."""
+
+    def __init__(self) -> None:
+        self._sums = dict.fromkeys(("games", "positions", "plies", "draws", "first_player_points"), 0.0)
+
+    def add(self, arrays: dict[str, np.ndarray]) -> None:
+        outcome = arrays["outcome"]
+        found = {
+            "games": len(outcome),
+            "positions": len(arrays["player"]),
+            "plies": int(arrays["num_plies"].sum()),
+            "draws": int((outcome == 0.0).all(axis=1).sum()),
+            "first_player_points": float(((outcome[:, 0] + 1.0) / 2.0).sum()),
+        }
+        self._sums = {name: value + found[name] for name, value in self._sums.items()}
+
+    def facts(self) -> dict[str, Any]:
+        """Counts, and means per game."""
+        games = self._sums["games"]
+        return {
+            "games": int(games),
+            "positions": int(self._sums["positions"]),
+            "mean_plies": self._sums["plies"] / games,
+            "draw_rate": self._sums["draws"] / games,
+            "first_player_score": self._sums["first_player_points"] / games,
+        }

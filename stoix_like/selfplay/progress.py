@@ -1,0 +1,65 @@
+"""How far a stage is: one line that names the stage, what is done, its rate, and the remaining time."""
+
+from __future__ import annotations
+
+import sys
+import time
+
+from stoix_like.runtime.console.messages import HEARTBEAT_SECONDS
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.training.stopping import StopRequest
+
+_SECONDS_ON_A_TERMINAL = 1.0
+
+
+class Interrupted(Exception):
+    """A stage was stopped by a signal. What it has finished is on disk."""
+
+
+class Progress:
+    """Counts what a stage has done, and reports it: every ten seconds, on a terminal every second.
+
+    Args:
+        reporter: receives the lines.
+        stop: set by a signal.
+        stage: in front of each.
+        unit: of what is counted, such as games.
+        total: of them.
+        done: from earlier processes; they do not count for the rate.
+    """
+
+    def __init__(
+        self, reporter: Reporter, stop: StopRequest, stage: str, unit: str, total: int, done: int = 0
+    ) -> None:
+        self._stop = stop
+        self._reporter, self._stage, self._unit, self._total = reporter, stage, unit, total
+        self.done, self._before, self._began = done, done, time.monotonic()
+        self._reported = self._began
+        self._seconds = _SECONDS_ON_A_TERMINAL if sys.stderr.isatty() else HEARTBEAT_SECONDS
+
+    def update(self, done: int) -> None:
+        """Sets how much is done. Raises Interrupted if the stage shall stop."""
+        self.done = done
+        if self._stop.is_set:
+            raise Interrupted
+        if (now := time.monotonic()) - self._reported >= self._seconds:
+            self._reported = now
+            self._reporter.progress(self.line())
+
+    @property
+    def seconds(self) -> float:
+        """Since the stage began in this process."""
+        return time.monotonic() - self._began
+
+    @property
+    def rate(self) -> float:
+        """Per second, in this process."""
+        return (self.done - self._before) / max(self.seconds, 1e-9)
+
+    def line(self) -> str:
+        """`selfplay: 320 of 1,000 games · 640 games/s · 0:00:01 left`."""
+        text = f"{self._stage}: {self.done:,} of {self._total:,} {self._unit} · {self.rate:,.0f} {self._unit}/s"
+        if self.rate <= 0:
+            return text
+        left = round((self._total - self.done) / self.rate)
+        return f"{text} · {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"

@@ -1,0 +1,95 @@
+"""The stage `promote`: the one place where the champion changes, and only by a decision from evidence on disk."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.errors import CheckpointError
+from stoix_like.evaluation import promotion
+from stoix_like.evaluation.promotion import Decision, Evidence, MatchSubject
+from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.selfplay import candidates, records
+from stoix_like.selfplay.evaluate import RULE, match_folder, read_evidence, rule_of, subject_of
+from stoix_like.selfplay.layout import PARAMETERS
+from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.records import ChampionRecord
+
+SETTINGS = (*RULE, "auto_promote")
+
+
+class _Case(NamedTuple):
+    """What is to be decided."""
+
+    iteration: int
+    candidate: str
+    evaluated: Manifest | None
+
+
+def promote_stage(
+    pipeline: Pipeline, iteration: int, trained: Manifest, evaluated: Manifest | None
+) -> tuple[Manifest, bool]:
+    """(the manifest, whether it was done before). Facts: the verdict, whether it was carried out, and the reasons.
+
+    Args:
+        pipeline: of the game.
+        iteration: whose candidate is decided on.
+        trained: manifest of the stage that made it.
+        evaluated: manifest of the match; None if it was skipped, and nothing is then promoted.
+    """
+    inputs = {"train": trained.digest, "evaluate": "" if evaluated is None else evaluated.digest}
+    call = StageCall("promote", inputs, pipeline.leaves(SETTINGS))
+    folder = pipeline.layout.stage(iteration, "promote")
+    case = _Case(iteration, trained.facts["candidate"], evaluated)
+    return run_stage(folder, call, lambda: _promote(pipeline, case))
+
+
+def _promote(pipeline: Pipeline, case: _Case) -> StageResult:
+    layout = pipeline.layout
+    champion = records.read_record(layout.champion)
+    evidence_hash = None if case.evaluated is None else case.evaluated.digest
+    if champion.iteration == case.iteration and champion.evidence == evidence_hash and champion.hash == case.candidate:
+        previous = records.read_record(records.record_path(layout, champion.previous or 0))
+        decision = decide(pipeline, case, previous.hash)  # carried out by a process that was killed before it said so
+        return StageResult({}, _facts(decision, previous, is_promoted=True))
+    decision = decide(pipeline, case, champion.hash)
+    is_promoted = decision.promotes and pipeline.config.promotion.auto_promote
+    if is_promoted:
+        path = layout.stage(case.iteration, "train") / PARAMETERS
+        candidates.read_player(pipeline, path, case.candidate)  # raises if it is not what was evaluated
+        place = path.relative_to(layout.root).as_posix()
+        record = ChampionRecord(case.candidate, case.iteration, place, evidence_hash, champion.iteration)
+        records.write_record(records.record_path(layout, case.iteration), record)
+        records.write_record(layout.champion, record)
+    return StageResult({}, _facts(decision, champion, is_promoted=is_promoted))
+
+
+def decide(pipeline: Pipeline, case: _Case, champion: str) -> Decision:
+    """The decision on a candidate against the present champion, from the games on disk."""
+    expected = subject_of(pipeline, case.candidate, champion)
+    nothing = Evidence(expected, np.zeros((0, pipeline.game.num_players)), np.zeros(0))
+    if case.evaluated is None:
+        return promotion.decide(nothing, rule_of(pipeline), expected)
+    try:
+        subject = MatchSubject(**case.evaluated.facts["subject"])
+        evidence = read_evidence(pipeline, match_folder(pipeline, subject), case.evaluated.outputs, subject)
+    except (CheckpointError, KeyError, TypeError) as error:
+        what = error.what if isinstance(error, CheckpointError) else "the manifest of the match names no subject"
+        return promotion.decide(nothing._replace(error=what), rule_of(pipeline), expected)
+    return promotion.decide(evidence, rule_of(pipeline), expected)
+
+
+def _facts(decision: Decision, champion: ChampionRecord, *, is_promoted: bool) -> dict[str, Any]:
+    ratio = decision.log_likelihood_ratio
+    return {
+        "promoted": is_promoted,
+        "verdict": decision.verdict,
+        "reasons": list(decision.reasons),
+        "pairs": decision.num_groups,
+        "score": [None if value != value else float(value) for value in decision.score],
+        "log_likelihood_ratio": None if ratio != ratio else ratio,
+        "champion": champion.hash,
+        "champion_iteration": champion.iteration,
+    }

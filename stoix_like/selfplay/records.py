@@ -1,0 +1,88 @@
+"""Who is champion, and since when: small files that name each other. Imports no JAX.
+
+`champion.json` at the top of a game's folder is replaced atomically. Each promotion keeps its own record, in the folder
+of its stage, so that the champions before can be found, and made champion again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.storage.digests import json_digest, meta_text
+from stoix_like.selfplay.layout import Layout
+
+
+class ChampionRecord(NamedTuple):
+    """Who is champion, and by which evidence.
+
+    Attributes:
+        hash: of the parameters.
+        iteration: that made the candidate; 0 for the random parameters of the beginning.
+        parameters: the file, below the folder of the game.
+        evidence: digest of the manifest of the evaluation; None of iteration 0.
+        previous: the iteration of the champion before; None of iteration 0.
+    """
+
+    hash: str
+    iteration: int
+    parameters: str
+    evidence: str | None = None
+    previous: int | None = None
+
+
+RECORD = "champion.json"  # in the folder of the stage that promoted it, and at the top of the game's
+
+
+def write_record(path: Path, record: ChampionRecord) -> None:
+    """Writes a champion's record, whole or not at all."""
+    atomic_write_text(path, meta_text(record._asdict()))
+
+
+def read_record(path: Path) -> ChampionRecord:
+    """A champion's record. Raises CheckpointError if it is missing, damaged, or was changed."""
+    try:
+        stored: dict[str, Any] = json.loads(path.read_bytes())
+        record = ChampionRecord(**stored["body"])
+        is_intact = stored["sha256"] == json_digest(stored["body"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: it is missing, torn, or not ours", "put it back") from error
+    if not is_intact:
+        raise CheckpointError(f"{path} was changed after it had been written", "put it back as it was")
+    return record
+
+
+def record_path(layout: Layout, iteration: int) -> Path:
+    """The record of the champion that an iteration promoted."""
+    return layout.stage(iteration, "promote") / RECORD
+
+
+def lineage(layout: Layout) -> Iterator[ChampionRecord]:
+    """The champions, from the present one back to the random parameters. Raises CheckpointError if one is damaged."""
+    record = read_record(layout.champion)
+    yield record
+    while record.previous is not None:
+        record = read_record(record_path(layout, record.previous))
+        yield record
+
+
+def roll_back(layout: Layout) -> tuple[ChampionRecord, ChampionRecord]:
+    """(the champion before, the one that it replaces again). The pointer is replaced; nothing is deleted.
+
+    Raises:
+        ConfigError: the champion has no predecessor.
+        CheckpointError: a record is damaged.
+    """
+    now = read_record(layout.champion)
+    if now.previous is None:
+        what = f"the champion of iteration {now.iteration} has no predecessor"
+        raise ConfigError(f"--rollback: {what}", "there is nothing to go back to")
+    before = read_record(record_path(layout, now.previous))
+    if not (layout.root / before.parameters).is_file():
+        raise CheckpointError(f"{layout.root / before.parameters} is missing", "put it back")
+    write_record(layout.champion, before)
+    return before, now

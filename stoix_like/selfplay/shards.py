@@ -1,0 +1,152 @@
+"""Shards: whole games of self-play as arrays, made and checked.
+
+A shard holds the moves of its games from the first one, and every position that was searched with what the search
+found. So whatever it claims of positions and outcomes can be checked by the rules (`replay.check_by_rules`), also where
+the file comes from elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from stoix_like.algorithms.alphazero.whole_games import GameRecords
+from stoix_like.errors import CheckpointError
+from stoix_like.games import BoardGame
+
+FORMAT = 1
+
+
+class ShardOrigin(NamedTuple):
+    """What a shard was played by."""
+
+    seed: int
+    iteration: int
+    shard: int
+    player: str  # hash of the network's parameters, or name of an engine
+    engine: str
+
+
+#: {name: (type, axes)} of the arrays: N games, H plies, P players, M positions, C cells with F features, A actions.
+_ARRAYS = {
+    "moves": ("int16", "NH"),  # the actions of the games; -1 beyond the end
+    "num_random": ("int16", "N"),  # random plies at the start
+    "num_plies": ("int16", "N"),
+    "outcome": ("float32", "NP"),
+    "game_id": ("uint64", "N"),
+    "game": ("int32", "M"),  # row of the game of each position, ascending; and its plies ascend
+    "planes": ("bool", "MCF"),  # for the mover
+    "legal": ("bool", "MA"),
+    "policy": ("float32", "MA"),
+    "root_values": ("float32", "MP"),  # the search's, the mover's first
+    "predicted": ("float32", "M"),  # the network's for the mover, before the search
+    "player": ("int8", "M"),  # the mover
+    "is_full": ("bool", "M"),
+}
+_TEXTS = {"kind": "selfplay", "format": str(FORMAT)}
+
+
+def shard_arrays(game: BoardGame, records: GameRecords, origin: ShardOrigin) -> dict[str, np.ndarray]:
+    """The arrays of finished games, on the host."""
+    plies = np.arange(records.moves.shape[1])[None]
+    is_position = (plies >= records.num_random[:, None]) & (plies < records.num_plies[:, None])  # [N, H]
+    arrays = {
+        "moves": records.moves,
+        "num_random": records.num_random,
+        "num_plies": records.num_plies,
+        "outcome": records.outcome,
+        "game": np.nonzero(is_position)[0],
+        "planes": records.observation.agent_view[is_position],
+        "legal": records.observation.action_mask[is_position],
+        "policy": records.policy[is_position],
+        "root_values": records.root_values[is_position],
+        "predicted": records.predicted[is_position],
+        "player": records.player[is_position],
+        "is_full": records.is_full[is_position],
+    }
+    arrays["game_id"] = game_ids(arrays["moves"], arrays["game"], arrays["policy"])
+    typed = {name: np.asarray(arrays[name], dtype) for name, (dtype, _) in _ARRAYS.items()}
+    texts = {**_TEXTS, "game_name": game.name, **{name: str(value) for name, value in origin._asdict().items()}}
+    return typed | {f"text_{name}": np.array(text) for name, text in texts.items()}
+
+
+def game_ids(moves: np.ndarray, game: np.ndarray, policy: np.ndarray) -> np.ndarray:
+    """[N] uint64, of the moves and policies of each game: the same game has the same number wherever it stands."""
+    starts = np.searchsorted(game, np.arange(len(moves) + 1))
+    moves, policy = np.asarray(moves, "<i2"), np.asarray(policy, "<f4")
+    ids = np.zeros(len(moves), np.uint64)
+    for row in range(len(moves)):
+        digest = hashlib.sha256(moves[row].tobytes() + policy[starts[row] : starts[row + 1]].tobytes()).digest()
+        ids[row] = int.from_bytes(digest[:8], "little")
+    return ids
+
+
+def text_of(arrays: dict[str, np.ndarray], name: str) -> str:
+    """A text of a shard, such as `game_name`; empty if it has none."""
+    found = arrays.get(f"text_{name}")
+    return str(found) if found is not None and found.dtype.kind == "U" and found.ndim == 0 else ""
+
+
+def origin_of(arrays: dict[str, np.ndarray]) -> ShardOrigin:
+    """Where a checked shard comes from."""
+    seed, iteration, shard = (int(text_of(arrays, name)) for name in ("seed", "iteration", "shard"))
+    return ShardOrigin(seed, iteration, shard, text_of(arrays, "player"), text_of(arrays, "engine"))
+
+
+def check_shard(game: BoardGame, arrays: dict[str, np.ndarray], where: str) -> None:
+    """Refuses arrays that are no shard of this game.
+
+    Raises:
+        CheckpointError: another kind of file or another game, wrong shapes, types or values; `where` is named.
+    """
+    problem = _text_problem(game, arrays) or _shape_problem(game, arrays) or _value_problem(arrays)
+    if problem:
+        raise CheckpointError(f"{where} is no shard of {game.name}: {problem}", "leave it out")
+
+
+def _text_problem(game: BoardGame, arrays: dict[str, np.ndarray]) -> str | None:
+    if (kind := text_of(arrays, "kind")) != _TEXTS["kind"]:
+        return f"it is of kind {kind[:40]!r}, and games of evaluations are never learned from"
+    if (name := text_of(arrays, "game_name")) != game.name:
+        return f"it is of {name[:40]!r}"
+    if (version := text_of(arrays, "format")) != _TEXTS["format"]:
+        return f"it has format {version[:10]!r}, and this version reads {FORMAT}"
+    numbers = [text_of(arrays, name) for name in ("seed", "iteration", "shard")]
+    return None if all(number.isdecimal() for number in numbers) else "it does not say where it comes from"
+
+
+def _shape_problem(game: BoardGame, arrays: dict[str, np.ndarray]) -> str | None:
+    missing = [name for name in _ARRAYS if name not in arrays]
+    if missing:
+        return f"it has no {missing[0]}"
+    planes = jax.eval_shape(lambda: game.observe(game.init())).agent_view.shape
+    sizes = {"N": len(arrays["num_plies"]), "M": len(arrays["player"]), "H": game.max_plies, "P": game.num_players}
+    sizes |= {"A": game.num_actions, "C": planes[0], "F": planes[1]}
+    for name, (dtype, axes) in _ARRAYS.items():
+        shape = tuple(sizes[axis] for axis in axes)
+        if arrays[name].dtype != dtype or arrays[name].shape != shape:
+            return f"{name} is {arrays[name].dtype} {arrays[name].shape} and should be {dtype} {shape}"
+    return None
+
+
+def _value_problem(arrays: dict[str, np.ndarray]) -> str | None:
+    number, plies = arrays["num_plies"].astype(int), arrays["num_random"].astype(int)
+    if not ((0 <= plies) & (plies < number) & (number <= arrays["moves"].shape[1])).all():
+        return "a game has no plies after its random ones"
+    counts = np.bincount(np.clip(arrays["game"], 0, None), minlength=len(number))
+    if (np.diff(arrays["game"]) < 0).any() or len(counts) != len(number) or (counts != number - plies).any():
+        return "its positions do not belong to its games"
+    floats = ("outcome", "policy", "root_values", "predicted")
+    if broken := [name for name in floats if not np.isfinite(arrays[name]).all()]:
+        return f"{broken[0]} has values that are not finite"
+    policy = arrays["policy"]
+    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or np.abs(policy.sum(axis=1) - 1.0).max() > 1e-3:
+        return "a policy is no distribution over legal moves"
+    if np.abs(arrays["outcome"].sum(axis=1)).max() > 1e-4:
+        return "an outcome does not sum to 0"
+    if (game_ids(arrays["moves"], arrays["game"], policy) != arrays["game_id"]).any():
+        return "a game's number is not that of its moves and policies"
+    return None
