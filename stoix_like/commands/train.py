@@ -5,6 +5,8 @@ from __future__ import annotations
 from stoix_like.commands.table import Outcome
 from stoix_like.config.board_games import is_game, parse_game
 from stoix_like.config.sections import AlphaZeroConfig, PPOConfig, SPOConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.flags import parse_flags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
@@ -37,6 +39,9 @@ def _train(algorithm: str, config_type: type, argv: list[str], default_config: s
     if loaded.options.print_config:
         print(to_yaml(loaded.given), end="")
         return 0
+    if isinstance(loaded.config, AlphaZeroConfig) and not loaded.config.alphazero.self_play:
+        what = "alphazero.self_play: without self-play a run learns only what a pipeline hands to it"
+        raise ConfigError(what, f"use {command_name('run-training-loop')}")
     from stoix_like.runtime.training.train import train  # imports JAX, which --help and --print-config do not need
 
     return train(algorithm, loaded)

@@ -60,7 +60,7 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: Player, folder: Pat
         if (arrays := _finished_shard(pipeline, _path(folder, shard), origin, size)) is not None:
             kept[shard] = arrays
     progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size, len(kept) * size)
-    outputs, counts, began = {}, _Counts(), time.monotonic()
+    outputs, counts = {}, _Counts()
     for shard, origin in enumerate(origins):
         path = _path(folder, shard)
         if shard in kept:
@@ -71,7 +71,7 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: Player, folder: Pat
             arrays = shard_arrays(pipeline.game, records, origin)
             outputs[path.name] = write_arrays(path, arrays)
         counts.add(arrays)
-    return StageResult(outputs, counts.facts() | {"seconds": round(time.monotonic() - began, 3), "player": player.hash})
+    return StageResult(outputs, counts.facts())
 
 
 def _path(folder: Path, shard: int) -> Path:

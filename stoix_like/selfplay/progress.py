@@ -38,10 +38,14 @@ class Progress:
         self._seconds = _SECONDS_ON_A_TERMINAL if sys.stderr.isatty() else HEARTBEAT_SECONDS
 
     def update(self, done: int) -> None:
-        """Sets how much is done. Raises Interrupted if the stage shall stop."""
-        self.done = done
+        """`show`. Raises Interrupted if the stage shall stop."""
+        self.show(done)
         if self._stop.is_set:
             raise Interrupted
+
+    def show(self, done: int) -> None:
+        """Sets how much is done, and reports it if enough time has passed."""
+        self.done = done
         if (now := time.monotonic()) - self._reported >= self._seconds:
             self._reported = now
             self._reporter.progress(self.line())

@@ -142,7 +142,7 @@ def list_store(pipeline: Pipeline) -> list[StoredShard]:
 def _stored(path: Path) -> StoredShard:
     """Reads the few small arrays that say what a shard is; `np.load` leaves the others on disk."""
     try:
-        with np.load(path, allow_pickle=False) as stored:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             texts = {name: stored[name] for name in stored.files if name.startswith("text_")}
             origin = origin_of(texts)
             number, random = stored["num_plies"].astype(int), stored["num_random"].astype(int)

@@ -32,7 +32,7 @@ from stoix_like.selfplay.candidates import write_candidate
 from stoix_like.selfplay.export import VALIDATION, WINDOW, samples_of
 from stoix_like.selfplay.layout import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline, run_config
-from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.types import NetworkParams
 
 SETTINGS = (
@@ -66,6 +66,26 @@ class LoadWindow(Callback):
         return state
 
 
+class ShowProgress(Callback):
+    """Reports the updates of this stage after every chunk."""
+
+    def __init__(self, pipeline: Pipeline, plan: _Plan) -> None:
+        self._pipeline, self._first, self._total = pipeline, plan.from_update, plan.to_update - plan.from_update
+        self._progress: Progress | None = None
+        self._shown_at = -1
+
+    def next_update(self, clock: RunClock) -> int:
+        return clock.update if clock.update > self._shown_at else super().next_update(clock)
+
+    def run(self, state: AlphaZeroState, clock: RunClock) -> AlphaZeroState:
+        done, self._shown_at = clock.update - self._first, clock.update
+        if self._progress is None:  # counts from where this process begins
+            pipeline = self._pipeline
+            self._progress = Progress(pipeline.reporter, pipeline.stop, "train", "updates", self._total, done)
+        self._progress.show(done)
+        return state
+
+
 def train_stage(pipeline: Pipeline, iteration: int, exported: Manifest) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before). Facts: the candidate's hash, updates, losses.
 
@@ -83,7 +103,8 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
     new = _new_positions(pipeline, iteration, exported)
     plan = _read_or_make_plan(pipeline, folder, exported, len(arrays["is_full"]), new)
     loaded = _loaded(pipeline, plan.to_update)
-    result = train("alphazero", loaded, [LoadWindow(samples_of(arrays))], stop=pipeline.stop)
+    callbacks = [LoadWindow(samples_of(arrays)), ShowProgress(pipeline, plan)]
+    result = train("alphazero", loaded, callbacks, stop=pipeline.stop, quiet=True)
     if result.last_update < plan.to_update:
         raise Interrupted
     params = _trained_params(pipeline, plan.to_update)

@@ -28,11 +28,9 @@ def read_arrays(path: Path, expected_hash: str | None = None) -> dict[str, np.nd
     Raises CheckpointError if it is missing, torn, no .npz, holds pickled objects, or has another hash than expected.
     """
     try:
-        with np.load(path, allow_pickle=False) as stored:
-            if not isinstance(stored, np.lib.npyio.NpzFile):
-                raise _unreadable(path, "it is no .npz file")
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, KeyError, TypeError) as error:
+    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, KeyError, TypeError) as error:
         raise _unreadable(path, _reason(error)) from error
     if expected_hash is not None and (found := array_hash(arrays)) != expected_hash:
         raise _unreadable(path, f"its arrays have the hash {found[:12]}, and its manifest names {expected_hash[:12]}")

@@ -68,6 +68,7 @@ def train(
     *,
     sinks: Sequence[Sink] = (),
     stop: StopRequest | None = None,
+    quiet: bool = False,
 ) -> TrainResult:
     """One training run, from its configuration to its last line.
 
@@ -80,6 +81,7 @@ def train(
         callbacks: act between chunks of updates, after evaluations and before checkpoints.
         sinks: receive the run's reports, beside those that the configuration selects.
         stop: the stop request of the program this run is part of, such as a sweep.
+        quiet: show nothing on the terminal but warnings, where that program shows how far it is.
     """
     with contextlib.ExitStack() as closing:
         is_cached = loaded.options.is_cached
@@ -90,20 +92,21 @@ def train(
         last = loaded.config.training_core.num_updates
         if plan.is_finished(last):
             done = f"{plan.path} has finished its {last:,} updates"
-            _view(group, closing, False).note(f"{done}; --num-updates N continues to more")
+            _view(group, closing, False, quiet).note(f"{done}; --num-updates N continues to more")
             return TrainResult(DONE, plan.path, last)
         parts = build_parts(group, plan, loaded, callbacks, sinks)
         request = closing.enter_context(stopping_on_signals(stop))
+        view = _view(group, closing, loaded.config.logging.progress, quiet)
         begin = _start if plan.resumed else _start_new
-        started = begin(parts, request, closing)
+        started = begin(parts, view, request, closing)
         status = _run(started)
         _conclude(started, status)
         return TrainResult(status, started.parts.plan.path, parts.clock.update)
 
 
-def _view(group: ProcessGroup, closing: contextlib.ExitStack, progress: bool) -> TerminalView:
-    """A view on standard output on process 0, and on the null device on the others."""
-    if group.is_primary:
+def _view(group: ProcessGroup, closing: contextlib.ExitStack, progress: bool, quiet: bool) -> TerminalView:
+    """A view on standard output on process 0; on the null device on the others, and where nothing is to be shown."""
+    if group.is_primary and not quiet:
         return TerminalView(progress)
     return TerminalView(False, stream=closing.enter_context(open(os.devnull, "w")))
 
@@ -113,7 +116,9 @@ def _reporter(view: TerminalView) -> Reporter:
     return Reporter(view.note, view.note, view.warning, lambda text: _LOG.info("evaluating: %s", text))
 
 
-def _start_new(parts: RunParts, request: StopRequest, closing: contextlib.ExitStack) -> _StartedRun:
+def _start_new(
+    parts: RunParts, view: TerminalView, request: StopRequest, closing: contextlib.ExitStack
+) -> _StartedRun:
     """`_start` in a new folder. The folder is removed if the run cannot start, for example if compilation fails."""
     plan, group = parts.plan, parts.group
     facts = {"devices": devices.describe_devices(parts.run_devices), "algorithm": plan.algorithm}
@@ -121,10 +126,10 @@ def _start_new(parts: RunParts, request: StopRequest, closing: contextlib.ExitSt
     text = to_yaml(parts.config)
     new = group.run_on_primary(lambda: folder.create_run(plan.path, text, facts, numbered=is_numbered))
     if new is None:
-        return _start(parts, request, closing)
+        return _start(parts, view, request, closing)
     closing.callback(new.lock.close)
     try:
-        return _start(parts._replace(plan=plan._replace(path=new.path)), request, closing)
+        return _start(parts._replace(plan=plan._replace(path=new.path)), view, request, closing)
     except BaseException as error:  # always raised again
         can_be_resumed = any((new.path / "checkpoints").glob("0"))
         if isinstance(error, Exception) or not can_be_resumed:
@@ -132,9 +137,8 @@ def _start_new(parts: RunParts, request: StopRequest, closing: contextlib.ExitSt
         raise
 
 
-def _start(parts: RunParts, request: StopRequest, closing: contextlib.ExitStack) -> _StartedRun:
+def _start(parts: RunParts, view: TerminalView, request: StopRequest, closing: contextlib.ExitStack) -> _StartedRun:
     group, plan, config, clock = parts.group, parts.plan, parts.config, parts.clock
-    view = _view(group, closing, config.logging.progress)
     files = group.run_on_primary(lambda: _open_files(parts, view, closing))
     meta = CheckpointMeta(plan.algorithm, config.environment.task_id, 0, config_to_dict(config), {})
     writer = RunWriter(group, files, meta)

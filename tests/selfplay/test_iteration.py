@@ -1,0 +1,365 @@
+"""Two iterations of tic-tac-toe, with nothing replaced: what each stage leaves on disk, and what the next call finds."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+from support.asserts import refused
+from support.pipelines import arrays_of, champion_hash, digests, moved, small_config, small_pipeline
+
+from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.selfplay import iteration, play, promote, records, store, train
+from stoix_like.selfplay.iteration import IterationOptions, next_iteration, run_iteration
+from stoix_like.selfplay.layout import LOCK, PARAMETERS, STAGES, Layout
+from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.progress import Progress
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """(a pipeline after two iterations, their reports)."""
+    pipeline = small_pipeline(tmp_path_factory.mktemp("loop"))
+    return pipeline, [run_iteration(pipeline), run_iteration(pipeline)]
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """The pipeline with a copy of its folder, which a test may damage."""
+    pipeline, _ = finished
+    before = pipeline.layout
+    shutil.copytree(before.root, tmp_path / before.root.name)
+    yield moved(pipeline, tmp_path)
+    pipeline.layout = before
+
+
+def test_every_stage_leaves_a_manifest_and_the_next_call_begins_the_next_iteration(finished):
+    pipeline, (first, second) = finished
+    assert (first.iteration, second.iteration) == (1, 2)
+    for number in (1, 2):
+        assert list(digests(pipeline.layout, number)) == list(STAGES)
+    assert next_iteration(pipeline.layout) == 3
+    assert first.played.facts["games"] == 10
+    assert second.synced.facts["games"] == 20
+    assert second.synced.facts["new_shards"] == 2
+    assert first.played.outputs.keys() == {"shard_0000.npz", "shard_0001.npz"}
+
+
+def test_the_run_goes_on_from_the_latest_candidate_whether_it_was_promoted_or_not(finished):
+    pipeline, (first, second) = finished
+    updates = [report.trained.facts["updates"] for report in (first, second)]
+    assert second.trained.facts["update"] == sum(updates)
+    assert first.trained.facts["candidate"] != second.trained.facts["candidate"]
+    store = pipeline.layout.train_run / "checkpoints"
+    assert (store / str(sum(updates))).is_dir()
+
+
+def test_the_champion_changes_only_by_a_promotion(finished):
+    pipeline, reports = finished
+    champion = records.read_record(records.record_path(pipeline.layout, 0)).hash
+    for report in reports:
+        facts = report.promoted.facts
+        assert facts["champion"] == champion
+        assert report.evaluated.inputs == {"candidate": report.trained.facts["candidate"], "champion": champion}
+        if facts["promoted"]:
+            champion = report.trained.facts["candidate"]
+    assert champion_hash(pipeline.layout) == champion
+    chain = [record.iteration for record in records.lineage(pipeline.layout)]
+    assert chain == [*(r.iteration for r in reversed(reports) if r.promoted.facts["promoted"]), 0]
+
+
+def test_no_game_of_an_evaluation_is_ever_learned_from(finished):
+    pipeline, reports = finished
+    layout = pipeline.layout
+    played = np.concatenate([arrays_of(path)["game_id"] for path in layout.store.glob("*.npz")])
+    assert len(played) == 20
+    for report in reports:
+        window, held_out = (arrays_of(layout.stage(report.iteration, "export") / name) for name in report.exported.outputs)
+        assert set(window["game_id"]) | set(held_out["game_id"]) <= set(played)
+        assert not set(window["game_id"]) & set(held_out["game_id"])  # split by game
+    matches = list(layout.matches.rglob("*.npz"))
+    assert matches
+    for path in matches:
+        with pytest.raises(CheckpointError, match="games of evaluations are never learned from"):
+            store.check_shard(pipeline.game, read_arrays(path), path.name)
+
+
+def test_the_same_call_in_an_unfinished_iteration_does_nothing_twice(copied):
+    layout = copied.layout
+    before = digests(layout, 2)
+    (layout.stage(2, "promote") / "manifest.json").unlink()
+    written = {path: path.stat().st_mtime_ns for path in layout.root.rglob("*.npz")}
+    report = run_iteration(copied)
+    assert report.iteration == 2
+    assert digests(layout, 2) == before
+    assert {path: path.stat().st_mtime_ns for path in layout.root.rglob("*.npz")} == written
+
+
+def test_shards_played_alone_and_in_another_order_are_the_same(finished):
+    pipeline, _ = finished
+    progress = Progress(SILENT, pipeline.stop, "selfplay", "games", 10)
+    champion = records.read_record(records.record_path(pipeline.layout, 0))
+    params = pipeline.first_params
+    for shard in (1, 0):
+        found = play.play_shard(pipeline, 1, shard, 5, params, progress)
+        made = play.shard_arrays(
+            pipeline.game, found, play.ShardOrigin(0, 1, shard, champion.hash, pipeline.config.selfplay.engine)
+        )
+        stored = arrays_of(pipeline.layout.stage(1, "selfplay") / f"shard_{shard:04d}.npz")
+        assert made.keys() == stored.keys()
+        for name in made:
+            np.testing.assert_array_equal(made[name], stored[name])
+
+
+def test_another_configuration_in_a_begun_iteration_is_refused(copied):
+    (copied.layout.stage(2, "promote") / "manifest.json").unlink()
+    root = copied.layout.root.parent
+    other = Pipeline(small_config(root, selfplay_games=15), SILENT)
+    with pytest.raises(ConfigError, match="iteration 2: selfplay_games is 15, and it was begun with 10") as caught:
+        run_iteration(other)
+    assert "--new-iteration" in caught.value.hint
+    assert next_iteration(other.layout, new=True) == 3
+
+
+def test_a_second_process_is_refused_while_a_stage_runs(copied):
+    lock = RunLock(copied.layout.root, LOCK)
+    try:
+        with pytest.raises(RunError, match="another process is writing"):
+            run_iteration(copied)
+    finally:
+        lock.close()
+
+
+def test_rollback_makes_the_champion_before_champion_again(copied):
+    layout = copied.layout
+    chain = list(records.lineage(layout))
+    assert len(chain) > 1, "the configuration of this test promotes someone"
+    before, now = records.roll_back(layout)
+    assert (before, now) == (chain[1], chain[0])
+    assert champion_hash(layout) == chain[1].hash
+    while records.read_record(layout.champion).previous is not None:
+        records.roll_back(layout)
+    with refused(ConfigError, hint="there is nothing to go back to"):
+        records.roll_back(layout)
+
+
+def promoted_iteration(layout):
+    return max(record.iteration for record in records.lineage(layout))
+
+
+def decide_again(pipeline):
+    """Runs the stage `promote` of the last promoted iteration again, from before the promotion."""
+    layout = pipeline.layout
+    number = promoted_iteration(layout)
+    records.roll_back(layout)
+    (layout.stage(number, "promote") / "manifest.json").unlink()
+    manifests = (read_manifest(layout.stage(number, name)) for name in ("train", "evaluate"))
+    before = champion_hash(layout)
+    decided, _ = promote.promote_stage(pipeline, number, *manifests)
+    return decided.facts, before
+
+
+def test_the_decision_is_the_same_again(copied):
+    facts, _ = decide_again(copied)
+    assert facts["promoted"]
+
+
+def a_piece(layout):
+    number = promoted_iteration(layout)
+    manifest = read_manifest(layout.stage(number, "evaluate"))
+    return layout.root / manifest.facts["match"] / next(iter(manifest.outputs))
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda arrays: {"score": np.ones_like(arrays["score"])}, "its arrays have the hash"),
+        (lambda arrays: {"text_candidate": np.array("another")}, "its arrays have the hash"),
+    ],
+)
+def test_forged_evidence_never_promotes(copied, change, reason):
+    path = a_piece(copied.layout)
+    arrays = read_arrays(path)
+    write_arrays(path, arrays | change(arrays))
+    facts, before = decide_again(copied)
+    assert (facts["promoted"], facts["verdict"]) == (False, "invalid")
+    assert any(reason in text for text in facts["reasons"])
+    assert champion_hash(copied.layout) == before
+
+
+def test_scores_that_are_not_those_of_the_moves_never_promote_even_with_the_right_hash(copied):
+    """The manifest is forged as well, digest included: the games are played again by the rules."""
+    from stoix_like.runtime.stages.manifest import write_manifest
+
+    layout, path = copied.layout, a_piece(copied.layout)
+    number = promoted_iteration(layout)
+    arrays = read_arrays(path)
+    forged = write_arrays(path, arrays | {"score": 1.0 - arrays["score"]})
+    folder = layout.stage(number, "evaluate")
+    manifest = read_manifest(folder)
+    write_manifest(folder, manifest._replace(outputs=manifest.outputs | {path.name: forged}))
+    facts, _ = decide_again(copied)
+    assert (facts["promoted"], facts["verdict"]) == (False, "invalid")
+    assert any("a score is not that of the moves" in text for text in facts["reasons"])
+
+
+def test_a_tampered_manifest_shard_candidate_or_record_is_refused_by_name(copied):
+    layout = copied.layout
+    manifest = layout.stage(2, "train") / "manifest.json"
+    manifest.write_text(manifest.read_text().replace('"updates"', '"updatez"'))
+    with pytest.raises(CheckpointError, match="was changed after it had been written"):
+        next_stage = read_manifest(manifest.parent)
+        assert next_stage is None
+    champion = json.loads(layout.champion.read_text())
+    champion["body"]["hash"] = "0" * 64
+    layout.champion.write_text(json.dumps(champion))
+    with pytest.raises(CheckpointError, match="was changed after it had been written"):
+        records.read_record(layout.champion)
+
+
+def test_another_candidate_in_the_place_of_the_evaluated_one_is_refused(copied):
+    layout = copied.layout
+    number = promoted_iteration(layout)
+    shutil.copyfile(layout.stage(0, "train") / PARAMETERS, layout.stage(number, "train") / PARAMETERS)
+    with pytest.raises(CheckpointError, match="has the hash"):
+        decide_again(copied)
+
+
+def test_without_evaluation_nothing_is_promoted(copied):
+    before = champion_hash(copied.layout)
+    report = run_iteration(copied, IterationOptions(skip_selfplay=True, skip_evaluation=True))
+    assert (report.iteration, report.evaluated, report.played) == (3, None, None)
+    assert report.promoted.facts["verdict"] == "invalid"
+    assert report.promoted.facts["reasons"] == ["no games were played"]
+    assert champion_hash(copied.layout) == before
+    assert report.trained.facts["new_positions"] == 0
+    assert report.trained.facts["updates"] == 1
+
+
+def test_a_window_from_elsewhere_is_learned_from(copied):
+    path = copied.layout.stage(1, "export") / "window.npz"
+    report = run_iteration(copied, IterationOptions(skip_evaluation=True, data_path=path))
+    assert report.synced is None
+    assert report.exported.inputs.keys() == {"data_path"}
+    facts = report.trained.facts
+    assert facts["new_positions"] == report.exported.facts["positions"]
+
+
+def test_the_number_of_updates_follows_new_positions_or_epochs(finished, tmp_path):
+    pipeline, _ = finished
+    samples = pipeline.settings.most_gradient_steps * 16
+    assert samples == 64  # 4 * 4 positions, each 4 times
+    assert train.num_updates(pipeline, 100, 48) == 3
+    assert train.num_updates(pipeline, 100, 49) == 4
+    assert train.num_updates(pipeline, 100, 0) == 1
+    by_epochs = Pipeline(small_config(tmp_path, training_epochs=2.0), SILENT)
+    assert train.num_updates(by_epochs, 100, 48) == 4  # 200 samples
+
+
+def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_named(finished, copied, tmp_path):
+    theirs = tmp_path / "theirs" / "store"
+    theirs.mkdir(parents=True)
+    names = sorted(path.name for path in copied.layout.store.glob("*.npz"))
+    for name in names[:2]:
+        shutil.move(copied.layout.store / name, theirs / name)
+    shutil.copyfile(theirs / names[0], theirs / "again.npz")
+    (theirs / "torn.npz").write_bytes((theirs / names[0]).read_bytes()[:200])
+    arrays = read_arrays(theirs / names[0])
+    cheated = arrays | {"outcome": -arrays["outcome"]}
+    write_arrays(theirs / "cheated.npz", cheated)
+    np.savez(theirs / "pickled.npz", moves=np.array([{}], object))
+    said = []
+    copied.reporter = SILENT._replace(warning=said.append)
+    config = copied.config
+    copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs.parent))
+    try:
+        manifest, _ = store.sync_stage(copied, 3, None)
+    finally:
+        copied.config, copied.reporter = config, SILENT
+    assert manifest.facts["shards"] == 4
+    assert manifest.facts["new_shards"] == 2
+    assert sorted(manifest.facts["refused"]) == ["cheated.npz", "pickled.npz", "torn.npz"]
+    assert len(said) == 3
+    assert any("an outcome is not that of the moves" in text for text in said)
+    assert any("pickled objects, which are never loaded" in text for text in said)
+    assert {path.name for path in copied.layout.quarantine.iterdir()} == {"cheated.npz", "pickled.npz", "torn.npz"}
+
+
+def test_a_dry_run_writes_nothing(finished, tmp_path):
+    from stoix_like.selfplay import loop
+
+    config = small_config(tmp_path)
+    lines = []
+    code = loop.run(config, loop.LoopOptions(dry_run=True, max_iterations=3), SILENT._replace(info=lines.append))
+    assert code == 0
+    assert lines[0] == f"iteration 1 in {tmp_path / 'tic_tac_toe_2p'}"
+    assert lines[1:] == [f"  {name}: to do" for name in STAGES] + ["then 2 more"]
+    assert not list(tmp_path.iterdir())
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+#: A place in the program at which the process may end, and how often it is passed before.
+DEATHS = {
+    "before any shard": (play, "write_arrays", 0),
+    "after a shard": (play, "write_arrays", 1),
+    "before the manifest of selfplay": ("stage", "write_manifest", 0),
+    "before the manifest of sync": ("stage", "write_manifest", 1),
+    "before the manifest of export": ("stage", "write_manifest", 2),
+    "before the candidate": (train, "write_candidate", 0),
+    "before the manifest of train": ("stage", "write_manifest", 3),
+    "before the manifest of evaluate": ("stage", "write_manifest", 4),
+    "before the record of the promotion": ("records", "write_record", 0),
+    "between record and pointer": ("records", "write_record", 1),
+    "before the manifest of promote": ("stage", "write_manifest", 5),
+}
+
+
+@pytest.mark.parametrize(
+    "where", [pytest.param(name, marks=[] if "shard" in name or "pointer" in name else pytest.mark.full) for name in DEATHS]
+)
+def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monkeypatch, where):
+    import stoix_like.runtime.stages.stage as stage_module
+
+    pipeline, _ = finished
+    reference = pipeline.layout
+    try:
+        moved(pipeline, tmp_path)
+        module, name, passes = DEATHS[where]
+        module = {"stage": stage_module, "records": promote.records}.get(module, module)
+        original, calls = getattr(module, name), []
+
+        def dying(*args, **kwargs):
+            if module is promote.records and not calls and not pipeline.layout.stage(1, "evaluate").exists():
+                return original(*args, **kwargs)  # the records of iteration 0
+            calls.append(name)
+            if len(calls) > passes:
+                raise Killed
+            return original(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, dying)
+        with pytest.raises(Killed):
+            run_iteration(pipeline)
+        monkeypatch.undo()
+        run_iteration(pipeline)
+        run_iteration(pipeline)
+        for number in (1, 2):
+            assert digests(pipeline.layout, number) == digests(reference, number)
+        assert champion_hash(pipeline.layout) == champion_hash(reference)
+        assert iteration.next_iteration(pipeline.layout) == 3
+    finally:
+        pipeline.layout = reference
+
+
+def test_the_layout_of_a_folder_without_a_pipeline(tmp_path):
+    from stoix_like.selfplay.layout import find_layout
+
+    assert Layout(tmp_path).iterations() == []
+    with pytest.raises(CheckpointError, match="is no folder of a self-play pipeline"):
+        find_layout(str(tmp_path))

@@ -1,0 +1,67 @@
+"""Small self-play pipelines: tic-tac-toe with a tiny network, a few games and a match of four openings."""
+
+import json
+
+import numpy as np
+
+from stoix_like.config.layers import resolve
+from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay.layout import STAGES, Layout
+from stoix_like.selfplay.pipeline import Pipeline
+
+SMALL = {
+    "task_id": "tic_tac_toe",
+    "num_envs": 4,
+    "rollout_length": 4,
+    "hidden_dim": 8,
+    "num_layers": 1,
+    "num_simulations": 2,
+    "batch_size": 16,
+    "max_reuse": 4.0,
+    "replay_buffer_size": 256,
+    "random_plies": 2,
+    "selfplay_games": 10,
+    "shard_games": 5,
+    "window_positions": 64,
+    "validation_share": 0.25,
+    "match_opening_plies": 2,
+    "match_anchors": None,
+    "most_pairs": 4,
+    "pairs_per_look": 2,
+    # the first look decides: whoever is not much worse is promoted
+    "promotion_elo_0": -200.0,
+    "promotion_elo_1": 1.0,
+    "promotion_alpha": 0.5,
+    "promotion_beta": 0.5,
+}
+
+
+def small_config(save_dir, **leaves):
+    return resolve(SelfPlayConfig(), SMALL | {"save_dir": str(save_dir)} | leaves)
+
+
+def small_pipeline(save_dir, reporter=SILENT, **leaves):
+    return Pipeline(small_config(save_dir, **leaves), reporter)
+
+
+def moved(pipeline, save_dir):
+    """The pipeline in another folder; its compiled programs stay."""
+    pipeline.layout = Layout(save_dir / pipeline.layout.root.name)
+    return pipeline
+
+
+def digests(layout, number):
+    """{stage: digest of its manifest} of an iteration."""
+    found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
+    return {name: manifest.digest for name, manifest in found.items() if manifest is not None}
+
+
+def champion_hash(layout):
+    return json.loads(layout.champion.read_text())["body"]["hash"]
+
+
+def arrays_of(path):
+    with np.load(path, allow_pickle=False) as stored:
+        return {name: stored[name] for name in stored.files}
