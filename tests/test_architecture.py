@@ -27,7 +27,7 @@ FLOORS = [
     ("envs", "networks", "search", "replay", "evaluation"),
     ("algorithms",),
     ("runtime",),
-    ("bench",),
+    ("selfplay", "bench"),
     ("commands",),
 ]
 #: What files of floor 0 may import from each other.
@@ -37,6 +37,7 @@ FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 ROOMS: dict[str, tuple[str, ...]] = {
     "console": (),
     "storage": ("console",),
+    "stages": ("console", "storage"),
     "hardware": ("console",),
     "loading": ("console",),
     "weights": ("console", "storage"),
@@ -81,7 +82,7 @@ DOORS = {
 #: What the configuration may import, so that --help is instant.
 STANDARD_ONLY = ("config", "errors.py")
 #: Only these floors may touch disk, clock, network, environment variables or the terminal.
-OUTSIDE_ROOMS = ("runtime", "bench", "commands")
+OUTSIDE_ROOMS = ("runtime", "selfplay", "bench", "commands")
 OUTSIDE_WORLD = {
     "os",
     "sys",
@@ -400,6 +401,8 @@ WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index
         (upward_imports, "envs/auto_reset.py", "def f():\n    from stoix_like.evaluation import levels", "evaluation"),
         (upward_imports, "algorithms/ppo.py", "from stoix_like import runtime", "stoix_like.runtime"),
         (upward_imports, "runtime/training/train.py", "import stoix_like.bench.measure", "stoix_like.bench"),
+        (upward_imports, "selfplay/layout.py", "import stoix_like.bench.measure", "stoix_like.bench"),
+        (upward_imports, "bench/measure.py", "from stoix_like.selfplay import layout", "stoix_like.selfplay"),
         (upward_imports, "runtime/console/text.py", "NAME = 'stoix_like.commands.plot'", "stoix_like.commands.plot"),
         (upward_imports, "config/values.py", "NAME = 'stoix_like.commands.plot:main'", "stoix_like.commands.plot"),
         (upward_imports, "ops/trees.py", "NAME = f'stoix_like.runtime.{ops}'", "stoix_like.runtime"),

@@ -105,7 +105,9 @@ def _roll_back(root: Path) -> int:
         before, now = records.roll_back(layout)
     finally:
         lock.close()
-    print(f"champion {before.hash[:12]} of iteration {before.iteration}, again; before {now.hash[:12]} of {now.iteration}")
+    print(
+        f"champion {before.hash[:12]} of iteration {before.iteration}, again; before {now.hash[:12]} of {now.iteration}"
+    )
     return 0
 
 

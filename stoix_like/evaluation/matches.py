@@ -126,7 +126,9 @@ def begin(game: BoardGame, moves: Array | np.ndarray) -> MatchState:
     num_openings, opening_plies = moves.shape
     first = jax.vmap(game.player)(state)  # [M]
     plies = jnp.full((num_openings,), opening_plies, jnp.int32)
-    played = jnp.full((num_openings, game.max_plies), -1, jnp.int16).at[:, :opening_plies].set(jnp.asarray(moves, jnp.int16))
+    played = (
+        jnp.full((num_openings, game.max_plies), -1, jnp.int16).at[:, :opening_plies].set(jnp.asarray(moves, jnp.int16))
+    )
     if game.num_players == 2:
         parts: tuple[Games, ...] = (Games(state, first, plies, played), Games(state, 1 - first, plies, played))
     else:

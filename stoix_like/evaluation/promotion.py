@@ -7,8 +7,8 @@ one opening from every seat.
 The default rule is a sequential probability ratio test between two differences in Elo. Its log-likelihood ratio is the
 generalised one for independent scores of unknown distribution, in its normal approximation: of n groups with mean m and
 variance v, for the expected scores s0 and s1, n (s1 - s0) (2 m - s0 - s1) / (2 v) (Van den Bergh, "The generalized
-sequential probability ratio test", on which fishtest of Stockfish stands; the bounds are Wald's 1945). One virtual group
-that is spread evenly over its possible scores keeps v positive where all games are drawn. NumPy in, NumPy out.
+sequential probability ratio test", on which fishtest of Stockfish stands; the bounds are Wald's 1945). One virtual
+group that is spread evenly over its possible scores keeps v positive where all games are drawn. NumPy in, NumPy out.
 """
 
 from __future__ import annotations
@@ -261,8 +261,10 @@ def simulate_rule(
         found = decide(Evidence(subject, scores, np.arange(len(scores))), rule, subject)
         verdicts.append(found.verdict)
         groups += found.num_groups
-    shares = (verdicts.count(verdict) / num_matches for verdict in ("promote", "reject", "inconclusive"))
-    return GateRates(elo, *shares, groups / num_matches)
+    promoted, rejected, undecided = (
+        verdicts.count(verdict) / num_matches for verdict in ("promote", "reject", "inconclusive")
+    )
+    return GateRates(elo, promoted, rejected, undecided, groups / num_matches)
 
 
 def _simulated_scores(differences: np.ndarray, draw_rate: float, generator: np.random.Generator) -> np.ndarray:

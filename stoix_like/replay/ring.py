@@ -87,7 +87,9 @@ def filled(template: RingState, rows: Any) -> RingState:
         return placed
 
     samples = jax.tree.map(place, template.samples, rows)
-    return RingState(samples, (size % capacity).astype(np.int32), size)
+    next_index: Any = (size % capacity).astype(np.int32)
+    count_kept: Any = size
+    return RingState(samples, next_index, count_kept)
 
 
 def _init(num_shards: int, capacity: int, example: Any) -> RingState:

@@ -21,7 +21,7 @@ from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRul
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay.candidates import Player
 from stoix_like.selfplay.layout import ARRAYS
@@ -32,8 +32,15 @@ from stoix_like.types import role_key
 
 SEARCH = ("num_simulations", "max_considered_actions", "value_scale", "maxvisit_init", "rescale_values")
 SPECIFICATION = ("task_id", "match_simulations", *SEARCH)
-RULE = ("promotion_rule", "promotion_elo_0", "promotion_elo_1", "promotion_alpha", "promotion_beta")
-RULE += ("most_pairs", "pairs_per_look")
+RULE = (
+    "promotion_rule",
+    "promotion_elo_0",
+    "promotion_elo_1",
+    "promotion_alpha",
+    "promotion_beta",
+    "most_pairs",
+    "pairs_per_look",
+)
 SETTINGS = (*SPECIFICATION, *RULE, "match_opening_plies", "match_anchors", "anchor_pairs", "seed")
 KIND = "match"
 
@@ -55,9 +62,7 @@ def match_folder(pipeline: Pipeline, subject: MatchSubject) -> Path:
     return pipeline.layout.matches / json_digest(subject._asdict())[:16]
 
 
-def evaluate_stage(
-    pipeline: Pipeline, iteration: int, candidate: Player, champion: Player
-) -> tuple[Manifest, bool]:
+def evaluate_stage(pipeline: Pipeline, iteration: int, candidate: Player, champion: Player) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before). Facts: the subject, the score, and scores against anchors."""
     inputs = {"candidate": candidate.hash, "champion": champion.hash}
     call = StageCall("evaluate", inputs, pipeline.leaves(SETTINGS))
@@ -127,12 +132,10 @@ def _finished_piece(path: Path, subject: MatchSubject, rows: np.ndarray) -> dict
     except CheckpointError:
         return None  # torn: it is played again
     is_ours = all(text_of(arrays, name) == value for name, value in subject._asdict().items())
-    return arrays if is_ours and np.array_equal(arrays.get("opening"), rows) else None
+    return arrays if is_ours and np.array_equal(arrays["opening"], rows) else None
 
 
-def read_evidence(
-    pipeline: Pipeline, folder: Path, outputs: dict[str, str], subject: MatchSubject
-) -> Evidence:
+def read_evidence(pipeline: Pipeline, folder: Path, outputs: dict[str, str], subject: MatchSubject) -> Evidence:
     """The evidence of a match from its files, whose games are played again by the rules.
 
     What cannot be confirmed becomes the error of the evidence, so that it never promotes. Raises CheckpointError if a
@@ -173,6 +176,8 @@ def _anchor_scores(pipeline: Pipeline, candidate: Player) -> dict[str, list[floa
     section, found = pipeline.config.promotion, {}
     for name in anchor_names(section.match_anchors):
         moves = pipeline.book.moves[: section.anchor_pairs]
-        results = pipeline.anchor_player(name).play(candidate.params, None, role_key(pipeline.root, "match", 1), moves=moves)
+        results = pipeline.anchor_player(name).play(
+            candidate.params, None, role_key(pipeline.root, "match", 1), moves=moves
+        )
         found[name] = list(map(float, matches.summarize(results).score))
     return found

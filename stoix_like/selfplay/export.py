@@ -8,7 +8,9 @@ Whether a game is validated on depends on its number alone, so it never changes 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +19,14 @@ from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay.layout import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.shards import text_of
+from stoix_like.selfplay.shards import float_problems, shape_problems, text_of
 from stoix_like.selfplay.store import HASH_DIGITS, StoredShard, list_store
 from stoix_like.types import Observation
 
-SETTINGS = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share")
-SETTINGS += ("replay_buffer_size",)
+SETTINGS = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share", "replay_buffer_size")
 WINDOW, VALIDATION = f"window{ARRAYS}", f"validation{ARRAYS}"
 KIND, FORMAT = "window", "1"
 _BUCKETS = 1 << 16  # of game numbers, for the split
@@ -75,7 +76,9 @@ def _export(pipeline: Pipeline, folder: Path) -> StageResult:
     section, shards = pipeline.config.selfplay, list_store(pipeline)
     total = sum(shard.num_positions for shard in shards)
     if total == 0:
-        raise RunError("the store has no games to learn from", "leave out --skip-selfplay, or give --sync-from or --data-path")
+        raise RunError(
+            "the store has no games to learn from", "leave out --skip-selfplay, or give --sync-from or --data-path"
+        )
     sizes = section.window_positions, section.window_exponent, section.window_growth
     size = window_size(total, *sizes, pipeline.config.alphazero.replay_buffer_size)
     result = _split(pipeline, folder, _newest_games(shards, size))
@@ -148,41 +151,30 @@ def check_window(pipeline: Pipeline, arrays: dict[str, np.ndarray], where: str) 
         CheckpointError: another kind of file, another game, no positions, more than the replay keeps, wrong shapes,
             types or values.
     """
-    if problem := _window_problem(pipeline, arrays):
+    if problem := next(_window_problems(pipeline, arrays), None):
         what = f"{where} is no window of {pipeline.game.name}: {problem}"
         raise CheckpointError(what, f"give a {WINDOW} that an export stage has written")
 
 
-def _window_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> str | None:
-    found = {name: text_of(arrays, name)[:40] for name in ("kind", "format", "game_name")}
-    wanted = {"kind": KIND, "format": FORMAT, "game_name": pipeline.game.name}
-    for name, value in wanted.items():
-        if found[name] != value:
-            return f"its {name} is {found[name]!r} and should be {value!r}"
-    if missing := [name for name in _ARRAYS if name not in arrays]:
-        return f"it has no {missing[0]}"
-    template = pipeline.learner_samples
-    cells, features = template.observation.agent_view.shape[-2:]
+def _window_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Iterator[str]:
+    """What is wrong with a window. Each problem is found on the condition that there is none before it."""
+    for name, wanted in {"kind": KIND, "format": FORMAT, "game_name": pipeline.game.name}.items():
+        if (found := text_of(arrays, name)[:40]) != wanted:
+            yield f"its {name} is {found!r} and should be {wanted!r}"
+    yield from (f"it has no {name}" for name in _ARRAYS if name not in arrays)
+    cells, features = pipeline.learner_samples.observation.agent_view.shape[-2:]
     sizes = {"M": len(arrays["is_full"]), "A": pipeline.game.num_actions, "P": pipeline.game.num_players}
-    sizes |= {"C": cells, "F": features}
-    for name, (dtype, axes) in _ARRAYS.items():
-        shape = tuple(sizes[axis] for axis in axes)
-        if arrays[name].dtype != dtype or arrays[name].shape != shape:
-            return f"{name} is {arrays[name].dtype} {arrays[name].shape} and should be {dtype} {shape}"
+    yield from shape_problems(_ARRAYS, arrays, sizes | {"C": cells, "F": features})
     if sizes["M"] == 0:
-        return "it has no positions"
+        yield "it has no positions"
     if sizes["M"] > (most := pipeline.config.alphazero.replay_buffer_size):
-        return f"it has {sizes['M']:,} positions, and replay_buffer_size is {most:,}"
-    policy = arrays["policy"]
-    if not all(np.isfinite(arrays[name]).all() for name in ("policy", "root_values", "outcome")):
-        return "it has values that are not finite"
-    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or np.abs(policy.sum(axis=1) - 1.0).max() > 1e-3:
-        return "a policy is no distribution over legal moves"
-    return None
+        yield f"it has {sizes['M']:,} positions, and replay_buffer_size is {most:,}"
+    yield from float_problems(arrays, ("policy", "root_values", "outcome"))
 
 
 def samples_of(arrays: dict[str, np.ndarray]) -> Sample:
     """The samples of a window, [M, ...], on the host."""
-    observation = Observation(arrays["planes"], arrays["legal"])
-    fields = (arrays[name] for name in ("policy", "root_values", "outcome", "is_full", "iteration"))
+    found: dict[str, Any] = arrays
+    observation = Observation(found["planes"], found["legal"])
+    fields = (found[name] for name in ("policy", "root_values", "outcome", "is_full", "iteration"))
     return Sample(observation, *fields)

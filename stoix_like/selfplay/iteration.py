@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
-from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.errors import CheckpointError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.runtime.stages.stage import refuse_changed_settings
+from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
@@ -46,6 +46,9 @@ class IterationOptions(NamedTuple):
     new_iteration: bool = False
 
 
+NORMAL = IterationOptions()
+
+
 class IterationReport(NamedTuple):
     """What an iteration has done. Manifests of stages that were skipped are None."""
 
@@ -68,9 +71,7 @@ def next_iteration(layout: Layout, *, new: bool = False) -> int:
     return numbers[-1] + (is_done or new)
 
 
-def run_iteration(
-    pipeline: Pipeline, options: IterationOptions = IterationOptions()
-) -> IterationReport:
+def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> IterationReport:
     """Runs what is left of the present iteration, or the next one.
 
     Raises:
@@ -84,37 +85,50 @@ def run_iteration(
     with work_lock(layout):
         begin_lineage(pipeline)
         number = next_iteration(layout, new=options.new_iteration)
-        _begin(pipeline, number, options)
-
-    def locked(work: Callable[[], tuple[Manifest, bool]], name: str) -> Manifest:
-        with work_lock(layout):
-            manifest, was_done = work()
-        if was_done:
-            pipeline.reporter.info(f"{name}: done before")
-        return manifest
-
-    played = None
-    if not options.skip_selfplay and options.data_path is None:
-        played = locked(lambda: play.selfplay_stage(pipeline, number, _who_plays(pipeline, number)), "selfplay")
-    synced = None
-    if options.data_path is None:
-        synced = locked(lambda: store.sync_stage(pipeline, number, played), "sync")
-        taken = synced
-        exported = locked(lambda: export.export_stage(pipeline, number, taken), "export")
-    else:
-        path = options.data_path
-        exported = locked(lambda: export.import_stage(pipeline, number, path), "export")
-    trained = locked(lambda: train.train_stage(pipeline, number, exported), "train")
+        player = _begin(pipeline, number, options)
+    played, synced, exported = _gather(pipeline, number, player, options)
+    trained = _locked(pipeline, "train", lambda: train.train_stage(pipeline, number, exported))
     evaluated = None
     if not options.skip_evaluation:
-        evaluated = locked(lambda: _evaluate(pipeline, number, trained), "evaluate")
-    promoted = locked(lambda: promote.promote_stage(pipeline, number, trained, evaluated), "promote")
+        evaluated = _locked(pipeline, "evaluate", lambda: _evaluate(pipeline, number, trained))
+    promoted = _locked(pipeline, "promote", lambda: promote.promote_stage(pipeline, number, trained, evaluated))
     seconds = time.monotonic() - began
     return IterationReport(number, played, synced, exported, trained, evaluated, promoted, seconds)
 
 
-def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
-    """Notes the settings of a new iteration, or refuses others than it was begun with."""
+def _gather(
+    pipeline: Pipeline, number: int, player: _Named, options: IterationOptions
+) -> tuple[Manifest | None, Manifest | None, Manifest]:
+    """The manifests of the stages that make the window: selfplay and sync, None where they are skipped, and export."""
+    if (path := options.data_path) is not None:
+        return None, None, _locked(pipeline, "export", lambda: export.import_stage(pipeline, number, path))
+    played = None
+    if not options.skip_selfplay:
+        played = _locked(
+            pipeline, "selfplay", lambda: play.selfplay_stage(pipeline, number, _read_player(pipeline, player))
+        )
+    synced = _locked(pipeline, "sync", lambda: store.sync_stage(pipeline, number, played))
+    return played, synced, _locked(pipeline, "export", lambda: export.export_stage(pipeline, number, synced))
+
+
+def _locked(pipeline: Pipeline, name: str, work: Callable[[], tuple[Manifest, bool]]) -> Manifest:
+    """The manifest of a stage, which runs under the lock of the game."""
+    with work_lock(pipeline.layout):
+        manifest, was_done = work()
+    if was_done:
+        pipeline.reporter.info(f"{name}: done before")
+    return manifest
+
+
+class _Named(NamedTuple):
+    """Who plays in an iteration, noted when it begins: the champion may change before it is over."""
+
+    hash: str
+    parameters: str | None  # the file, below the folder of the game; None of an engine
+
+
+def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> _Named:
+    """Who plays. Notes that and the settings of a new iteration, or refuses others than it was begun with."""
     path = pipeline.layout.iteration(number) / BEGUN
     settings = pipeline.leaves(tuple(_SETTINGS)) | {
         "skip_selfplay": options.skip_selfplay,
@@ -122,33 +136,38 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
         "data_path": None if options.data_path is None else str(options.data_path),
     }
     if not path.is_file():
+        player = _who_plays(pipeline, number)
         path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_json(path, settings)
-        return
+        atomic_write_json(path, {"player": player._asdict(), "settings": settings})
+        return player
     try:
-        before: dict[str, Any] = json.loads(path.read_bytes())
-    except ValueError as error:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        player, before = _Named(**found["player"]), dict(found["settings"])
+    except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read", "use --new-iteration to begin the next one") from error
     refuse_changed_settings(f"iteration {number}", before, settings)
+    return player
 
 
-def _who_plays(pipeline: Pipeline, number: int) -> Player:
+def _who_plays(pipeline: Pipeline, number: int) -> _Named:
     """The champion, or the newest candidate; an engine plays by its name alone."""
-    section = pipeline.config.selfplay
+    section, layout = pipeline.config.selfplay, pipeline.layout
     if section.engine != NETWORK_ENGINE:
-        return Player(section.engine, pipeline.first_params)
-    if section.selfplay_model == "champion":
-        return read_champion(pipeline)[1]
-    return newest_candidate(pipeline, number) or read_champion(pipeline)[1]
+        return _Named(section.engine, None)
+    if section.selfplay_model == "latest":
+        for before in reversed([n for n in layout.iterations() if 0 < n < number]):
+            folder = layout.stage(before, "train")
+            if (manifest := read_manifest(folder)) is not None:
+                place = (folder / PARAMETERS).relative_to(layout.root).as_posix()
+                return _Named(manifest.facts["candidate"], place)
+    champion = records.read_record(layout.champion)
+    return _Named(champion.hash, champion.parameters)
 
 
-def newest_candidate(pipeline: Pipeline, before: int) -> Player | None:
-    """The candidate of the last iteration before this one that made one; None if none did."""
-    for number in reversed([n for n in pipeline.layout.iterations() if 0 < n < before]):
-        folder = pipeline.layout.stage(number, "train")
-        if (manifest := read_manifest(folder)) is not None:
-            return read_player(pipeline, folder / PARAMETERS, manifest.facts["candidate"])
-    return None
+def _read_player(pipeline: Pipeline, player: _Named) -> Player:
+    if player.parameters is None:
+        return Player(player.hash, pipeline.first_params)  # which the engine does not read
+    return read_player(pipeline, pipeline.layout.root / player.parameters, player.hash)
 
 
 def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manifest, bool]:

@@ -79,11 +79,14 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
     if report.played is not None:
         facts = report.played.facts
         text = f"{facts['games']:,} games, {facts['positions']:,} positions, {facts['mean_plies']:.1f} plies a game"
-        rows.append(["selfplay", f"{text}, {facts['draw_rate']:.0%} drawn, first player {facts['first_player_score']:.3f}"])
+        rows.append(
+            ["selfplay", f"{text}, {facts['draw_rate']:.0%} drawn, first player {facts['first_player_score']:.3f}"]
+        )
     if report.synced is not None:
         facts = report.synced.facts
-        text = f"{facts['games']:,} games in {facts['shards']:,} shards, {facts['new_shards']:,} new"
-        rows.append(["store", text + (f", {len(facts['refused'])} refused" if facts["refused"] else "")])
+        done = report.synced.recorded
+        text = f"{facts['games']:,} games in {facts['shards']:,} shards, {done['new_shards']:,} new"
+        rows.append(["store", text + (f", {len(done['refused'])} refused" if done["refused"] else "")])
     facts = report.exported.facts
     rows.append(["window", f"{facts['positions']:,} positions, and {facts['validation_positions']:,} to validate on"])
     rows.append(["train", _train_text(report)])

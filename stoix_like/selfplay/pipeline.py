@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from stoix_like.algorithms import alphazero, tasks
-from stoix_like.algorithms.alphazero import Sample, example_sample, learning, whole_games
+from stoix_like.algorithms.alphazero import AlphaZeroSettings, Sample, example_sample, learning, whole_games
 from stoix_like.algorithms.alphazero.whole_games import GameBatch
 from stoix_like.config.board_games import game_key
 from stoix_like.config.checks import get_leaf, replace_leaves
@@ -46,18 +46,26 @@ class Pipeline:
 
     def __init__(self, config: SelfPlayConfig, reporter: Reporter, stop: StopRequest | None = None) -> None:
         self.config, self.reporter, self.stop = config, reporter, stop or StopRequest()
-        self.env = build.make_env(config.environment)
-        self.game: BoardGame = self.env.game
+        env = build.make_env(config.environment)
+        self.game: BoardGame = env.game
         self.layout = Layout(Path(config.checkpointing.save_dir) / game_key(self.game.name, self.game.num_players))
         self.run_config = run_config(config, self.layout, 1)
-        self.network = build.make_network(self.env, self.run_config)
+        self.network = build.make_network(env, self.run_config)
         self.learner = alphazero.make(self.game, self.network, self.run_config)
-        self.settings = alphazero.settings_of(self.run_config)
-        self.root = jax.random.key(config.architecture.seed)
 
     def leaves(self, names: Sequence[str]) -> dict[str, Any]:
         """{leaf: value} of the configuration, for a manifest."""
         return {name: get_leaf(self.config, name) for name in names}
+
+    @functools.cached_property
+    def settings(self) -> AlphaZeroSettings:
+        """The fixed part of self-play and learning."""
+        return alphazero.settings_of(self.run_config)
+
+    @functools.cached_property
+    def root(self) -> Key:
+        """The root of all randomness."""
+        return jax.random.key(self.config.architecture.seed)
 
     @functools.cached_property
     def first_params(self) -> NetworkParams:

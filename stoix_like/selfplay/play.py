@@ -22,7 +22,7 @@ from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay.candidates import Player
 from stoix_like.selfplay.layout import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
@@ -31,9 +31,23 @@ from stoix_like.selfplay.shards import ShardOrigin, check_shard, origin_of, shar
 from stoix_like.types import NetworkParams, role_key
 
 SETTINGS = (
-    ("task_id", "num_envs", "seed", "selfplay_games", "shard_games", "engine", "num_simulations", "quick_simulations")
-    + ("full_search_share", "max_considered_actions", "gumbel_scale", "value_scale", "maxvisit_init", "rescale_values")
-    + ("random_plies", "temperature_plies", "play_temperature")
+    "task_id",
+    "num_envs",
+    "seed",
+    "selfplay_games",
+    "shard_games",
+    "engine",
+    "num_simulations",
+    "quick_simulations",
+    "full_search_share",
+    "max_considered_actions",
+    "gumbel_scale",
+    "value_scale",
+    "maxvisit_init",
+    "rescale_values",
+    "random_plies",
+    "temperature_plies",
+    "play_temperature",
 )
 MEMORY_HINT = "lower --shard-games or --num-envs"
 

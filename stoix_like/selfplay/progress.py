@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-from stoix_like.runtime.console.messages import HEARTBEAT_SECONDS
+from stoix_like.runtime.console.messages import HEARTBEAT_SECONDS, Heartbeat
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.training.stopping import StopRequest
 
@@ -28,14 +28,11 @@ class Progress:
         done: from earlier processes; they do not count for the rate.
     """
 
-    def __init__(
-        self, reporter: Reporter, stop: StopRequest, stage: str, unit: str, total: int, done: int = 0
-    ) -> None:
-        self._stop = stop
-        self._reporter, self._stage, self._unit, self._total = reporter, stage, unit, total
+    def __init__(self, reporter: Reporter, stop: StopRequest, stage: str, unit: str, total: int, done: int = 0) -> None:
+        self._stop, self._stage, self._unit, self._total = stop, stage, unit, total
         self.done, self._before, self._began = done, done, time.monotonic()
-        self._reported = self._began
-        self._seconds = _SECONDS_ON_A_TERMINAL if sys.stderr.isatty() else HEARTBEAT_SECONDS
+        seconds = _SECONDS_ON_A_TERMINAL if sys.stderr.isatty() else HEARTBEAT_SECONDS
+        self._heartbeat = Heartbeat(reporter.progress, seconds)
 
     def update(self, done: int) -> None:
         """`show`. Raises Interrupted if the stage shall stop."""
@@ -46,9 +43,7 @@ class Progress:
     def show(self, done: int) -> None:
         """Sets how much is done, and reports it if enough time has passed."""
         self.done = done
-        if (now := time.monotonic()) - self._reported >= self._seconds:
-            self._reported = now
-            self._reporter.progress(self.line())
+        self._heartbeat(self.line())
 
     @property
     def seconds(self) -> float:

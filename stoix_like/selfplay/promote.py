@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import promotion
 from stoix_like.evaluation.promotion import Decision, Evidence, MatchSubject
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay import candidates, records
 from stoix_like.selfplay.evaluate import RULE, match_folder, read_evidence, rule_of, subject_of
 from stoix_like.selfplay.layout import PARAMETERS
@@ -82,14 +83,17 @@ def decide(pipeline: Pipeline, case: _Case, champion: str) -> Decision:
 
 
 def _facts(decision: Decision, champion: ChampionRecord, *, is_promoted: bool) -> dict[str, Any]:
-    ratio = decision.log_likelihood_ratio
     return {
         "promoted": is_promoted,
         "verdict": decision.verdict,
         "reasons": list(decision.reasons),
         "pairs": decision.num_groups,
-        "score": [None if value != value else float(value) for value in decision.score],
-        "log_likelihood_ratio": None if ratio != ratio else ratio,
+        "score": [_json_number(value) for value in decision.score],
+        "log_likelihood_ratio": _json_number(decision.log_likelihood_ratio),
         "champion": champion.hash,
         "champion_iteration": champion.iteration,
     }
+
+
+def _json_number(value: float) -> float | None:
+    return float(value) if math.isfinite(value) else None

@@ -66,4 +66,3 @@ def rule_problem(replayed: dict[str, np.ndarray], arrays: dict[str, np.ndarray])
         if (replayed[name][rows] != arrays[name]).any():
             return f"{name} of a position is not that of the moves"
     return None
-

@@ -8,6 +8,7 @@ the file comes from elsewhere.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -102,51 +103,55 @@ def check_shard(game: BoardGame, arrays: dict[str, np.ndarray], where: str) -> N
     Raises:
         CheckpointError: another kind of file or another game, wrong shapes, types or values; `where` is named.
     """
-    problem = _text_problem(game, arrays) or _shape_problem(game, arrays) or _value_problem(arrays)
-    if problem:
+    if problem := next(_problems(game, arrays), None):
         raise CheckpointError(f"{where} is no shard of {game.name}: {problem}", "leave it out")
 
 
-def _text_problem(game: BoardGame, arrays: dict[str, np.ndarray]) -> str | None:
-    if (kind := text_of(arrays, "kind")) != _TEXTS["kind"]:
-        return f"it is of kind {kind[:40]!r}, and games of evaluations are never learned from"
-    if (name := text_of(arrays, "game_name")) != game.name:
-        return f"it is of {name[:40]!r}"
-    if (version := text_of(arrays, "format")) != _TEXTS["format"]:
-        return f"it has format {version[:10]!r}, and this version reads {FORMAT}"
-    numbers = [text_of(arrays, name) for name in ("seed", "iteration", "shard")]
-    return None if all(number.isdecimal() for number in numbers) else "it does not say where it comes from"
-
-
-def _shape_problem(game: BoardGame, arrays: dict[str, np.ndarray]) -> str | None:
-    missing = [name for name in _ARRAYS if name not in arrays]
-    if missing:
-        return f"it has no {missing[0]}"
+def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
+    """What is wrong with a shard. Each problem is found on the condition that there is none before it."""
+    if (kind := text_of(arrays, "kind")[:40]) != _TEXTS["kind"]:
+        yield f"it is of kind {kind!r}, and games of evaluations are never learned from"
+    if (name := text_of(arrays, "game_name")[:40]) != game.name:
+        yield f"it is of {name!r}"
+    if (version := text_of(arrays, "format")[:10]) != _TEXTS["format"]:
+        yield f"it has format {version!r}, and this version reads {FORMAT}"
+    if not all(text_of(arrays, name).isdecimal() for name in ("seed", "iteration", "shard")):
+        yield "it does not say where it comes from"
+    yield from (f"it has no {name}" for name in _ARRAYS if name not in arrays)
     planes = jax.eval_shape(lambda: game.observe(game.init())).agent_view.shape
     sizes = {"N": len(arrays["num_plies"]), "M": len(arrays["player"]), "H": game.max_plies, "P": game.num_players}
-    sizes |= {"A": game.num_actions, "C": planes[0], "F": planes[1]}
-    for name, (dtype, axes) in _ARRAYS.items():
+    yield from shape_problems(_ARRAYS, arrays, sizes | {"A": game.num_actions, "C": planes[0], "F": planes[1]})
+    yield from _game_problems(arrays)
+    yield from float_problems(arrays, ("policy", "outcome", "root_values", "predicted"))
+    if (game_ids(arrays["moves"], arrays["game"], arrays["policy"]) != arrays["game_id"]).any():
+        yield "a game's number is not that of its moves and policies"
+
+
+def shape_problems(
+    wanted: Mapping[str, tuple[str, str]], arrays: dict[str, np.ndarray], sizes: Mapping[str, int]
+) -> Iterator[str]:
+    """Arrays of another type or shape than {name: (type, axes)}, whose axes have these sizes."""
+    for name, (dtype, axes) in wanted.items():
         shape = tuple(sizes[axis] for axis in axes)
         if arrays[name].dtype != dtype or arrays[name].shape != shape:
-            return f"{name} is {arrays[name].dtype} {arrays[name].shape} and should be {dtype} {shape}"
-    return None
+            yield f"{name} is {arrays[name].dtype} {arrays[name].shape} and should be {dtype} {shape}"
 
 
-def _value_problem(arrays: dict[str, np.ndarray]) -> str | None:
-    number, plies = arrays["num_plies"].astype(int), arrays["num_random"].astype(int)
-    if not ((0 <= plies) & (plies < number) & (number <= arrays["moves"].shape[1])).all():
-        return "a game has no plies after its random ones"
+def _game_problems(arrays: dict[str, np.ndarray]) -> Iterator[str]:
+    number, first = arrays["num_plies"].astype(int), arrays["num_random"].astype(int)
+    if not ((first >= 0) & (first < number) & (number <= arrays["moves"].shape[1])).all():
+        yield "a game has no plies after its random ones"
     counts = np.bincount(np.clip(arrays["game"], 0, None), minlength=len(number))
-    if (np.diff(arrays["game"]) < 0).any() or len(counts) != len(number) or (counts != number - plies).any():
-        return "its positions do not belong to its games"
-    floats = ("outcome", "policy", "root_values", "predicted")
-    if broken := [name for name in floats if not np.isfinite(arrays[name]).all()]:
-        return f"{broken[0]} has values that are not finite"
-    policy = arrays["policy"]
-    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or np.abs(policy.sum(axis=1) - 1.0).max() > 1e-3:
-        return "a policy is no distribution over legal moves"
-    if np.abs(arrays["outcome"].sum(axis=1)).max() > 1e-4:
-        return "an outcome does not sum to 0"
-    if (game_ids(arrays["moves"], arrays["game"], policy) != arrays["game_id"]).any():
-        return "a game's number is not that of its moves and policies"
-    return None
+    if (np.diff(arrays["game"]) < 0).any() or len(counts) != len(number) or (counts != number - first).any():
+        yield "its positions do not belong to its games"
+
+
+def float_problems(arrays: dict[str, np.ndarray], names: Sequence[str]) -> Iterator[str]:
+    """Values that are not finite, policies that are none, outcomes that do not sum to 0."""
+    yield from (f"{name} has values that are not finite" for name in names if not np.isfinite(arrays[name]).all())
+    policy, tolerance = arrays["policy"], 1e-3
+    sums = np.abs(policy.sum(axis=1) - 1.0).max(initial=0.0)
+    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or sums > tolerance:
+        yield "a policy is no distribution over legal moves"
+    if np.abs(arrays["outcome"].sum(axis=1)).max(initial=0.0) > tolerance:
+        yield "an outcome does not sum to 0"

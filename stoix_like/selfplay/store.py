@@ -18,7 +18,7 @@ from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay.layout import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
@@ -45,7 +45,7 @@ class StoredShard(NamedTuple):
 
 
 def sync_stage(pipeline: Pipeline, iteration: int, played: Manifest | None) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: shards, games and positions in the store, and what is new."""
+    """(the manifest, whether it was done before). Facts: shards, games and positions in the store."""
     sources = list(_sources(pipeline, iteration, played))
     inputs = {"selfplay": "" if played is None else played.digest, "others": _listing_hash(sources)}
     call = StageCall("sync", inputs, pipeline.leaves(SETTINGS))
@@ -109,13 +109,12 @@ def _take_in(pipeline: Pipeline, sources: list[_Source]) -> StageResult:
             new += 1
     shards = list_store(pipeline)
     facts = {
-        "new_shards": new,
-        "refused": refused,
         "shards": len(shards),
         "games": sum(shard.num_games for shard in shards),
         "positions": sum(shard.num_positions for shard in shards),
     }
-    return StageResult({"store": json_digest([shard.hash for shard in shards])}, facts)
+    outputs = {"store": json_digest([shard.hash for shard in shards])}
+    return StageResult(outputs, facts, {"new_shards": new, "refused": refused})
 
 
 def _check(pipeline: Pipeline, arrays: dict[str, np.ndarray], source: _Source) -> None:
@@ -146,6 +145,6 @@ def _stored(path: Path) -> StoredShard:
             texts = {name: stored[name] for name in stored.files if name.startswith("text_")}
             origin = origin_of(texts)
             number, random = stored["num_plies"].astype(int), stored["num_random"].astype(int)
-    except Exception as error:  # noqa: BLE001 - whatever a torn file makes NumPy raise
+    except Exception as error:
         raise CheckpointError(f"{path} cannot be read: it is torn", "remove it: it is taken in again") from error
     return StoredShard(path, origin.iteration, origin.shard, len(number), int((number - random).sum()))

@@ -17,14 +17,13 @@ import numpy as np
 from stoix_like.algorithms.alphazero import window
 from stoix_like.algorithms.alphazero.state import AlphaZeroState, Sample
 from stoix_like.errors import CheckpointError
-from stoix_like.ops.trees import take
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.runtime.stages.stage import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.training.callbacks import Callback, RunClock
 from stoix_like.runtime.training.train import train
@@ -36,10 +35,27 @@ from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.types import NetworkParams
 
 SETTINGS = (
-    ("task_id", "seed", "hidden_dim", "num_layers", "shared_torso", "compute_dtype", "observation_adapter")
-    + ("actor_lr", "critic_lr", "max_grad_norm", "vf_coef", "tau", "decay_learning_rates")
-    + ("num_envs", "rollout_length", "batch_size", "max_reuse", "use_symmetries", "root_value_weight")
-    + ("replay_buffer_size", "training_epochs")
+    "task_id",
+    "seed",
+    "hidden_dim",
+    "num_layers",
+    "shared_torso",
+    "compute_dtype",
+    "observation_adapter",
+    "actor_lr",
+    "critic_lr",
+    "max_grad_norm",
+    "vf_coef",
+    "tau",
+    "decay_learning_rates",
+    "num_envs",
+    "rollout_length",
+    "batch_size",
+    "max_reuse",
+    "use_symmetries",
+    "root_value_weight",
+    "replay_buffer_size",
+    "training_epochs",
 )
 PLAN = "plan.json"  # from which update to which, while the stage is not done
 _BATCH = 256  # positions validated at once
@@ -181,7 +197,9 @@ def validation_losses(pipeline: Pipeline, params: NetworkParams, arrays: dict[st
     samples = samples_of(arrays)
     count = len(samples.is_full) // _BATCH
     rows = [
-        jax.device_get(pipeline.losses(params, take(samples, np.arange(index * _BATCH, (index + 1) * _BATCH))))
+        jax.device_get(
+            pipeline.losses(params, jax.tree.map(lambda x, first=index * _BATCH: x[first : first + _BATCH], samples))
+        )
         for index in range(count)
     ]
     names = ("policy_loss", "value_loss")

@@ -81,19 +81,16 @@ def make(game: BoardGame, network: Network, config: AlphaZeroConfig) -> Learner:
     ring = make_ring(
         capacity=config.alphazero.replay_buffer_size, batch_size=settings.batch_size, num_shards=settings.num_shards
     )
-    parts = game, network, ring, settings
-    if config.alphazero.self_play:
-        begin, step = functools.partial(init, *parts, make_hyper(config), num_games), functools.partial(update, *parts)
-    else:
-        begin, step = functools.partial(window.init, *parts, make_hyper(config)), functools.partial(window.update, *parts)
-    return Learner(
-        init=begin,
-        update=step,
+    parts, hyper = (game, network, ring, settings), make_hyper(config)
+    learner = Learner(
+        init=functools.partial(init, *parts, hyper, num_games),
+        update=functools.partial(update, *parts),
         policy=make_search_policy(game, network, settings.search),
         network_policy=functools.partial(network_policy, network),
         volatile=("replay",),
-        sharded=SHARDED if config.alphazero.self_play else window.SHARDED,
+        sharded=SHARDED,
     )
+    return learner if config.alphazero.self_play else window.without_play(learner, *parts, hyper)
 
 
 def settings_of(config: AlphaZeroConfig) -> AlphaZeroSettings:
@@ -194,6 +191,7 @@ def update(
     game: BoardGame, network: Network, ring: Ring, settings: AlphaZeroSettings, state: AlphaZeroState
 ) -> tuple[AlphaZeroState, Metrics]:
     """(the state one update later, metrics): play `rollout_length` plies of every game, store, learn."""
+    assert state.self_play is not None  # narrows the type
     key, hyper = functools.partial(role_key, state.key, step=state.step), state.hyper
     search = self_play_search(GameModel(game, network.actor_critic), settings, state.params.average)
     self_play, samples, counts, metrics = playing.play(

@@ -47,7 +47,7 @@ class GameBatch(NamedTuple):
     """N games on their way, G of them at a time."""
 
     games: GameState  # [G, ...]
-    index: Array  # [G] int32, which of the N games each slot plays; N: none
+    game_index: Array  # [G] int32, which of the N games each slot plays; N: none
     ply: Array  # [G] int32, plies played, random ones included
     next_index: Array  # [] int32, the game that begins next
     step: Array  # [] int32, searches of all slots so far
@@ -98,7 +98,7 @@ def num_finished(batch: GameBatch) -> Array:
 
 def is_finished(batch: GameBatch) -> Array:
     """[] bool: all N games are over."""
-    return jnp.all(batch.index >= batch.records.num_plies.shape[0])
+    return jnp.all(batch.game_index >= batch.records.num_plies.shape[0])
 
 
 def advance(
@@ -149,7 +149,7 @@ def _step(
     action = choose_actions(found, temperature, batch.ply < settings.temperature_plies, draw_key)
     with phase("step"):
         moved = jax.vmap(game.step)(batch.games, action)
-        ends = (batch.index < len(batch.records.num_plies)) & jax.vmap(game.is_over)(moved)  # [G]
+        ends = (batch.game_index < len(batch.records.num_plies)) & jax.vmap(game.is_over)(moved)  # [G]
         records = _recorded(game, batch, found, is_full, action, moved, ends)
         return _replaced(batch._replace(records=records), moved, ends)
 
@@ -164,7 +164,7 @@ def _recorded(
     ends: Array,
 ) -> GameRecords:
     """The records with the present positions, and with the outcomes of the games that end."""
-    records, place = batch.records, (batch.index, batch.ply)
+    records, place = batch.records, (batch.game_index, batch.ply)
     positions = (
         action.astype(jnp.int16),
         jax.vmap(game.observe)(batch.games),
@@ -178,7 +178,7 @@ def _recorded(
     kept = tuple(getattr(records, name) for name in names)
     # slots without a game stand at index N, and what they would write is dropped
     written = jax.tree.map(lambda old, new: old.at[place].set(new, mode="drop"), kept, positions)
-    ended = jnp.where(ends, batch.index, len(records.num_plies))
+    ended = jnp.where(ends, batch.game_index, len(records.num_plies))
     return records._replace(
         **dict(zip(names, written, strict=True)),
         num_plies=records.num_plies.at[ended].set(batch.ply + 1, mode="drop"),
@@ -190,13 +190,13 @@ def _replaced(batch: GameBatch, moved: GameState, ends: Array) -> GameBatch:
     """The batch after a ply, in which games that ended are replaced by the next ones, in the order of the slots."""
     num_games = len(batch.records.num_plies)
     following = batch.next_index + jnp.cumsum(ends, dtype=jnp.int32) - 1  # [G]
-    index = jnp.where(ends, jnp.minimum(following, num_games), batch.index)
+    index = jnp.where(ends, jnp.minimum(following, num_games), batch.game_index)
     begins = ends & (index < num_games)
     source = jnp.where(begins, index, 0)
     games, ply = jax.tree.map(lambda x: x[source], (batch.openings.games, batch.openings.ply))
     games, ply = trees.where(begins, (games, ply), (moved, batch.ply + 1))
     next_index = jnp.minimum(batch.next_index + jnp.sum(ends, dtype=jnp.int32), num_games)
-    return batch._replace(games=games, index=index, ply=ply, next_index=next_index, step=batch.step + 1)
+    return batch._replace(games=games, game_index=index, ply=ply, next_index=next_index, step=batch.step + 1)
 
 
 def mcts_search(game: BoardGame, num_simulations: int) -> SearchFunction:
@@ -211,9 +211,7 @@ def mcts_search(game: BoardGame, num_simulations: int) -> SearchFunction:
         prior = distributions.masked_logits(jnp.zeros(legal.shape), legal)
         nothing = jnp.zeros_like(policy)
         depth = jnp.zeros(visits.shape[:1], jnp.int32)
-        output = GumbelOutput(
-            found.action, policy, values, found.visits, nothing, prior, jnp.zeros_like(values), depth
-        )
+        output = GumbelOutput(found.action, policy, values, found.visits, nothing, prior, jnp.zeros_like(values), depth)
         return output, jnp.bool_(True)
 
     return search

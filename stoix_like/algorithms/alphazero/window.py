@@ -1,12 +1,13 @@
 """The half of AlphaZero that learns, as a Learner of its own: from a window of positions that were played before.
 
-The window is the `replay` of the state, of fixed capacity and with a count, so that another one compiles nothing. `init`
-leaves it empty; whoever trains puts the positions there (`window_of`), before the first update and again after a
+The window is the `replay` of the state, of fixed capacity and with a count, so that another one compiles nothing.
+`init` leaves it empty; whoever trains puts the positions there (`window_of`), before the first update and again after a
 resume, since checkpoints leave it out. An update makes as many gradient steps as one of `learner.update` at most does.
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax
@@ -27,9 +28,18 @@ from stoix_like.algorithms.optimizer import init_optimizer, linear_decay
 from stoix_like.games import BoardGame
 from stoix_like.ops.phases import phase
 from stoix_like.replay import Ring, RingState, filled
-from stoix_like.types import Key, Metrics, Network, Observation, role_key
+from stoix_like.types import Key, Learner, Metrics, Network, Observation, role_key
 
-SHARDED = ("replay",)
+
+def without_play(
+    learner: Learner, game: BoardGame, network: Network, ring: Ring, settings: AlphaZeroSettings, hyper: AlphaZeroHyper
+) -> Learner:
+    """The learner with self-play left out."""
+    return learner._replace(
+        init=functools.partial(init, game, network, ring, settings, hyper),
+        update=functools.partial(update, game, network, ring, settings),
+        sharded=("replay",),
+    )
 
 
 def window_of(state: AlphaZeroState, samples: Sample) -> AlphaZeroState:

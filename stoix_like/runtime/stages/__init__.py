@@ -1,1 +1,1 @@
-"""Stages of a pipeline: work whose inputs and outputs are files, done once its manifest is. Imports console, storage."""
+"""Stages of a pipeline: work from files to files, done once its manifest is written. Imports console and storage."""

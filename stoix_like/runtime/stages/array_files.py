@@ -30,7 +30,16 @@ def read_arrays(path: Path, expected_hash: str | None = None) -> dict[str, np.nd
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, KeyError, TypeError) as error:
+    except (
+        OSError,
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        ValueError,
+        AttributeError,
+        KeyError,
+        TypeError,
+    ) as error:
         raise _unreadable(path, _reason(error)) from error
     if expected_hash is not None and (found := array_hash(arrays)) != expected_hash:
         raise _unreadable(path, f"its arrays have the hash {found[:12]}, and its manifest names {expected_hash[:12]}")

@@ -81,7 +81,7 @@ def train(
         callbacks: act between chunks of updates, after evaluations and before checkpoints.
         sinks: receive the run's reports, beside those that the configuration selects.
         stop: the stop request of the program this run is part of, such as a sweep.
-        quiet: show nothing on the terminal but warnings, where that program shows how far it is.
+        quiet: show nothing on the terminal, where that program shows how far it is.
     """
     with contextlib.ExitStack() as closing:
         is_cached = loaded.options.is_cached
@@ -97,8 +97,7 @@ def train(
         parts = build_parts(group, plan, loaded, callbacks, sinks)
         request = closing.enter_context(stopping_on_signals(stop))
         view = _view(group, closing, loaded.config.logging.progress, quiet)
-        begin = _start if plan.resumed else _start_new
-        started = begin(parts, view, request, closing)
+        started = (_start if plan.resumed else _start_new)(parts, view, request, closing)
         status = _run(started)
         _conclude(started, status)
         return TrainResult(status, started.parts.plan.path, parts.clock.update)
@@ -116,9 +115,7 @@ def _reporter(view: TerminalView) -> Reporter:
     return Reporter(view.note, view.note, view.warning, lambda text: _LOG.info("evaluating: %s", text))
 
 
-def _start_new(
-    parts: RunParts, view: TerminalView, request: StopRequest, closing: contextlib.ExitStack
-) -> _StartedRun:
+def _start_new(parts: RunParts, view: TerminalView, request: StopRequest, closing: contextlib.ExitStack) -> _StartedRun:
     """`_start` in a new folder. The folder is removed if the run cannot start, for example if compilation fails."""
     plan, group = parts.plan, parts.group
     facts = {"devices": devices.describe_devices(parts.run_devices), "algorithm": plan.algorithm}

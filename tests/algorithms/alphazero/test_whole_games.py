@@ -21,7 +21,7 @@ NUM_GAMES = 7
 
 
 def scripted_search(game, _key, states):
-    """By the observation alone, so that a game does not depend on its slot. The value tells the number of the action."""
+    """By the observation alone, so that a game does not depend on its slot. The value tells which position it is."""
     observation = jax.vmap(game.observe)(states)
     legal = observation.action_mask
     view = observation.agent_view.reshape(len(legal), -1)  # [B, features]

@@ -32,6 +32,7 @@ class StageResult(NamedTuple):
 
     outputs: dict[str, str]  # {path below the folder: hash}
     facts: dict[str, Any]
+    recorded: Mapping[str, Any] = {}  # what may differ when the same is done again
 
 
 def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) -> tuple[Manifest, bool]:
@@ -58,6 +59,7 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) ->
         "seconds": round(time.monotonic() - clock, 3),
         "host": platform.node(),
         "versions": versions(),
+        **result.recorded,
     }
     manifest = Manifest(call.name, dict(call.inputs), dict(call.settings), result.outputs, result.facts, recorded)
     write_manifest(folder, manifest)
