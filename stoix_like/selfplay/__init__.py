@@ -1,1 +1,1 @@
-"""Self-play in stages on disk: selfplay, sync, export, train, evaluate, promote. Imports runtime and floors below it."""
+"""Self-play in stages on disk: selfplay, sync, export, train, evaluate, promote. Imports runtime and lower floors."""

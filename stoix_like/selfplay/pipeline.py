@@ -58,6 +58,11 @@ class Pipeline:
         return {name: get_leaf(self.config, name) for name in names}
 
     @functools.cached_property
+    def prepared(self) -> build.Prepared:
+        """What the runs of the stage `train` share."""
+        return build.Prepared()
+
+    @functools.cached_property
     def settings(self) -> AlphaZeroSettings:
         """The fixed part of self-play and learning."""
         return alphazero.settings_of(self.run_config)

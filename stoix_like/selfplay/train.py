@@ -120,7 +120,7 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
     plan = _read_or_make_plan(pipeline, folder, exported, len(arrays["is_full"]), new)
     loaded = _loaded(pipeline, plan.to_update)
     callbacks = [LoadWindow(samples_of(arrays)), ShowProgress(pipeline, plan)]
-    result = train("alphazero", loaded, callbacks, stop=pipeline.stop, quiet=True)
+    result = train("alphazero", loaded, callbacks, stop=pipeline.stop, quiet=True, prepared=pipeline.prepared)
     if result.last_update < plan.to_update:
         raise Interrupted
     params = _trained_params(pipeline, plan.to_update)

@@ -149,6 +149,26 @@ def build(algorithm: str, config: Any) -> RunComponents:
     return RunComponents(env, network, ALGORITHMS[algorithm].make(env, network, config))
 
 
+class Prepared:
+    """What several runs in one process share: environment, network and compiled program, made by the first of them.
+
+    Their configurations may differ in what is data of a state alone, such as `num_updates`. Whoever hands it over
+    answers for that.
+    """
+
+    def __init__(self) -> None:
+        self.env: Environment | None = None
+        self.network: Network | None = None
+        self.program: Any = None  # of a chunk of updates
+
+    def build(self, algorithm: str, config: Any) -> RunComponents:
+        """As `build`. The learner is made anew, because it knows the numbers of the configuration."""
+        if self.env is None or self.network is None:
+            self.env = make_env(config.environment)
+            self.network = make_network(self.env, config)
+        return RunComponents(self.env, self.network, ALGORITHMS[algorithm].make(self.env, self.network, config))
+
+
 def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:
     """The algorithm of a run or of published parameters, written by stoix_like `version`.
 

@@ -21,7 +21,7 @@ from stoix_like.search.model import SearchConfig
 from stoix_like.types import Environment, Learner
 
 if TYPE_CHECKING:
-    from stoix_like.runtime.runs.build import Algorithm, RunComponents
+    from stoix_like.runtime.runs.build import Algorithm, Prepared, RunComponents
 
 
 class RunParts(NamedTuple):
@@ -44,6 +44,7 @@ class RunParts(NamedTuple):
     callbacks: Sequence[Callback]  # of the caller
     sinks: Sequence[Sink]  # of the caller
     selected_sinks: Sequence[QueuedSink]  # those that the configuration selects, on process 0
+    prepared: Prepared | None = None  # what runs of the caller share
 
     @property
     def config(self) -> Any:
@@ -57,6 +58,7 @@ def build_parts(
     loaded: LoadedConfig,
     callbacks: Sequence[Callback],
     sinks: Sequence[Sink],
+    prepared: Prepared | None = None,
 ) -> RunParts:
     """The parts of a run. Raises StoixError if the device, the environment or the checkpoint cannot be used."""
     config = loaded.config
@@ -64,13 +66,14 @@ def build_parts(
     devices.check_divisible(config.environment.num_envs, run_devices)
     from stoix_like.runtime.runs import build  # starts the backend, so it is imported after the device is selected
 
-    algorithm, built = build.ALGORITHMS[plan.algorithm], build.build(plan.algorithm, config)
+    algorithm = build.ALGORITHMS[plan.algorithm]
+    built = (prepared or build).build(plan.algorithm, config)
     make_state, template = start.initial_state(built.learner, config, run_devices)
     evaluators = list(_evaluators(built, config, algorithm.further_envs(built.env, config)))
     state = start.first_state(group, plan, config, built.learner, make_state, template)
     if plan.resumed and plan.changes:
-        before = config_from_dict(type(config), plan.resumed.config)
-        state = start.with_hyper(state, algorithm.make_hyper(before), algorithm.make_hyper(config))
+        before = algorithm.make_hyper(config_from_dict(type(config), plan.resumed.config))
+        state = start.with_hyper(state, before, algorithm.make_hyper(config))
     selected = group.run_on_primary(lambda: sinks_from_config(config.logging, config.checkpointing.save_dir)) or []
     return RunParts(
         group,
@@ -85,9 +88,7 @@ def build_parts(
         template,
         state,
         _clock(plan, config.training_core.num_updates, algorithm.steps_per_update(config)),
-        callbacks,
-        sinks,
-        selected,
+        *(callbacks, sinks, selected, prepared),
     )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -33,6 +33,9 @@ from stoix_like.runtime.runs.find import find_run
 from stoix_like.runtime.runs.host_values import RunProgress, run_progress
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.types import Learner
+
+#: Without fields the first state; with them, {field: its first value}.
+MakeState = Callable[..., Any]
 
 
 class RunStart(NamedTuple):
@@ -131,8 +134,11 @@ def _changes(before: Any, loaded: LoadedConfig) -> dict[str, Any]:
     return {n: get_leaf(after, n) for n in leaves if get_leaf(after, n) != get_leaf(before, n)}
 
 
-def initial_state(learner: Learner, config: Any, run_devices: list[jax.Device]) -> tuple[Callable[[], Any], Any]:
-    """(a function without arguments that returns the first state, shapes, types and shardings of that state)."""
+def initial_state(learner: Learner, config: Any, run_devices: list[jax.Device]) -> tuple[MakeState, Any]:
+    """(a function that returns the first state, or given fields of it by name; shapes, types, shardings of the state).
+
+    Of a few fields only these are computed and compiled for.
+    """
     num_seeds, seed = config.training_core.num_seeds, np.int32(config.architecture.seed)
 
     def initial(first_seed: Any) -> Any:  # an argument, so that the compile cache serves every seed
@@ -148,11 +154,18 @@ def initial_state(learner: Learner, config: Any, run_devices: list[jax.Device]) 
     else:
         placed = devices.state_shardings(shapes, devices.environment_mesh(run_devices), num_seeds, learner)
     template = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, placed)
-    return functools.partial(jax.jit(initial, out_shardings=placed), seed), template
+
+    def make(fields: Sequence[str] | None = None) -> Any:
+        if fields is None:
+            return jax.jit(initial, out_shardings=placed)(seed)
+        shardings = {name: getattr(placed, name) for name in fields}
+        return jax.jit(lambda seed: {n: getattr(initial(seed), n) for n in fields}, out_shardings=shardings)(seed)
+
+    return make, template
 
 
 def first_state(
-    group: ProcessGroup, plan: RunStart, config: Any, learner: Learner, make_state: Callable[[], Any], template: Any
+    group: ProcessGroup, plan: RunStart, config: Any, learner: Learner, make_state: MakeState, template: Any
 ) -> Any:
     """The first state of a run: new, new with loaded parameters, or that of the resumed checkpoint.
 
@@ -194,9 +207,7 @@ def on_local_device(template: Any) -> Any:
     return jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=place), template)
 
 
-def _resumed_state(
-    group: ProcessGroup, plan: RunStart, learner: Learner, make_state: Callable[[], Any], template: Any
-) -> Any:
+def _resumed_state(group: ProcessGroup, plan: RunStart, learner: Learner, make_state: MakeState, template: Any) -> Any:
     assert plan.resumed is not None  # narrows the type
     store, update = plan.path / "checkpoints", plan.resumed.update
     left_out = plan.resumed.left_out(learner.volatile)
@@ -208,8 +219,7 @@ def _resumed_state(
             group.run_on_primary(lambda: CheckpointStore(store).load(stored, update, on_host=True)), stored
         )
     if left_out:
-        new = make_state()
-        state = state._replace(**{name: getattr(new, name) for name in left_out})
+        state = state._replace(**make_state(left_out))
     return state
 
 

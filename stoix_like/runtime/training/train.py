@@ -8,7 +8,7 @@ import os
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from jax.stages import Compiled
 
@@ -35,6 +35,9 @@ from stoix_like.runtime.training.profile import Profile
 from stoix_like.runtime.training.start import RunStart
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 from stoix_like.runtime.training.writer import RunFiles, RunWriter
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.runs.build import Prepared
 
 _LOG = logging.getLogger(__name__)
 
@@ -69,6 +72,7 @@ def train(
     sinks: Sequence[Sink] = (),
     stop: StopRequest | None = None,
     quiet: bool = False,
+    prepared: Prepared | None = None,
 ) -> TrainResult:
     """One training run, from its configuration to its last line.
 
@@ -82,6 +86,7 @@ def train(
         sinks: receive the run's reports, beside those that the configuration selects.
         stop: the stop request of the program this run is part of, such as a sweep.
         quiet: show nothing on the terminal, where that program shows how far it is.
+        prepared: what its runs share, so that only the first of them builds and compiles it.
     """
     with contextlib.ExitStack() as closing:
         is_cached = loaded.options.is_cached
@@ -90,13 +95,12 @@ def train(
         if plan.lock:
             closing.callback(plan.lock.close)
         last = loaded.config.training_core.num_updates
-        if plan.is_finished(last):
-            done = f"{plan.path} has finished its {last:,} updates"
-            _view(group, closing, False, quiet).note(f"{done}; --num-updates N continues to more")
-            return TrainResult(DONE, plan.path, last)
-        parts = build_parts(group, plan, loaded, callbacks, sinks)
-        request = closing.enter_context(stopping_on_signals(stop))
         view = _view(group, closing, loaded.config.logging.progress, quiet)
+        if plan.is_finished(last):
+            view.note(f"{plan.path} has finished its {last:,} updates; --num-updates N continues to more")
+            return TrainResult(DONE, plan.path, last)
+        parts = build_parts(group, plan, loaded, callbacks, sinks, prepared)
+        request = closing.enter_context(stopping_on_signals(stop))
         started = (_start if plan.resumed else _start_new)(parts, view, request, closing)
         status = _run(started)
         _conclude(started, status)
@@ -188,8 +192,13 @@ def _open_files(parts: RunParts, view: TerminalView, closing: contextlib.ExitSta
 
 
 def _compile(parts: RunParts) -> Compiled:
+    prepared = parts.prepared
     with devices.reraise_device_errors("the update cannot be compiled", MEMORY_HINT):
-        program = chunk.compile_chunk(parts.learner, parts.config.training_core.num_seeds, parts.state)
+        program: Compiled | None = None if prepared is None else prepared.program
+        if program is None:
+            program = chunk.compile_chunk(parts.learner, parts.config.training_core.num_seeds, parts.state)
+        if prepared is not None:
+            prepared.program = program
     params, key = process_group.addressable_copy((parts.state.params, parts.state.key))
     for evaluator in parts.evaluators:
         evaluator.compile(params, key)
