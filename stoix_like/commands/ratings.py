@@ -27,6 +27,10 @@ ANCHORS = "heuristic, random, mcts-32, mcts-128"
 def main(argv: list[str]) -> int:
     """Plays the league, prints the ratings and draws them; returns the exit code."""
     arguments = make_parser().parse_args(argv)
+    if arguments.lineage:
+        return _print_lineage(arguments.lineage)
+    if not arguments.runs:
+        raise ConfigError("no runs are named", "name runs of a board game, or --lineage FOLDER of a self-play pipeline")
     anchors = anchor_names(arguments.anchors)
     if problems := engine_problems("--anchors", anchors):
         raise ConfigError(problems, "anchors are engines, such as heuristic, random, mcts-128")
@@ -57,6 +61,15 @@ def main(argv: list[str]) -> int:
     return 0
 
 
+def _print_lineage(folder: str) -> int:
+    from stoix_like.runtime.console.text import aligned
+    from stoix_like.selfplay.ancestry import read_ancestry, table_rows
+    from stoix_like.selfplay.layout import find_layout
+
+    print("\n".join(aligned(table_rows(read_ancestry(find_layout(folder))))))
+    return 0
+
+
 def _folder(run: str) -> Path:
     from stoix_like.runtime.runs.find import find_run
 
@@ -67,7 +80,9 @@ def make_parser() -> ArgumentParser:
     """The parser of the command's arguments."""
     what = "Rates every checkpoint of runs of a board game: Bradley-Terry over all matches, 95 % intervals."
     parser = ArgumentParser(prog("ratings"), what)
-    add_runs_argument(parser)
+    add_runs_argument(parser, nargs="*")
+    help_text = "rate the candidates of a self-play pipeline from the games that decided on them; nothing is played"
+    parser.add_argument("--lineage", metavar="FOLDER", help=help_text)
     help_text = f"engines, the first with the fixed rating 1000 (default: {ANCHORS})"
     parser.add_argument("--anchors", default=ANCHORS, metavar="A,B,…", help=help_text)
     group = parser.add_mutually_exclusive_group()

@@ -171,13 +171,14 @@ def _piece_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray], subject: M
     return None
 
 
-def _anchor_scores(pipeline: Pipeline, candidate: Player) -> dict[str, list[float]]:
-    """{engine: score with its interval} of the candidate, for the report."""
-    section, found = pipeline.config.promotion, {}
+def _anchor_scores(pipeline: Pipeline, candidate: Player) -> dict[str, Any]:
+    """{engine: score with its interval, games} of the candidate, for the report."""
+    section, found = pipeline.config.promotion, dict[str, Any]()
     for name in anchor_names(section.match_anchors):
         moves = pipeline.book.moves[: section.anchor_pairs]
         results = pipeline.anchor_player(name).play(
             candidate.params, None, role_key(pipeline.root, "match", 1), moves=moves
         )
-        found[name] = list(map(float, matches.summarize(results).score))
+        summary = matches.summarize(results)
+        found[name] = {"score": list(map(float, summary.score)), "games": summary.num_games}
     return found

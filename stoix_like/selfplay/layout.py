@@ -8,7 +8,8 @@ from typing import NamedTuple
 from stoix_like.errors import CheckpointError
 
 STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
-PARAMETERS = "params.safetensors"  # of a candidate, in the folder of the stage that made it
+CHAMPION = "champion.json"  # as `runs.find` and `weights.parameters`, which import JAX, call these two
+PARAMETERS = "params.safetensors"
 ARRAYS = ".npz"
 LOCK = "work.lock"  # held while a stage runs
 
@@ -36,7 +37,7 @@ class Layout(NamedTuple):
     @property
     def champion(self) -> Path:
         """The pointer to the champion."""
-        return self.root / "champion.json"
+        return self.root / CHAMPION
 
     @property
     def matches(self) -> Path:

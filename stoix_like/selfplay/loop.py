@@ -115,5 +115,5 @@ def _match_text(report: IterationReport) -> str:
         return "no games were played"
     point, low, high = facts["score"]
     text = f"{point:.3f} [{low:.3f}, {high:.3f}] against the champion, {facts['games']:,} games"
-    anchors = [f"{score[0]:.3f} against {name}" for name, score in facts["anchors"].items()]
+    anchors = [f"{found['score'][0]:.3f} against {name}" for name, found in facts["anchors"].items()]
     return ", ".join([text, *anchors])

@@ -157,6 +157,8 @@ def run_player(run: SavedRun, num_simulations: int | None) -> Player:
 
 def _name(spec: ContestantSpec, run: SavedRun) -> str:
     name = run.folder.name
+    if run.folder.parent.parent.name == "iterations":  # a candidate of a self-play pipeline
+        name = f"iteration {int(run.folder.parent.name)}"
     if spec.num_simulations == 0:
         return f"{name} network"
     simulations = spec.num_simulations

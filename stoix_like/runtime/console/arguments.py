@@ -80,9 +80,9 @@ def add_run_argument(parser: ArgumentParser) -> None:
     parser.add_argument("run", help=help_text)
 
 
-def add_runs_argument(parser: ArgumentParser, also: str = "") -> None:
+def add_runs_argument(parser: ArgumentParser, also: str = "", *, nargs: str = "+") -> None:
     """Adds `runs`, one or more runs that a command reads; `also` names further values in the help text."""
-    parser.add_argument("runs", nargs="+", help=f"run folders, names under runs/, or latest{also}")
+    parser.add_argument("runs", nargs=nargs, help=f"run folders, names under runs/, or latest{also}")
 
 
 def add_json_flag(parser: ArgumentParser, what: str = "the result") -> None:

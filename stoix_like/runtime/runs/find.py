@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from stoix_like.runtime.storage import digests
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
 _MOST_NAMED = 5  # runs in a hint
+CHAMPION = "champion.json"  # in the folder of a self-play pipeline, whose champion's parameters it names
 
 
 def _run_or_none(text: str, save_dir: str = "runs") -> Path | None:
@@ -83,11 +85,21 @@ def missing_config_hint(run: Path) -> str | None:
 def find_saved(text: str, save_dir: str = "runs") -> Path:
     """The file of published parameters at this path or in this folder, or else the run of `find_run`.
 
-    Of a file and a run of one name, it is the run.
+    Of a file and a run of one name, it is the run. In the folder of a self-play pipeline it is the champion's file.
     """
     file = Path(text) if is_parameters(Path(text)) else Path(text) / PARAMETERS
+    if (pointer := Path(text) / CHAMPION).is_file():
+        file = Path(text) / _champion_file(pointer)
     is_published = _run_or_none(text, save_dir) is None and (is_parameters(Path(text)) or file.is_file())
     return file if is_published else find_run(text, save_dir)
+
+
+def _champion_file(pointer: Path) -> str:
+    """The champion's parameter file, below the folder of the pointer. Raises CheckpointError if it is damaged."""
+    try:
+        return str(json.loads(pointer.read_bytes())["body"]["parameters"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{pointer} cannot be read: it is torn, or not ours", "put it back") from error
 
 
 def is_parameters(path: Path) -> bool:

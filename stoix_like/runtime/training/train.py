@@ -102,9 +102,7 @@ def train(
         parts = build_parts(group, plan, loaded, callbacks, sinks, prepared)
         request = closing.enter_context(stopping_on_signals(stop))
         started = (_start if plan.resumed else _start_new)(parts, view, request, closing)
-        status = _run(started)
-        _conclude(started, status)
-        return TrainResult(status, started.parts.plan.path, parts.clock.update)
+        return _conclude(started, _run(started))
 
 
 def _view(group: ProcessGroup, closing: contextlib.ExitStack, progress: bool, quiet: bool) -> TerminalView:
@@ -219,7 +217,8 @@ def _run(started: _StartedRun) -> str:
         raise
 
 
-def _conclude(started: _StartedRun, status: str) -> None:
+def _conclude(started: _StartedRun, status: str) -> TrainResult:
+    """The result of the run, whose last lines are shown."""
     plan, clock, view = started.parts.plan, started.parts.clock, started.view
     if status == DONE:
         commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", "animate")]
@@ -233,6 +232,7 @@ def _conclude(started: _StartedRun, status: str) -> None:
     _, timesteps, seconds = clock.now()
     ended = DONE if status == DONE else f"{status} after update {clock.update:,}, saved:"
     view.done(timesteps * started.parts.config.training_core.num_seeds, seconds, commands, ended)
+    return TrainResult(status, plan.path, clock.update)
 
 
 def _resume_command(plan: RunStart) -> str:

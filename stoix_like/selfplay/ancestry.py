@@ -1,0 +1,101 @@
+"""The ratings of all candidates of a pipeline, from the games that decided on them: champion → manifests → games.
+
+Nothing is played: every match is read from disk, by the hashes of its manifest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from stoix_like.errors import CheckpointError
+from stoix_like.evaluation import matches, ratings
+from stoix_like.evaluation.match_records import MatchRecord
+from stoix_like.evaluation.ratings import RatingTable
+from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+from stoix_like.selfplay import records
+from stoix_like.selfplay.layout import Layout
+
+FIXED_RATING = 1000.0  # Elo, of the first anchor, or of the random parameters
+
+
+class Candidate(NamedTuple):
+    """What was decided on the candidate of an iteration."""
+
+    iteration: int
+    name: str  # `iteration 7`
+    hash: str
+    score: float | None  # against the champion of its time
+    games: int
+    verdict: str
+    is_champion: bool  # at any time, on the way to the present champion
+
+
+class Ancestry(NamedTuple):
+    """Candidates in the order of the iterations, and the ratings of all of them."""
+
+    candidates: list[Candidate]
+    table: RatingTable
+
+
+def read_ancestry(layout: Layout) -> Ancestry:
+    """The ancestry of the champion.
+
+    Raises:
+        CheckpointError: a record, manifest or match is missing, damaged or was changed, or no match was played.
+    """
+    champions = {record.hash for record in records.lineage(layout)}
+    names = {records.read_record(records.record_path(layout, 0)).hash: "iteration 0"}
+    candidates, played, anchors = [], list[MatchRecord](), dict[str, None]()
+    for number in (number for number in layout.iterations() if number > 0):
+        trained, evaluated, decided = (
+            read_manifest(layout.stage(number, name)) for name in ("train", "evaluate", "promote")
+        )
+        if trained is None:
+            continue
+        found = str(trained.facts["candidate"])
+        names.setdefault(found, f"iteration {number}")
+        match = None if evaluated is None else _match(layout, evaluated, names)
+        if evaluated is not None:
+            played += ([match] if match else []) + _anchor_records(evaluated, names[found])
+            anchors |= dict.fromkeys(evaluated.facts["anchors"])
+        score = None if match is None else match.score / match.games
+        verdict = "undecided" if decided is None else str(decided.facts["verdict"])
+        games = 0 if match is None else int(match.games)
+        candidates.append(Candidate(number, names[found], found, score, games, verdict, found in champions))
+    if not played:
+        raise CheckpointError(f"{layout.root} has no games of evaluations", "finish an iteration with its evaluation")
+    fixed = next(iter(anchors), "iteration 0")
+    return Ancestry(candidates, ratings.rate(played, {fixed: FIXED_RATING}, mean=FIXED_RATING))
+
+
+def _match(layout: Layout, evaluated: Manifest, names: dict[str, str]) -> MatchRecord | None:
+    """The match of an evaluation; None if it was of a champion against itself."""
+    if not evaluated.outputs:
+        return None
+    folder, subject = layout.root / evaluated.facts["match"], evaluated.facts["subject"]
+    pieces = [read_arrays(folder / name, evaluated.outputs[name]) for name in sorted(evaluated.outputs)]
+    scores = np.concatenate([piece["score"] for piece in pieces]).astype(np.float64)  # [n, P]
+    share = matches.variance_share(scores.mean(axis=1), scores.shape[1])
+    first, second = (names.get(subject[who], subject[who][:12]) for who in ("candidate", "champion"))
+    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share)
+
+
+def _anchor_records(evaluated: Manifest, name: str) -> list[MatchRecord]:
+    found: dict[str, Any] = evaluated.facts["anchors"]
+    return [MatchRecord(name, anchor, one["score"][0] * one["games"], one["games"]) for anchor, one in found.items()]
+
+
+def table_rows(ancestry: Ancestry) -> list[list[str]]:
+    """The head and a row for each candidate: its rating, its match, and what was decided."""
+    rated = {row.name: row for row in ancestry.table.rows}
+    rows = [["", "candidate", "rating", "95 % interval", "against the champion", "games", "decision"]]
+    for one in ancestry.candidates:
+        row = rated.get(one.name)
+        numbers = ["–", "–"] if row is None else [f"{row.rating:.0f}", f"[{row.low:.0f}, {row.high:.0f}]"]
+        score = "–" if one.score is None else f"{one.score:.3f}"
+        decision = one.verdict + (", champion" if one.is_champion else "")
+        rows.append([one.name, one.hash[:12], *numbers, score, f"{one.games:,}", decision])
+    return rows
