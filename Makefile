@@ -10,13 +10,14 @@ CONSTRAINTS := $(shell $(PYTHON) -c 'import sys; print("-c constraints/py311.txt
 STARTED := $(shell date +%Y%m%d-%H%M%S)
 RUN = $@-$(STARTED)
 
-.PHONY: help train train-maze train-spo train-connect-four test test-integration test-full test-slow check format docs site tutorials bench clean
+.PHONY: help train train-maze train-spo train-connect-four train-selfplay test test-integration test-full test-slow check format docs site tutorials bench clean
 
 help:
 	@echo "make train             install, train PPO on BinPack-v2, draw the curve and a GIF (some minutes on 2 cores)"
 	@echo "make train-maze        the same on Maze-v0"
 	@echo "make train-spo         the same with SPO on BinPack-v2"
 	@echo "make train-connect-four  AlphaZero on connect four, from nothing: curve, ratings over training, a game as a GIF"
+	@echo "make train-selfplay    tic-tac-toe by self-play in stages, to a champion that never loses (a minute)"
 	@echo "make test              install with the dev extra and run the tests (at most 6 minutes on 2 idle cores)"
 	@echo "make test-integration  new processes, kills, clean installs, documented commands (at most 8 minutes)"
 	@echo "make test-full         the two above, with every variant of every claim (an hour)"
@@ -59,6 +60,11 @@ train-connect-four: $(VENV)/.runtime
 	$(BIN)/python scripts/plot.py $(RUN)
 	$(BIN)/python scripts/ratings.py $(RUN)
 	$(BIN)/python scripts/animate.py $(RUN)
+
+# tic-tac-toe in stages, from nothing to a champion that never loses
+train-selfplay: $(VENV)/.runtime
+	$(BIN)/python scripts/run_training_loop.py --board-type tic_tac_toe --save-dir runs/$(RUN) --max-iterations 12
+	$(BIN)/python scripts/ratings.py --lineage runs/$(RUN)/tic_tac_toe_2p
 
 test: $(VENV)/.dev
 	$(BIN)/python -m pytest -q -m "not integration and not slow and not full" -n auto --dist worksteal --durations=10

@@ -401,7 +401,7 @@ WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index
         (upward_imports, "envs/auto_reset.py", "def f():\n    from stoix_like.evaluation import levels", "evaluation"),
         (upward_imports, "algorithms/ppo.py", "from stoix_like import runtime", "stoix_like.runtime"),
         (upward_imports, "runtime/training/train.py", "import stoix_like.bench.measure", "stoix_like.bench"),
-        (upward_imports, "selfplay/layout.py", "import stoix_like.bench.measure", "stoix_like.bench"),
+        (upward_imports, "selfplay/folders.py", "import stoix_like.bench.measure", "stoix_like.bench"),
         (upward_imports, "bench/measure.py", "from stoix_like.selfplay import layout", "stoix_like.selfplay"),
         (upward_imports, "runtime/console/text.py", "NAME = 'stoix_like.commands.plot'", "stoix_like.commands.plot"),
         (upward_imports, "config/values.py", "NAME = 'stoix_like.commands.plot:main'", "stoix_like.commands.plot"),

@@ -22,6 +22,7 @@ BEGIN = "<!-- commands: written by python docs/tools/command_reference.py -->"
 END = "<!-- end of commands -->"
 #: Flags of every command, documented once above the first.
 COMMON_FLAGS = ("-h", "--debug")
+ANY_LEAF = "--LEAF VALUE", "any leaf of the [configuration](../configuration.md#every-leaf), such as `--num-envs 64`"
 
 
 def with_commands(text: str) -> str:
@@ -38,6 +39,7 @@ def _section(name: str, command: Command) -> str:
         arguments = _arguments(command)
         places = [_form(action) for action in arguments if not action.option_strings]
         rows = [(_form(action), _meaning(action)) for action in arguments]
+        rows += [ANY_LEAF] if name == "run-training-loop" else []
     synopsis = " ".join([*places, "[--flag VALUE ...]"])
     table = "\n".join(f"| {_code(form)} | {meaning} |" for form, meaning in rows)
     lines = f"```text\npython scripts/{script_of(name)} {synopsis}\n{PROGRAM} {name} {synopsis}\n```"
@@ -50,7 +52,7 @@ def _training_rows() -> Iterator[tuple[str, str]]:
     for name, (metavar, meaning) in OPTION_HELP.items():
         if name not in ("help", "debug"):
             yield f"{flag_name(name)} {metavar}".rstrip(), meaning
-    yield "--LEAF VALUE", "any leaf of the [configuration](../configuration.md#every-leaf), such as `--num-envs 64`"
+    yield ANY_LEAF
 
 
 def _arguments(command: Command) -> list[argparse.Action]:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
 from stoix_like.config.sections import AlphaZeroConfig, SPOConfig
+from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.values import range_text, type_name
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.flags import default_text, flag_name
@@ -54,11 +55,15 @@ def other_defaults(config_type: type, base_type: type) -> str:
 
 
 def with_table(text: str, config_type: type) -> str:
-    """The document with the tables between the markers: of the type, then what AlphaZero has beside it."""
-    others = [name for name in section_types(AlphaZeroConfig) if name not in section_types(config_type)]
-    parts = [table(config_type), *(_section(AlphaZeroConfig, name) for name in others)]
+    """The document with the tables between the markers: of the type, what AlphaZero has beside it, and self-play."""
+    parts = [table(config_type), *_further_sections(AlphaZeroConfig, config_type)]
     parts.append(other_defaults(AlphaZeroConfig, config_type))
+    parts += _further_sections(SelfPlayConfig, AlphaZeroConfig)
     return replace_part(text, DOCUMENT, BEGIN, END, "\n\n".join(parts))
+
+
+def _further_sections(config_type: type, base_type: type) -> list[str]:
+    return [_section(config_type, name) for name in section_types(config_type) if name not in section_types(base_type)]
 
 
 def replace_part(text: str, document: Path, begin: str, end: str, part: str) -> str:

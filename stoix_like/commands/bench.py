@@ -95,7 +95,19 @@ def make_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
     )
-    in_all = ("env", "scale", "overhead", "ppo", "spo", "alphazero", "compile", "memory", "baselines", "parity")
+    in_all = [
+        "env",
+        "scale",
+        "overhead",
+        "ppo",
+        "spo",
+        "alphazero",
+        "promotion",
+        "compile",
+        "memory",
+        "baselines",
+        "parity",
+    ]
     by_name = ("learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze")
     help_text = (
         "suite to run; all is everything but *learning*, ablation and search*, which train for hours (default: all)"

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
 def _print_lineage(folder: str) -> int:
     from stoix_like.runtime.console.text import aligned
     from stoix_like.selfplay.ancestry import read_ancestry, table_rows
-    from stoix_like.selfplay.layout import find_layout
+    from stoix_like.selfplay.folders import find_layout
 
     print("\n".join(aligned(table_rows(read_ancestry(find_layout(folder))))))
     return 0

@@ -97,7 +97,7 @@ def _refuse_flags_of_the_pipeline(overridden: frozenset[str]) -> None:
 def _roll_back(root: Path) -> int:
     from stoix_like.runtime.storage.lock import RunLock
     from stoix_like.selfplay import records
-    from stoix_like.selfplay.layout import LOCK, find_layout
+    from stoix_like.selfplay.folders import LOCK, find_layout
 
     layout = find_layout(str(root))
     lock = RunLock(root, LOCK)
@@ -117,9 +117,10 @@ def make_parser() -> ArgumentParser:
     for name, (metavar, text) in OPTIONS.items():
         flag = f"--{name.replace('_', '-')}"
         if metavar == "N":
-            parser.add_argument(flag, type=positive_int, default=1 if name == "max_iterations" else None)
+            default = 1 if name == "max_iterations" else None
+            parser.add_argument(flag, type=positive_int, default=default, metavar=metavar, help=text)
         elif metavar:
-            parser.add_argument(flag, help=text)
+            parser.add_argument(flag, metavar=metavar, help=text)
         else:
             parser.add_argument(flag, action="store_true", help=text)
     return parser

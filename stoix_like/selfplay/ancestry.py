@@ -16,7 +16,7 @@ from stoix_like.evaluation.ratings import RatingTable
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay import records
-from stoix_like.selfplay.layout import Layout
+from stoix_like.selfplay.folders import Layout
 
 FIXED_RATING = 1000.0  # Elo, of the first anchor, or of the random parameters
 

@@ -15,7 +15,7 @@ from stoix_like.runtime.stages.hashes import tree_hash
 from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import ParametersMetadata
-from stoix_like.selfplay.layout import PARAMETERS
+from stoix_like.selfplay.folders import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.records import ChampionRecord, read_record, record_path, write_record
 from stoix_like.types import NetworkParams

@@ -20,7 +20,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
-from stoix_like.selfplay.layout import ARRAYS
+from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.shards import float_problems, shape_problems, text_of
 from stoix_like.selfplay.store import HASH_DIGITS, StoredShard, list_store

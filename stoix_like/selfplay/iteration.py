@@ -21,7 +21,7 @@ from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
 from stoix_like.selfplay.candidates import Player, begin_lineage, read_champion, read_player
-from stoix_like.selfplay.layout import LOCK, PARAMETERS, Layout
+from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
 from stoix_like.selfplay.pipeline import Pipeline
 
 BEGUN = "iteration.json"

@@ -12,8 +12,8 @@ from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.console.text import aligned
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, IterationReport, next_iteration, run_iteration
-from stoix_like.selfplay.layout import STAGES, Layout
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 

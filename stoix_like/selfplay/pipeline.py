@@ -30,8 +30,8 @@ from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.weights import parameters
 from stoix_like.search import players
 from stoix_like.search.gumbel import GameModel
-from stoix_like.selfplay.layout import Layout
-from stoix_like.selfplay.replay import make_replay
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.rules import make_replay
 from stoix_like.types import Key, Metrics, NetworkParams, Params
 
 
@@ -99,7 +99,7 @@ class Pipeline:
 
     @functools.cached_property
     def replay(self) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
-        """Plays recorded moves again, see `replay.make_replay`."""
+        """Plays recorded moves again, see `rules.make_replay`."""
         return make_replay(self.game)
 
     @functools.cached_property

@@ -24,7 +24,7 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay.candidates import Player
-from stoix_like.selfplay.layout import ARRAYS
+from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import ShardOrigin, check_shard, origin_of, shard_arrays

@@ -14,7 +14,7 @@ from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay import candidates, records
 from stoix_like.selfplay.evaluate import RULE, match_folder, read_evidence, rule_of, subject_of
-from stoix_like.selfplay.layout import PARAMETERS
+from stoix_like.selfplay.folders import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.records import ChampionRecord
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.digests import json_digest, meta_text
-from stoix_like.selfplay.layout import Layout
+from stoix_like.selfplay.folders import Layout
 
 
 class ChampionRecord(NamedTuple):

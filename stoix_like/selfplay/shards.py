@@ -1,7 +1,7 @@
 """Shards: whole games of self-play as arrays, made and checked.
 
 A shard holds the moves of its games from the first one, and every position that was searched with what the search
-found. So whatever it claims of positions and outcomes can be checked by the rules (`replay.check_by_rules`), also where
+found. So whatever it claims of positions and outcomes can be checked by the rules (`rules.rule_problem`), also where
 the file comes from elsewhere.
 """
 

@@ -20,9 +20,9 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.digests import json_digest
-from stoix_like.selfplay.layout import ARRAYS
+from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.replay import rule_problem
+from stoix_like.selfplay.rules import rule_problem
 from stoix_like.selfplay.shards import check_shard, origin_of
 
 SETTINGS = ("task_id", "sync_from")

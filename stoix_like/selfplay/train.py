@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.algorithms.alphazero import window
+from stoix_like.algorithms.alphazero import window_learner
 from stoix_like.algorithms.alphazero.state import AlphaZeroState, Sample
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
@@ -29,7 +29,7 @@ from stoix_like.runtime.training.callbacks import Callback, RunClock
 from stoix_like.runtime.training.train import train
 from stoix_like.selfplay.candidates import write_candidate
 from stoix_like.selfplay.export import VALIDATION, WINDOW, samples_of
-from stoix_like.selfplay.layout import PARAMETERS
+from stoix_like.selfplay.folders import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline, run_config
 from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.types import NetworkParams
@@ -78,7 +78,7 @@ class LoadWindow(Callback):
 
     def run(self, state: AlphaZeroState, clock: RunClock) -> AlphaZeroState:  # noqa: ARG002 - as `Callback`
         assert self._samples is not None  # narrows the type
-        state, self._samples = window.window_of(state, self._samples), None
+        state, self._samples = window_learner.window_of(state, self._samples), None
         return state
 
 

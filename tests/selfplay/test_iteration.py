@@ -14,8 +14,8 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.selfplay import iteration, play, promote, records, store, train
+from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, next_iteration, run_iteration
-from stoix_like.selfplay.layout import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 
@@ -361,7 +361,7 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
 
 
 def test_the_layout_of_a_folder_without_a_pipeline(tmp_path):
-    from stoix_like.selfplay.layout import find_layout
+    from stoix_like.selfplay.folders import find_layout
 
     assert Layout(tmp_path).iterations() == []
     with pytest.raises(CheckpointError, match="is no folder of a self-play pipeline"):

@@ -8,7 +8,7 @@ from stoix_like.config.layers import resolve
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.layout import STAGES, Layout
+from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.pipeline import Pipeline
 
 SMALL = {

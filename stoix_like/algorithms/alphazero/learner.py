@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.algorithms.alphazero import learning, window
+from stoix_like.algorithms.alphazero import learning, window_learner
 from stoix_like.algorithms.alphazero import self_play as playing
 from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
 from stoix_like.algorithms.alphazero.state import (
@@ -90,7 +90,7 @@ def make(game: BoardGame, network: Network, config: AlphaZeroConfig) -> Learner:
         volatile=("replay",),
         sharded=SHARDED,
     )
-    return learner if config.alphazero.self_play else window.without_play(learner, *parts, hyper)
+    return learner if config.alphazero.self_play else window_learner.without_play(learner, *parts, hyper)
 
 
 def settings_of(config: AlphaZeroConfig) -> AlphaZeroSettings:

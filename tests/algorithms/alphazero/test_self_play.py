@@ -148,7 +148,7 @@ def test_random_openings_are_drawn_uniformly_and_are_never_over():
 def test_moves_are_drawn_from_the_improved_policy_only_in_the_first_plies():
     weights = jnp.tile(jnp.array([0.0, 0.2, 0.8]), (4000, 1))
     found = GumbelOutput(jnp.ones(4000, jnp.int32), weights, *[jnp.zeros(4000)] * 6)
-    draw = jax.jit(playing._choose)
+    draw = jax.jit(playing.choose_actions)
     early = np.asarray(draw(found, 1.0, jnp.ones(4000, bool), jax.random.key(0)))
     assert set(early.tolist()) == {1, 2}
     assert abs((early == 2).mean() - 0.8) < 0.03

@@ -22,6 +22,7 @@ from stoix_like.config.sections import (
     SPOSectionConfig,
     ppo_config,
 )
+from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.values import LARGEST_NUMBER, allows, choices
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.loading import documents, flags
@@ -33,12 +34,14 @@ from stoix_like.runtime.runs.sources import load_config
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "connect_four", "maze", "maze_mlp", "quick", "snake"]
 SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
 ALPHAZERO_PRESETS = ["connect_four", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
+SELFPLAY_PRESETS = ["connect_four", "tic_tac_toe"]
 PRESETS = [
     *(f"alphazero/{name}" for name in ALPHAZERO_PRESETS),
     *(f"ppo/{name}" for name in PPO_PRESETS),
+    *(f"selfplay/{name}" for name in SELFPLAY_PRESETS),
     *(f"spo/{name}" for name in SPO_PRESETS),
 ]
-CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig}
+CONFIG_TYPES = {"ppo": PPOConfig, "spo": SPOConfig, "alphazero": AlphaZeroConfig, "selfplay": SelfPlayConfig}
 
 
 def loaded(*argv):

@@ -120,8 +120,8 @@ direction: 1 => direction: expected maximize, minimize, got 1 (int)
 num_seeds: *two => not valid YAML: aliases (*name) are not read here
 config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: alphazero/connect_four,
     alphazero/go_9x9, alphazero/hex_11x11, alphazero/othello, alphazero/tic_tac_toe, ppo/binpack,
-    ppo/binpack_large, ppo/binpack_v0, ppo/connect_four, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake, spo/binpack,
-    spo/maze, spo/maze_mlp, spo/quick
+    ppo/binpack_large, ppo/binpack_v0, ppo/connect_four, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake,
+    selfplay/connect_four, selfplay/tic_tac_toe, spo/binpack, spo/maze, spo/maze_mlp, spo/quick
 metric: mean_return => metric: 'mean_return' is not of evaluations; did you mean 'evaluator/mean_return'?
 metric: evaluator_sampled/mean_return =>
     metric: 'evaluator_sampled/mean_return' needs 'evaluate_sampled: true' under 'fixed'
