@@ -6,6 +6,7 @@ everything else is taken in.
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +20,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
@@ -55,15 +57,14 @@ def sync_stage(pipeline: Pipeline, iteration: int, played: Manifest | None) -> t
 
 class _Source(NamedTuple):
     path: Path
-    is_own: bool  # written by this pipeline, and named by its manifest
-    hash: str | None  # that the manifest names
+    hash: str | None  # that the manifest of this pipeline names; None of a file from elsewhere
 
 
 def _sources(pipeline: Pipeline, iteration: int, played: Manifest | None) -> Iterator[_Source]:
     if played is not None:
         folder = pipeline.layout.stage(iteration, "selfplay")
         for name, found in played.outputs.items():
-            yield _Source(folder / name, True, found)
+            yield _Source(folder / name, found)
     for text in sync_folders(pipeline.config.selfplay.sync_from):
         folder = Path(text)
         if not folder.is_dir():
@@ -72,7 +73,7 @@ def _sources(pipeline: Pipeline, iteration: int, played: Manifest | None) -> Ite
             raise ConfigError(f"--sync-from: {text} is this pipeline itself", "leave it out")
         inner = folder / "store"
         for path in sorted((inner if inner.is_dir() else folder).glob(f"*{ARRAYS}")):
-            yield _Source(path, False, None)
+            yield _Source(path, None)
 
 
 def _listing_hash(sources: list[_Source]) -> str:
@@ -81,7 +82,7 @@ def _listing_hash(sources: list[_Source]) -> str:
         [
             [str(source.path), stat.st_size, stat.st_mtime_ns]
             for source in sources
-            if not source.is_own
+            if source.hash is None
             for stat in [source.path.stat()]
         ]
     )
@@ -92,14 +93,13 @@ def _take_in(pipeline: Pipeline, sources: list[_Source]) -> StageResult:
     layout.store.mkdir(parents=True, exist_ok=True)
     new, refused = 0, []
     for source in sources:
-        if source.hash is not None and (layout.store / f"{source.hash[:HASH_DIGITS]}{ARRAYS}").is_file():
+        if source.hash is not None:  # of this pipeline; whoever reads it from the store compares the hash
+            new += _link(source.path, layout.store / f"{source.hash[:HASH_DIGITS]}{ARRAYS}")
             continue
         try:
-            arrays = read_arrays(source.path, source.hash)
-            _check(pipeline, arrays, source)
+            arrays = read_arrays(source.path)
+            _check(pipeline, arrays, source.path)
         except CheckpointError as error:
-            if source.is_own:
-                raise
             refused.append(source.path.name)
             _quarantine(pipeline, source.path, error.what)
             continue
@@ -117,12 +117,22 @@ def _take_in(pipeline: Pipeline, sources: list[_Source]) -> StageResult:
     return StageResult(outputs, facts, {"new_shards": new, "refused": refused})
 
 
-def _check(pipeline: Pipeline, arrays: dict[str, np.ndarray], source: _Source) -> None:
-    check_shard(pipeline.game, arrays, str(source.path))
-    if source.is_own:
-        return
+def _link(source: Path, path: Path) -> bool:
+    """Whether the file was not there. It becomes a second name of the source, or a copy where that is not possible."""
+    if path.is_file():
+        return False
+    try:
+        os.link(source, path)
+    except OSError:  # another file system, or one without links
+        with atomic_write(path) as temporary:
+            shutil.copyfile(source, temporary)
+    return True
+
+
+def _check(pipeline: Pipeline, arrays: dict[str, np.ndarray], path: Path) -> None:
+    check_shard(pipeline.game, arrays, str(path))
     if problem := rule_problem(pipeline.replay(arrays["moves"]), arrays):
-        raise CheckpointError(f"{source.path} does not follow the rules of {pipeline.game.name}: {problem}", "leave it")
+        raise CheckpointError(f"{path} does not follow the rules of {pipeline.game.name}: {problem}", "leave it")
 
 
 def _quarantine(pipeline: Pipeline, path: Path, reason: str) -> None:

@@ -15,10 +15,19 @@ from stoix_like.runtime.storage.atomic import atomic_write
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
-    """Writes the arrays, compressed; returns their hash. Creates the folder."""
+    """Writes the arrays, compressed; returns their hash. Creates the folder.
+
+    It writes what `np.savez_compressed` does, at the lowest level of compression: planes of boards shrink nearly as much
+    in a third of the time.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic_write(path) as temporary, temporary.open("wb") as file:
-        np.savez_compressed(file, allow_pickle=False, **arrays)
+    with (
+        atomic_write(path) as temporary,
+        zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as file,
+    ):
+        for name, array in arrays.items():
+            with file.open(f"{name}.npy", "w", force_zip64=True) as member:
+                np.lib.format.write_array(member, np.asanyarray(array), allow_pickle=False)
     return array_hash(arrays)
 
 

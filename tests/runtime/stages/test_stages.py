@@ -1,0 +1,172 @@
+"""Hashes, array files, manifests, and when a stage runs again."""
+
+import json
+import pickle
+
+import numpy as np
+import pytest
+
+from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.hashes import array_hash, tree_hash
+from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest, write_manifest
+from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+
+ARRAYS = {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": np.float32([0.5]), "text": np.array("word")}
+
+
+def test_a_hash_covers_names_types_shapes_and_bytes_and_no_order():
+    found = array_hash(ARRAYS)
+    assert array_hash(dict(reversed(ARRAYS.items()))) == found
+    others = [
+        {**ARRAYS, "a": ARRAYS["a"].reshape(3, 2)},
+        {**ARRAYS, "a": ARRAYS["a"].astype(np.int32)},
+        {**ARRAYS, "b": np.float32([0.25])},
+        {"c": ARRAYS["a"], "b": ARRAYS["b"], "text": ARRAYS["text"]},
+        {name: ARRAYS[name] for name in ("a", "b")},
+    ]
+    assert len({found, *map(array_hash, others)}) == 6
+    assert array_hash({"a": np.asfortranarray(ARRAYS["a"])}) == array_hash({"a": ARRAYS["a"]})
+
+
+def test_a_tree_is_hashed_by_the_paths_of_its_leaves():
+    tree = {"x": [np.zeros(2), np.ones(2)]}
+    assert tree_hash(tree) != tree_hash({"x": [np.ones(2), np.zeros(2)]})
+    assert tree_hash(tree) == tree_hash({"x": [np.zeros(2), np.ones(2)]})
+
+
+def test_arrays_are_read_as_they_were_written(tmp_path):
+    path = tmp_path / "new" / "arrays.npz"
+    found = write_arrays(path, ARRAYS)
+    read = read_arrays(path, found)
+    assert read.keys() == ARRAYS.keys()
+    for name, array in ARRAYS.items():
+        np.testing.assert_array_equal(read[name], array)
+        assert read[name].dtype == array.dtype
+    with np.load(path) as stored:  # it is an ordinary file of NumPy
+        np.testing.assert_array_equal(stored["a"], ARRAYS["a"])
+    assert list(path.parent.iterdir()) == [path]
+
+
+def test_objects_are_neither_written_nor_read(tmp_path):
+    with pytest.raises(ValueError, match="Object arrays cannot be saved"):
+        write_arrays(tmp_path / "a.npz", {"a": np.array([{}], object)})
+    assert not list(tmp_path.iterdir())
+    np.savez(tmp_path / "b.npz", a=np.array([{}], object))
+    with pytest.raises(CheckpointError, match="pickled objects, which are never loaded"):
+        read_arrays(tmp_path / "b.npz")
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (None, "there is no such file"),
+        (b"", "torn, or no .npz file"),
+        (b"PK\x03\x04 and so on", "torn, or no .npz file"),
+        (b"whatever", "pickled objects, which are never loaded|torn, or no .npz file"),
+        (pickle.dumps({}), "pickled objects, which are never loaded|torn, or no .npz file"),
+    ],
+)
+def test_files_that_cannot_be_read(tmp_path, content, reason):
+    path = tmp_path / "arrays.npz"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(CheckpointError, match=reason):
+        read_arrays(path)
+
+
+def test_a_torn_a_plain_and_a_changed_file_are_refused(tmp_path):
+    path = tmp_path / "arrays.npz"
+    found = write_arrays(path, ARRAYS)
+    whole = path.read_bytes()
+    for length in (len(whole) // 2, len(whole) - 30):
+        path.write_bytes(whole[:length])
+        with pytest.raises(CheckpointError, match="torn"):
+            read_arrays(path)
+    np.save(tmp_path / "plain.npy", np.zeros(3))
+    (tmp_path / "plain.npy").rename(path)
+    with pytest.raises(CheckpointError, match="torn, or no .npz"):
+        read_arrays(path)
+    write_arrays(path, {**ARRAYS, "b": np.float32([1.0])})
+    with pytest.raises(CheckpointError, match=f"its manifest names {found[:12]}"):
+        read_arrays(path, found)
+
+
+CALL = StageCall("double", {"number": "3"}, {"factor": 2})
+
+
+class Work:
+    """Counts how often the stage ran."""
+
+    def __init__(self):
+        self.times = 0
+
+    def __call__(self):
+        self.times += 1
+        return StageResult({"out.npz": "hash"}, {"result": 6}, {"attempt": self.times})
+
+
+def test_a_stage_runs_once_for_the_same_inputs_and_settings(tmp_path):
+    work = Work()
+    first, was_done = run_stage(tmp_path / "stage", CALL, work)
+    assert not was_done
+    again, was_done = run_stage(tmp_path / "stage", CALL, work)
+    assert was_done
+    assert work.times == 1
+    assert first == again
+    assert (first.outputs, first.facts) == ({"out.npz": "hash"}, {"result": 6})
+    assert first.recorded["attempt"] == 1
+    assert {"began", "seconds", "host", "versions"} <= first.recorded.keys()
+
+
+def test_other_inputs_run_it_again_and_other_settings_are_refused(tmp_path):
+    work = Work()
+    before, _ = run_stage(tmp_path, CALL, work)
+    with pytest.raises(ConfigError, match="double: factor is 3, and it was begun with 2"):
+        run_stage(tmp_path, CALL._replace(settings={"factor": 3}), work)
+    assert read_manifest(tmp_path) == before
+    found, was_done = run_stage(tmp_path, CALL._replace(inputs={"number": "4"}), work)
+    assert not was_done
+    assert (work.times, found.inputs) == (2, {"number": "4"})
+
+
+def test_a_stage_that_fails_is_not_done_and_no_older_manifest_says_so(tmp_path):
+    run_stage(tmp_path, CALL, Work())
+
+    def fail():
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        run_stage(tmp_path, CALL._replace(inputs={"number": "4"}), fail)
+    assert read_manifest(tmp_path) is None
+
+
+def test_what_is_recorded_does_not_change_the_digest_and_everything_else_does(tmp_path):
+    manifest = Manifest("a", {"x": "1"}, {"y": 2}, {"z": "3"}, {"n": 4}, {"host": "one"})
+    assert manifest._replace(recorded={"host": "two"}).digest == manifest.digest
+    changes = {"stage": "b", "inputs": {}, "settings": {}, "outputs": {}, "facts": {}}
+    others = [manifest._replace(**{name: value}) for name, value in changes.items()]
+    assert len({manifest.digest, *(other.digest for other in others)}) == 6
+    write_manifest(tmp_path, manifest)
+    assert read_manifest(tmp_path) == manifest
+
+
+def test_a_damaged_or_changed_manifest_is_refused(tmp_path):
+    write_manifest(tmp_path, Manifest("a", {}, {}, {}, {"n": 4}, {}))
+    path = tmp_path / FILE
+    text = path.read_text()
+    for changed, reason in (
+        (text[:20], "torn, or no manifest"),
+        ("[]", "torn, or no manifest"),
+        (text.replace('"n": 4', '"n": 5'), "changed after it had been written"),
+    ):
+        path.write_text(changed)
+        with pytest.raises(CheckpointError, match=reason):
+            read_manifest(tmp_path)
+    stored = json.loads(text)
+    stored["body"]["format"] = 2
+    from stoix_like.runtime.storage.digests import meta_text
+
+    path.write_text(meta_text(stored["body"]))
+    with pytest.raises(CheckpointError, match="has format 2"):
+        read_manifest(tmp_path)

@@ -1,0 +1,154 @@
+"""The window: its size by hand, newest games first, each once, split by game, and files that are none."""
+
+import numpy as np
+import pytest
+from support.pipelines import small_pipeline
+
+from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.selfplay import export
+from stoix_like.selfplay.export import is_validated_on, window_size
+
+
+@pytest.mark.parametrize(
+    ("positions", "size"),
+    [
+        (0, 0),
+        (500, 500),
+        (1000, 1000),
+        # 1000 (1 + 0.4 (16^0.75 - 1) / 0.75) = 1000 (1 + 0.4 * 7 / 0.75)
+        (16_000, 4733),
+        (10**9, 10_000),  # the capacity
+    ],
+)
+def test_the_size_of_the_window_is_as_by_hand(positions, size):
+    assert window_size(positions, 1000, 0.75, 0.4, 10_000) == size
+
+
+def test_the_window_never_has_more_than_there_is_and_grows_with_its_slope():
+    sizes = [window_size(n, 1000, 0.75, 0.4, 10**9) for n in (1000, 1010)]
+    assert sizes[1] - sizes[0] == 4  # growth 0.4
+    assert window_size(1001, 1000, 1.0, 1.0, 10**9) == 1001
+    assert window_size(5000, 1000, 0.75, 0.4, 2000) == 2000
+
+
+def test_a_game_stays_on_its_side_of_the_split():
+    ids = np.random.default_rng(0).integers(0, 2**63, 20_000).astype(np.uint64)
+    small, large = is_validated_on(ids, 0.05), is_validated_on(ids, 0.2)
+    assert small.mean() == pytest.approx(0.05, abs=0.005)
+    assert (large | ~small).all()  # a larger share only adds games
+    assert not is_validated_on(ids, 0.0).any()
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory):
+    return small_pipeline(tmp_path_factory.mktemp("export"))
+
+
+def shard(pipeline, iteration, lengths, first_id=0):
+    """A shard of games of these lengths, in which every position tells its game."""
+    game = np.repeat(np.arange(len(lengths)), lengths)
+    number = len(game)
+    arrays = {
+        "num_plies": np.array(lengths, np.int16),
+        "num_random": np.zeros(len(lengths), np.int16),
+        "game_id": np.arange(first_id, first_id + len(lengths)).astype(np.uint64),
+        "game": game.astype(np.int32),
+        "outcome": np.tile(np.float32([1.0, -1.0]), (len(lengths), 1)),
+        "planes": np.zeros((number, 9, 2), bool),
+        "legal": np.ones((number, 9), bool),
+        "policy": np.full((number, 9), 1.0 / 9.0, np.float32),
+        "root_values": np.zeros((number, 2), np.float32),
+        "player": (np.arange(number) % 2).astype(np.int8),
+        "is_full": np.ones(number, bool),
+    }
+    texts = {"seed": "0", "iteration": str(iteration), "shard": "0", "player": "p", "engine": "e"}
+    arrays |= {f"text_{name}": np.array(text) for name, text in texts.items()}
+    folder = pipeline.layout.store
+    found = write_arrays(folder / "x.npz", arrays)
+    (folder / "x.npz").rename(folder / f"{found[: export.HASH_DIGITS]}.npz")
+    return arrays
+
+
+def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path):
+    from stoix_like.selfplay.folders import Layout
+
+    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
+    try:
+        shard(pipeline, 1, [4, 4, 4], first_id=10)
+        shard(pipeline, 2, [5, 5, 5], first_id=12)  # its first game is the last one of the other shard
+        listed = export.list_store(pipeline)
+        assert [(one.iteration, one.num_games, one.num_positions) for one in listed] == [(1, 3, 12), (2, 3, 15)]
+
+        def games(size):
+            found = export._newest_games(listed, size)
+            return dict(zip(*np.unique(found["game_id"], return_counts=True), strict=True))
+
+        assert games(1000) == {10: 4, 11: 4, 12: 5, 13: 5, 14: 5}
+        assert games(15) == {12: 5, 13: 5, 14: 5}
+        assert games(19) == {11: 4, 12: 5, 13: 5, 14: 5}
+        assert games(14) == {13: 5, 14: 5}
+        assert games(1) == {14: 5}  # one game is always taken
+        found = export._newest_games(listed, 1000)
+        np.testing.assert_array_equal(found["iteration"], np.repeat([1, 2], [8, 15]))
+        wins = np.where(found["game_id"] >= 0, found["outcome"][:, 0], 0)
+        assert set(wins.tolist()) == {1.0, -1.0}  # for the mover: of the first player 1, of the second -1
+    finally:
+        pipeline.layout = before
+
+
+def test_a_store_without_games_or_with_a_changed_shard_is_refused(pipeline, tmp_path):
+    from stoix_like.selfplay.folders import Layout
+
+    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
+    try:
+        pipeline.layout.store.mkdir()
+        with pytest.raises(RunError, match="the store has no games to learn from"):
+            export._export(pipeline, tmp_path / "out")
+        arrays = shard(pipeline, 1, [4, 4])
+        path = next(pipeline.layout.store.glob("*.npz"))
+        write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
+        with pytest.raises(CheckpointError, match="was changed after it had been written"):
+            export._export(pipeline, tmp_path / "out")
+        path.write_bytes(path.read_bytes()[:100])
+        with pytest.raises(CheckpointError, match="it is torn"):
+            export._export(pipeline, tmp_path / "out")
+    finally:
+        pipeline.layout = before
+
+
+@pytest.fixture
+def window(pipeline, tmp_path):
+    from stoix_like.selfplay.folders import Layout
+
+    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
+    shard(pipeline, 1, [4, 5, 4])
+    export._export(pipeline, tmp_path / "out")
+    pipeline.layout = before
+    return read_arrays(tmp_path / "out" / export.WINDOW)
+
+
+def test_the_window_of_an_export_passes(pipeline, window):
+    export.check_window(pipeline, window, "here")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda a: a | {"text_kind": np.array("selfplay")}, "its kind is 'selfplay' and should be 'window'"),
+        (lambda a: a | {"text_game_name": np.array("othello")}, "its game_name is 'othello'"),
+        (lambda a: {n: v for n, v in a.items() if n != "outcome"}, "it has no outcome"),
+        (lambda a: a | {"policy": a["policy"][:, :-1]}, "policy is float32"),
+        (lambda a: a | {"legal": a["legal"].astype(np.int8)}, "legal is int8"),
+        (lambda a: {n: v if v.ndim == 0 else v[:0] for n, v in a.items()}, "it has no positions"),
+        (
+            lambda a: {n: v if v.ndim == 0 else np.repeat(v, 60, axis=0) for n, v in a.items()},
+            "replay_buffer_size is 256",
+        ),
+        (lambda a: a | {"root_values": a["root_values"] * np.nan}, "root_values has values that are not finite"),
+        (lambda a: a | {"policy": a["policy"] * 0}, "a policy is no distribution"),
+    ],
+)
+def test_files_that_are_no_windows(pipeline, window, change, reason):
+    with pytest.raises(CheckpointError, match=reason):
+        export.check_window(pipeline, change(window), "there")

@@ -1,0 +1,122 @@
+"""What a shard claims is checked: its form, and by the rules whatever it says of its games."""
+
+import functools
+
+import jax
+import numpy as np
+import pytest
+from support.self_play import SETTINGS
+
+from stoix_like.algorithms.alphazero import whole_games
+from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
+from stoix_like.errors import CheckpointError
+from stoix_like.selfplay.rules import make_replay, rule_problem
+from stoix_like.selfplay.shards import ShardOrigin, check_shard, game_ids, origin_of, shard_arrays
+
+GAME, ORIGIN = make_tic_tac_toe(), ShardOrigin(3, 7, 2, "abc", "mcts-8")
+NUM_GAMES = 6
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    settings = SETTINGS._replace(random_plies=2, temperature_plies=9)
+    batch = jax.jit(functools.partial(whole_games.begin, GAME, settings, NUM_GAMES, 3))(jax.random.key(0))
+    search = whole_games.mcts_search(GAME, 8)
+    advance = jax.jit(lambda batch, key: whole_games.advance(GAME, search, settings, 1.0, batch, key, 1000))
+    return shard_arrays(GAME, jax.device_get(advance(batch, jax.random.key(1)).records), ORIGIN)
+
+
+@pytest.fixture(scope="module")
+def replay():
+    return make_replay(GAME)
+
+
+def test_a_shard_that_was_played_passes(arrays, replay):
+    check_shard(GAME, arrays, "here")
+    assert rule_problem(replay(arrays["moves"]), arrays) is None
+    assert origin_of(arrays) == ORIGIN
+    lengths = arrays["num_plies"] - arrays["num_random"]
+    np.testing.assert_array_equal(np.bincount(arrays["game"], minlength=NUM_GAMES), lengths)
+    assert len(np.unique(arrays["game_id"])) == NUM_GAMES
+
+
+def test_the_number_of_a_game_is_that_of_its_moves_and_policies(arrays):
+    ids = game_ids(arrays["moves"], arrays["game"], arrays["policy"])
+    other = arrays["policy"].copy()
+    other[-1] = np.roll(other[-1], 1)
+    changed = game_ids(arrays["moves"], arrays["game"], other)
+    assert (ids[:-1] == changed[:-1]).all()
+    assert ids[-1] != changed[-1]
+
+
+def replaced(name, change):
+    return lambda arrays: arrays | {name: change(arrays[name].copy())}
+
+
+def put(index, value):
+    def change(array):
+        array[index] = value
+        return array
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda arrays: arrays | {"text_kind": np.array("match")}, "never learned from"),
+        (lambda arrays: arrays | {"text_game_name": np.array("othello")}, "it is of 'othello'"),
+        (lambda arrays: arrays | {"text_format": np.array("2")}, "it has format '2'"),
+        (lambda arrays: arrays | {"text_seed": np.array("-1")}, "does not say where it comes from"),
+        (lambda arrays: {n: a for n, a in arrays.items() if n != "policy"}, "it has no policy"),
+        (replaced("policy", lambda a: a.astype(np.float64)), "policy is float64"),
+        (replaced("planes", lambda a: a[:, :-1]), r"planes is bool \(\d+, 8, 2\) and should be bool \(\d+, 9, 2\)"),
+        (replaced("moves", lambda a: a[:, :-1]), "moves is int16"),
+        (replaced("num_plies", put(0, 0)), "a game has no plies"),
+        (replaced("game", lambda a: a[::-1].copy()), "positions do not belong to its games"),
+        (replaced("root_values", put((0, 0), np.nan)), "root_values has values that are not finite"),
+        (replaced("policy", lambda a: a * 2), "a policy is no distribution"),
+        (replaced("policy", put(slice(None), 1.0 / 9.0)), "a policy is no distribution"),
+        (replaced("outcome", put(0, 1.0)), "an outcome does not sum to 0"),
+        (replaced("game_id", put(0, 0)), "a game's number is not"),
+    ],
+)
+def test_files_that_are_no_shards(arrays, change, reason):
+    with pytest.raises(CheckpointError, match=reason):
+        check_shard(GAME, change(arrays), "there")
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (replaced("outcome", lambda a: -a), "an outcome is not that of the moves"),
+        (replaced("moves", lambda a: np.where(a == a[0, 0], a[0, 1], a)), "has a move that is not legal"),
+        (replaced("moves", put((0, 0), 40)), "game 0 has a move that is not legal"),
+        (replaced("moves", put((0, 8), 8)), "does not have as many moves as it says|not legal"),
+        (replaced("planes", lambda a: a[..., ::-1]), "planes of a position is not that of the moves"),
+        (replaced("legal", lambda a: ~a), "legal of a position is not that of the moves"),
+        (replaced("player", lambda a: 1 - a), "player of a position is not that of the moves"),
+    ],
+)
+def test_claims_that_the_rules_do_not_confirm(arrays, replay, change, reason):
+    changed = change(arrays)
+    assert_matches(rule_problem(replay(changed["moves"]), changed), reason)
+
+
+def assert_matches(found, reason):
+    import re
+
+    assert found is not None
+    assert re.search(reason, found), found
+
+
+def test_a_game_that_is_cut_short_is_seen(arrays, replay):
+    moves, number = arrays["moves"].copy(), arrays["num_plies"].copy()
+    number[0] -= 1
+    moves[0, number[0]] = -1
+    keep = np.ones(len(arrays["game"]), bool)
+    keep[np.flatnonzero(arrays["game"] == 0)[-1]] = False
+    cut = arrays | {"moves": moves, "num_plies": number}
+    cut |= {name: arrays[name][keep] for name in ("game", "planes", "legal", "policy", "root_values")}
+    cut |= {name: arrays[name][keep] for name in ("predicted", "player", "is_full")}
+    assert rule_problem(replay(moves), cut) == "game 0 is not played to its end"
