@@ -26,8 +26,8 @@ def test_the_size_of_the_window_is_as_by_hand(positions, size):
 
 
 def test_the_window_never_has_more_than_there_is_and_grows_with_its_slope():
-    sizes = [window_size(n, 1000, 0.75, 0.4, 10**9) for n in (1000, 1010)]
-    assert sizes[1] - sizes[0] == 4  # growth 0.4
+    sizes = [window_size(n, 10_000, 0.75, 0.4, 10**9) for n in (10_000, 10_100)]
+    assert sizes[1] - sizes[0] == pytest.approx(0.4 * 100, abs=1.0)
     assert window_size(1001, 1000, 1.0, 1.0, 10**9) == 1001
     assert window_size(5000, 1000, 0.75, 0.4, 2000) == 2000
 

@@ -17,8 +17,8 @@ from stoix_like.runtime.storage.atomic import atomic_write
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     """Writes the arrays, compressed; returns their hash. Creates the folder.
 
-    It writes what `np.savez_compressed` does, at the lowest level of compression: planes of boards shrink nearly as much
-    in a third of the time.
+    The file is as that of `np.savez_compressed`, at the lowest level of compression: planes of boards shrink nearly as
+    much in a third of the time.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with (

@@ -85,7 +85,7 @@ def test_a_torn_a_plain_and_a_changed_file_are_refused(tmp_path):
             read_arrays(path)
     np.save(tmp_path / "plain.npy", np.zeros(3))
     (tmp_path / "plain.npy").rename(path)
-    with pytest.raises(CheckpointError, match="torn, or no .npz"):
+    with pytest.raises(CheckpointError, match="torn, or no"):
         read_arrays(path)
     write_arrays(path, {**ARRAYS, "b": np.float32([1.0])})
     with pytest.raises(CheckpointError, match=f"its manifest names {found[:12]}"):
