@@ -49,7 +49,7 @@ def window_size(num_positions: int, start: int, exponent: float, growth: float, 
     if num_positions <= start:
         return min(num_positions, capacity)
     wanted = start * (1.0 + growth * ((num_positions / start) ** exponent - 1.0) / exponent)
-    return min(int(wanted), num_positions, capacity)
+    return min(round(wanted), num_positions, capacity)
 
 
 def export_stage(pipeline: Pipeline, iteration: int, synced: Manifest) -> tuple[Manifest, bool]:
