@@ -65,11 +65,17 @@ def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manife
     Raises:
         CheckpointError: no window of this game, torn, or with pickled objects.
     """
-    arrays = read_arrays(path)
-    check_window(pipeline, arrays, str(path))
+    arrays = read_window(pipeline, path)
     call = StageCall("export", {"data_path": array_hash(arrays)}, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "export")
     return run_stage(folder, call, lambda: _split(pipeline, folder, arrays))
+
+
+def read_window(pipeline: Pipeline, path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a window from elsewhere. Raises CheckpointError as `check_window`, and if it cannot be read."""
+    arrays = read_arrays(path)
+    check_window(pipeline, arrays, str(path))
+    return arrays
 
 
 def _export(pipeline: Pipeline, folder: Path) -> StageResult:

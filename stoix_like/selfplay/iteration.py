@@ -82,6 +82,7 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
     """
     layout, began = pipeline.layout, time.monotonic()
     layout.root.mkdir(parents=True, exist_ok=True)
+    _check_sources(pipeline, options)
     with work_lock(layout):
         begin_lineage(pipeline)
         number = next_iteration(layout, new=options.new_iteration)
@@ -118,6 +119,13 @@ def _locked(pipeline: Pipeline, name: str, work: Callable[[], tuple[Manifest, bo
     if was_done:
         pipeline.reporter.info(f"{name}: done before")
     return manifest
+
+
+def _check_sources(pipeline: Pipeline, options: IterationOptions) -> None:
+    """Refuses files and folders from elsewhere that cannot be used, before an iteration is begun with them."""
+    store.foreign_sources(pipeline)
+    if options.data_path is not None:
+        export.read_window(pipeline, options.data_path)
 
 
 class _Named(NamedTuple):

@@ -65,6 +65,12 @@ def _sources(pipeline: Pipeline, iteration: int, played: Manifest | None) -> Ite
         folder = pipeline.layout.stage(iteration, "selfplay")
         for name, found in played.outputs.items():
             yield _Source(folder / name, found)
+    yield from foreign_sources(pipeline)
+
+
+def foreign_sources(pipeline: Pipeline) -> list[_Source]:
+    """The shards in the folders of `sync_from`. Raises ConfigError if there is no such folder, or it is this one."""
+    found = []
     for text in sync_folders(pipeline.config.selfplay.sync_from):
         folder = Path(text)
         if not folder.is_dir():
@@ -72,8 +78,9 @@ def _sources(pipeline: Pipeline, iteration: int, played: Manifest | None) -> Ite
         if folder.resolve() == pipeline.layout.root.resolve():
             raise ConfigError(f"--sync-from: {text} is this pipeline itself", "leave it out")
         inner = folder / "store"
-        for path in sorted((inner if inner.is_dir() else folder).glob(f"*{ARRAYS}")):
-            yield _Source(path, None)
+        paths = sorted((inner if inner.is_dir() else folder).glob(f"*{ARRAYS}"))
+        found += [_Source(path, None) for path in paths]
+    return found
 
 
 def _listing_hash(sources: list[_Source]) -> str:

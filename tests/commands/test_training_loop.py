@@ -1,0 +1,163 @@
+"""The command of self-play in stages: its flags, what it prints, and what bad input gets."""
+
+import shutil
+
+import numpy as np
+import pytest
+from support.pipelines import SMALL, arrays_of, champion_hash
+from support.scripted_runs import command
+
+from stoix_like.commands import training_loop
+from stoix_like.commands.entry import exit_code
+from stoix_like.selfplay.folders import Layout
+
+
+def flags(save_dir, **leaves):
+    leaves = SMALL | {"save_dir": save_dir} | leaves
+    argv = ["--board-type", leaves.pop("task_id")]
+    for name, value in leaves.items():
+        argv += [f"--{name.replace('_', '-')}", "null" if value is None else str(value)]
+    return argv
+
+
+def run(*argv):
+    return exit_code(training_loop.main, [str(word) for word in argv])
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory):
+    """The folder of a pipeline after one iteration."""
+    folder = tmp_path_factory.mktemp("loop")
+    assert run(*flags(folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(begun, tmp_path):
+    shutil.copytree(begun, tmp_path / "loop")
+    return tmp_path / "loop"
+
+
+def test_it_says_what_each_stage_did_and_what_comes_next(copied, capsys):
+    assert run(*flags(copied)) == 0
+    out = capsys.readouterr().out
+    names = [line.split()[0] for line in out.splitlines()]
+    assert names == ["iteration", "selfplay", "store", "window", "train", "evaluate", "decision", "next:"]
+    assert "iteration 2" in out
+    assert "10 games" in out
+    assert f"--save-dir {copied}" in out
+
+
+def test_a_dry_run_says_what_is_to_do(copied, capsys):
+    (Layout(copied / "tic_tac_toe_2p").stage(1, "promote") / "manifest.json").unlink()
+    assert run(*flags(copied), "--dry-run", "--skip-evaluation") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("iteration 1 in")
+    assert lines[1:] == [
+        "  selfplay: done",
+        "  sync: done",
+        "  export: done",
+        "  train: done",
+        "  evaluate: skipped",
+        "  promote: to do",
+    ]
+
+
+def test_help_and_print_config(capsys):
+    assert run("--help") == 0
+    text = capsys.readouterr().out
+    for flag in ("--board-type", "--data-path", "--selfplay-games", "--promotion-rule", "--num-simulations"):
+        assert flag in text
+    assert run("--board-type", "tic_tac_toe:2", "--print-config") == 0
+    assert "promotion_rule: non_inferior" in capsys.readouterr().out  # the preset of that game
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "words"),
+    [
+        (["--board-type", "conect_four"], 3, ["unknown game 'conect_four'", "connect_four"]),
+        (["--board-type", "hex8"], 3, ["hex8 is not available yet"]),
+        (["--board-type", "connect_four", "--num-players", "3"], 2, ["connect_four is a game of 2 players"]),
+        (["--num-players", "2"], 2, ["--num-players: of which game?"]),
+        (["--selfplay-gmes", "5"], 2, ["--selfplay-gmes", "did you mean '--selfplay-games'"]),
+        (["--num-updates", "5"], 2, ["--num-updates: --selfplay-games and --training-epochs decide"]),
+        (["--run-name", "x"], 2, ["--run-name: the run of a pipeline is the folder train/"]),
+        (["--engine", "heuristic"], 2, ["a game without a search teaches no policy"]),
+        (["--engine", "mtcs-4"], 2, ["use gumbel-mcts, or mcts-N"]),
+        (["--promotion-elo-1", "-5"], 2, ["--promotion-elo-1: must be greater than 0"]),
+        (["--promotion-elo-0", "60"], 2, ["promotion_elo_1: 50 is not above promotion_elo_0 = 60"]),
+        (["--max-iterations", "0"], 2, ["--max-iterations", "positive whole number"]),
+        (["--match-anchors", "sombody"], 2, ["--match-anchors: no engine is called 'sombody'"]),
+        (["--num-seeds", "2"], 2, ["a pipeline has one seed"]),
+    ],
+)
+def test_bad_flags(argv, code, words, capsys):
+    assert run(*argv) == code
+    err = capsys.readouterr().err
+    assert err.startswith("error: ")
+    assert "hint: " in err
+    for word in words:
+        assert word in err, err
+
+
+def test_resume_rollback_and_sync_of_what_is_not_there(tmp_path, capsys):
+    assert run(*flags(tmp_path), "--resume") == 4
+    assert "no pipeline in" in capsys.readouterr().err
+    assert run(*flags(tmp_path), "--rollback") == 4
+    assert "is no folder of a self-play pipeline" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_to_sync_from_that_does_not_exist(copied, capsys):
+    assert run(*flags(copied, sync_from="nowhere")) == 2
+    assert "--sync-from: no folder nowhere" in capsys.readouterr().err
+    assert not Layout(copied / "tic_tac_toe_2p").iteration(2).exists()  # it was not begun with that
+
+
+def test_a_data_path_with_a_pickle_or_of_something_else(copied, tmp_path, capsys):
+    layout = Layout(copied / "tic_tac_toe_2p")
+    before = champion_hash(layout)
+    np.savez(tmp_path / "pickled.npz", planes=np.array([{}], object))
+    for path, reason in (
+        (tmp_path / "pickled.npz", "pickled objects, which are never loaded"),
+        (next(layout.store.glob("*.npz")), "its kind is 'selfplay' and should be 'window'"),
+        (tmp_path / "nothing.npz", "there is no such file"),
+    ):
+        assert run(*flags(copied), "--data-path", path) == 4
+        assert reason in capsys.readouterr().err
+    assert champion_hash(layout) == before
+    assert not layout.iteration(2).exists()
+
+
+def test_another_architecture_in_the_same_folder(copied, capsys):
+    assert run(*flags(copied, hidden_dim=16)) == 4
+    err = capsys.readouterr().err
+    assert "do not fit" in err
+    assert "hint:" in err
+
+
+def test_an_engine_plays_before_there_is_a_network_worth_playing(tmp_path):
+    assert run(*flags(tmp_path, engine="mcts-4"), "--skip-evaluation") == 0
+    layout = Layout(tmp_path / "tic_tac_toe_2p")
+    shard = arrays_of(next(layout.store.glob("*.npz")))
+    assert str(shard["text_player"]) == str(shard["text_engine"]) == "mcts-4"
+    assert not shard["predicted"].any()
+
+
+def test_the_champion_and_candidates_play_in_the_arena_and_the_lineage_is_rated(begun, capsys):
+    root = begun / "tic_tac_toe_2p"
+    assert command("arena", root, root / "iterations" / "0000" / "train", "--openings", 4) == 0
+    out = capsys.readouterr().out
+    assert "iteration 0" in out
+    assert command("ratings", "--lineage", root) == 0
+    out = capsys.readouterr().out
+    assert out.splitlines()[0].split()[:2] == ["candidate", "rating"]
+    assert "iteration 1" in out
+    assert command("ratings") == 2
+    assert "no runs are named" in capsys.readouterr().err
+    assert command("ratings", "--lineage", begun) == 4
+
+
+def test_a_run_that_only_learns_is_no_training_of_its_own(tmp_path, capsys):
+    assert command("train-alphazero", task_id="tic_tac_toe", self_play="false", save_dir=tmp_path) == 2
+    assert "learns only what a pipeline hands to it" in capsys.readouterr().err
