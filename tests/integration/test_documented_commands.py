@@ -33,6 +33,11 @@ SMALL_SELF_PLAY = (
     "--num-envs 8 --rollout-length 8 --hidden-dim 8 --num-updates 2 --num-simulations 2 --replay-buffer-size 1024"
     " --batch-size 64 --num-eval-envs 8 --num-eval-episodes 8 --opponent random --anchors heuristic"
 )
+SMALL_LOOP = (
+    "--num-envs 8 --rollout-length 8 --hidden-dim 8 --num-simulations 2 --replay-buffer-size 1024 --batch-size 64"
+    " --selfplay-games 16 --shard-games 16 --most-pairs 4 --pairs-per-look 2 --match-anchors random"
+    " --promotion-rule sprt --promotion-elo-0 -400 --promotion-alpha 0.5 --promotion-beta 0.5"
+)
 #: What the shipped sweep fixes in the copy: a sweep has no flags for the sizes of its trials.
 SMALL_TRIALS = "".join(
     f"  {name[2:].replace('-', '_')}: {value}\n" for name, value in re.findall(r"(--\S+) (\S+)", SMALL)
@@ -54,6 +59,7 @@ CUTS = Cuts(
         (r"--print-config|--resume|tasks\.py train", ""),
         (r"train_spo\.py", SMALL_SEARCH),
         (r"train_alphazero\.py", SMALL_SELF_PLAY),
+        (r"run_training_loop\.py", SMALL_LOOP),
         (r"scripts/(arena|ratings)\.py", "--openings 4"),
         (r"train\w*\.py|with_\w+\.py train-\w+", SMALL),
         (r"scripts/sweep\.py", "--num-trials 1"),
@@ -63,6 +69,8 @@ CUTS = Cuts(
         ("--num-updates 2000", "--num-updates 3"),
         *((f"--num-updates {n}00", f"--num-updates {n}") for n in (3, 4, 5, 6)),
         ("--num-envs 1024", "--num-envs 32"),
+        ("--max-iterations 20", "--max-iterations 2"),
+        ("--selfplay-games 1000", "--selfplay-games 16"),
         *((f"mcts-{n}", "mcts-4") for n in (512, 128)),
         ("0,1,8,32", "0,2"),
         ("--num-trials 40", "--num-trials 1"),

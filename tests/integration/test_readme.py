@@ -29,11 +29,16 @@ CUTS = Cuts(
             "--num-updates 2 --num-envs 16 --rollout-length 16 --hidden-dim 16 --num-simulations 2 --batch-size 64"
             " --replay-buffer-size 1024 --num-eval-envs 16 --num-eval-episodes 16 --opponent random",
         ),
+        (
+            r"run_training_loop\.py",
+            "--num-envs 8 --rollout-length 8 --hidden-dim 8 --num-simulations 2 --replay-buffer-size 1024"
+            " --batch-size 64 --selfplay-games 16 --most-pairs 4 --pairs-per-look 2 --match-anchors random",
+        ),
         (r"scripts/(arena|ratings)\.py", "--openings 4"),
         (r"scripts/compare_search\.py", "--levels binpack-8 --budgets 40"),
         (r"-m pytest", "--collect-only -p no:cacheprovider"),
     ],
-    replaced=[("binpack-2048", "binpack-16"), ("mcts-512", "mcts-4")],
+    replaced=[("binpack-2048", "binpack-16"), ("mcts-512", "mcts-4"), ("--max-iterations 10", "--max-iterations 2")],
 )
 
 
