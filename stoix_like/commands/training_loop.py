@@ -52,6 +52,8 @@ def main(argv: list[str]) -> int:
     if arguments.resume and not (root / "champion.json").is_file():
         raise CheckpointError(f"--resume: no pipeline in {root}", "leave out --resume to begin one")
     if arguments.rollback:
+        if arguments.dry_run:
+            raise ConfigError("--rollback: it cannot be tried with --dry-run", "leave out one of them")
         return _roll_back(root)
     devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
     from stoix_like.selfplay import loop
@@ -59,7 +61,8 @@ def main(argv: list[str]) -> int:
 
     data_path = None if arguments.data_path is None else Path(arguments.data_path)
     each = IterationOptions(arguments.skip_selfplay, arguments.skip_evaluation, data_path, arguments.new_iteration)
-    options = loop.LoopOptions(each, arguments.max_iterations, arguments.dry_run)
+    same = [word for word in argv if word != "--new-iteration"]
+    options = loop.LoopOptions(each, arguments.max_iterations, arguments.dry_run, tuple(same))
     return loop.run(config, options, Reporter())
 
 
@@ -95,14 +98,16 @@ def _refuse_flags_of_the_pipeline(overridden: frozenset[str]) -> None:
 
 
 def _roll_back(root: Path) -> int:
+    from stoix_like.runtime.stages.hashes import array_hash
     from stoix_like.runtime.storage.lock import RunLock
+    from stoix_like.runtime.weights.parameters import stored_arrays
     from stoix_like.selfplay import records
     from stoix_like.selfplay.folders import LOCK, find_layout
 
     layout = find_layout(str(root))
-    lock = RunLock(root, LOCK)
+    lock = RunLock(root, LOCK, "use another --save-dir")
     try:
-        before, now = records.roll_back(layout)
+        before, now = records.roll_back(layout, lambda path: array_hash(stored_arrays(path)))
     finally:
         lock.close()
     print(

@@ -16,6 +16,7 @@ SET_BY_PIPELINE = {
     "num_seeds": "a pipeline has one seed: start another one in another --save-dir",
     "self_play": "the stage of self-play plays, and that of training learns",
     "run_name": "the run of a pipeline is the folder train/ of its game",
+    "keep_last_n": "a pipeline keeps the checkpoint of its latest candidate",
     "load_path": "a pipeline begins with random parameters, or goes on",
 }
 

@@ -14,7 +14,6 @@ group that is spread evenly over its possible scores keeps v positive where all 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -32,10 +31,12 @@ class PromotionRule(NamedTuple):
         name: "sprt" tests elo_0 against elo_1 > elo_0 and promotes where elo_1 is accepted. "non_inferior" is the same
             test of elo_0 = -elo_1 against 0, for solved games, where no candidate can be better. "fixed" plays
             `most_groups` and promotes where the lower bound of the score's 95 % interval is above one half.
-        elo_0: the difference at which at most `alpha` of candidates are promoted.
-        elo_1: the difference at which at most `beta` are not, but for the limit of groups.
-        alpha: see elo_0.
-        beta: see elo_1.
+        elo_0: the difference at which promotions are errors.
+        elo_1: the difference at which rejections are errors.
+        alpha: the rate of the first error that the bounds are made for. Looks between which several groups are played,
+            and openings that bring scores closer to one half, change the true rates: `bench.py --suite promotion`
+            simulates them.
+        beta: that of the second one.
         most_groups: of openings. A sequential test that has not decided by then is inconclusive.
         groups_per_look: the evidence is looked at after so many groups each.
     """
@@ -182,10 +183,14 @@ def _problems(evidence: Evidence, rule: PromotionRule, expected: MatchSubject) -
         problems.append("a score is not between 0 and 1")
     if openings.shape != scores.shape[:1]:
         problems.append(f"{len(openings)} openings for {len(scores)} groups of games")
-    elif len(np.unique(openings)) < len(openings):
-        problems.append("an opening was played more than once")
+    elif not np.array_equal(openings, np.arange(len(openings))):
+        problems.append("the openings are not the first ones of the list, each once and in its order")
     if len(scores) > rule.most_groups:
         problems.append(f"{len(scores)} openings were played, and the rule allows {rule.most_groups}")
+    elif len(scores) % rule.groups_per_look and len(scores) != rule.most_groups:
+        problems.append(
+            f"{len(scores)} openings end between two looks, one of which is after every {rule.groups_per_look}"
+        )
     return problems
 
 
@@ -218,63 +223,3 @@ def _fixed(evidence: Evidence, rule: PromotionRule) -> Decision:
 def _score(scores: np.ndarray) -> Interval:
     scores = np.asarray(scores, np.float64)
     return matches.group_interval(scores.mean(axis=1), scores.shape[1])
-
-
-class GateRates(NamedTuple):
-    """How a rule treats candidates of one strength, from simulated matches."""
-
-    elo: float
-    promoted: float  # share of matches
-    rejected: float
-    inconclusive: float
-    mean_groups: float  # openings per match
-
-
-def simulate_rule(
-    rule: PromotionRule,
-    elo: float,
-    *,
-    num_matches: int = 1000,
-    draw_rate: float = 0.12,
-    opening_spread: float = 200.0,
-    first_player_elo: float = 60.0,
-    seed: int = 0,
-) -> GateRates:
-    """What the rule does to candidates who are `elo` stronger, in games of two players from unbalanced openings.
-
-    Args:
-        rule: of the gate.
-        elo: of the candidate over the champion.
-        num_matches: that are simulated.
-        draw_rate: share of games that are drawn between equals; fewer where one side is ahead.
-        opening_spread: standard deviation, Elo, of what an opening is worth to who moves first from it.
-        first_player_elo: mean of that.
-        seed: of the simulation.
-    """
-    generator = np.random.default_rng(seed)
-    verdicts, groups = [], 0
-    subject = MatchSubject("a", "b", "c", "d")
-    for _ in range(num_matches):
-        bias = generator.normal(first_player_elo, opening_spread, rule.most_groups)
-        differences = np.stack([elo + bias, elo - bias], axis=1)  # [n, 2], by the candidate's seat
-        scores = _simulated_scores(differences, draw_rate, generator)
-        found = decide(Evidence(subject, scores, np.arange(len(scores))), rule, subject)
-        verdicts.append(found.verdict)
-        groups += found.num_groups
-    promoted, rejected, undecided = (
-        verdicts.count(verdict) / num_matches for verdict in ("promote", "reject", "inconclusive")
-    )
-    return GateRates(elo, promoted, rejected, undecided, groups / num_matches)
-
-
-def _simulated_scores(differences: np.ndarray, draw_rate: float, generator: np.random.Generator) -> np.ndarray:
-    """Scores at differences in Elo, whose mean is the expected score: draws are split evenly between both sides."""
-    expected = 1.0 / (1.0 + 10.0 ** (-differences / 400.0))
-    draws = draw_rate * 4.0 * expected * (1.0 - expected)  # at most twice the smaller side, for rates up to one half
-    drawn = generator.random(differences.shape)
-    return np.where(drawn < draws, 0.5, np.where(drawn < draws / 2.0 + expected, 1.0, 0.0))
-
-
-def rates_over(rule: PromotionRule, differences: Sequence[float], num_matches: int = 1000) -> list[GateRates]:
-    """`simulate_rule` for each difference in Elo."""
-    return [simulate_rule(rule, elo, num_matches=num_matches) for elo in differences]

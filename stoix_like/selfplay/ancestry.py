@@ -1,10 +1,13 @@
 """The ratings of all candidates of a pipeline, from the games that decided on them: champion → manifests → games.
 
-Nothing is played: every match is read from disk, by the hashes of its manifest.
+Nothing is played: every match, those against anchors too, is read from disk, by the hashes of its manifest. Matches
+against champions end when a sequential test decides, so their scores lie a little too far from one half, and so do the
+distances between ratings that rest on few games.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,9 +60,9 @@ def read_ancestry(layout: Layout) -> Ancestry:
             continue
         found = str(trained.facts["candidate"])
         names.setdefault(found, f"iteration {number}")
-        match = None if evaluated is None else _match(layout, evaluated, names)
+        match = None if evaluated is None else _match(layout, number, evaluated, names)
         if evaluated is not None:
-            played += ([match] if match else []) + _anchor_records(evaluated, names[found])
+            played += ([match] if match else []) + _anchor_records(layout, number, evaluated, names)
             anchors |= dict.fromkeys(evaluated.facts["anchors"])
         score = None if match is None else match.score / match.games
         verdict = "undecided" if decided is None else str(decided.facts["verdict"])
@@ -71,21 +74,32 @@ def read_ancestry(layout: Layout) -> Ancestry:
     return Ancestry(candidates, ratings.rate(played, {fixed: FIXED_RATING}, mean=FIXED_RATING))
 
 
-def _match(layout: Layout, evaluated: Manifest, names: dict[str, str]) -> MatchRecord | None:
+def _match(layout: Layout, number: int, evaluated: Manifest, names: dict[str, str]) -> MatchRecord | None:
     """The match of an evaluation; None if it was of a champion against itself."""
-    if not evaluated.outputs:
-        return None
-    folder, subject = layout.root / evaluated.facts["match"], evaluated.facts["subject"]
-    pieces = [read_arrays(folder / name, evaluated.outputs[name]) for name in sorted(evaluated.outputs)]
+    facts = evaluated.facts
+    return _record(layout, number, evaluated, facts["match"], facts["subject"], names) if facts["match"] else None
+
+
+def _anchor_records(layout: Layout, number: int, evaluated: Manifest, names: dict[str, str]) -> list[MatchRecord]:
+    found: dict[str, Any] = evaluated.facts["anchors"]
+    return [_record(layout, number, evaluated, one["match"], one["subject"], names) for one in found.values()]
+
+
+def _record(
+    layout: Layout,
+    number: int,
+    evaluated: Manifest,
+    files: Sequence[str],
+    subject: Mapping[str, str],
+    names: dict[str, str],
+) -> MatchRecord:
+    folder = layout.stage(number, "evaluate")
+    pieces = [read_arrays(folder / name, evaluated.outputs[name]) for name in sorted(files)]
     scores = np.concatenate([piece["score"] for piece in pieces]).astype(np.float64)  # [n, P]
     share = matches.variance_share(scores.mean(axis=1), scores.shape[1])
-    first, second = (names.get(subject[who], subject[who][:12]) for who in ("candidate", "champion"))
-    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share)
-
-
-def _anchor_records(evaluated: Manifest, name: str) -> list[MatchRecord]:
-    found: dict[str, Any] = evaluated.facts["anchors"]
-    return [MatchRecord(name, anchor, one["score"][0] * one["games"], one["games"]) for anchor, one in found.items()]
+    points = tuple(scores.sum(axis=1).tolist())
+    first, second = (names.get(subject[who], subject[who]) for who in ("candidate", "champion"))
+    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share, points)
 
 
 def table_rows(ancestry: Ancestry) -> list[list[str]]:

@@ -72,10 +72,13 @@ def begin_lineage(pipeline: Pipeline) -> None:
     layout = pipeline.layout
     if layout.champion.is_file():
         return
+    if known := [number for number in layout.iterations() if record_path(layout, number).is_file()]:
+        what = f"{layout.champion} is missing, and iterations {', '.join(map(str, known))} have promoted champions"
+        raise CheckpointError(what, f"put it back, or copy {record_path(layout, known[-1])} there")
     folder = layout.stage(0, "train")
     found = write_candidate(pipeline, folder, pipeline.first_params, 0)
     path = (folder / PARAMETERS).relative_to(layout.root).as_posix()
     record = ChampionRecord(found, 0, path)
+    write_record(layout.champion, record)
     record_path(layout, 0).parent.mkdir(parents=True, exist_ok=True)
     write_record(record_path(layout, 0), record)
-    write_record(layout.champion, record)

@@ -6,8 +6,9 @@ they are evidence and never learned from. A match that was killed goes on after 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -16,8 +17,8 @@ from stoix_like.config.alphazero_checks import anchor_names
 from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import matches, promotion
 from stoix_like.evaluation.matches import MatchResults
-from stoix_like.evaluation.openings import OpeningBook
 from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule
+from stoix_like.runtime.arena.match import MatchPlayer
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
@@ -46,10 +47,11 @@ KIND = "match"
 
 
 def rule_of(pipeline: Pipeline) -> PromotionRule:
-    """The rule of the configuration."""
+    """The rule of the configuration, of at most as many openings as the game has."""
     section = pipeline.config.promotion
     errors = section.promotion_elo_0, section.promotion_elo_1, section.promotion_alpha, section.promotion_beta
-    return PromotionRule(section.promotion_rule, *errors, section.most_pairs, section.pairs_per_look)
+    most = min(section.most_pairs, len(pipeline.book.moves))
+    return PromotionRule(section.promotion_rule, *errors, most, section.pairs_per_look)
 
 
 def subject_of(pipeline: Pipeline, candidate: str, champion: str) -> MatchSubject:
@@ -63,58 +65,80 @@ def match_folder(pipeline: Pipeline, subject: MatchSubject) -> Path:
 
 
 def evaluate_stage(pipeline: Pipeline, iteration: int, candidate: Player, champion: Player) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: the subject, the score, and scores against anchors."""
+    """(the manifest, whether it was done before). Facts: the subject, the score, and matches against anchors."""
     inputs = {"candidate": candidate.hash, "champion": champion.hash}
     call = StageCall("evaluate", inputs, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "evaluate")
-    return run_stage(folder, call, lambda: _evaluate(pipeline, candidate, champion))
+    return run_stage(folder, call, lambda: _evaluate(pipeline, folder, candidate, champion))
 
 
-def _evaluate(pipeline: Pipeline, candidate: Player, champion: Player) -> StageResult:
-    subject, rule = subject_of(pipeline, candidate.hash, champion.hash), rule_of(pipeline)
-    folder = match_folder(pipeline, subject)
-    outputs: dict[str, str] = {}
-    facts: dict[str, Any] = {"subject": subject._asdict(), "match": folder.relative_to(pipeline.layout.root).as_posix()}
+def _evaluate(pipeline: Pipeline, folder: Path, candidate: Player, champion: Player) -> StageResult:
+    rule, section = rule_of(pipeline), pipeline.config.promotion
+    subject = subject_of(pipeline, candidate.hash, champion.hash)
+    match = _Match(subject, pipeline.match_player, (candidate.params, champion.params))
+    files: dict[str, str] = {}
     if candidate.hash != champion.hash:
-        outputs |= _play_match(pipeline, subject, rule, folder, (candidate, champion))
-    evidence = read_evidence(pipeline, folder, outputs, subject)
-    facts["games"], facts["pairs"] = int(evidence.scores.size), len(evidence.scores)
+        files = _play(pipeline, match, rule.most_groups, rule.groups_per_look, rule)
+    evidence = read_evidence(pipeline, list(_paths(folder, files).items()), subject)
+    facts: dict[str, Any] = {"subject": subject._asdict(), "games": int(evidence.scores.size), "match": sorted(files)}
+    facts["pairs"], facts["anchors"] = len(evidence.scores), {}
     if len(evidence.scores):
         score = matches.group_interval(evidence.scores.mean(axis=1), evidence.scores.shape[1])
         facts["score"] = list(map(float, score))
-    facts["anchors"] = _anchor_scores(pipeline, candidate)
-    return StageResult(outputs, facts)
+    for name in anchor_names(section.match_anchors):
+        against = subject._replace(champion=name)
+        match = _Match(against, pipeline.anchor_player(name), (candidate.params, None))
+        number = min(section.anchor_pairs, len(pipeline.book.moves))
+        found = _play(pipeline, match, number, number, None)
+        facts["anchors"][name] = {"subject": against._asdict(), "match": sorted(found)}
+        scores = read_evidence(pipeline, list(_paths(folder, found).items()), against).scores
+        facts["anchors"][name]["score"] = list(map(float, matches.group_interval(scores.mean(axis=1), scores.shape[1])))
+        files |= found
+    return StageResult(files, facts)
 
 
-def _play_match(
-    pipeline: Pipeline, subject: MatchSubject, rule: PromotionRule, folder: Path, two: tuple[Player, Player]
+def _paths(folder: Path, files: Mapping[str, str]) -> dict[Path, str]:
+    return {folder / name: found for name, found in files.items()}
+
+
+class _Match(NamedTuple):
+    """A match that is played in pieces."""
+
+    subject: MatchSubject
+    player: MatchPlayer
+    params: tuple[Any, Any]
+
+
+def _play(
+    pipeline: Pipeline, match: _Match, num_openings: int, per_piece: int, rule: PromotionRule | None
 ) -> dict[str, str]:
-    """{file: hash} of the pieces of the match, played until the rule has decided or the openings are used up."""
-    book, outputs = pipeline.book, {}
-    most = min(rule.most_groups, len(book.moves))
-    progress = Progress(pipeline.reporter, pipeline.stop, "evaluate", "pairs", most)
-    scores = np.zeros((0, pipeline.game.num_players))
-    for index, first in enumerate(range(0, most, rule.groups_per_look)):
+    """{file, as seen from the folder of the stage: hash} of the pieces of a match.
+
+    It ends when the rule has decided, if there is one, or when the openings are used up.
+    """
+    folder, found = match_folder(pipeline, match.subject), dict[str, str]()
+    seats = pipeline.game.num_players
+    progress = Progress(pipeline.reporter, pipeline.stop, "evaluate", "games", num_openings * seats)
+    scores = np.zeros((0, seats))
+    for index, first in enumerate(range(0, num_openings, per_piece)):
         path = folder / f"piece_{index:04d}{ARRAYS}"
-        rows = np.arange(first, min(first + rule.groups_per_look, most))
-        arrays = _finished_piece(path, subject, rows)
+        rows = np.arange(first, min(first + per_piece, num_openings))
+        arrays = _finished_piece(path, match.subject, rows)
         if arrays is None:
-            arrays = _piece(subject, rows, _play_piece(pipeline, book, rows, two, index))
-            outputs[path.name] = write_arrays(path, arrays)
-        else:
-            outputs[path.name] = array_hash(arrays)
+            arrays = _piece(match.subject, rows, _play_piece(pipeline, match, rows, index, progress))
+            write_arrays(path, arrays)
+        found[f"../../../{path.relative_to(pipeline.layout.root).as_posix()}"] = array_hash(arrays)
         scores = np.concatenate([scores, arrays["score"]])
-        progress.update(len(scores))
-        if promotion.is_decided(scores, rule):
+        progress.update(scores.size)
+        if rule is not None and promotion.is_decided(scores, rule):
             break
-    return outputs
+    return found
 
 
-def _play_piece(
-    pipeline: Pipeline, book: OpeningBook, rows: np.ndarray, two: tuple[Player, Player], index: int
-) -> MatchResults:
+def _play_piece(pipeline: Pipeline, match: _Match, rows: np.ndarray, index: int, progress: Progress) -> MatchResults:
     key = jax.random.fold_in(role_key(pipeline.root, "match"), index)
-    return pipeline.match_player.play(two[0].params, two[1].params, key, moves=book.moves[rows])
+    moves = pipeline.book.moves[rows]
+    return match.player.play(*match.params, key, moves=moves, check=lambda: progress.update(progress.done))
 
 
 def _piece(subject: MatchSubject, rows: np.ndarray, results: MatchResults) -> dict[str, np.ndarray]:
@@ -135,17 +159,16 @@ def _finished_piece(path: Path, subject: MatchSubject, rows: np.ndarray) -> dict
     return arrays if is_ours and np.array_equal(arrays["opening"], rows) else None
 
 
-def read_evidence(pipeline: Pipeline, folder: Path, outputs: dict[str, str], subject: MatchSubject) -> Evidence:
-    """The evidence of a match from its files, whose games are played again by the rules.
+def read_evidence(pipeline: Pipeline, files: Sequence[tuple[Path, str]], subject: MatchSubject) -> Evidence:
+    """The evidence of a match from its files and their hashes; its games are played again by the rules.
 
     What cannot be confirmed becomes the error of the evidence, so that it never promotes. Raises CheckpointError if a
     file is missing or is not what the manifest names.
     """
-    rows = [read_arrays(folder / name, outputs[name]) for name in sorted(outputs)]
-    found = [_piece_problem(pipeline, arrays, subject) for arrays in rows]
-    error = next(filter(None, found), None)
+    rows = [read_arrays(path, found) for path, found in sorted(files, key=lambda file: file[0].name)]
     if not rows:
         return Evidence(subject, np.zeros((0, pipeline.game.num_players)), np.zeros(0, int))
+    error = next(filter(None, (_piece_problem(pipeline, arrays, subject) for arrays in rows)), None)
     scores, openings = (np.concatenate([arrays[name] for arrays in rows]) for name in ("score", "opening"))
     unfinished = sum(int(arrays["is_unfinished"].sum()) for arrays in rows)
     return Evidence(subject, scores.astype(np.float64), openings, unfinished, error)
@@ -169,16 +192,3 @@ def _piece_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray], subject: M
     if (np.abs((own + 1.0) / 2.0 - arrays["score"]) > 1e-6).any():
         return "a score is not that of the moves"
     return None
-
-
-def _anchor_scores(pipeline: Pipeline, candidate: Player) -> dict[str, Any]:
-    """{engine: score with its interval, games} of the candidate, for the report."""
-    section, found = pipeline.config.promotion, dict[str, Any]()
-    for name in anchor_names(section.match_anchors):
-        moves = pipeline.book.moves[: section.anchor_pairs]
-        results = pipeline.anchor_player(name).play(
-            candidate.params, None, role_key(pipeline.root, "match", 1), moves=moves
-        )
-        summary = matches.summarize(results)
-        found[name] = {"score": list(map(float, summary.score)), "games": summary.num_games}
-    return found

@@ -22,7 +22,7 @@ from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.shards import float_problems, shape_problems, text_of
+from stoix_like.selfplay.shards import float_problems, form_problems, shape_problems, text_of
 from stoix_like.selfplay.store import HASH_DIGITS, StoredShard, list_store
 from stoix_like.types import Observation
 
@@ -54,9 +54,9 @@ def window_size(num_positions: int, start: int, exponent: float, growth: float, 
 
 def export_stage(pipeline: Pipeline, iteration: int, synced: Manifest) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before). Facts: games, positions, and positions that are validated on."""
-    call = StageCall("export", {"store": synced.outputs["store"]}, pipeline.leaves(SETTINGS))
+    call = StageCall("export", {"store": synced.facts["store"]}, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "export")
-    return run_stage(folder, call, lambda: _export(pipeline, folder))
+    return run_stage(folder, call, lambda: _export(pipeline, list_store(pipeline, iteration), folder))
 
 
 def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manifest, bool]:
@@ -78,13 +78,16 @@ def read_window(pipeline: Pipeline, path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _export(pipeline: Pipeline, folder: Path) -> StageResult:
-    section, shards = pipeline.config.selfplay, list_store(pipeline)
+def _export(pipeline: Pipeline, shards: list[StoredShard], folder: Path) -> StageResult:
+    section = pipeline.config.selfplay
     total = sum(shard.num_positions for shard in shards)
     if total == 0:
         raise RunError(
             "the store has no games to learn from", "leave out --skip-selfplay, or give --sync-from or --data-path"
         )
+    if total < section.min_samples:
+        what = f"the store has {total:,} positions, and min_samples is {section.min_samples:,}"
+        raise RunError(what, "lower --min-samples, or play more: --new-iteration")
     sizes = section.window_positions, section.window_exponent, section.window_growth
     size = window_size(total, *sizes, pipeline.config.alphazero.replay_buffer_size)
     result = _split(pipeline, folder, _newest_games(shards, size))
@@ -100,7 +103,7 @@ def _newest_games(shards: list[StoredShard], size: int) -> dict[str, np.ndarray]
         arrays = read_arrays(shard.path)
         if array_hash(arrays)[:HASH_DIGITS] != shard.hash:
             what = f"{shard.path} was changed after it had been written"
-            raise CheckpointError(what, "remove it: what is left of its source is taken in again")
+            raise CheckpointError(what, "put it back as it was")
         lengths = np.bincount(arrays["game"], minlength=len(arrays["num_plies"]))
         keep = np.zeros(len(lengths), bool)
         for row in reversed(range(len(lengths))):
@@ -139,10 +142,11 @@ def _split(pipeline: Pipeline, folder: Path, arrays: dict[str, np.ndarray]) -> S
     arrays = {name: arrays[name] for name in _ARRAYS}
     held_out = is_validated_on(arrays["game_id"], pipeline.config.selfplay.validation_share)
     if held_out.all():
-        held_out[:] = False  # so few games that none would be left
-    texts = {"kind": KIND, "format": FORMAT, "game_name": pipeline.game.name}
+        pipeline.reporter.note("all games of the window would be validated on; they are learned from instead")
+        held_out[:] = False
     outputs, facts = {}, {"games": len(np.unique(arrays["game_id"])), "positions": int((~held_out).sum())}
-    for name, rows in ((WINDOW, ~held_out), (VALIDATION, held_out)):
+    for name, kind, rows in ((WINDOW, KIND, ~held_out), (VALIDATION, "validation", held_out)):
+        texts = {"kind": kind, "format": FORMAT, "game_name": pipeline.game.name}
         part = {key: values[rows] for key, values in arrays.items()}
         part |= {f"text_{key}": np.array(text) for key, text in texts.items()}
         outputs[name] = write_arrays(folder / name, part)
@@ -167,7 +171,7 @@ def _window_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Itera
     for name, wanted in {"kind": KIND, "format": FORMAT, "game_name": pipeline.game.name}.items():
         if (found := text_of(arrays, name)[:40]) != wanted:
             yield f"its {name} is {found!r} and should be {wanted!r}"
-    yield from (f"it has no {name}" for name in _ARRAYS if name not in arrays)
+    yield from form_problems(_ARRAYS, arrays)
     cells, features = pipeline.learner_samples.observation.agent_view.shape[-2:]
     sizes = {"M": len(arrays["is_full"]), "A": pipeline.game.num_actions, "P": pipeline.game.num_players}
     yield from shape_problems(_ARRAYS, arrays, sizes | {"C": cells, "F": features})

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 from stoix_like.errors import CheckpointError
+from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.atomic import atomic_write_json
@@ -23,6 +25,7 @@ from stoix_like.selfplay import evaluate, export, play, promote, records, store,
 from stoix_like.selfplay.candidates import Player, begin_lineage, read_champion, read_player
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
 from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.progress import Interrupted
 
 BEGUN = "iteration.json"
 _SETTINGS = dict.fromkeys(
@@ -76,15 +79,15 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
 
     Raises:
         ConfigError: it was begun with another configuration.
-        RunError: another process works on this game, or a disk is full.
+        RunError: another process works on this game, or the store has too little to learn from.
         CheckpointError: a file is missing, damaged or was changed.
         Interrupted: a signal ended a stage.
     """
     layout, began = pipeline.layout, time.monotonic()
     layout.root.mkdir(parents=True, exist_ok=True)
-    _check_sources(pipeline, options)
     with work_lock(layout):
         begin_lineage(pipeline)
+        _check(pipeline, options)
         number = next_iteration(layout, new=options.new_iteration)
         player = _begin(pipeline, number, options)
     played, synced, exported = _gather(pipeline, number, player, options)
@@ -108,12 +111,14 @@ def _gather(
         played = _locked(
             pipeline, "selfplay", lambda: play.selfplay_stage(pipeline, number, _read_player(pipeline, player))
         )
-    synced = _locked(pipeline, "sync", lambda: store.sync_stage(pipeline, number, played))
+    synced = _locked(pipeline, "sync", lambda: store.sync_stage(pipeline, number))
     return played, synced, _locked(pipeline, "export", lambda: export.export_stage(pipeline, number, synced))
 
 
 def _locked(pipeline: Pipeline, name: str, work: Callable[[], tuple[Manifest, bool]]) -> Manifest:
     """The manifest of a stage, which runs under the lock of the game."""
+    if pipeline.stop.is_set:
+        raise Interrupted
     with work_lock(pipeline.layout):
         manifest, was_done = work()
     if was_done:
@@ -121,9 +126,13 @@ def _locked(pipeline: Pipeline, name: str, work: Callable[[], tuple[Manifest, bo
     return manifest
 
 
-def _check_sources(pipeline: Pipeline, options: IterationOptions) -> None:
-    """Refuses files and folders from elsewhere that cannot be used, before an iteration is begun with them."""
+def _check(pipeline: Pipeline, options: IterationOptions) -> None:
+    """Refuses what an iteration could not be finished with, before it is begun."""
+    train.check_fixed_leaves(pipeline)
+    read_champion(pipeline)
     store.foreign_sources(pipeline)
+    if not options.skip_evaluation:
+        pipeline.check_book()
     if options.data_path is not None:
         export.read_window(pipeline, options.data_path)
 
@@ -141,7 +150,7 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> _Named
     settings = pipeline.leaves(tuple(_SETTINGS)) | {
         "skip_selfplay": options.skip_selfplay,
         "skip_evaluation": options.skip_evaluation,
-        "data_path": None if options.data_path is None else str(options.data_path),
+        "data_path": None if options.data_path is None else array_hash(read_arrays(options.data_path)),
     }
     if not path.is_file():
         player = _who_plays(pipeline, number)
@@ -191,7 +200,7 @@ def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manif
 @contextmanager
 def work_lock(layout: Layout) -> Iterator[None]:
     """The lock of a game, while a stage runs. Raises RunError if another process holds it."""
-    lock = RunLock(layout.root, LOCK)
+    lock = RunLock(layout.root, LOCK, "use another --save-dir")
     try:
         yield
     finally:

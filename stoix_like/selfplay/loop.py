@@ -25,11 +25,13 @@ class LoopOptions(NamedTuple):
         iteration: of each iteration.
         max_iterations: how many are finished.
         dry_run: only say what would be done.
+        argv: the command line, without what begins another iteration: typed again, it goes on.
     """
 
     iteration: IterationOptions = IterationOptions()
     max_iterations: int = 1
     dry_run: bool = False
+    argv: tuple[str, ...] = ()
 
 
 def run(config: SelfPlayConfig, options: LoopOptions, reporter: Reporter) -> int:
@@ -45,19 +47,17 @@ def run(config: SelfPlayConfig, options: LoopOptions, reporter: Reporter) -> int
             try:
                 report = run_iteration(pipeline, each)
             except Interrupted:
-                reporter.info(f"interrupted; the same command goes on: {_next_command(pipeline)}")
+                reporter.info(f"interrupted; what is finished is kept\nnext: {_next_command(options)}")
                 return INTERRUPTED
             for line in report_lines(pipeline, report):
                 reporter.info(line)
             each = each._replace(new_iteration=False)
-        reporter.info(f"next: {_next_command(pipeline)}")
+        reporter.info(f"next: {_next_command(options)}")
         return 0
 
 
-def _next_command(pipeline: Pipeline) -> str:
-    config = pipeline.config
-    flags = ["--board-type", config.environment.task_id, "--save-dir", config.checkpointing.save_dir]
-    return command_line("run-training-loop", *flags)
+def _next_command(options: LoopOptions) -> str:
+    return command_line("run-training-loop", *options.argv)
 
 
 def plan_lines(layout: Layout, options: LoopOptions) -> Iterator[str]:
@@ -78,7 +78,9 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
     rows = [[f"iteration {report.iteration}", f"{report.seconds:.1f} s, {pipeline.layout.iteration(report.iteration)}"]]
     if report.played is not None:
         facts = report.played.facts
-        text = f"{facts['games']:,} games, {facts['positions']:,} positions, {facts['mean_plies']:.1f} plies a game"
+        rate = facts["games"] / max(report.played.recorded["seconds"], 1e-3)
+        text = f"{facts['games']:,} games, {rate:,.0f}/s, {facts['positions']:,} positions"
+        text += f", {facts['mean_plies']:.1f} plies a game"
         rows.append(
             ["selfplay", f"{text}, {facts['draw_rate']:.0%} drawn, first player {facts['first_player_score']:.3f}"]
         )
@@ -96,15 +98,25 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
     verdict = "promoted" if facts["promoted"] else f"{facts['verdict']}, the champion of iteration"
     verdict += "" if facts["promoted"] else f" {facts['champion_iteration']} stays"
     rows.append(["decision", f"{verdict}: {'; '.join(facts['reasons'])}"])
-    return aligned(rows)
+    return aligned([*rows, ["time", _time_text(report)]])
+
+
+def _time_text(report: IterationReport) -> str:
+    """Seconds of each stage, and the share of the evaluation."""
+    manifests = report.played, report.synced, report.exported, report.trained, report.evaluated, report.promoted
+    seconds = {one.stage: float(one.recorded["seconds"]) for one in manifests if one is not None}
+    share = seconds.get("evaluate", 0.0) / max(sum(seconds.values()), 1e-9)
+    return ", ".join(f"{name} {value:.1f} s" for name, value in seconds.items()) + f"; {share:.0%} to evaluate"
 
 
 def _train_text(report: IterationReport) -> str:
     facts = report.trained.facts
     text = f"{facts['gradient_steps']:,} gradient steps, {facts['samples']:,} samples"
+    losses = report.trained.recorded
+    if "policy_loss" in losses:
+        text += f", policy loss {losses['policy_loss']:.3f}, value loss {losses['value_loss']:.3f}"
     if "validation_policy_loss" in facts:
-        text += f", validation policy loss {facts['validation_policy_loss']:.3f}, value loss"
-        text += f" {facts['validation_value_loss']:.3f}"
+        text += f"; on validation games {facts['validation_policy_loss']:.3f} and {facts['validation_value_loss']:.3f}"
     return f"{text}, candidate {facts['candidate'][:12]}"
 
 

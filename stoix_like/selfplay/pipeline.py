@@ -20,6 +20,7 @@ from stoix_like.config.engines import parse_engine
 from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.errors import ConfigError
 from stoix_like.evaluation.openings import OpeningBook
 from stoix_like.games import BoardGame, Player
 from stoix_like.runtime.arena.match import MatchPlayer
@@ -33,6 +34,8 @@ from stoix_like.search.gumbel import GameModel
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.rules import make_replay
 from stoix_like.types import Key, Metrics, NetworkParams, Params
+
+LEAST_OPENINGS = 8  # of a match: fewer never decide anything
 
 
 class Pipeline:
@@ -93,9 +96,13 @@ class Pipeline:
 
     @functools.cached_property
     def losses(self) -> Callable[[NetworkParams, Sample], Metrics]:
-        """The losses of a batch of samples."""
+        """The losses of each of a batch of samples, [B]."""
         hyper = alphazero.make_hyper(self.run_config)
-        return jax.jit(lambda params, batch: learning.loss(params, self.network, hyper, batch)[1])
+
+        def loss(params: NetworkParams, sample: Sample) -> Metrics:
+            return learning.loss(params, self.network, hyper, jax.tree.map(lambda x: x[None], sample))[1]
+
+        return jax.jit(jax.vmap(loss, in_axes=(None, 0)))
 
     @functools.cached_property
     def replay(self) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
@@ -129,6 +136,13 @@ class Pipeline:
         promotion = self.config.promotion
         return tasks.book(self.game, promotion.match_opening_plies, promotion.most_pairs)
 
+    def check_book(self) -> None:
+        """Raises ConfigError if the game has too few openings of so many plies for a match to decide anything."""
+        book, name = self.book, self.game.name
+        if len(book.moves) < min(LEAST_OPENINGS, self.config.promotion.most_pairs):
+            what = f"promotion.match_opening_plies: {name} has {len(book.moves)} openings of {book.plies} plies"
+            raise ConfigError(what, f"a match needs {LEAST_OPENINGS} or more: use other plies")
+
     @functools.cached_property
     def network_player(self) -> Player:
         """How candidates and champions play in matches: by search, without noise."""
@@ -148,6 +162,10 @@ class Pipeline:
         return MatchPlayer(self.game, self.network_player, engine, self.book)
 
 
+#: Leaves that shape a State of AlphaZero, and of self-play alone: they may change while the run in train/ goes on.
+ONLY_SELF_PLAY = ("num_simulations", "quick_simulations", "max_considered_actions")
+
+
 def run_config(config: SelfPlayConfig, layout: Layout, num_updates: int) -> AlphaZeroConfig:
     """The configuration of the run that trains."""
     sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(AlphaZeroConfig)}
@@ -157,6 +175,8 @@ def run_config(config: SelfPlayConfig, layout: Layout, num_updates: int) -> Alph
         "total_timesteps": None,
         "num_eval_episodes": 0,
         "save_replay": False,
+        "keep_last_n": None,
+        **{leaf: get_leaf(AlphaZeroConfig(), leaf) for leaf in ONLY_SELF_PLAY},
         "save_dir": str(layout.root),
         "run_name": layout.train_run.name,
     }

@@ -13,7 +13,7 @@ from stoix_like.evaluation.promotion import Decision, Evidence, MatchSubject
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay import candidates, records
-from stoix_like.selfplay.evaluate import RULE, match_folder, read_evidence, rule_of, subject_of
+from stoix_like.selfplay.evaluate import RULE, read_evidence, rule_of, subject_of
 from stoix_like.selfplay.folders import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.records import ChampionRecord
@@ -75,7 +75,9 @@ def decide(pipeline: Pipeline, case: _Case, champion: str) -> Decision:
         return promotion.decide(nothing, rule_of(pipeline), expected)
     try:
         subject = MatchSubject(**case.evaluated.facts["subject"])
-        evidence = read_evidence(pipeline, match_folder(pipeline, subject), case.evaluated.outputs, subject)
+        folder = pipeline.layout.stage(case.iteration, "evaluate")
+        files = [(folder / name, case.evaluated.outputs[name]) for name in case.evaluated.facts["match"]]
+        evidence = read_evidence(pipeline, files, subject)
     except (CheckpointError, KeyError, TypeError) as error:
         what = error.what if isinstance(error, CheckpointError) else "the manifest of the match names no subject"
         return promotion.decide(nothing._replace(error=what), rule_of(pipeline), expected)

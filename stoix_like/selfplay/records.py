@@ -7,14 +7,15 @@ of its stage, so that the champions before can be found, and made champion again
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.digests import json_digest, meta_text
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.folders import CHAMPION, Layout
 
 
 class ChampionRecord(NamedTuple):
@@ -33,9 +34,6 @@ class ChampionRecord(NamedTuple):
     parameters: str
     evidence: str | None = None
     previous: int | None = None
-
-
-RECORD = "champion.json"  # in the folder of the stage that promoted it, and at the top of the game's
 
 
 def write_record(path: Path, record: ChampionRecord) -> None:
@@ -58,7 +56,7 @@ def read_record(path: Path) -> ChampionRecord:
 
 def record_path(layout: Layout, iteration: int) -> Path:
     """The record of the champion that an iteration promoted."""
-    return layout.stage(iteration, "promote") / RECORD
+    return layout.stage(iteration, "promote") / CHAMPION
 
 
 def lineage(layout: Layout) -> Iterator[ChampionRecord]:
@@ -70,19 +68,29 @@ def lineage(layout: Layout) -> Iterator[ChampionRecord]:
         yield record
 
 
-def roll_back(layout: Layout) -> tuple[ChampionRecord, ChampionRecord]:
+def roll_back(layout: Layout, hash_of: Callable[[Path], str]) -> tuple[ChampionRecord, ChampionRecord]:
     """(the champion before, the one that it replaces again). The pointer is replaced; nothing is deleted.
 
+    Args:
+        layout: of the game.
+        hash_of: the hash of a parameter file.
+
     Raises:
-        ConfigError: the champion has no predecessor.
-        CheckpointError: a record is damaged.
+        ConfigError: the champion has no predecessor, or its promotion is not finished.
+        CheckpointError: a record or the predecessor's parameters are damaged or missing.
     """
     now = read_record(layout.champion)
     if now.previous is None:
         what = f"the champion of iteration {now.iteration} has no predecessor"
         raise ConfigError(f"--rollback: {what}", "there is nothing to go back to")
+    if read_manifest(layout.stage(now.iteration, "promote")) is None:
+        what = f"the promotion of iteration {now.iteration} was interrupted"
+        raise ConfigError(f"--rollback: {what}", "finish the iteration first: the same command without --rollback")
     before = read_record(record_path(layout, now.previous))
-    if not (layout.root / before.parameters).is_file():
-        raise CheckpointError(f"{layout.root / before.parameters} is missing", "put it back")
+    path = layout.root / before.parameters
+    if (found := hash_of(path)) != before.hash:
+        raise CheckpointError(
+            f"{path} has the hash {found[:12]}, and {before.hash[:12]} is named", "put it back as it was"
+        )
     write_record(layout.champion, before)
     return before, now

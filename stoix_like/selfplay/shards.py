@@ -47,6 +47,7 @@ _ARRAYS = {
     "player": ("int8", "M"),  # the mover
     "is_full": ("bool", "M"),
 }
+_MOST_DIGITS = 9  # of the numbers that say where a shard comes from
 _TEXTS = {"kind": "selfplay", "format": str(FORMAT)}
 
 
@@ -115,9 +116,12 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
         yield f"it is of {name!r}"
     if (version := text_of(arrays, "format")[:10]) != _TEXTS["format"]:
         yield f"it has format {version!r}, and this version reads {FORMAT}"
-    if not all(text_of(arrays, name).isdecimal() for name in ("seed", "iteration", "shard")):
+    numbers = [text_of(arrays, name) for name in ("seed", "iteration", "shard")]
+    if not all(number.isdecimal() and len(number) <= _MOST_DIGITS for number in numbers):
         yield "it does not say where it comes from"
-    yield from (f"it has no {name}" for name in _ARRAYS if name not in arrays)
+    yield from form_problems(_ARRAYS, arrays)
+    if len(arrays["num_plies"]) == 0:
+        yield "it has no games"
     planes = jax.eval_shape(lambda: game.observe(game.init())).agent_view.shape
     sizes = {"N": len(arrays["num_plies"]), "M": len(arrays["player"]), "H": game.max_plies, "P": game.num_players}
     yield from shape_problems(_ARRAYS, arrays, sizes | {"A": game.num_actions, "C": planes[0], "F": planes[1]})
@@ -125,6 +129,12 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
     yield from float_problems(arrays, ("policy", "outcome", "root_values", "predicted"))
     if (game_ids(arrays["moves"], arrays["game"], arrays["policy"]) != arrays["game_id"]).any():
         yield "a game's number is not that of its moves and policies"
+
+
+def form_problems(wanted: Mapping[str, tuple[str, str]], arrays: dict[str, np.ndarray]) -> Iterator[str]:
+    """Arrays that are missing, or have another number of axes than {name: (type, axes)}."""
+    yield from (f"it has no {name}" for name in wanted if name not in arrays)
+    yield from (f"{name} has {arrays[name].ndim} axes" for name in wanted if arrays[name].ndim != len(wanted[name][1]))
 
 
 def shape_problems(

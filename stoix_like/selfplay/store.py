@@ -16,18 +16,18 @@ import numpy as np
 
 from stoix_like.config.selfplay_checks import sync_folders
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.array_files import READ_ERRORS, read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
-from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.rules import rule_problem
-from stoix_like.selfplay.shards import check_shard, origin_of
+from stoix_like.selfplay.shards import check_shard
 
-SETTINGS = ("task_id", "sync_from")
+SETTINGS = ("task_id",)
 HASH_DIGITS = 32  # of a shard's hash, in its name
 
 
@@ -35,8 +35,7 @@ class StoredShard(NamedTuple):
     """A shard of the store."""
 
     path: Path
-    iteration: int
-    shard: int
+    iteration: int  # of this pipeline, that took it in
     num_games: int
     num_positions: int
 
@@ -46,26 +45,28 @@ class StoredShard(NamedTuple):
         return self.path.stem
 
 
-def sync_stage(pipeline: Pipeline, iteration: int, played: Manifest | None) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: shards, games and positions in the store."""
-    sources = list(_sources(pipeline, iteration, played))
-    inputs = {"selfplay": "" if played is None else played.digest, "others": _listing_hash(sources)}
-    call = StageCall("sync", inputs, pipeline.leaves(SETTINGS))
-    folder = pipeline.layout.stage(iteration, "sync")
-    return run_stage(folder, call, lambda: _take_in(pipeline, sources))
-
-
 class _Source(NamedTuple):
     path: Path
     hash: str | None  # that the manifest of this pipeline names; None of a file from elsewhere
 
 
-def _sources(pipeline: Pipeline, iteration: int, played: Manifest | None) -> Iterator[_Source]:
-    if played is not None:
-        folder = pipeline.layout.stage(iteration, "selfplay")
-        for name, found in played.outputs.items():
-            yield _Source(folder / name, found)
-    yield from foreign_sources(pipeline)
+def sync_stage(pipeline: Pipeline, iteration: int) -> tuple[Manifest, bool]:
+    """(the manifest, whether it was done before) of taking in what the store does not have yet.
+
+    Done once, it stays done: files that come to other folders later are for the next iteration. Facts: the shards that
+    were taken in, in order, and the numbers of shards, games and positions of the store.
+    """
+    call = StageCall("sync", {}, pipeline.leaves(SETTINGS))
+    folder = pipeline.layout.stage(iteration, "sync")
+    return run_stage(folder, call, lambda: _take_in(pipeline, iteration))
+
+
+def _own_sources(pipeline: Pipeline, iteration: int) -> Iterator[_Source]:
+    """The shards of this iteration, and of earlier ones that were left before their stage `sync`."""
+    for number in (number for number in pipeline.layout.iterations() if number <= iteration):
+        folder = pipeline.layout.stage(number, "selfplay")
+        if (played := read_manifest(folder)) is not None:
+            yield from (_Source(folder / name, found) for name, found in played.outputs.items())
 
 
 def foreign_sources(pipeline: Pipeline) -> list[_Source]:
@@ -78,90 +79,111 @@ def foreign_sources(pipeline: Pipeline) -> list[_Source]:
         if folder.resolve() == pipeline.layout.root.resolve():
             raise ConfigError(f"--sync-from: {text} is this pipeline itself", "leave it out")
         inner = folder / "store"
-        paths = sorted((inner if inner.is_dir() else folder).glob(f"*{ARRAYS}"))
-        found += [_Source(path, None) for path in paths]
+        found += [_Source(path, None) for path in sorted(_visible(inner if inner.is_dir() else folder))]
     return found
 
 
-def _listing_hash(sources: list[_Source]) -> str:
-    """Of the names, sizes and times of foreign files: a file that came since makes the stage run again."""
-    return json_digest(
-        [
-            [str(source.path), stat.st_size, stat.st_mtime_ns]
-            for source in sources
-            if source.hash is None
-            for stat in [source.path.stat()]
-        ]
-    )
+def _visible(folder: Path) -> Iterator[Path]:
+    """The shards in a folder, without those that a process is writing."""
+    return (path for path in folder.glob(f"*{ARRAYS}") if not path.name.startswith("."))
 
 
-def _take_in(pipeline: Pipeline, sources: list[_Source]) -> StageResult:
-    layout = pipeline.layout
-    layout.store.mkdir(parents=True, exist_ok=True)
-    new, refused = 0, []
-    for source in sources:
-        if source.hash is not None:  # of this pipeline; whoever reads it from the store compares the hash
-            new += _link(source.path, layout.store / f"{source.hash[:HASH_DIGITS]}{ARRAYS}")
+def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
+    pipeline.layout.store.mkdir(parents=True, exist_ok=True)
+    before = list_store(pipeline, iteration - 1)
+    known, added, refused = {shard.hash for shard in before}, list[str](), list[str]()
+    for source in [*_own_sources(pipeline, iteration), *foreign_sources(pipeline)]:
+        if source.hash is not None and source.hash[:HASH_DIGITS] in known:
             continue
         try:
-            arrays = read_arrays(source.path)
-            _check(pipeline, arrays, source.path)
+            name = _take(pipeline, source)
         except CheckpointError as error:
-            refused.append(source.path.name)
-            _quarantine(pipeline, source.path, error.what)
+            if source.hash is not None:
+                raise
+            if source.path.is_file():  # else another process has just removed it
+                refused.append(source.path.name)
+                _quarantine(pipeline, source.path, error.what)
             continue
-        path = layout.store / f"{array_hash(arrays)[:HASH_DIGITS]}{ARRAYS}"
-        if not path.is_file():
-            write_arrays(path, arrays)
-            new += 1
-    shards = list_store(pipeline)
+        if name not in known:
+            known.add(name)
+            added.append(name)
+    new = [_stored(pipeline, name, iteration) for name in added]
     facts = {
-        "shards": len(shards),
-        "games": sum(shard.num_games for shard in shards),
-        "positions": sum(shard.num_positions for shard in shards),
+        "added": added,
+        "shards": len(before) + len(new),
+        "games": sum(shard.num_games for shard in (*before, *new)),
+        "positions": sum(shard.num_positions for shard in (*before, *new)),
     }
-    outputs = {"store": json_digest([shard.hash for shard in shards])}
-    return StageResult(outputs, facts, {"new_shards": new, "refused": refused})
+    facts["store"] = json_digest([shard.hash for shard in (*before, *new)])
+    return StageResult({}, facts, {"new_shards": len(new), "refused": refused})
 
 
-def _link(source: Path, path: Path) -> bool:
-    """Whether the file was not there. It becomes a second name of the source, or a copy where that is not possible."""
-    if path.is_file():
-        return False
+def _take(pipeline: Pipeline, source: _Source) -> str:
+    """The name of a shard in the store, where it stands when this returns. Raises CheckpointError if it is none."""
+    arrays = read_arrays(source.path, source.hash)
+    if source.hash is None:
+        _check(pipeline, arrays, source.path)
+    name = array_hash(arrays)[:HASH_DIGITS]
+    path = pipeline.layout.store / f"{name}{ARRAYS}"
+    if not path.is_file():
+        if source.hash is None:
+            write_arrays(path, arrays)
+        else:
+            _link(source.path, path)
+    return name
+
+
+def _link(source: Path, path: Path) -> None:
+    """Gives the file a second name, or copies it where that is not possible."""
     try:
         os.link(source, path)
     except OSError:  # another file system, or one without links
         with atomic_write(path) as temporary:
             shutil.copyfile(source, temporary)
-    return True
+
+
+def _restore(pipeline: Pipeline, path: Path) -> None:
+    """Links a shard that is missing from the store again, if this pipeline has played it."""
+    for source in _own_sources(pipeline, max(pipeline.layout.iterations(), default=0)):
+        if source.hash is not None and source.hash[:HASH_DIGITS] == path.stem and source.path.is_file():
+            _link(source.path, path)
+            return
 
 
 def _check(pipeline: Pipeline, arrays: dict[str, np.ndarray], path: Path) -> None:
     check_shard(pipeline.game, arrays, str(path))
     if problem := rule_problem(pipeline.replay(arrays["moves"]), arrays):
-        raise CheckpointError(f"{path} does not follow the rules of {pipeline.game.name}: {problem}", "leave it")
+        raise CheckpointError(f"{path} does not follow the rules of {pipeline.game.name}: {problem}", "leave it out")
 
 
 def _quarantine(pipeline: Pipeline, path: Path, reason: str) -> None:
     folder = pipeline.layout.quarantine
     folder.mkdir(parents=True, exist_ok=True)
-    shutil.copyfile(path, folder / path.name)
+    with atomic_write(folder / path.name) as temporary:
+        shutil.copyfile(path, temporary)
     pipeline.reporter.warning(f"{reason}; it is copied to {folder} and left out")
 
 
-def list_store(pipeline: Pipeline) -> list[StoredShard]:
-    """The shards of the store, the oldest first. Raises CheckpointError if one cannot be read."""
-    found = [_stored(path) for path in pipeline.layout.store.glob(f"*{ARRAYS}") if not path.name.startswith(".")]
-    return sorted(found, key=lambda shard: (shard.iteration, shard.shard, shard.hash))
+def list_store(pipeline: Pipeline, iteration: int) -> list[StoredShard]:
+    """The shards that were taken in up to an iteration, in that order: what its manifests of `sync` name.
+
+    Raises CheckpointError if one is missing or cannot be read.
+    """
+    found = []
+    for number in (number for number in pipeline.layout.iterations() if number <= iteration):
+        if (synced := read_manifest(pipeline.layout.stage(number, "sync"))) is not None:
+            found += [_stored(pipeline, name, number) for name in synced.facts["added"]]
+    return found
 
 
-def _stored(path: Path) -> StoredShard:
-    """Reads the few small arrays that say what a shard is; `np.load` leaves the others on disk."""
+def _stored(pipeline: Pipeline, name: str, iteration: int) -> StoredShard:
+    """Reads the two small arrays that count games and positions; NumPy leaves the others on disk."""
+    path = pipeline.layout.store / f"{name}{ARRAYS}"
+    if not path.is_file():
+        _restore(pipeline, path)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
-            texts = {name: stored[name] for name in stored.files if name.startswith("text_")}
-            origin = origin_of(texts)
             number, random = stored["num_plies"].astype(int), stored["num_random"].astype(int)
-    except Exception as error:
-        raise CheckpointError(f"{path} cannot be read: it is torn", "remove it: it is taken in again") from error
-    return StoredShard(path, origin.iteration, origin.shard, len(number), int((number - random).sum()))
+    except READ_ERRORS as error:
+        raise CheckpointError(f"{path} cannot be read: it is missing or torn", "put it back as it was") from error
+    return StoredShard(path, iteration, len(number), int((number - random).sum()))

@@ -6,8 +6,9 @@ other, and a callback puts the window, by its hash, into its state before the fi
 
 from __future__ import annotations
 
-import json
 import math
+import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,7 +17,11 @@ import numpy as np
 
 from stoix_like.algorithms.alphazero import window_learner
 from stoix_like.algorithms.alphazero.state import AlphaZeroState, Sample
-from stoix_like.errors import CheckpointError
+from stoix_like.config.checks import get_leaf
+from stoix_like.config.dicts import config_from_dict
+from stoix_like.config.roles import Role, leaves_with
+from stoix_like.config.sections import AlphaZeroConfig
+from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
@@ -24,7 +29,8 @@ from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
-from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.storage.atomic import atomic_write_text
+from stoix_like.runtime.telemetry import Report, RunMeta
 from stoix_like.runtime.training.callbacks import Callback, RunClock
 from stoix_like.runtime.training.train import train
 from stoix_like.selfplay.candidates import write_candidate
@@ -57,12 +63,11 @@ SETTINGS = (
     "replay_buffer_size",
     "training_epochs",
 )
-PLAN = "plan.json"  # from which update to which, while the stage is not done
+BEGUN = "begun"  # the hash of the window that the run is being trained on
 _BATCH = 256  # positions validated at once
 
 
 class _Plan(NamedTuple):
-    window: str  # hash
     from_update: int
     to_update: int
 
@@ -102,6 +107,24 @@ class ShowProgress(Callback):
         return state
 
 
+class LastLosses:
+    """A sink that keeps the losses that were reported last. How many updates they are the mean of the clock decides."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, float] = {}
+
+    def open(self, run_dir: Path, meta: RunMeta) -> None:
+        """Nothing is to be opened."""
+
+    def write(self, reports: Sequence[Report]) -> None:
+        for report in reports:
+            found = {name: report.values.get(f"trainer/{name}") for name in ("policy_loss", "value_loss")}
+            self.values |= {name: float(values[0]) for name, values in found.items() if values is not None}
+
+    def close(self) -> None:
+        """Nothing is to be closed."""
+
+
 def train_stage(pipeline: Pipeline, iteration: int, exported: Manifest) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before). Facts: the candidate's hash, updates, losses.
 
@@ -114,13 +137,16 @@ def train_stage(pipeline: Pipeline, iteration: int, exported: Manifest) -> tuple
 
 
 def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path) -> StageResult:
-    source = pipeline.layout.stage(iteration, "export")
+    source, run = pipeline.layout.stage(iteration, "export"), pipeline.layout.train_run
     arrays = read_arrays(source / WINDOW, exported.outputs[WINDOW])
     new = _new_positions(pipeline, iteration, exported)
-    plan = _read_or_make_plan(pipeline, folder, exported, len(arrays["is_full"]), new)
+    first = last_update(pipeline, iteration)
+    plan = _Plan(first, first + num_updates(pipeline, len(arrays["is_full"]), new))
+    _prepare_run(run, folder, plan, exported.outputs[WINDOW])
     loaded = _loaded(pipeline, plan.to_update)
-    callbacks = [LoadWindow(samples_of(arrays)), ShowProgress(pipeline, plan)]
-    result = train("alphazero", loaded, callbacks, stop=pipeline.stop, quiet=True, prepared=pipeline.prepared)
+    losses, callbacks = LastLosses(), [LoadWindow(samples_of(arrays)), ShowProgress(pipeline, plan)]
+    stop, prepared = pipeline.stop, pipeline.prepared
+    result = train("alphazero", loaded, callbacks, sinks=[losses], stop=stop, quiet=True, prepared=prepared)
     if result.last_update < plan.to_update:
         raise Interrupted
     params = _trained_params(pipeline, plan.to_update)
@@ -136,7 +162,8 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
         "new_positions": new,
     }
     held_out = read_arrays(source / VALIDATION, exported.outputs[VALIDATION])
-    return StageResult({PARAMETERS: candidate}, facts | validation_losses(pipeline, params, held_out))
+    facts |= validation_losses(pipeline, params, held_out)
+    return StageResult({PARAMETERS: candidate}, facts, losses.values)
 
 
 def _new_positions(pipeline: Pipeline, iteration: int, exported: Manifest) -> int:
@@ -161,28 +188,54 @@ def num_updates(pipeline: Pipeline, window_positions: int, new_positions: int) -
     return max(math.ceil(pipeline.config.alphazero.max_reuse * new_positions / samples), 1)
 
 
-def _read_or_make_plan(
-    pipeline: Pipeline, folder: Path, exported: Manifest, window_positions: int, new_positions: int
-) -> _Plan:
-    """The plan of a stage that was killed, or a new one from the run's last checkpoint."""
-    path, found = folder / PLAN, exported.outputs[WINDOW]
-    if path.is_file():
-        try:
-            plan = _Plan(**json.loads(path.read_bytes()))
-        except (ValueError, TypeError) as error:
-            raise CheckpointError(f"{path} cannot be read", "remove it: the stage then begins again") from error
-        if plan.window == found:
-            return plan
+def last_update(pipeline: Pipeline, iteration: int) -> int:
+    """Updates that the latest candidate of earlier iterations was trained for; 0 if there is none."""
+    for number in reversed([number for number in pipeline.layout.iterations() if number < iteration]):
+        if (trained := read_manifest(pipeline.layout.stage(number, "train"))) is not None:
+            return int(trained.facts["update"])
+    return 0
+
+
+def _prepare_run(run: Path, folder: Path, plan: _Plan, window_hash: str) -> None:
+    """Makes the run stand where the stage goes on: where it was killed, or where the latest candidate was made.
+
+    Later checkpoints are of iterations that were left, or of another window, and earlier ones are named by nothing.
+    """
+    checkpoints, begun = run / "checkpoints", folder / BEGUN
+    found = checkpoint_updates(checkpoints) if checkpoints.is_dir() else []
+    if not found:  # killed before its first checkpoint was complete
+        shutil.rmtree(run, ignore_errors=True)
+    goes_on = begun.is_file() and begun.read_text(encoding="utf-8") == window_hash
+    is_there = any(plan.from_update <= update <= plan.to_update for update in found) if goes_on else False
+    if not is_there and plan.from_update not in (found or [0]):
+        what = f"{checkpoints} lacks update {plan.from_update}, at which the latest candidate was made"
+        raise CheckpointError(what, "put it back, or begin another pipeline in another --save-dir")
+    kept = range(plan.from_update, plan.to_update + 1) if goes_on else (plan.from_update,)
+    for update in [update for update in found if update not in kept]:
+        CheckpointStore(checkpoints).remove(update)
+    atomic_write_text(begun, window_hash)
+
+
+def check_fixed_leaves(pipeline: Pipeline) -> None:
+    """Raises ConfigError if a leaf differs that cannot change while the run in train/ goes on."""
     checkpoints = pipeline.layout.train_run / "checkpoints"
-    done = max(checkpoint_updates(checkpoints), default=0) if checkpoints.is_dir() else 0
-    plan = _Plan(found, done, done + num_updates(pipeline, window_positions, new_positions))
-    atomic_write_json(path, plan._asdict())
-    return plan
+    if not (checkpoints.is_dir() and checkpoint_updates(checkpoints)):
+        return
+    config = run_config(pipeline.config, pipeline.layout, 1)
+    before = config_from_dict(AlphaZeroConfig, CheckpointStore(checkpoints).load_meta().config)
+    fixed = leaves_with(AlphaZeroConfig, Role.FIXED) - leaves_with(AlphaZeroConfig, Role.FOLDER)
+    problems = [
+        f"{leaf}: it is {get_leaf(config, leaf)!r}, and the run in train/ was begun with {get_leaf(before, leaf)!r}"
+        for leaf in sorted(fixed)
+        if get_leaf(config, leaf) != get_leaf(before, leaf)
+    ]
+    if problems:
+        raise ConfigError(problems, "begin another pipeline in another --save-dir, or use the former value")
 
 
 def _loaded(pipeline: Pipeline, last_update: int) -> LoadedConfig:
     run = pipeline.layout.train_run
-    resume = str(run) if (run / "config.yaml").is_file() else None
+    resume = str(run) if run.is_dir() else None
     options = CommandOptions(resume=resume, config=None)
     return loaded_config(run_config(pipeline.config, pipeline.layout, last_update), options)
 
@@ -193,14 +246,16 @@ def _trained_params(pipeline: Pipeline, update: int) -> NetworkParams:
 
 
 def validation_losses(pipeline: Pipeline, params: NetworkParams, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """{name: mean loss} over the games that are not learned from; empty if these have too few positions."""
+    """{name: mean loss} over the games that are not learned from; empty if there are none."""
     samples = samples_of(arrays)
-    count = len(samples.is_full) // _BATCH
-    rows = [
-        jax.device_get(
-            pipeline.losses(params, jax.tree.map(lambda x, first=index * _BATCH: x[first : first + _BATCH], samples))
-        )
-        for index in range(count)
-    ]
+    if (count := len(samples.is_full)) == 0:
+        return {}
+    rows = []
+    for first in range(0, count, _BATCH):
+        chosen = np.minimum(np.arange(first, first + _BATCH), count - 1)  # the last batch is filled up
+        found = jax.device_get(pipeline.losses(params, jax.tree.map(lambda x, chosen=chosen: x[chosen], samples)))
+        rows.append({name: values[: count - first] for name, values in found.items()})
     names = ("policy_loss", "value_loss")
-    return {f"validation_{name}": float(np.mean([row[f"trainer/{name}"] for row in rows])) for name in names if rows}
+    return {
+        f"validation_{name}": float(np.mean(np.concatenate([row[f"trainer/{name}"] for row in rows]))) for name in names
+    }

@@ -238,7 +238,7 @@ def test_documented_file_is_read_as_described(tmp_path):
     assert (config.training_core.num_updates, config.optimization.actor_lr) == (1000, 0.0003)
 
 
-@pytest.mark.parametrize("name", list(preset_paths()))
+@pytest.mark.parametrize("name", [name for name in preset_paths() if not name.startswith("selfplay/")])
 def test_documented_step_counts_of_presets(name):
     algorithm = name.partition("/")[0]
     kind = AlphaZeroConfig if algorithm == "alphazero" else PPOConfig

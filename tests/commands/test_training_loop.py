@@ -1,5 +1,6 @@
 """The command of self-play in stages: its flags, what it prints, and what bad input gets."""
 
+import errno
 import shutil
 
 import numpy as np
@@ -9,7 +10,9 @@ from support.scripted_runs import command
 
 from stoix_like.commands import training_loop
 from stoix_like.commands.entry import exit_code
+from stoix_like.selfplay import evaluate, play
 from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.iteration import next_iteration
 
 
 def flags(save_dir, **leaves):
@@ -42,10 +45,31 @@ def test_it_says_what_each_stage_did_and_what_comes_next(copied, capsys):
     assert run(*flags(copied)) == 0
     out = capsys.readouterr().out
     names = [line.split()[0] for line in out.splitlines()]
-    assert names == ["iteration", "selfplay", "store", "window", "train", "evaluate", "decision", "next:"]
+    assert names == ["iteration", "selfplay", "store", "window", "train", "evaluate", "decision", "time", "next:"]
     assert "iteration 2" in out
     assert "10 games" in out
     assert f"--save-dir {copied}" in out
+    words = out.splitlines()[-1].split()
+    argv = words[words.index("--board-type") :]  # what is printed goes on
+    assert run(*argv) == 0
+    assert "iteration 3" in capsys.readouterr().out
+
+
+def test_a_full_disk_is_one_line_and_nothing_is_lost(copied, monkeypatch, capsys):
+    def full(*_args):
+        raise OSError(errno.ENOSPC, "No space left on device", "shard")
+
+    layout = Layout(copied / "tic_tac_toe_2p")
+    before = champion_hash(layout)
+    for module in (play, evaluate):
+        monkeypatch.setattr(module, "write_arrays", full)
+        assert run(*flags(copied)) == 1
+        err = capsys.readouterr().err
+        assert "error: No space left on device" in err
+        assert champion_hash(layout) == before
+        monkeypatch.undo()
+    assert run(*flags(copied)) == 0
+    assert next_iteration(layout) == 3
 
 
 def test_a_dry_run_says_what_is_to_do(copied, capsys):
@@ -130,9 +154,9 @@ def test_a_data_path_with_a_pickle_or_of_something_else(copied, tmp_path, capsys
 
 
 def test_another_architecture_in_the_same_folder(copied, capsys):
-    assert run(*flags(copied, hidden_dim=16)) == 4
+    assert run(*flags(copied, hidden_dim=16)) == 2
     err = capsys.readouterr().err
-    assert "do not fit" in err
+    assert "hidden_dim: it is 16, and the run in train/ was begun with 8" in err
     assert "hint:" in err
 
 

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from stoix_like.evaluation import promotion
+from stoix_like.evaluation import promotion, promotion_rates
 from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule, decide
 
 SUBJECT = MatchSubject("candidate", "champion", "specification", "openings")
@@ -41,8 +41,14 @@ def test_wins_promote_losses_are_rejected_and_equals_are_inconclusive():
     assert won.score.point == 1.0
     lost = decide(evidence([[0.0, 0.0]] * 20), RULE, SUBJECT)
     assert (lost.promotes, lost.verdict) == (False, "reject")
-    even = decide(evidence([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0]] * 7), RULE, SUBJECT)
-    assert (even.promotes, even.verdict, even.num_groups) == (False, "inconclusive", 21)
+    even = decide(evidence([[1.0, 0.0], [1.0, 1.0], [0.0, 0.0], [0.5, 0.5]] * 5), RULE, SUBJECT)
+    assert (even.promotes, even.verdict, even.num_groups) == (False, "inconclusive", 20)
+
+
+def test_evidence_that_ends_between_two_looks_is_invalid_unless_the_openings_are_used_up():
+    found = decide(evidence([[1.0, 1.0]] * 13), RULE, SUBJECT)
+    assert (found.promotes, found.reasons[0][:36]) == (False, "13 openings end between two looks, o")
+    assert decide(evidence([[1.0, 1.0]] * 13), RULE._replace(most_groups=13), SUBJECT).promotes
 
 
 def test_where_all_games_are_drawn_the_variance_stays_positive():
@@ -81,7 +87,7 @@ def test_the_fixed_rule_wants_all_its_openings_and_a_lower_bound_above_one_half(
     rule = RULE._replace(name="fixed", most_groups=30)
     assert decide(evidence([[1.0, 0.5]] * 30), rule, SUBJECT).verdict == "promote"
     assert decide(evidence([[1.0, 0.0]] * 30), rule, SUBJECT).verdict == "reject"
-    assert decide(evidence([[1.0, 0.5]] * 29), rule, SUBJECT).verdict == "inconclusive"
+    assert decide(evidence([[1.0, 0.5]] * 20), rule, SUBJECT).verdict == "inconclusive"
 
 
 WINS = [[1.0, 1.0]] * 20
@@ -98,7 +104,9 @@ WINS = [[1.0, 1.0]] * 20
         ({"subject": SUBJECT._replace(champion="former")}, "another champion: former, not champion"),
         ({"subject": SUBJECT._replace(specification="more")}, "another specification: more, not specification"),
         ({"subject": SUBJECT._replace(openings="few")}, "another openings: few, not openings"),
-        ({"openings": np.zeros(20)}, "an opening was played more than once"),
+        ({"openings": np.zeros(20)}, "not the first ones of the list, each once and in its order"),
+        ({"openings": np.arange(20) + 20}, "not the first ones of the list"),
+        ({"openings": np.arange(20)[::-1]}, "not the first ones of the list"),
         ({"openings": np.arange(3)}, "3 openings for 20 groups"),
         ({"scores": np.full((20, 2), 2.0)}, "a score is not between 0 and 1"),
         ({"scores": np.full((20, 2), np.nan)}, "a score is not between 0 and 1"),
@@ -126,7 +134,7 @@ def test_every_reason_is_named():
 
 def test_equal_players_are_promoted_in_at_most_five_percent_and_a_hundred_elo_more_in_at_least_95():
     """From openings that favour the first player, some of them decided."""
-    equal, better, much_better = promotion.rates_over(RULE, (0.0, 50.0, 100.0), num_matches=2000)
+    equal, better, much_better = promotion_rates.rates_over(RULE, (0.0, 50.0, 100.0), num_matches=2000)
     assert equal.promoted <= 0.05
     assert equal.rejected >= 0.8
     assert better.promoted >= 0.5
@@ -145,13 +153,13 @@ def test_the_simulation_sees_a_gate_that_is_fooled(monkeypatch):
                 return promotion.Decision(verdict == "promote", verdict, (), end, score, 0.0)
         return promotion.Decision(False, "inconclusive", (), len(found.scores), score, 0.0)
 
-    monkeypatch.setattr(promotion, "decide", by_interval)
-    assert promotion.simulate_rule(RULE, 0.0, num_matches=200).promoted > 0.05
+    monkeypatch.setattr(promotion_rates, "decide", by_interval)
+    assert promotion_rates.simulate_rule(RULE, 0.0, num_matches=200).promoted > 0.05
 
 
 def test_simulated_scores_have_the_mean_that_elo_expects():
     generator = np.random.default_rng(0)
     for elo in (0.0, 100.0, 400.0):
-        scores = promotion._simulated_scores(np.full(200_000, elo), 0.2, generator)
+        scores = promotion_rates._simulated_scores(np.full(200_000, elo), 0.2, generator)
         assert scores.mean() == pytest.approx(promotion.expected_score(elo), abs=0.004)
         assert set(np.unique(scores)) == {0.0, 0.5, 1.0}

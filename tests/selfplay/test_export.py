@@ -6,6 +6,7 @@ from support.pipelines import small_pipeline
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.manifest import Manifest, write_manifest
 from stoix_like.selfplay import export
 from stoix_like.selfplay.export import is_validated_on, window_size
 
@@ -65,9 +66,16 @@ def shard(pipeline, iteration, lengths, first_id=0):
     texts = {"seed": "0", "iteration": str(iteration), "shard": "0", "player": "p", "engine": "e"}
     arrays |= {f"text_{name}": np.array(text) for name, text in texts.items()}
     folder = pipeline.layout.store
-    found = write_arrays(folder / "x.npz", arrays)
-    (folder / "x.npz").rename(folder / f"{found[: export.HASH_DIGITS]}.npz")
+    name = write_arrays(folder / "x.npz", arrays)[: export.HASH_DIGITS]
+    (folder / "x.npz").rename(folder / f"{name}.npz")
+    synced = pipeline.layout.stage(iteration, "sync")
+    synced.mkdir(parents=True)
+    write_manifest(synced, Manifest("sync", {}, {}, {}, {"added": [name]}, {}))
     return arrays
+
+
+def stored(pipeline):
+    return export.list_store(pipeline, 99)
 
 
 def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path):
@@ -77,7 +85,7 @@ def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path
     try:
         shard(pipeline, 1, [4, 4, 4], first_id=10)
         shard(pipeline, 2, [5, 5, 5], first_id=12)  # its first game is the last one of the other shard
-        listed = export.list_store(pipeline)
+        listed = stored(pipeline)
         assert [(one.iteration, one.num_games, one.num_positions) for one in listed] == [(1, 3, 12), (2, 3, 15)]
 
         def games(size):
@@ -97,6 +105,24 @@ def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path
         pipeline.layout = before
 
 
+def test_what_counts_as_new_is_when_this_pipeline_took_it_in(pipeline, tmp_path):
+    """Not the iteration that a shard of another machine names: that one may be far ahead."""
+    from stoix_like.selfplay.folders import Layout
+
+    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
+    try:
+        theirs = shard(pipeline, 1, [4, 4], first_id=10)
+        assert str(theirs["text_iteration"]) == "1"
+        shard(pipeline, 2, [4, 4], first_id=20)
+        listed = stored(pipeline)
+        assert [one.iteration for one in listed] == [1, 2]
+        found = export._newest_games(listed, 8)
+        assert set(found["game_id"].tolist()) == {20, 21}
+        assert set(found["iteration"].tolist()) == {2}
+    finally:
+        pipeline.layout = before
+
+
 def test_a_store_without_games_or_with_a_changed_shard_is_refused(pipeline, tmp_path):
     from stoix_like.selfplay.folders import Layout
 
@@ -104,15 +130,15 @@ def test_a_store_without_games_or_with_a_changed_shard_is_refused(pipeline, tmp_
     try:
         pipeline.layout.store.mkdir()
         with pytest.raises(RunError, match="the store has no games to learn from"):
-            export._export(pipeline, tmp_path / "out")
+            export._export(pipeline, stored(pipeline), tmp_path / "out")
         arrays = shard(pipeline, 1, [4, 4])
         path = next(pipeline.layout.store.glob("*.npz"))
         write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
         with pytest.raises(CheckpointError, match="was changed after it had been written"):
-            export._export(pipeline, tmp_path / "out")
+            export._export(pipeline, stored(pipeline), tmp_path / "out")
         path.write_bytes(path.read_bytes()[:100])
-        with pytest.raises(CheckpointError, match="it is torn"):
-            export._export(pipeline, tmp_path / "out")
+        with pytest.raises(CheckpointError, match="it is missing or torn"):
+            export._export(pipeline, stored(pipeline), tmp_path / "out")
     finally:
         pipeline.layout = before
 
@@ -123,7 +149,7 @@ def window(pipeline, tmp_path):
 
     before, pipeline.layout = pipeline.layout, Layout(tmp_path)
     shard(pipeline, 1, [4, 5, 4])
-    export._export(pipeline, tmp_path / "out")
+    export._export(pipeline, stored(pipeline), tmp_path / "out")
     pipeline.layout = before
     return read_arrays(tmp_path / "out" / export.WINDOW)
 

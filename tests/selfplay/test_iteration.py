@@ -10,9 +10,12 @@ from support.pipelines import arrays_of, champion_hash, digests, moved, small_co
 
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.selfplay import iteration, play, promote, records, store, train
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, next_iteration, run_iteration
@@ -126,6 +129,99 @@ def test_another_configuration_in_a_begun_iteration_is_refused(copied):
     assert next_iteration(other.layout, new=True) == 3
 
 
+def test_leaves_that_the_run_cannot_change_are_refused_before_anything_is_begun(copied):
+    root = copied.layout.root.parent
+    for leaves, name in (({"batch_size": 32}, "batch_size"), ({"seed": 1}, "seed"), ({"hidden_dim": 16}, "hidden_dim")):
+        other = Pipeline(small_config(root, **leaves), SILENT)
+        with pytest.raises(ConfigError, match=f"{name}: it is .*, and the run in train/ was begun with"):
+            run_iteration(other)
+    assert copied.layout.iterations() == [0, 1, 2]
+
+
+def test_leaves_of_self_play_may_change_from_iteration_to_iteration(copied):
+    other = Pipeline(small_config(copied.layout.root.parent, num_simulations=3, selfplay_games=5), SILENT)
+    report = run_iteration(other, IterationOptions(skip_evaluation=True))
+    assert (report.iteration, report.played.facts["games"]) == (3, 5)
+    assert report.trained.settings["batch_size"] == 16
+
+
+def test_an_iteration_that_is_left_gives_its_games_and_nothing_of_its_training(copied, monkeypatch):
+    """The next one learns from them, and begins where the latest candidate was made."""
+    layout, before = copied.layout, read_manifest(copied.layout.stage(2, "train")).facts["update"]
+    monkeypatch.setattr(train, "write_candidate", fail)
+    with pytest.raises(Killed):
+        run_iteration(copied)
+    monkeypatch.undo()
+    left = checkpoint_updates(layout.train_run / "checkpoints")
+    assert max(left) > before
+    (layout.stage(3, "sync") / "manifest.json").unlink()  # as if it had been left even before
+    report = run_iteration(copied, IterationOptions(new_iteration=True, skip_evaluation=True))
+    assert (report.iteration, report.synced.facts["games"]) == (4, 40)
+    facts = report.trained.facts
+    assert facts["update"] == before + facts["updates"]
+    assert facts["new_positions"] == sum(len(arrays_of(layout.stage(n, "selfplay") / name)["player"])
+        for n in (3, 4) for name in ("shard_0000.npz", "shard_0001.npz"))  # fmt: skip
+
+
+def fail(*_args, **_kwargs):
+    raise Killed
+
+
+def test_files_that_come_to_another_folder_meanwhile_are_for_the_next_iteration(copied, tmp_path, monkeypatch):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    config = copied.config
+    copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs), seed=config.architecture.seed)
+    try:
+        monkeypatch.setattr(promote, "run_stage", fail)
+        with pytest.raises(Killed):
+            run_iteration(copied)
+        monkeypatch.undo()
+        done = digests(copied.layout, 3)
+        (theirs / "new.npz").write_bytes(b"whatever")
+        run_iteration(copied)
+    finally:
+        copied.config = config
+    found = digests(copied.layout, 3)
+    assert {name: found[name] for name in done} == done
+    assert not copied.layout.quarantine.exists()
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_begins_again(copied):
+    layout = copied.layout
+    for folder in (layout.iteration(2), layout.iteration(1), layout.train_run / "checkpoints"):
+        shutil.rmtree(folder)
+    records.write_record(layout.champion, records.read_record(records.record_path(layout, 0)))
+    assert (layout.train_run / "config.yaml").is_file()
+    assert run_iteration(copied).trained.facts["updates"] >= 1
+
+
+def test_a_missing_pointer_is_refused_and_replaces_nobody(copied):
+    layout = copied.layout
+    known = promoted_iteration(layout)
+    layout.champion.unlink()
+    with pytest.raises(CheckpointError, match=r"champion\.json is missing") as caught:
+        run_iteration(copied)
+    assert f"iterations/{known:04d}/promote/champion.json" in caught.value.hint
+    assert not layout.champion.exists()
+
+
+def test_a_store_with_too_few_positions_is_not_learned_from(copied):
+    few = Pipeline(small_config(copied.layout.root.parent, min_samples=10**6), SILENT)
+    with pytest.raises(RunError, match="min_samples is 1,000,000"):
+        run_iteration(few)
+    enough = Pipeline(small_config(copied.layout.root.parent, min_samples=10), SILENT)
+    assert run_iteration(enough).iteration == 3  # the same one: it is no other configuration
+
+
+def test_a_shard_that_is_missing_from_the_store_is_linked_again_if_it_is_ours(copied):
+    path = next(copied.layout.store.glob("*.npz"))
+    path.unlink()
+    report = run_iteration(copied, IterationOptions(skip_evaluation=True))
+    assert path.is_file()
+    assert report.synced.facts["games"] == 30
+
+
 def test_a_second_process_is_refused_while_a_stage_runs(copied):
     lock = RunLock(copied.layout.root, LOCK)
     try:
@@ -139,13 +235,33 @@ def test_rollback_makes_the_champion_before_champion_again(copied):
     layout = copied.layout
     chain = list(records.lineage(layout))
     assert len(chain) > 1, "the configuration of this test promotes someone"
-    before, now = records.roll_back(layout)
+    before, now = roll_back(layout)
     assert (before, now) == (chain[1], chain[0])
     assert champion_hash(layout) == chain[1].hash
     while records.read_record(layout.champion).previous is not None:
-        records.roll_back(layout)
+        roll_back(layout)
     with refused(ConfigError, hint="there is nothing to go back to"):
-        records.roll_back(layout)
+        roll_back(layout)
+
+
+def roll_back(layout):
+    return records.roll_back(layout, lambda path: array_hash(stored_arrays(path)))
+
+
+def test_rollback_is_refused_while_a_promotion_is_unfinished_or_the_predecessor_is_damaged(copied):
+    layout = copied.layout
+    now = records.read_record(layout.champion)
+    manifest = layout.stage(now.iteration, "promote") / "manifest.json"
+    text = manifest.read_text()
+    manifest.unlink()
+    with pytest.raises(ConfigError, match="was interrupted"):
+        roll_back(layout)
+    manifest.write_text(text)
+    before = records.read_record(records.record_path(layout, now.previous))
+    shutil.copyfile(layout.root / now.parameters, layout.root / before.parameters)
+    with pytest.raises(CheckpointError, match="has the hash"):
+        roll_back(layout)
+    assert champion_hash(layout) == now.hash
 
 
 def promoted_iteration(layout):
@@ -156,7 +272,7 @@ def decide_again(pipeline):
     """Runs the stage `promote` of the last promoted iteration again, from before the promotion."""
     layout = pipeline.layout
     number = promoted_iteration(layout)
-    records.roll_back(layout)
+    roll_back(layout)
     (layout.stage(number, "promote") / "manifest.json").unlink()
     manifests = (read_manifest(layout.stage(number, name)) for name in ("train", "evaluate"))
     before = champion_hash(layout)
@@ -171,8 +287,8 @@ def test_the_decision_is_the_same_again(copied):
 
 def a_piece(layout):
     number = promoted_iteration(layout)
-    manifest = read_manifest(layout.stage(number, "evaluate"))
-    return layout.root / manifest.facts["match"] / next(iter(manifest.outputs))
+    folder = layout.stage(number, "evaluate")
+    return (folder / read_manifest(folder).facts["match"][0]).resolve()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +318,7 @@ def test_scores_that_are_not_those_of_the_moves_never_promote_even_with_the_righ
     forged = write_arrays(path, arrays | {"score": 1.0 - arrays["score"]})
     folder = layout.stage(number, "evaluate")
     manifest = read_manifest(folder)
-    write_manifest(folder, manifest._replace(outputs=manifest.outputs | {path.name: forged}))
+    write_manifest(folder, manifest._replace(outputs=manifest.outputs | {manifest.facts["match"][0]: forged}))
     facts, _ = decide_again(copied)
     assert (facts["promoted"], facts["verdict"]) == (False, "invalid")
     assert any("a score is not that of the moves" in text for text in facts["reasons"])
@@ -263,9 +379,12 @@ def test_the_number_of_updates_follows_new_positions_or_epochs(finished, tmp_pat
 def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_named(finished, copied, tmp_path):
     theirs = tmp_path / "theirs" / "store"
     theirs.mkdir(parents=True)
-    names = sorted(path.name for path in copied.layout.store.glob("*.npz"))
-    for name in names[:2]:
-        shutil.move(copied.layout.store / name, theirs / name)
+    names = ["one.npz", "two.npz"]
+    for shard, name in enumerate(names):  # of a machine that is far ahead
+        progress = Progress(SILENT, copied.stop, "selfplay", "games", 10)
+        found = play.play_shard(copied, 900, shard, 5, copied.first_params, progress)
+        write_arrays(theirs / name, play.shard_arrays(copied.game, found, play.ShardOrigin(0, 900, shard, "p", "e")))
+    (theirs / ".three.17.tmp.npz").write_bytes(b"being written")
     shutil.copyfile(theirs / names[0], theirs / "again.npz")
     (theirs / "torn.npz").write_bytes((theirs / names[0]).read_bytes()[:200])
     arrays = read_arrays(theirs / names[0])
@@ -277,10 +396,11 @@ def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_nam
     config = copied.config
     copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs.parent))
     try:
-        manifest, _ = store.sync_stage(copied, 3, None)
+        copied.layout.iteration(3).mkdir()
+        manifest, _ = store.sync_stage(copied, 3)
     finally:
         copied.config, copied.reporter = config, SILENT
-    assert manifest.facts["shards"] == 4
+    assert manifest.facts["shards"] == 6
     assert manifest.recorded["new_shards"] == 2
     assert sorted(manifest.recorded["refused"]) == ["cheated.npz", "pickled.npz", "torn.npz"]
     assert len(said) == 3
@@ -350,7 +470,9 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
         with pytest.raises(Killed):
             run_iteration(pipeline)
         monkeypatch.undo()
+        finished_before = done(pipeline.layout)
         run_iteration(pipeline)
+        assert done(pipeline.layout).items() >= finished_before.items()  # nothing was done twice
         run_iteration(pipeline)
         for number in (1, 2):
             assert digests(pipeline.layout, number) == digests(reference, number)
@@ -358,6 +480,12 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
         assert iteration.next_iteration(pipeline.layout) == 3
     finally:
         pipeline.layout = reference
+
+
+def done(layout):
+    """{file: when it was written} of what is finished: manifests, shards, pieces of matches."""
+    files = [*layout.root.rglob("manifest.json"), *layout.root.rglob("*.npz")]
+    return {path: path.stat().st_mtime_ns for path in files if not path.name.startswith(".")}
 
 
 def test_the_layout_of_a_folder_without_a_pipeline(tmp_path):

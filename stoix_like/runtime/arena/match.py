@@ -51,10 +51,12 @@ class MatchPlayer:
         report: Callable[[str], None] = lambda _: None,
         *,
         moves: np.ndarray | None = None,
+        check: Callable[[], None] = lambda: None,
     ) -> MatchResults:
         """The results of A against B. `report` receives the progress every ten seconds.
 
-        With `moves` [M, k], other openings than the book's are played; another number of them compiles again.
+        With `moves` [M, k], other openings than the book's are played; another number of them compiles again. `check`
+        is called after every piece, and may raise to end the match.
 
         Raises RunError if memory runs out.
         """
@@ -69,6 +71,7 @@ class MatchPlayer:
                 if before > 0:  # the first piece is compiled, too
                     self._sizer.record(max(step - before, 1), time.monotonic() - began)
                 heartbeat(f"step {step:,} of at most {self._most_steps:,}")
+                check()
             results: MatchResults = jax.device_get(self._results(playing))
         return results
 

@@ -97,9 +97,13 @@ def find_saved(text: str, save_dir: str = "runs") -> Path:
 def _champion_file(pointer: Path) -> str:
     """The champion's parameter file, below the folder of the pointer. Raises CheckpointError if it is damaged."""
     try:
-        return str(json.loads(pointer.read_bytes())["body"]["parameters"])
+        stored = json.loads(pointer.read_bytes())
+        found, is_intact = str(stored["body"]["parameters"]), stored["sha256"] == digests.json_digest(stored["body"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{pointer} cannot be read: it is torn, or not ours", "put it back") from error
+    if not is_intact:
+        raise CheckpointError(f"{pointer} was changed after it had been written", "put it back as it was")
+    return found
 
 
 def is_parameters(path: Path) -> bool:

@@ -13,6 +13,12 @@ from stoix_like.errors import CheckpointError
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.storage.atomic import atomic_write
 
+#: What a torn or foreign file makes `zipfile` and NumPy raise.
+READ_ERRORS = (
+    *(OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, KeyError, TypeError),
+    *(NotImplementedError, RuntimeError),  # a method of compression that is not known; a password
+)
+
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
     """Writes the arrays, compressed; returns their hash. Creates the folder.
@@ -39,17 +45,10 @@ def read_arrays(path: Path, expected_hash: str | None = None) -> dict[str, np.nd
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
-    except (
-        OSError,
-        EOFError,
-        zipfile.BadZipFile,
-        zlib.error,
-        ValueError,
-        AttributeError,
-        KeyError,
-        TypeError,
-    ) as error:
+    except READ_ERRORS as error:
         raise _unreadable(path, _reason(error)) from error
+    if odd := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
+        raise _unreadable(path, f"{odd[0]} is no array")
     if expected_hash is not None and (found := array_hash(arrays)) != expected_hash:
         raise _unreadable(path, f"its arrays have the hash {found[:12]}, and its manifest names {expected_hash[:12]}")
     return arrays
@@ -66,4 +65,4 @@ def _reason(error: Exception) -> str:
 
 
 def _unreadable(path: Path, reason: str) -> CheckpointError:
-    return CheckpointError(f"{path} cannot be read: {reason}", "put the file back as it was written, or move it away")
+    return CheckpointError(f"{path} cannot be read: {reason}", "put the file back as it was written")

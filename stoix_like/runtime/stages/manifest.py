@@ -71,5 +71,5 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def _damaged(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(
-        f"{path} cannot be used: {reason}", "put it back, or remove the folder of its stage, which then runs again"
+        f"{path} cannot be used: {reason}", "put it back, or remove this one file: its stage then runs again"
     )

@@ -39,7 +39,7 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) ->
     """(the manifest of the stage, whether it was done before).
 
     A stage that was killed begins again; what it keeps of its own unfinished work is its affair. One whose inputs have
-    changed since is done again.
+    changed since, or one of whose outputs is missing, is done again.
 
     Raises:
         ConfigError: it was done with other settings.
@@ -48,7 +48,7 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) ->
     found = read_manifest(folder)
     if found is not None:
         refuse_changed_settings(call.name, found.settings, call.settings)
-        if found.inputs == call.inputs:
+        if found.inputs == call.inputs and all((folder / name).is_file() for name in found.outputs):
             return found, True
         (folder / FILE).unlink()
     folder.mkdir(parents=True, exist_ok=True)

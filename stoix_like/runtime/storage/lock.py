@@ -15,7 +15,9 @@ class RunLock:
     The kernel keeps the lock (flock), so a killed process leaves nothing to clean up.
     """
 
-    def __init__(self, run_dir: Path, name: str = ".lock") -> None:
+    def __init__(
+        self, run_dir: Path, name: str = ".lock", otherwise: str = "start a run under another --run-name"
+    ) -> None:
         self._file: IO[str] = (run_dir / name).open("a+")
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -25,7 +27,7 @@ class RunLock:
             hint = "write to a file system with locks (--save-dir), so that no second process can damage the run"
             if isinstance(error, BlockingIOError):
                 what = f"another process is writing {run_dir}"
-                hint = "wait for it to end, or start a run under another --run-name"
+                hint = f"wait for it to end, or {otherwise}"
             raise RunError(what, hint) from error
 
     def close(self) -> None:

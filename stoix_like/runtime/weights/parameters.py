@@ -115,6 +115,12 @@ def read_arrays(path: Path, template: Any, *, of_this_run: bool = False) -> Any:
     return jax.tree.unflatten(structure, arrays)
 
 
+def stored_arrays(path: Path) -> dict[str, np.ndarray]:
+    """The arrays of a parameter file by path, whatever network they are of. Raises CheckpointError if it is damaged."""
+    with _open_file(path) as file:
+        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a dictionary
+
+
 @contextlib.contextmanager
 def _open_file(path: Path) -> Iterator[Any]:
     """The open safetensors file. The size of its header is checked first; errors are raised as CheckpointError."""
