@@ -74,6 +74,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "players": ("stoix_like.search.players", None),
     "matches": ("stoix_like.evaluation.matches", None),
     "openings": ("stoix_like.evaluation.openings", None),
+    "promotion": ("stoix_like.evaluation.promotion", None),
     "ratings": ("stoix_like.evaluation.ratings", None),
     "ppo": ("stoix_like.algorithms.ppo", None),
     "spo": ("stoix_like.algorithms.spo", None),
@@ -137,6 +138,7 @@ __all__ = [
     "players",
     "ppo",
     "ppo_config",
+    "promotion",
     "ratings",
     "replay",
     "returns",
@@ -171,7 +173,7 @@ if TYPE_CHECKING:
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS
     from stoix_like.envs.time_limit import with_time_limit
     from stoix_like.errors import StoixError
-    from stoix_like.evaluation import matches, openings, ratings
+    from stoix_like.evaluation import matches, openings, promotion, ratings
     from stoix_like.evaluation.episodes import evaluate, evaluate_levels
     from stoix_like.evaluation.levels import level_set
     from stoix_like.games import BoardGame, BoardLayout, Lines, Symmetries

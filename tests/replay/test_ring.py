@@ -95,3 +95,27 @@ def test_sizes_that_cannot_work_are_refused():
     ring = replay.make_ring(capacity=4, batch_size=2)
     with pytest.raises(ConfigError, match="8 rows are added at once, and the ring keeps 4"):
         jax.eval_shape(ring.add, jax.eval_shape(ring.init, EXAMPLE), rows(0), np.ones(ROWS, bool))
+
+
+def test_a_ring_that_is_filled_keeps_the_rows_and_counts_them():
+    ring = jitted()
+    empty = ring.init(EXAMPLE)
+    state = replay.filled(empty, jax.tree.map(lambda x: x[:7], rows(1)))
+    assert jax.tree.map(lambda x: (x.shape, x.dtype), state) == jax.tree.map(lambda x: (x.shape, x.dtype), empty)
+    assert [kept(state, shard) for shard in range(SHARDS)] == [[1, 3, 5, 7], [2, 4, 6]]
+    np.testing.assert_array_equal(state.samples["planes"][0, :4], rows(1)["planes"][:7:2])
+    drawn = ring.sample(state, jax.random.key(0))
+    assert set(np.asarray(drawn["number"]).tolist()) == set(range(1, 8))
+    added = ring.add(state, rows(100), np.arange(ROWS) < 1)  # it goes on as a ring does
+    assert kept(added, 0) == [1, 3, 5, 7, 100]
+    full = {name: np.concatenate([rows(0)[name], rows(8)[name]])[:CAPACITY] for name in EXAMPLE}
+    state = replay.filled(empty, full)
+    assert state.next_index.tolist() == [0, 0]
+    assert state.size.tolist() == [CAPACITY // 2] * 2
+
+
+@pytest.mark.parametrize("number", [1, CAPACITY + 1])
+def test_more_rows_than_places_or_fewer_than_shards_are_refused(number):
+    many = {name: np.repeat(values[:1], number, axis=0) for name, values in rows(0).items()}
+    with pytest.raises(ConfigError, match=f"replay: {number} rows for 2 shards of 6"):
+        replay.filled(jitted().init(EXAMPLE), many)

@@ -21,12 +21,18 @@ from stoix_like.algorithms.alphazero.state import (
     SelfPlay,
     example_sample,
 )
+from stoix_like.algorithms.alphazero.whole_games import GameBatch, GameRecords, mcts_search
+from stoix_like.algorithms.alphazero.whole_games import advance as advance_games
+from stoix_like.algorithms.alphazero.whole_games import begin as begin_games
+from stoix_like.algorithms.alphazero.window_learner import window_of
 
 __all__ = [
     "AlphaZeroHyper",
     "AlphaZeroParams",
     "AlphaZeroSettings",
     "AlphaZeroState",
+    "GameBatch",
+    "GameRecords",
     "Learning",
     "LearningBudget",
     "LearningSetup",
@@ -34,14 +40,18 @@ __all__ = [
     "Sample",
     "SelfPlay",
     "add_to_budget",
+    "advance_games",
+    "begin_games",
     "example_sample",
     "learn",
     "make",
     "make_hyper",
     "make_search_policy",
     "match_search",
+    "mcts_search",
     "play",
     "self_play_search",
     "settings_of",
     "start",
+    "window_of",
 ]
