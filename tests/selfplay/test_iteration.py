@@ -16,7 +16,7 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.weights.parameters import stored_arrays
-from stoix_like.selfplay import iteration, play, promote, records, store, train
+from stoix_like.selfplay import evaluate, iteration, play, promote, records, store, train
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, next_iteration, run_iteration
 from stoix_like.selfplay.pipeline import Pipeline
@@ -429,6 +429,9 @@ class Killed(BaseException):
 DEATHS = {
     "before any shard": (play, "write_arrays", 0),
     "after a shard": (play, "write_arrays", 1),
+    "in the middle of sync": (store, "_link", 1),
+    "in the middle of the run": (train.ShowProgress, "run", 2),
+    "after a piece of the match": (evaluate, "write_arrays", 1),
     "before the manifest of selfplay": ("stage", "write_manifest", 0),
     "before the manifest of sync": ("stage", "write_manifest", 1),
     "before the manifest of export": ("stage", "write_manifest", 2),
@@ -441,7 +444,7 @@ DEATHS = {
 }
 
 
-QUICK = ("after a shard", "between record and pointer")
+QUICK = ("after a shard", "in the middle of the run", "between record and pointer")
 
 
 @pytest.mark.parametrize(
@@ -484,7 +487,7 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
 
 def done(layout):
     """{file: when it was written} of what is finished: manifests, shards, pieces of matches."""
-    files = [*layout.root.rglob("manifest.json"), *layout.root.rglob("*.npz")]
+    files = [*layout.root.rglob("manifest.json"), *layout.root.rglob("shard_*.npz"), *layout.root.rglob("piece_*.npz")]
     return {path: path.stat().st_mtime_ns for path in files if not path.name.startswith(".")}
 
 

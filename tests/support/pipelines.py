@@ -26,8 +26,10 @@ SMALL = {
     "shard_games": 5,
     "window_positions": 64,
     "validation_share": 0.25,
+    "save_interval": 1,
     "match_opening_plies": 2,
-    "match_anchors": None,
+    "match_anchors": "random",
+    "anchor_pairs": 2,
     "most_pairs": 4,
     "pairs_per_look": 2,
     # the first look decides: whoever is not much worse is promoted
