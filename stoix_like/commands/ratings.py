@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
     """Plays the league, prints the ratings and draws them; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     if arguments.lineage:
-        return _print_lineage(arguments.lineage)
+        return _print_lineage(arguments.lineage, arguments.json)
     if not arguments.runs:
         raise ConfigError("no runs are named", "name runs of a board game, or --lineage FOLDER of a self-play pipeline")
     anchors = anchor_names(arguments.anchors)
@@ -61,12 +61,15 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _print_lineage(folder: str) -> int:
+def _print_lineage(folder: str, json_file: Path | None) -> int:
     from stoix_like.runtime.console.text import aligned
-    from stoix_like.selfplay.ancestry import read_ancestry, table_rows
+    from stoix_like.selfplay.ancestry import as_json, read_ancestry, table_rows
     from stoix_like.selfplay.folders import find_layout
 
-    print("\n".join(aligned(table_rows(read_ancestry(find_layout(folder))))))
+    ancestry = read_ancestry(find_layout(folder))
+    print("\n".join(aligned(table_rows(ancestry))))
+    if json_file:
+        write_output_json(json_file, as_json(ancestry))
     return 0
 
 

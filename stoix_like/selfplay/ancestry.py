@@ -113,3 +113,14 @@ def table_rows(ancestry: Ancestry) -> list[list[str]]:
         decision = one.verdict + (", champion" if one.is_champion else "")
         rows.append([one.name, one.hash[:12], *numbers, score, f"{one.games:,}", decision])
     return rows
+
+
+def as_json(ancestry: Ancestry) -> list[dict[str, Any]]:
+    """The candidates as plain JSON values, with their ratings; null where there is none."""
+    rated = {row.name: row for row in ancestry.table.rows}
+    found = []
+    for one in ancestry.candidates:
+        row = rated.get(one.name)
+        rating = dict.fromkeys(("rating", "low", "high")) if row is None else row._asdict()
+        found.append(one._asdict() | {name: rating[name] for name in ("rating", "low", "high")})
+    return found

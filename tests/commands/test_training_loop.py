@@ -1,6 +1,7 @@
 """The command of self-play in stages: its flags, what it prints, and what bad input gets."""
 
 import errno
+import json
 import shutil
 
 import numpy as np
@@ -168,12 +169,15 @@ def test_an_engine_plays_before_there_is_a_network_worth_playing(tmp_path):
     assert not shard["predicted"].any()
 
 
-def test_the_champion_and_candidates_play_in_the_arena_and_the_lineage_is_rated(begun, capsys):
+def test_the_champion_and_candidates_play_in_the_arena_and_the_lineage_is_rated(begun, tmp_path, capsys):
     root = begun / "tic_tac_toe_2p"
     assert command("arena", root, root / "iterations" / "0000" / "train", "--openings", 4) == 0
     out = capsys.readouterr().out
     assert "iteration 0" in out
-    assert command("ratings", "--lineage", root) == 0
+    assert command("ratings", "--lineage", root, "--json", tmp_path / "lineage.json") == 0
+    (found,) = json.loads((tmp_path / "lineage.json").read_text())
+    assert (found["iteration"], found["name"], found["games"]) == (1, "iteration 1", 4)
+    assert found["low"] < found["rating"] < found["high"]
     out = capsys.readouterr().out
     assert out.splitlines()[0].split()[:2] == ["candidate", "rating"]
     assert "iteration 1" in out
