@@ -20,6 +20,7 @@ from stoix_like.bench import (
     environments,
     gate,
     learning,
+    loops,
     overhead,
     scaling,
     searches,
@@ -148,7 +149,8 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
 }
 #: Suites with options of the command, which train for hours and run only by name.
 WITH_OPTIONS: dict[str, Callable[[alphazero_learning.LearningOptions], Iterable[Measurement]]] = {
-    "alphazero_learning": alphazero_learning.learning_suite
+    "alphazero_learning": alphazero_learning.learning_suite,
+    "selfplay_learning": loops.loop_suite,
 }
 #: They train for hours if their runs do not exist, so they run only by name.
 NOT_IN_ALL = ("learning", "learning_maze", "ablation", *searches.COMPARISONS)

@@ -71,7 +71,7 @@ def _minutes(text: str) -> float:
 
 def _add_learning_flags(parser: ArgumentParser) -> None:
     """Adds what alphazero_learning is told."""
-    group = parser.add_argument_group("alphazero_learning")
+    group = parser.add_argument_group("alphazero_learning; of selfplay_learning minutes and seeds")
     games = ",".join(LEARNED_GAMES)
     group.add_argument(
         "--games",
@@ -109,12 +109,11 @@ def make_parser() -> ArgumentParser:
         "parity",
     ]
     by_name = ("learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze")
+    with_options = ("alphazero_learning", "selfplay_learning")
     help_text = (
         "suite to run; all is everything but *learning*, ablation and search*, which train for hours (default: all)"
     )
-    parser.add_argument(
-        "--suite", choices=(*in_all, *by_name, "alphazero_learning", "all"), default="all", help=help_text
-    )
+    parser.add_argument("--suite", choices=(*in_all, *by_name, *with_options, "all"), default="all", help=help_text)
     _add_learning_flags(parser)
     add_json_flag(parser, "the rows")
     add_device_flag(parser)

@@ -1,0 +1,147 @@
+"""What the loop of self-play reaches beside online training in the same time: ratings, decisions, and its overhead.
+
+The loop runs as a user runs it, in a process of its own that is interrupted when its time is over; what is read are its
+manifests. A folder that exists is measured as it is.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+
+from stoix_like.algorithms import tasks
+from stoix_like.bench import alphazero_matches as measured
+from stoix_like.bench.alphazero_learning import LearningOptions
+from stoix_like.bench.alphazero_matches import TrainedRuns
+from stoix_like.bench.alphazero_speed import preset
+from stoix_like.bench.alphazero_trainings import TimedTraining, finished_run, seconds_per_update
+from stoix_like.bench.learning import RUNS
+from stoix_like.bench.measure import Measurement
+from stoix_like.config.board_games import game_key
+from stoix_like.config.checks import steps_per_update
+from stoix_like.evaluation import matches
+from stoix_like.runtime.arena.contestants import run_player
+from stoix_like.runtime.arena.match import MatchPlayer
+from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.runs.saved import load_run
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+
+GAME = "connect_four"
+STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
+POINTS = 8  # candidates whose moves are compared with solved positions, evenly over the iterations
+SOLVED = ((16, 17, 18, 19, 20), 60)
+
+
+class LoopRun(NamedTuple):
+    """A pipeline that has had its time."""
+
+    path: Path  # of the game's folder
+    iterations: list[dict[str, Manifest]]  # the finished ones
+
+
+def finished_loop(minutes: float, seed: int) -> LoopRun:
+    """The loop of a seed: run now for so many minutes, or as it was left."""
+    save_dir = RUNS / f"loop-{GAME}-{minutes:g}min-s{seed}"
+    path = save_dir / game_key(GAME, 2)
+    if not path.is_dir():
+        script = ROOT / "scripts" / "run_training_loop.py"
+        flags = ["--board-type", GAME, "--save-dir", str(save_dir), "--seed", str(seed), "--max-iterations", "100000"]
+        with subprocess.Popen([sys.executable, str(script), *flags], stdout=subprocess.DEVNULL) as process:
+            try:
+                process.wait(60.0 * minutes)
+            except subprocess.TimeoutExpired:
+                process.send_signal(signal.SIGINT)
+                process.wait()
+    return LoopRun(path, list(_iterations(path)))
+
+
+def _iterations(path: Path) -> Iterator[dict[str, Manifest]]:
+    for folder in sorted((path / "iterations").iterdir()):
+        found = {name: read_manifest(folder / name) for name in STAGES}
+        if all(manifest is not None for manifest in found.values()):
+            yield {name: manifest for name, manifest in found.items() if manifest is not None}
+
+
+def loop_suite(options: LearningOptions) -> Iterator[Measurement]:
+    """The rows of every seed, and what an update of online training takes here."""
+    config = preset(GAME)
+    online = seconds_per_update(config) / steps_per_update(config)
+    yield Measurement("loop/online", 1.0 / online, "positions/s", note=f"preset alphazero/{GAME}, learning included")
+    solved = measured.solved_positions(*SOLVED)
+    for seed in options.seeds:
+        loop = finished_loop(options.minutes, seed)
+        yield from _rows(loop, f"loop/{GAME}/s{seed}", online)
+        yield _rating_row(loop, f"loop/{GAME}/s{seed}")
+        yield from _kept_value_rows(loop, f"loop/{GAME}/s{seed}", solved)
+        yield from _match_rows(loop, f"loop/{GAME}/s{seed}", options.minutes, seed)
+
+
+def _rows(loop: LoopRun, name: str, online: float) -> Iterator[Measurement]:
+    """Decisions, seconds by stage, and the time without evaluation over that of online training for as many positions."""
+    seconds = {stage: sum(one[stage].recorded["seconds"] for one in loop.iterations[1:]) for stage in STAGES}
+    positions = sum(one["selfplay"].facts["positions"] for one in loop.iterations[1:])
+    verdicts = [one["promote"].facts["verdict"] for one in loop.iterations]
+    counts = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in ("promote", "reject", "inconclusive"))
+    games = sum(one["evaluate"].facts["games"] for one in loop.iterations)
+    note = f"{counts}; {games:,} games of evaluations; {loop.path}"
+    yield Measurement(f"{name}/iterations", float(len(loop.iterations)), "iterations", note=note)
+    whole = sum(seconds.values())
+    each = ", ".join(f"{stage} {value / len(loop.iterations[1:]):.2f}" for stage, value in seconds.items())
+    share = seconds["evaluate"] / whole
+    yield Measurement(f"{name}/evaluation_share", share, "of the time", note=f"seconds an iteration: {each}")
+    without = (whole - seconds["evaluate"]) / positions
+    note = f"{1 / without:,.0f} positions/s without evaluation and the first iteration, in which programs are compiled"
+    yield Measurement(f"{name}/overhead", without / online - 1.0, "of online", note=note)
+
+
+def _rating_row(loop: LoopRun, name: str) -> Measurement:
+    """The rating of the last champion, and those of all candidates on the way."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "lineage.json"
+        script = ROOT / "scripts" / "ratings.py"
+        command = [sys.executable, str(script), "--lineage", str(loop.path), "--json", str(file)]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        found: list[dict[str, Any]] = [one for one in json.loads(file.read_text()) if one["rating"] is not None]
+    champion = next(one for one in reversed(found) if one["is_champion"])
+    curve = ", ".join(f"{one['iteration']}{'*' if one['is_champion'] else ''} {one['rating']:.0f}" for one in found)
+    note = f"iteration {champion['iteration']}, [{champion['low']:.0f}, {champion['high']:.0f}]"
+    note += f"; by iteration, * became champion: {curve}"
+    return Measurement(f"{name}/rating", champion["rating"], "Elo", note=note)
+
+
+def _kept_value_rows(loop: LoopRun, name: str, solved: Any) -> Iterator[Measurement]:
+    """The share of moves that keep the value of solved positions, of candidates on the way."""
+    last = len(loop.iterations)
+    numbers = sorted({max(round(last * (index + 1) / POINTS), 1) for index in range(POINTS)})
+    runs = [load_run(str(loop.path / "iterations" / f"{number:04d}" / "train")) for number in numbers]
+    for simulations in (0, 32):
+        rows = [
+            measured.kept_value_row(TrainedRuns("", runs[0].env.game, [run]), simulations, solved, "16_to_20")
+            for run in runs
+        ]
+        curve = ", ".join(f"{number} {row.value:.3f}" for number, row in zip(numbers, rows, strict=True))
+        who = f"{simulations}_sims" if simulations else "network"
+        yield Measurement(f"{name}/kept_value/{who}", rows[-1].value, "moves", note=f"by iteration: {curve}")
+
+
+def _match_rows(loop: LoopRun, name: str, minutes: float, seed: int) -> Iterator[Measurement]:
+    """The last champion against the run that online training made in the same time."""
+    online = finished_run(TimedTraining(GAME, minutes), seed)
+    first, second = load_run(str(loop.path)), load_run(str(online.path), "latest")
+    book = tasks.book(first.env.game, None, 568)
+    for simulations in (0, 32):
+        player = MatchPlayer(first.env.game, run_player(first, simulations), run_player(second, simulations), book)
+        params = (run.network_params(run.seed_params(0)) for run in (first, second))
+        found = matches.summarize(player.play(*params, jax.random.key(0)))
+        spread = (found.score.high - found.score.low) / 2 / found.score.point
+        who = f"{simulations}_sims" if simulations else "network"
+        note = f"{found.num_games} games, {found.wins}-{found.draws}-{found.losses}; {online.path}"
+        yield Measurement(f"{name}/against_online/{who}", found.score.point, "score", spread, note=note)
