@@ -85,7 +85,7 @@ def loop_suite(options: LearningOptions) -> Iterator[Measurement]:
 
 
 def _rows(loop: LoopRun, name: str, online: float) -> Iterator[Measurement]:
-    """Decisions, seconds by stage, and the time without evaluation over that of online training for as many positions."""
+    """Decisions, seconds by stage, and the time without evaluation beside online training of as many positions."""
     seconds = {stage: sum(one[stage].recorded["seconds"] for one in loop.iterations[1:]) for stage in STAGES}
     positions = sum(one["selfplay"].facts["positions"] for one in loop.iterations[1:])
     verdicts = [one["promote"].facts["verdict"] for one in loop.iterations]
@@ -139,8 +139,8 @@ def _match_rows(loop: LoopRun, name: str, minutes: float, seed: int) -> Iterator
     book = tasks.book(first.env.game, None, 568)
     for simulations in (0, 32):
         player = MatchPlayer(first.env.game, run_player(first, simulations), run_player(second, simulations), book)
-        params = (run.network_params(run.seed_params(0)) for run in (first, second))
-        found = matches.summarize(player.play(*params, jax.random.key(0)))
+        one, other = (run.network_params(run.seed_params(0)) for run in (first, second))
+        found = matches.summarize(player.play(one, other, jax.random.key(0)))
         spread = (found.score.high - found.score.low) / 2 / found.score.point
         who = f"{simulations}_sims" if simulations else "network"
         note = f"{found.num_games} games, {found.wins}-{found.draws}-{found.losses}; {online.path}"
