@@ -21,8 +21,8 @@ from stoix_like.selfplay.records import ChampionRecord, read_record, record_path
 from stoix_like.types import NetworkParams
 
 
-class Player(NamedTuple):
-    """A network that plays, by the hash of its parameters."""
+class NetworkVersion(NamedTuple):
+    """A network of a pipeline, by the hash of its parameters. Of an engine that plays, the hash is its name."""
 
     hash: str
     params: NetworkParams
@@ -49,7 +49,7 @@ def write_candidate(pipeline: Pipeline, folder: Path, params: NetworkParams, upd
     return tree_hash(on_host)
 
 
-def read_player(pipeline: Pipeline, path: Path, expected_hash: str) -> Player:
+def read_version(pipeline: Pipeline, path: Path, expected_hash: str) -> NetworkVersion:
     """The player of a parameter file. Raises CheckpointError if it does not fit the game, or its hash is another."""
     task_id = parameters.read_metadata(path).task_id
     if task_id != pipeline.config.environment.task_id:
@@ -58,13 +58,13 @@ def read_player(pipeline: Pipeline, path: Path, expected_hash: str) -> Player:
     if (found := tree_hash(params)) != expected_hash:
         what = f"{path} has the hash {found[:12]}, and {expected_hash[:12]} is named"
         raise CheckpointError(what, "put the file back as it was written")
-    return Player(expected_hash, params)
+    return NetworkVersion(expected_hash, params)
 
 
-def read_champion(pipeline: Pipeline) -> tuple[ChampionRecord, Player]:
+def read_champion(pipeline: Pipeline) -> tuple[ChampionRecord, NetworkVersion]:
     """The champion. Raises CheckpointError if it cannot be read, or does not fit."""
     record = read_record(pipeline.layout.champion)
-    return record, read_player(pipeline, pipeline.layout.root / record.parameters, record.hash)
+    return record, read_version(pipeline, pipeline.layout.root / record.parameters, record.hash)
 
 
 def begin_lineage(pipeline: Pipeline) -> None:

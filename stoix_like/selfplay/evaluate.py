@@ -24,7 +24,7 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.digests import json_digest
-from stoix_like.selfplay.candidates import Player
+from stoix_like.selfplay.candidates import NetworkVersion
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
@@ -64,7 +64,9 @@ def match_folder(pipeline: Pipeline, subject: MatchSubject) -> Path:
     return pipeline.layout.matches / json_digest(subject._asdict())[:16]
 
 
-def evaluate_stage(pipeline: Pipeline, iteration: int, candidate: Player, champion: Player) -> tuple[Manifest, bool]:
+def evaluate_stage(
+    pipeline: Pipeline, iteration: int, candidate: NetworkVersion, champion: NetworkVersion
+) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before). Facts: the subject, the score, and matches against anchors."""
     inputs = {"candidate": candidate.hash, "champion": champion.hash}
     call = StageCall("evaluate", inputs, pipeline.leaves(SETTINGS))
@@ -72,7 +74,7 @@ def evaluate_stage(pipeline: Pipeline, iteration: int, candidate: Player, champi
     return run_stage(folder, call, lambda: _evaluate(pipeline, folder, candidate, champion))
 
 
-def _evaluate(pipeline: Pipeline, folder: Path, candidate: Player, champion: Player) -> StageResult:
+def _evaluate(pipeline: Pipeline, folder: Path, candidate: NetworkVersion, champion: NetworkVersion) -> StageResult:
     rule, section = rule_of(pipeline), pipeline.config.promotion
     subject = subject_of(pipeline, candidate.hash, champion.hash)
     match = _Match(subject, pipeline.match_player, (candidate.params, champion.params))

@@ -22,7 +22,7 @@ from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
-from stoix_like.selfplay.candidates import Player, begin_lineage, read_champion, read_player
+from stoix_like.selfplay.candidates import NetworkVersion, begin_lineage, read_champion, read_version
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
@@ -101,7 +101,7 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
 
 
 def _gather(
-    pipeline: Pipeline, number: int, player: _Named, options: IterationOptions
+    pipeline: Pipeline, number: int, player: _WhoPlays, options: IterationOptions
 ) -> tuple[Manifest | None, Manifest | None, Manifest]:
     """The manifests of the stages that make the window: selfplay and sync, None where they are skipped, and export."""
     if (path := options.data_path) is not None:
@@ -109,7 +109,7 @@ def _gather(
     played = None
     if not options.skip_selfplay:
         played = _locked(
-            pipeline, "selfplay", lambda: play.selfplay_stage(pipeline, number, _read_player(pipeline, player))
+            pipeline, "selfplay", lambda: play.selfplay_stage(pipeline, number, _version_of(pipeline, player))
         )
     synced = _locked(pipeline, "sync", lambda: store.sync_stage(pipeline, number))
     return played, synced, _locked(pipeline, "export", lambda: export.export_stage(pipeline, number, synced))
@@ -137,14 +137,14 @@ def _check(pipeline: Pipeline, options: IterationOptions) -> None:
         export.read_window(pipeline, options.data_path)
 
 
-class _Named(NamedTuple):
+class _WhoPlays(NamedTuple):
     """Who plays in an iteration, noted when it begins: the champion may change before it is over."""
 
     hash: str
     parameters: str | None  # the file, below the folder of the game; None of an engine
 
 
-def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> _Named:
+def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> _WhoPlays:
     """Who plays. Notes that and the settings of a new iteration, or refuses others than it was begun with."""
     path = pipeline.layout.iteration(number) / BEGUN
     settings = pipeline.leaves(tuple(_SETTINGS)) | {
@@ -159,41 +159,41 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> _Named
         return player
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        player, before = _Named(**found["player"]), dict(found["settings"])
+        player, before = _WhoPlays(**found["player"]), dict(found["settings"])
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read", "use --new-iteration to begin the next one") from error
     refuse_changed_settings(f"iteration {number}", before, settings)
     return player
 
 
-def _who_plays(pipeline: Pipeline, number: int) -> _Named:
+def _who_plays(pipeline: Pipeline, number: int) -> _WhoPlays:
     """The champion, or the newest candidate; an engine plays by its name alone."""
     section, layout = pipeline.config.selfplay, pipeline.layout
     if section.engine != NETWORK_ENGINE:
-        return _Named(section.engine, None)
+        return _WhoPlays(section.engine, None)
     if section.selfplay_model == "latest":
         for before in reversed([n for n in layout.iterations() if 0 < n < number]):
             folder = layout.stage(before, "train")
             if (manifest := read_manifest(folder)) is not None:
                 place = (folder / PARAMETERS).relative_to(layout.root).as_posix()
-                return _Named(manifest.facts["candidate"], place)
+                return _WhoPlays(manifest.facts["candidate"], place)
     champion = records.read_record(layout.champion)
-    return _Named(champion.hash, champion.parameters)
+    return _WhoPlays(champion.hash, champion.parameters)
 
 
-def _read_player(pipeline: Pipeline, player: _Named) -> Player:
+def _version_of(pipeline: Pipeline, player: _WhoPlays) -> NetworkVersion:
     if player.parameters is None:
-        return Player(player.hash, pipeline.first_params)  # which the engine does not read
-    return read_player(pipeline, pipeline.layout.root / player.parameters, player.hash)
+        return NetworkVersion(player.hash, pipeline.first_params)  # which the engine does not read
+    return read_version(pipeline, pipeline.layout.root / player.parameters, player.hash)
 
 
 def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manifest, bool]:
     path = pipeline.layout.stage(number, "train") / PARAMETERS
-    candidate = read_player(pipeline, path, trained.facts["candidate"])
+    candidate = read_version(pipeline, path, trained.facts["candidate"])
     record, champion = read_champion(pipeline)
     if record.iteration == number:  # promoted by a process that was killed before it said so
         before = records.read_record(records.record_path(pipeline.layout, record.previous or 0))
-        champion = read_player(pipeline, pipeline.layout.root / before.parameters, before.hash)
+        champion = read_version(pipeline, pipeline.layout.root / before.parameters, before.hash)
     return evaluate.evaluate_stage(pipeline, number, candidate, champion)
 
 

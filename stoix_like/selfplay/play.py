@@ -23,7 +23,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
-from stoix_like.selfplay.candidates import Player
+from stoix_like.selfplay.candidates import NetworkVersion
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
@@ -52,7 +52,7 @@ SETTINGS = (
 MEMORY_HINT = "lower --shard-games or --num-envs"
 
 
-def selfplay_stage(pipeline: Pipeline, iteration: int, player: Player) -> tuple[Manifest, bool]:
+def selfplay_stage(pipeline: Pipeline, iteration: int, player: NetworkVersion) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before) of the games of an iteration. Facts: games, positions, seconds …"""
     call = StageCall("selfplay", {"player": player.hash}, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "selfplay")
@@ -65,7 +65,7 @@ def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:
     return num_shards, math.ceil(num_games / num_shards)
 
 
-def _play_shards(pipeline: Pipeline, iteration: int, player: Player, folder: Path) -> StageResult:
+def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, folder: Path) -> StageResult:
     section, seed = pipeline.config.selfplay, pipeline.config.architecture.seed
     num_shards, size = shard_sizes(section.selfplay_games, section.shard_games)
     kept: dict[int, dict[str, np.ndarray]] = {}

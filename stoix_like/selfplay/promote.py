@@ -59,7 +59,7 @@ def _promote(pipeline: Pipeline, case: _Case) -> StageResult:
     is_promoted = decision.promotes and pipeline.config.promotion.auto_promote
     if is_promoted:
         path = layout.stage(case.iteration, "train") / PARAMETERS
-        candidates.read_player(pipeline, path, case.candidate)  # raises if it is not what was evaluated
+        candidates.read_version(pipeline, path, case.candidate)  # raises if it is not what was evaluated
         place = path.relative_to(layout.root).as_posix()
         record = ChampionRecord(case.candidate, case.iteration, place, evidence_hash, champion.iteration)
         records.write_record(records.record_path(layout, case.iteration), record)
