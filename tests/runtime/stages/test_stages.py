@@ -96,18 +96,19 @@ CALL = StageCall("double", {"number": "3"}, {"factor": 2})
 
 
 class Work:
-    """Counts how often the stage ran."""
+    """Makes a file, and counts how often the stage ran."""
 
-    def __init__(self):
-        self.times = 0
+    def __init__(self, folder):
+        self.folder, self.times = folder, 0
 
     def __call__(self):
         self.times += 1
+        (self.folder / "out.npz").touch()
         return StageResult({"out.npz": "hash"}, {"result": 6}, {"attempt": self.times})
 
 
 def test_a_stage_runs_once_for_the_same_inputs_and_settings(tmp_path):
-    work = Work()
+    work = Work(tmp_path / "stage")
     first, was_done = run_stage(tmp_path / "stage", CALL, work)
     assert not was_done
     again, was_done = run_stage(tmp_path / "stage", CALL, work)
@@ -120,7 +121,7 @@ def test_a_stage_runs_once_for_the_same_inputs_and_settings(tmp_path):
 
 
 def test_other_inputs_run_it_again_and_other_settings_are_refused(tmp_path):
-    work = Work()
+    work = Work(tmp_path)
     before, _ = run_stage(tmp_path, CALL, work)
     with pytest.raises(ConfigError, match="double: factor is 3, and it was begun with 2"):
         run_stage(tmp_path, CALL._replace(settings={"factor": 3}), work)
@@ -130,8 +131,18 @@ def test_other_inputs_run_it_again_and_other_settings_are_refused(tmp_path):
     assert (work.times, found.inputs) == (2, {"number": "4"})
 
 
+def test_a_stage_whose_output_is_missing_runs_again(tmp_path):
+    work = Work(tmp_path)
+    first, _ = run_stage(tmp_path, CALL, work)
+    (tmp_path / "out.npz").unlink()
+    again, was_done = run_stage(tmp_path, CALL, work)
+    assert not was_done
+    assert work.times == 2
+    assert first.digest == again.digest
+
+
 def test_a_stage_that_fails_is_not_done_and_no_older_manifest_says_so(tmp_path):
-    run_stage(tmp_path, CALL, Work())
+    run_stage(tmp_path, CALL, Work(tmp_path))
 
     def fail():
         raise OSError("disk full")
