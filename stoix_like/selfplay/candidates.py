@@ -16,7 +16,7 @@ from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import ParametersMetadata
 from stoix_like.selfplay.folders import PARAMETERS
-from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.pipeline import Pipeline, published_config
 from stoix_like.selfplay.records import ChampionRecord, read_record, record_path, write_record
 from stoix_like.types import NetworkParams
 
@@ -30,7 +30,7 @@ class NetworkVersion(NamedTuple):
 
 def write_candidate(pipeline: Pipeline, folder: Path, params: NetworkParams, update: int) -> str:
     """The hash of the parameters, which are written into the folder."""
-    config = pipeline.run_config
+    config = published_config(pipeline.config, pipeline.layout, max(update, 1))
     version = installed_version("stoix_like") or ""
     metadata = ParametersMetadata(
         algorithm="alphazero",

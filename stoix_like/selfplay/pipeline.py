@@ -52,9 +52,9 @@ class Pipeline:
         env = build.make_env(config.environment)
         self.game: BoardGame = env.game
         self.layout = Layout(Path(config.checkpointing.save_dir) / game_key(self.game.name, self.game.num_players))
-        self.run_config = run_config(config, self.layout, 1)
-        self.network = build.make_network(env, self.run_config)
-        self.learner = alphazero.make(self.game, self.network, self.run_config)
+        run = run_config(config, self.layout, 1)
+        self.network = build.make_network(env, run)
+        self.learner = alphazero.make(self.game, self.network, run)
 
     def leaves(self, names: Sequence[str]) -> dict[str, Any]:
         """{leaf: value} of the configuration, for a manifest."""
@@ -67,8 +67,8 @@ class Pipeline:
 
     @functools.cached_property
     def settings(self) -> AlphaZeroSettings:
-        """The fixed part of self-play and learning."""
-        return alphazero.settings_of(self.run_config)
+        """The fixed part of self-play and learning, with the searches of this configuration."""
+        return alphazero.settings_of(self.config)
 
     @functools.cached_property
     def root(self) -> Key:
@@ -97,7 +97,7 @@ class Pipeline:
     @functools.cached_property
     def losses(self) -> Callable[[NetworkParams, Sample], Metrics]:
         """The losses of each of a batch of samples, [B]."""
-        hyper = alphazero.make_hyper(self.run_config)
+        hyper = alphazero.make_hyper(self.config)
 
         def loss(params: NetworkParams, sample: Sample) -> Metrics:
             return learning.loss(params, self.network, hyper, jax.tree.map(lambda x: x[None], sample))[1]
@@ -148,7 +148,7 @@ class Pipeline:
         """How candidates and champions play in matches: by search, without noise."""
         model = GameModel(self.game, self.network.actor_critic)
         number = self.config.promotion.match_simulations
-        return players.gumbel_player(model, alphazero.match_search(self.run_config, number))
+        return players.gumbel_player(model, alphazero.match_search(self.config, number))
 
     @functools.cached_property
     def match_player(self) -> MatchPlayer:
@@ -167,7 +167,13 @@ ONLY_SELF_PLAY = ("num_simulations", "quick_simulations", "max_considered_action
 
 
 def run_config(config: SelfPlayConfig, layout: Layout, num_updates: int) -> AlphaZeroConfig:
-    """The configuration of the run that trains."""
+    """The configuration of the run that trains, in which the leaves of self-play alone have their defaults."""
+    leaves = {leaf: get_leaf(AlphaZeroConfig(), leaf) for leaf in ONLY_SELF_PLAY}
+    return replace_leaves(published_config(config, layout, num_updates), leaves)
+
+
+def published_config(config: SelfPlayConfig, layout: Layout, num_updates: int) -> AlphaZeroConfig:
+    """The configuration that candidates are published with, by whose search they play in contests."""
     sections = {field.name: getattr(config, field.name) for field in dataclasses.fields(AlphaZeroConfig)}
     leaves = {
         "self_play": False,
@@ -176,7 +182,6 @@ def run_config(config: SelfPlayConfig, layout: Layout, num_updates: int) -> Alph
         "num_eval_episodes": 0,
         "save_replay": False,
         "keep_last_n": None,
-        **{leaf: get_leaf(AlphaZeroConfig(), leaf) for leaf in ONLY_SELF_PLAY},
         "save_dir": str(layout.root),
         "run_name": layout.train_run.name,
     }

@@ -3,6 +3,8 @@
 import json
 import shutil
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.asserts import refused
@@ -11,11 +13,13 @@ from support.pipelines import arrays_of, champion_hash, digests, moved, small_co
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.runs.find import checkpoint_updates
+from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.weights.parameters import stored_arrays
+from stoix_like.search import gumbel
 from stoix_like.selfplay import evaluate, iteration, play, promote, records, store, train
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, next_iteration, run_iteration
@@ -140,9 +144,41 @@ def test_leaves_that_the_run_cannot_change_are_refused_before_anything_is_begun(
 
 def test_leaves_of_self_play_may_change_from_iteration_to_iteration(copied):
     other = Pipeline(small_config(copied.layout.root.parent, num_simulations=3, selfplay_games=5), SILENT)
+    assert other.settings.search.num_simulations == 3
     report = run_iteration(other, IterationOptions(skip_evaluation=True))
     assert (report.iteration, report.played.facts["games"]) == (3, 5)
+    candidate = load_run(str(other.layout.stage(3, "train")))
+    assert candidate.config.alphazero.num_simulations == 3  # by which it plays in contests
     assert report.trained.settings["batch_size"] == 16
+
+
+@pytest.mark.parametrize(
+    ("leaves", "played", "matched"),
+    [
+        ({}, 2, 2),
+        ({"num_simulations": 5}, 5, 5),
+        ({"num_simulations": 5, "match_simulations": 7}, 5, 7),
+    ],
+)
+def test_self_play_and_matches_search_with_the_simulations_of_the_configuration(
+    copied, monkeypatch, leaves, played, matched
+):
+    """The run in train/ knows none of these leaves, and must not be asked for them."""
+    pipeline = Pipeline(small_config(copied.layout.root.parent, **leaves), SILENT)
+    searched, search = [], gumbel.search
+
+    def noted(model, params, key, states, config):
+        searched.append(config.num_simulations)
+        return search(model, params, key, states, config)
+
+    monkeypatch.setattr(gumbel, "search", noted)
+    progress = Progress(SILENT, pipeline.stop, "selfplay", "games", 5)
+    play.play_shard(pipeline, 1, 0, 5, pipeline.first_params, progress)
+    assert set(searched) == {played}
+    searched.clear()
+    states = jax.tree.map(lambda x: jnp.asarray(x)[None], pipeline.game.init())
+    pipeline.network_player(pipeline.first_params, states, jax.random.key(0))
+    assert searched == [matched]
 
 
 def test_an_iteration_that_is_left_gives_its_games_and_nothing_of_its_training(copied, monkeypatch):
