@@ -24,8 +24,9 @@ from stoix_like.algorithms.alphazero.state import (
     AlphaZeroState,
     LearningBudget,
     example_sample,
+    first_state,
 )
-from stoix_like.algorithms.optimizer import init_optimizer, linear_decay
+from stoix_like.algorithms.optimizer import linear_decay
 from stoix_like.config.alphazero_checks import num_replay_shards
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import AlphaZeroConfig
@@ -175,16 +176,8 @@ def init(
     self_play = playing.start(game, settings, num_games, role_key(key, "reset"))
     params = network.init(role_key(key, "params"), jax.vmap(game.observe)(self_play.games))
     zero = jnp.float32(0.0)
-    return AlphaZeroState(
-        params=AlphaZeroParams(params, jax.tree.map(jnp.copy, params)),
-        hyper=jax.tree.map(jnp.asarray, hyper),
-        key=key,
-        step=jnp.int32(0),
-        optimizer=init_optimizer(params),
-        self_play=self_play,
-        budget=LearningBudget(zero, jnp.copy(zero), jnp.copy(zero)),
-        replay=ring.init(example_sample(game)),
-    )
+    budget = LearningBudget(zero, jnp.copy(zero), jnp.copy(zero))
+    return first_state(params, hyper, key, self_play, budget, ring.init(example_sample(game)))
 
 
 def update(

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from stoix_like.algorithms.optimizer import OptimizerState
+from stoix_like.algorithms.optimizer import OptimizerState, init_optimizer
 from stoix_like.games import BoardGame, GameState
 from stoix_like.replay import RingState
 from stoix_like.search.gumbel import GumbelConfig
@@ -106,6 +106,27 @@ class AlphaZeroState(NamedTuple):
     self_play: SelfPlay | None  # None where nothing is played
     budget: LearningBudget
     replay: RingState
+
+
+def first_state(
+    params: NetworkParams,
+    hyper: AlphaZeroHyper,
+    key: Key,
+    self_play: SelfPlay | None,
+    budget: LearningBudget,
+    replay: RingState,
+) -> AlphaZeroState:
+    """The state before the first update, whose average equals its network. Use under jit."""
+    return AlphaZeroState(
+        params=from_published(params),
+        hyper=jax.tree.map(jnp.asarray, hyper),
+        key=key,
+        step=jnp.int32(0),
+        optimizer=init_optimizer(params),
+        self_play=self_play,
+        budget=budget,
+        replay=replay,
+    )
 
 
 def with_network(params: AlphaZeroParams, network_params: NetworkParams) -> AlphaZeroParams:

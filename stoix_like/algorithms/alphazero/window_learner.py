@@ -17,14 +17,14 @@ from stoix_like.algorithms.alphazero import learning
 from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
-    AlphaZeroParams,
     AlphaZeroSettings,
     AlphaZeroState,
     LearningBudget,
     Sample,
     example_sample,
+    first_state,
 )
-from stoix_like.algorithms.optimizer import init_optimizer, linear_decay
+from stoix_like.algorithms.optimizer import linear_decay
 from stoix_like.games import BoardGame
 from stoix_like.ops.phases import phase
 from stoix_like.replay import Ring, RingState, filled
@@ -54,16 +54,7 @@ def init(
     """A fresh state from the root key, its window empty. Use under jit."""
     observation: Observation = jax.tree.map(lambda x: x[None], game.observe(game.init()))
     params = network.init(role_key(key, "params"), observation)
-    return AlphaZeroState(
-        params=AlphaZeroParams(params, jax.tree.map(jnp.copy, params)),
-        hyper=jax.tree.map(jnp.asarray, hyper),
-        key=key,
-        step=jnp.int32(0),
-        optimizer=init_optimizer(params),
-        self_play=None,
-        budget=_full_budget(settings),
-        replay=ring.init(example_sample(game)),
-    )
+    return first_state(params, hyper, key, None, _full_budget(settings), ring.init(example_sample(game)))
 
 
 def update(
