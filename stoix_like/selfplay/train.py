@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms.alphazero import window_learner
@@ -87,13 +88,14 @@ class LoadWindow(Callback):
         return state
 
 
-class ShowProgress(Callback):
-    """Reports the updates of this stage after every chunk."""
+class FollowTraining(Callback):
+    """Reports the updates of this stage after every chunk, and keeps the parameters that play."""
 
     def __init__(self, pipeline: Pipeline, plan: _Plan) -> None:
         self._pipeline, self._first, self._total = pipeline, plan.from_update, plan.to_update - plan.from_update
         self._progress: Progress | None = None
         self._shown_at = -1
+        self.params: NetworkParams | None = None  # after the last update of the stage
 
     def next_update(self, clock: RunClock) -> int:
         return clock.update if clock.update > self._shown_at else super().next_update(clock)
@@ -104,6 +106,8 @@ class ShowProgress(Callback):
             pipeline = self._pipeline
             self._progress = Progress(pipeline.reporter, pipeline.stop, "train", "updates", self._total, done)
         self._progress.show(done)
+        if done == self._total:
+            self.params = jax.tree.map(jnp.copy, state.params.average)  # the checkpoint's, without reading it
         return state
 
 
@@ -144,12 +148,12 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
     plan = _Plan(first, first + num_updates(pipeline, len(arrays["is_full"]), new))
     _prepare_run(run, folder, plan, exported.outputs[WINDOW])
     loaded = _loaded(pipeline, plan.to_update)
-    losses, callbacks = LastLosses(), [LoadWindow(samples_of(arrays)), ShowProgress(pipeline, plan)]
-    stop, prepared = pipeline.stop, pipeline.prepared
+    losses, follow = LastLosses(), FollowTraining(pipeline, plan)
+    callbacks, stop, prepared = (LoadWindow(samples_of(arrays)), follow), pipeline.stop, pipeline.prepared
     result = train("alphazero", loaded, callbacks, sinks=[losses], stop=stop, quiet=True, prepared=prepared)
     if result.last_update < plan.to_update:
         raise Interrupted
-    params = _trained_params(pipeline, plan.to_update)
+    params = follow.params or _trained_params(pipeline, plan.to_update)
     candidate = write_candidate(pipeline, folder, params, plan.to_update)
     updates = plan.to_update - plan.from_update
     steps = updates * pipeline.settings.most_gradient_steps

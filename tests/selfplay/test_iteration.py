@@ -466,7 +466,7 @@ DEATHS = {
     "before any shard": (play, "write_arrays", 0),
     "after a shard": (play, "write_arrays", 1),
     "in the middle of sync": (store, "_link", 1),
-    "in the middle of the run": (train.ShowProgress, "run", 2),
+    "in the middle of the run": (train.FollowTraining, "run", 2),
     "after a piece of the match": (evaluate, "write_arrays", 1),
     "before the manifest of selfplay": ("stage", "write_manifest", 0),
     "before the manifest of sync": ("stage", "write_manifest", 1),

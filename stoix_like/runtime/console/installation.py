@@ -66,8 +66,9 @@ def versions() -> dict[str, str]:
     return found | {package: installed_version(package) or "not installed" for package in _VERSIONED}
 
 
+@functools.cache
 def installed_version(package: str) -> str | None:
-    """The version of a package; None if it is not installed."""
+    """The version of a package when it was first asked for; None if it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:

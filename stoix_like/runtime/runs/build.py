@@ -150,23 +150,28 @@ def build(algorithm: str, config: Any) -> RunComponents:
 
 
 class Prepared:
-    """What several runs in one process share: environment, network and compiled program, made by the first of them.
+    """What several runs in one process share, made by the first of them: what it consists of, and compiled programs.
 
-    Their configurations may differ in what is data of a state alone, such as `num_updates`. Whoever hands it over
-    answers for that.
+    Their configurations may differ in the numbers of a state's `hyper` alone, such as `num_updates`. Whoever hands it
+    over answers for that.
+
+    Attributes:
+        config: of the first run, whose numbers the learner puts into a new state.
+        initial: (what makes the first state, its template), see `start.initial_state`.
+        program: of a chunk of updates.
     """
 
     def __init__(self) -> None:
-        self.env: Environment | None = None
-        self.network: Network | None = None
-        self.program: Any = None  # of a chunk of updates
+        self.config: Any = None
+        self.initial: tuple[Callable[..., Any], Any] | None = None
+        self.program: Any = None
+        self._built: RunComponents | None = None
 
     def build(self, algorithm: str, config: Any) -> RunComponents:
-        """As `build`. The learner is made anew, because it knows the numbers of the configuration."""
-        if self.env is None or self.network is None:
-            self.env = make_env(config.environment)
-            self.network = make_network(self.env, config)
-        return RunComponents(self.env, self.network, ALGORITHMS[algorithm].make(self.env, self.network, config))
+        """As `build`, or what it made for the first run."""
+        if self._built is None:
+            self.config, self._built = config, build(algorithm, config)
+        return self._built
 
 
 def known_algorithm(path: Path, algorithm: str, version: str) -> Algorithm:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
@@ -44,7 +44,7 @@ class RunParts(NamedTuple):
     callbacks: Sequence[Callback]  # of the caller
     sinks: Sequence[Sink]  # of the caller
     selected_sinks: Sequence[QueuedSink]  # those that the configuration selects, on process 0
-    prepared: Prepared | None = None  # what runs of the caller share
+    prepared: Prepared  # what runs of the caller share
 
     @property
     def config(self) -> Any:
@@ -67,13 +67,14 @@ def build_parts(
     from stoix_like.runtime.runs import build  # starts the backend, so it is imported after the device is selected
 
     algorithm = build.ALGORITHMS[plan.algorithm]
-    built = (prepared or build).build(plan.algorithm, config)
-    make_state, template = start.initial_state(built.learner, config, run_devices)
-    evaluators = list(_evaluators(built, config, algorithm.further_envs(built.env, config)))
+    prepared = prepared or build.Prepared()
+    built = prepared.build(plan.algorithm, config)
+    prepared.initial = prepared.initial or start.initial_state(built.learner, config, run_devices)
+    make_state, template = prepared.initial
+    evaluators = list(_evaluators(built, config, algorithm))
     state = start.first_state(group, plan, config, built.learner, make_state, template)
-    if plan.resumed and plan.changes:
-        before = algorithm.make_hyper(config_from_dict(type(config), plan.resumed.config))
-        state = start.with_hyper(state, before, algorithm.make_hyper(config))
+    before = config_from_dict(type(config), plan.resumed.config) if plan.resumed else prepared.config
+    state = start.with_hyper(state, algorithm.make_hyper(before), algorithm.make_hyper(config))
     selected = group.run_on_primary(lambda: sinks_from_config(config.logging, config.checkpointing.save_dir)) or []
     return RunParts(
         group,
@@ -97,7 +98,7 @@ def _clock(plan: RunStart, last: int, steps_per_update: int) -> RunClock:
     return RunClock(update, last, steps_per_update, plan.progress.elapsed_seconds, plan.progress.evaluated_at)
 
 
-def _evaluators(built: RunComponents, config: Any, further_envs: Mapping[str, Environment]) -> Iterator[Evaluator]:
+def _evaluators(built: RunComponents, config: Any, algorithm: Algorithm) -> Iterator[Evaluator]:
     learner, env, num_seeds = built.learner, built.env, config.training_core.num_seeds
     evaluation = config.evaluation
     if evaluation.num_eval_episodes == 0:
@@ -109,6 +110,6 @@ def _evaluators(built: RunComponents, config: Any, further_envs: Mapping[str, En
         yield Evaluator(env, learner.network_policy, *sizes, mode="network")
     if evaluation.evaluate_sampled:
         yield Evaluator(env, learner.policy, *sizes, mode="sampled")
-    for mode, further in further_envs.items():
+    for mode, further in algorithm.further_envs(env, config).items():
         levels = make_levels(further, evaluation.level_set, evaluation.num_eval_episodes)
         yield Evaluator(further, learner.policy, levels, evaluation.num_eval_envs, num_seeds, mode=mode)

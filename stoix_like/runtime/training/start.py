@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -155,13 +155,14 @@ def initial_state(learner: Learner, config: Any, run_devices: list[jax.Device]) 
         placed = devices.state_shardings(shapes, devices.environment_mesh(run_devices), num_seeds, learner)
     template = jax.tree.map(lambda x, s: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=s), shapes, placed)
 
-    def make(fields: Sequence[str] | None = None) -> Any:
+    @functools.cache
+    def made(fields: tuple[str, ...] | None) -> Callable[[Any], Any]:
         if fields is None:
-            return jax.jit(initial, out_shardings=placed)(seed)
+            return jax.jit(initial, out_shardings=placed)
         shardings = {name: getattr(placed, name) for name in fields}
-        return jax.jit(lambda seed: {n: getattr(initial(seed), n) for n in fields}, out_shardings=shardings)(seed)
+        return jax.jit(lambda seed: {n: getattr(initial(seed), n) for n in fields}, out_shardings=shardings)
 
-    return make, template
+    return lambda fields=None: made(fields)(seed), template
 
 
 def first_state(
@@ -226,6 +227,8 @@ def _resumed_state(group: ProcessGroup, plan: RunStart, learner: Learner, make_s
 def with_hyper(state: Any, before: Any, after: Any) -> Any:
     """The state with the values of `hyper` that differ between two configurations; they keep their placement."""
     changed = {name: value for name, value in after._asdict().items() if value != getattr(before, name)}
+    if not changed:
+        return state
     old = {name: getattr(state.hyper, name) for name in changed}
     placed = jax.tree.map(lambda x: x.sharding, old)
     new = jax.jit(lambda old: jax.tree.map(jnp.full_like, old, changed), out_shardings=placed)(old)

@@ -190,13 +190,10 @@ def _open_files(parts: RunParts, view: TerminalView, closing: contextlib.ExitSta
 
 
 def _compile(parts: RunParts) -> Compiled:
-    prepared = parts.prepared
+    num_seeds = parts.config.training_core.num_seeds
     with devices.reraise_device_errors("the update cannot be compiled", MEMORY_HINT):
-        program: Compiled | None = None if prepared is None else prepared.program
-        if program is None:
-            program = chunk.compile_chunk(parts.learner, parts.config.training_core.num_seeds, parts.state)
-        if prepared is not None:
-            prepared.program = program
+        program: Compiled = parts.prepared.program or chunk.compile_chunk(parts.learner, num_seeds, parts.state)
+        parts.prepared.program = program
     params, key = process_group.addressable_copy((parts.state.params, parts.state.key))
     for evaluator in parts.evaluators:
         evaluator.compile(params, key)
