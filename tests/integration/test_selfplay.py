@@ -1,5 +1,6 @@
 """A pipeline of self-play that is killed by the system goes on, in new processes, to what an undisturbed one has."""
 
+import contextlib
 import signal
 
 import pytest
@@ -10,6 +11,7 @@ from support.scripted_runs import Scripts, finish, wait_until
 from stoix_like.selfplay.folders import Layout
 
 NUM_ITERATIONS = 2
+STARTED = 3  # processes at once
 
 
 def argv(save_dir):
@@ -50,3 +52,19 @@ def test_killed_it_goes_on_to_the_same_hashes(scripts, undisturbed, moment):
         scripts.run("run_training_loop", *argv("killed"), "--max-iterations", "1")
     found = [digests(layout, number) for number in range(1, NUM_ITERATIONS + 1)]
     assert (found, champion_hash(layout)) == undisturbed
+
+
+@pytest.mark.full
+def test_several_processes_on_one_folder_disturb_nothing(scripts, undisturbed):
+    """The lock is held while a stage runs. Who finds it held ends with one line, and another one goes on."""
+    words = argv("shared")
+    with contextlib.ExitStack() as running:
+        processes = [running.enter_context(scripts.start("run_training_loop", *words)) for _ in range(STARTED)]
+        ended = [(process, *finish(process)) for process in processes]
+    refused = [error for process, _, error in ended if process.returncode != 0]
+    assert len(refused) < STARTED
+    assert all("another process" in error and "hint:" in error for error in refused), refused
+    assert all(process.returncode in (0, 1) for process, *_ in ended)
+    layout = Layout(scripts.cwd / "shared" / "tic_tac_toe_2p")
+    found = [digests(layout, number) for number in range(1, NUM_ITERATIONS + 1)]
+    assert found == undisturbed[0]

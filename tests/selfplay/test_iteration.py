@@ -18,6 +18,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.search import gumbel
 from stoix_like.selfplay import evaluate, iteration, play, promote, records, store, train
@@ -379,6 +380,18 @@ def test_another_candidate_in_the_place_of_the_evaluated_one_is_refused(copied):
     shutil.copyfile(layout.stage(0, "train") / PARAMETERS, layout.stage(number, "train") / PARAMETERS)
     with pytest.raises(CheckpointError, match="has the hash"):
         decide_again(copied)
+
+
+def test_a_candidate_of_another_game_is_refused(copied):
+    number = promoted_iteration(copied.layout)
+    path = copied.layout.stage(number, "train") / PARAMETERS
+    metadata, params = parameters.read_metadata(path), copied.read_params(path)
+    path.write_bytes(parameters.serialize(jax.tree.map(np.asarray, params), metadata._replace(task_id="connect_four")))
+    with pytest.raises(CheckpointError, match="is a candidate of connect_four"):
+        decide_again(copied)
+    shutil.copyfile(path, copied.layout.root / records.read_record(copied.layout.champion).parameters)
+    with pytest.raises(CheckpointError, match="is a candidate of connect_four"):
+        run_iteration(copied)
 
 
 def test_without_evaluation_nothing_is_promoted(copied):
