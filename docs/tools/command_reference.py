@@ -39,7 +39,8 @@ def _section(name: str, command: Command) -> str:
         arguments = _arguments(command)
         places = [_form(action) for action in arguments if not action.option_strings]
         rows = [(_form(action), _meaning(action)) for action in arguments]
-        rows += [ANY_LEAF] if name == "run-training-loop" else []
+        if name == "run-training-loop":
+            rows += [*_option_rows("config", "print_config"), ANY_LEAF]
     synopsis = " ".join([*places, "[--flag VALUE ...]"])
     table = "\n".join(f"| {_code(form)} | {meaning} |" for form, meaning in rows)
     lines = f"```text\npython scripts/{script_of(name)} {synopsis}\n{PROGRAM} {name} {synopsis}\n```"
@@ -49,10 +50,14 @@ def _section(name: str, command: Command) -> str:
 
 def _training_rows() -> Iterator[tuple[str, str]]:
     """The options of the training commands. All leaves are one row: they have a page of their own."""
-    for name, (metavar, meaning) in OPTION_HELP.items():
-        if name not in ("help", "debug"):
-            yield f"{flag_name(name)} {metavar}".rstrip(), meaning
+    yield from _option_rows(*(name for name in OPTION_HELP if name not in ("help", "debug")))
     yield ANY_LEAF
+
+
+def _option_rows(*names: str) -> Iterator[tuple[str, str]]:
+    for name in names:
+        metavar, meaning = OPTION_HELP[name]
+        yield f"{flag_name(name)} {metavar}".rstrip(), meaning
 
 
 def _arguments(command: Command) -> list[argparse.Action]:

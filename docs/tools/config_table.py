@@ -34,7 +34,7 @@ def _section(config_type: type, name: str) -> str:
             f"`{flag_name(field.name)}`",
             type_name(leaf_types(kind)[field.name]),
             f"`{default_text(get_leaf(config_type(), field.name))}`",
-            range_text(field.metadata).replace(">=", "≥"),
+            range_text(field.metadata).replace(">=", "≥").replace("<=", "≤"),
             field.metadata["help"].replace("<", "&lt;").replace("|", "\\|"),
         ]
         rows.append("| " + " | ".join(cells) + " |")

@@ -112,7 +112,7 @@ def combination_problems(config: Any) -> list[str]:
     problems += selfplay_problems(config) if "selfplay" in sections else []
     if (last := config.architecture.seed + core.num_seeds - 1) > 2**31 - 1:
         problems.append(f"training_core.num_seeds: the last seed would be {last}, above {2**31 - 1}; use a lower seed")
-    problems += _environment_problems(environment) + _hardware_problems(config)
+    problems += _environment_problems(environment, plays_games="alphazero" in sections) + _hardware_problems(config)
     name = config.checkpointing.run_name
     if name is not None and not is_run_name(name):
         problems.append(f"checkpointing.run_name: {name!r} cannot name a run; {RUN_NAME_RULE}")
@@ -196,10 +196,11 @@ def _has_secret(address: str) -> bool:
     return ":" in user or bool(user and scheme in ("http", "https"))
 
 
-def _environment_problems(environment: Any) -> list[str]:
+def _environment_problems(environment: Any, *, plays_games: bool) -> list[str]:
     task_id = environment.task_id
-    owners = {"max_items": "BinPack has", "max_ems": "BinPack has", "opponent": "board games have"}
-    owners["opening_plies"] = "board games have"
+    owners = {"max_items": "BinPack has", "max_ems": "BinPack has"}
+    if not plays_games:  # what plays nothing else has said so of the task
+        owners |= {"opponent": "board games have", "opening_plies": "board games have"}
     problems = [
         f"environment.{name}: only {owner} it, and the task is {task_id}; leave it null"
         for name, owner in owners.items()

@@ -33,6 +33,10 @@ def selfplay_problems(config: Any) -> list[str]:
             f"promotion.promotion_elo_1: {promotion.promotion_elo_1:g} is not above promotion_elo_0 ="
             f" {promotion.promotion_elo_0:g}; raise it"
         )
+    if promotion.promotion_alpha + promotion.promotion_beta >= 1.0:
+        problems.append(
+            "promotion.promotion_alpha and promotion_beta: their sum must be less than 1; lower one of them"
+        )
     if config.training_core.num_seeds != 1:
         problems.append(f"training_core.num_seeds: {SET_BY_PIPELINE['num_seeds']}")
     return problems

@@ -52,13 +52,12 @@ def choices(annotation: Any) -> list[str]:
 
 
 def range_text(metadata: Mapping[str, Any]) -> str:
-    """The range in a field's metadata as text: `0 to 1`, `>= 1`, `> 0`, or an empty string."""
+    """The range in a field's metadata as text: `0 to 1`, `>= 1`, `> 0`, `> 0, <= 1`, or an empty string."""
     low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
     if low is not None and high is not None:
         return f"{_plain(low)} to {_plain(high)}"
-    if low is not None:
-        return f">= {_plain(low)}"
-    return "" if above is None else f"> {_plain(above)}"
+    bounds = ((">=", low), (">", above), ("<=", high))
+    return ", ".join(f"{sign} {_plain(bound)}" for sign, bound in bounds if bound is not None)
 
 
 def _plain(number: float) -> str:
@@ -134,13 +133,17 @@ def range_problem(value: Any, metadata: Mapping[str, Any]) -> str | None:
     low, high, above = metadata.get("low"), metadata.get("high"), metadata.get("above")
     if not math.isfinite(value):
         return "must be finite"
-    if low is not None and high is not None and not low <= value <= high:
-        return f"must lie in [{_plain(low)}, {_plain(high)}]"
+    if low is not None and high is not None:
+        return None if low <= value <= high else f"must lie in [{_plain(low)}, {_plain(high)}]"
     if low is not None and value < low:
         return f"must be at least {_plain(low)}"
     if above is not None and value <= above:
         return f"must be greater than {_plain(above)}"
-    return None if high is not None else _device_problem(value)
+    return _device_problem(value) if high is None else _high_problem(value, high)
+
+
+def _high_problem(value: float, high: float) -> str | None:
+    return f"must be at most {_plain(high)}" if value > high else None
 
 
 def _device_problem(value: float) -> str | None:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 Value = float | int | str  # of a metric
 DASH = "–"  # a missing value
-ALGORITHM_TITLES = {"ppo": "PPO", "spo": "SPO", "alphazero": "AlphaZero"}  # by key; your own program may add to it
+ALGORITHM_TITLES = {"ppo": "PPO", "spo": "SPO", "alphazero": "AlphaZero", "selfplay": "self-play"}
+"""Names by key, which for presets of pipelines is that of their folder. Your own program may add to it."""
 
 
 def number_text(value: Value, digits: int = 3) -> str:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from stoix_like.config.alphazero_checks import engine_name
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.console.reporter import SILENT, Reporter
@@ -42,6 +43,7 @@ def evaluate_run(
     """
     import jax
 
+    from stoix_like.algorithms import tasks
     from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
     from stoix_like.runtime.runs import saved as saved_run
 
@@ -55,6 +57,8 @@ def evaluate_run(
     )
     levels = {"levels": settings.level_set or f"fresh, seed {settings.seed}", "level_hash": played.level_hash}
     scored = _description(saved) | {"mode": evaluator.mode, "policy": chosen.name, **levels}
+    if saved.env.game is not None:
+        scored["opponent"] = engine_name(saved.config.environment.opponent or tasks.DEFAULT_OPPONENT)
     if chosen.hidden_state is not None:
         scored["hidden_state"] = chosen.hidden_state
     reporter.info(heading(scored))
@@ -115,6 +119,7 @@ def heading(scored: dict[str, Any]) -> str:
     levels = scored["levels"] + (f" ({scored['level_hash']})" if scored["level_hash"] else "")
     task = scored["task_id"] + (f" {scored['kwargs']}" if scored["kwargs"] else "")
     sees = f", which sees {scored['hidden_state']}" if "hidden_state" in scored else ""
+    sees += f", against {scored['opponent']}" if "opponent" in scored else ""
     return (
         f"{scored['run']}: {algorithm_title(scored['algorithm'])} on {task}, checkpoint {scored['checkpoint']}"
         f", {scored['policy']}{sees}, {scored['mode']}, levels: {levels}"

@@ -55,14 +55,19 @@ ResumedSource = Callable[[CommandOptions, Layer], Source]
 
 
 def read_command_line(
-    config_type: type, algorithm: str, argv: Sequence[str], default_config: str, resumed_source: ResumedSource
+    config_type: type,
+    algorithm: str,
+    argv: Sequence[str],
+    default_config: str,
+    resumed_source: ResumedSource,
+    further_flags: Sequence[str] = (),
 ) -> LoadedConfig:
     """The configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
 
-    With `--resume RUN`, `resumed_source` returns the YAML. `--help` and `--version` print and raise SystemExit. Raises
-    ConfigError with all problems of the file and the flags.
+    With `--resume RUN`, `resumed_source` returns the YAML. `--help` and `--version` print and raise SystemExit. The
+    command has read `further_flags` before. Raises ConfigError with all problems of the file and the flags.
     """
-    parsed = flags.parse_flags(argv, config_type)
+    parsed = flags.parse_flags(argv, config_type, further_flags)
     if parsed.shows is not None:
         version = f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
         text = version if parsed.shows == "version" else flags.help_text(config_type, algorithm, default_config)
@@ -100,10 +105,14 @@ def loaded_config(
     return LoadedConfig(run, config.hardware, overridden, options, preset_task_id)
 
 
-def preset_note(loaded: LoadedConfig) -> str | None:
-    """A note if the file was written for another task than a flag names, or for another algorithm; else None."""
+def preset_note(loaded: LoadedConfig, kind: str | None = None) -> str | None:
+    """A note if the file was written for another task than a flag names, or for another algorithm; else None.
+
+    `kind` is the folder of the presets, if it is not that of the algorithm.
+    """
     task, named = loaded.config.environment.task_id, loaded.options.config
-    algorithm = next((name for name in ("spo", "alphazero") if name in section_types(loaded.config.__class__)), "ppo")
+    by_section = (name for name in ("spo", "alphazero") if name in section_types(loaded.config.__class__))
+    algorithm = kind or next(by_section, "ppo")
     theirs = algorithm_of_preset(str(named)) or algorithm
     if loaded.options.resume is not None or (loaded.preset_task_id in (None, task) and theirs == algorithm):
         return None

@@ -11,7 +11,7 @@ import dataclasses
 import functools
 import json
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
 from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
@@ -39,7 +39,7 @@ class CommandOptions(NamedTuple):
 
 
 OPTION_HELP = {
-    "config": ("FILE|PRESET", "a YAML file, or a shipped preset such as ppo/maze"),
+    "config": ("FILE|PRESET", "a YAML file, or a shipped preset of this command"),
     "print_config": ("", "print the whole configuration as YAML for --config, and exit"),
     "resume": ("RUN", "resume this run (folder, name or latest); other flags overwrite its configuration"),
     "debug": ("", "show the traceback of errors"),
@@ -88,8 +88,11 @@ def flag_table(config_type: type) -> dict[str, tuple[str, Kind]]:
     return table
 
 
-def parse_flags(argv: Sequence[str], config_type: type) -> ParsedFlags:
-    """A command line as checked leaves and options. Problems are collected, not raised."""
+def parse_flags(argv: Sequence[str], config_type: type, further: Sequence[str] = ()) -> ParsedFlags:
+    """A command line as checked leaves and options. Problems are collected, not raised.
+
+    `further` flags, which the command has read before, are among those that may have been meant.
+    """
     table, words = flag_table(config_type), list(argv)
     given: dict[str, tuple[str, str]] = {}
     problems: list[str] = []
@@ -97,7 +100,7 @@ def parse_flags(argv: Sequence[str], config_type: type) -> ParsedFlags:
         word = words.pop(0)
         flag, equals, text = word.partition("=") if word.startswith("--") else (word, "", "")
         if flag not in table:
-            problems.append(_unknown_word(word, flag, config_type))
+            problems.append(_unknown_word(word, flag, config_type, further))
             if flag.startswith("-") and not equals and _is_value(words):
                 words.pop(0)
             continue
@@ -132,7 +135,7 @@ def _text_after(flag: str, kind: Kind, attached: str | None, words: list[str]) -
     return attached or "", None if attached else f"{flag}: needs a value"
 
 
-def _unknown_word(word: str, flag: str, config_type: type) -> str:
+def _unknown_word(word: str, flag: str, config_type: type, further: Sequence[str]) -> str:
     leaf = flag.lstrip("-").replace("-", "_")
     if not flag.startswith("-"):
         name, equals, text = word.partition("=")
@@ -149,7 +152,7 @@ def _unknown_word(word: str, flag: str, config_type: type) -> str:
             return f"unknown flag '{flag}'; it belongs to section '{section}', which this command does not use"
     if leaf in ("lr", "learning_rate") and "actor_lr" in leaf_types(config_type):
         return f"unknown flag '{flag}'; there are two: --actor-lr and --critic-lr"
-    return f"unknown flag '{flag}'{nearest(flag, flag_table(config_type))}"
+    return f"unknown flag '{flag}'{nearest(flag, [*flag_table(config_type), *further])}"
 
 
 def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type: type) -> ParsedFlags:
@@ -176,6 +179,7 @@ def help_text(
     *,
     command: str | None = None,
     options: Mapping[str, tuple[str, str]] = OPTION_HELP,
+    left_out: Collection[str] = (),
 ) -> str:
     """What `--help` prints: all flags by section with type, description, default and range.
 
@@ -185,6 +189,7 @@ def help_text(
         default_config: the preset without --config.
         command: its name; train-<algorithm> unless given.
         options: {option: (metavar, text)} of the flags that are no leaves.
+        left_out: leaves that mean nothing to the command.
     """
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
     parser = argparse.ArgumentParser(  # for this text alone: `parse_flags` parses
@@ -200,8 +205,11 @@ def help_text(
         _add_flag(group, name, metavar, text)
     defaults = config_type()
     for name, section in section_types(config_type).items():
+        fields = [field for field in dataclasses.fields(section) if field.name not in left_out]
+        if not fields:
+            continue
         group = parser.add_argument_group(name, (section.__doc__ or "").splitlines()[0])
-        for field in dataclasses.fields(section):
+        for field in fields:
             _add_flag(group, field.name, *_help_row(section, field, get_leaf(defaults, field.name)))
     return parser.format_help().replace(UNBROKEN, " ").rstrip()
 

@@ -14,7 +14,9 @@ from stoix_like.runtime.loading.config import LoadedConfig, Source, read_command
 from stoix_like.runtime.loading.flags import CommandOptions
 
 
-def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_config: str) -> LoadedConfig:
+def load_config(
+    config_type: type, algorithm: str, argv: Sequence[str], default_config: str, further_flags: Sequence[str] = ()
+) -> LoadedConfig:
     """The checked configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
 
     With `--resume RUN` the YAML is the run's own config.yaml. `--help` and `--version` print and raise SystemExit.
@@ -24,13 +26,14 @@ def load_config(config_type: type, algorithm: str, argv: Sequence[str], default_
         algorithm: key of `ALGORITHMS`, such as "ppo".
         argv: the command line without the program's name.
         default_config: the preset if `--config` is not given, such as "ppo/quick".
+        further_flags: of the command, which are no longer in `argv`; one of them may have been meant.
 
     Raises:
         ConfigError: with all problems of the file and the flags.
         CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
     """
     source = functools.partial(resumed_source, config_type, algorithm)
-    return read_command_line(config_type, algorithm, argv, default_config, source)
+    return read_command_line(config_type, algorithm, argv, default_config, source, further_flags)
 
 
 def resumed_source(config_type: type, algorithm: str, options: CommandOptions, flag_layer: Layer) -> Source:

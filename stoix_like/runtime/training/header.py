@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
+from stoix_like.config.alphazero_checks import anchor_names, engine_name
 from stoix_like.config.alphazero_section import AlphaZeroSectionConfig
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.dicts import config_from_dict
@@ -63,6 +64,8 @@ def log_run_header(parts: RunParts, view: TerminalView, telemetry: TelemetryHub,
         stored = [getattr(parts.template, name) for name in parts.learner.volatile]
         num_bytes = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(stored))
         view.lines([*searches, replay_line(num_bytes, parts.config, parts.algorithm)])
+    if parts.env.game is not None and parts.evaluators:
+        view.lines([opponent_line(parts.config)])
     notes += start.replication_notes(parts.learner, parts.template)
     for note in filter(None, notes):
         view.note(note)
@@ -115,6 +118,16 @@ def simulations_line(section: AlphaZeroSectionConfig) -> str:
     if section.quick_simulations is None:
         return line
     return f"{line} in {section.full_search_share:.0%} of the plies, {section.quick_simulations:,} in the others"
+
+
+def opponent_line(config: Any) -> str:
+    """Whom games are evaluated against: `evaluated against heuristic: a win is a return of 1, a loss of -1`."""
+    from stoix_like.algorithms.tasks import DEFAULT_OPPONENT
+
+    names = [engine_name(config.environment.opponent or DEFAULT_OPPONENT)]
+    if isinstance(config, AlphaZeroConfig):
+        names += [name for name in anchor_names(config.alphazero.anchors) if name not in names]
+    return f"evaluated against {' and '.join(names)}: a win is a return of 1, a draw of 0, a loss of -1"
 
 
 def replay_line(num_bytes: int, config: Any, algorithm: Algorithm) -> str:

@@ -218,7 +218,8 @@ def _conclude(started: _StartedRun, status: str) -> TrainResult:
     """The result of the run, whose last lines are shown."""
     plan, clock, view = started.parts.plan, started.parts.clock, started.view
     if status == DONE:
-        commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", "animate")]
+        of_games = () if started.parts.env.game is None else ("ratings", "play-board")
+        commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", "animate", *of_games)]
     else:
         commands = [_resume_command(plan)]
     if (profile := started.profile) is not None and profile.times is not None:
