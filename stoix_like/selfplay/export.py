@@ -22,18 +22,27 @@ from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.shards import float_problems, form_problems, shape_problems, text_of
+from stoix_like.selfplay.shards import FORMAT as SHARD_FORMAT
+from stoix_like.selfplay.shards import (
+    check_format,
+    float_problems,
+    form_problems,
+    packed_size,
+    shape_problems,
+    text_of,
+    unpack_planes,
+)
 from stoix_like.selfplay.store import HASH_DIGITS, StoredShard, list_store
 from stoix_like.types import Observation
 
 SETTINGS = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share", "replay_buffer_size")
 WINDOW, VALIDATION = f"window{ARRAYS}", f"validation{ARRAYS}"
-KIND, FORMAT = "window", "1"
+KIND, FORMAT = "window", 2
 _BUCKETS = 1 << 16  # of game numbers, for the split
 
-#: {name: (type, axes)} of a window's arrays: M positions, C cells with F features, A actions, P players.
+#: {name: (type, axes)} of a window's arrays: M positions, B bytes of planes, A actions, P players.
 _ARRAYS = {
-    "planes": ("bool", "MCF"),
+    "packed_planes": ("uint8", "MB"),  # as those of shards
     "legal": ("bool", "MA"),
     "policy": ("float32", "MA"),
     "root_values": ("float32", "MP"),
@@ -73,6 +82,8 @@ def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manife
 
 def read_window(pipeline: Pipeline, path: Path) -> dict[str, np.ndarray]:
     """The arrays of a window from elsewhere. Raises CheckpointError as `check_window`, and if it cannot be read."""
+    if not path.is_file():
+        raise CheckpointError(f"--data-path: no file {path}", f"give a {WINDOW} that an export stage has written")
     arrays = read_arrays(path)
     check_window(pipeline, arrays, str(path))
     return arrays
@@ -104,6 +115,7 @@ def _newest_games(shards: list[StoredShard], size: int) -> dict[str, np.ndarray]
         if array_hash(arrays)[:HASH_DIGITS] != shard.hash:
             what = f"{shard.path} was changed after it had been written"
             raise CheckpointError(what, "put it back as it was")
+        check_format(arrays, shard.path, SHARD_FORMAT)
         lengths = np.bincount(arrays["game"], minlength=len(arrays["num_plies"]))
         keep = np.zeros(len(lengths), bool)
         for row in reversed(range(len(lengths))):
@@ -126,7 +138,7 @@ def _positions(arrays: dict[str, np.ndarray], keep: np.ndarray, iteration: int) 
     game, player = arrays["game"][rows], arrays["player"][rows].astype(int)
     num_players = arrays["outcome"].shape[1]
     seats = (player[:, None] + np.arange(num_players)[None]) % num_players  # [M, P]
-    found = {name: arrays[name][rows] for name in ("planes", "legal", "policy", "root_values", "is_full")}
+    found = {name: arrays[name][rows] for name in ("packed_planes", "legal", "policy", "root_values", "is_full")}
     found["outcome"] = np.take_along_axis(arrays["outcome"][game], seats, axis=1)
     found["iteration"] = np.full(len(game), iteration, np.int32)
     found["game_id"] = arrays["game_id"][game]
@@ -146,7 +158,7 @@ def _split(pipeline: Pipeline, folder: Path, arrays: dict[str, np.ndarray]) -> S
         held_out[:] = False
     outputs, facts = {}, {"games": len(np.unique(arrays["game_id"])), "positions": int((~held_out).sum())}
     for name, kind, rows in ((WINDOW, KIND, ~held_out), (VALIDATION, "validation", held_out)):
-        texts = {"kind": kind, "format": FORMAT, "game_name": pipeline.game.name}
+        texts = {"kind": kind, "format": str(FORMAT), "game_name": pipeline.game.name}
         part = {key: values[rows] for key, values in arrays.items()}
         part |= {f"text_{key}": np.array(text) for key, text in texts.items()}
         outputs[name] = write_arrays(folder / name, part)
@@ -168,13 +180,12 @@ def check_window(pipeline: Pipeline, arrays: dict[str, np.ndarray], where: str) 
 
 def _window_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Iterator[str]:
     """What is wrong with a window. Each problem is found on the condition that there is none before it."""
-    for name, wanted in {"kind": KIND, "format": FORMAT, "game_name": pipeline.game.name}.items():
+    for name, wanted in {"kind": KIND, "format": str(FORMAT), "game_name": pipeline.game.name}.items():
         if (found := text_of(arrays, name)[:40]) != wanted:
             yield f"its {name} is {found!r} and should be {wanted!r}"
     yield from form_problems(_ARRAYS, arrays)
-    cells, features = pipeline.learner_samples.observation.agent_view.shape[-2:]
     sizes = {"M": len(arrays["is_full"]), "A": pipeline.game.num_actions, "P": pipeline.game.num_players}
-    yield from shape_problems(_ARRAYS, arrays, sizes | {"C": cells, "F": features})
+    yield from shape_problems(_ARRAYS, arrays, sizes | {"B": packed_size(pipeline.planes_shape)})
     if sizes["M"] == 0:
         yield "it has no positions"
     if sizes["M"] > (most := pipeline.config.alphazero.replay_buffer_size):
@@ -182,9 +193,10 @@ def _window_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Itera
     yield from float_problems(arrays, ("policy", "root_values", "outcome"))
 
 
-def samples_of(arrays: dict[str, np.ndarray]) -> Sample:
+def samples_of(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Sample:
     """The samples of a window, [M, ...], on the host."""
     found: dict[str, Any] = arrays
-    observation = Observation(found["planes"], found["legal"])
+    planes: Any = unpack_planes(found["packed_planes"], pipeline.planes_shape)
+    observation = Observation(planes, found["legal"])
     fields = (found[name] for name in ("policy", "root_values", "outcome", "is_full", "iteration"))
     return Sample(observation, *fields)

@@ -35,6 +35,7 @@ from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.rules import make_replay
 from stoix_like.types import Key, Metrics, NetworkParams, Params
 
+HALVED_SLOTS = 256  # so many slots or more go on as half as many, once half have no game any more
 LEAST_OPENINGS = 8  # of a match: fewer never decide anything
 
 
@@ -90,9 +91,10 @@ class Pipeline:
         return parameters.read_arrays(path, self.params_template.average)
 
     @functools.cached_property
-    def learner_samples(self) -> Sample:
-        """One sample as shapes and types."""
-        return example_sample(self.game)
+    def planes_shape(self) -> tuple[int, ...]:
+        """[C, F] of the planes of a position."""
+        sample = example_sample(self.game)
+        return tuple(sample.observation.agent_view.shape)
 
     @functools.cached_property
     def losses(self) -> Callable[[NetworkParams, Sample], Metrics]:
@@ -120,7 +122,8 @@ class Pipeline:
                 search = alphazero.self_play_search(model, self.settings, params)
             else:
                 search = whole_games.mcts_search(self.game, parse_engine(name).num_simulations)
-            return whole_games.advance(self.game, search, self.settings, temperature, batch, key, steps)
+            num_idle = batch.ply.shape[0] - fewer_slots(batch.ply.shape[0])
+            return whole_games.advance(self.game, search, self.settings, temperature, batch, key, steps, num_idle)
 
         return jax.jit(advance, donate_argnums=1)
 
@@ -160,6 +163,11 @@ class Pipeline:
         """Matches of a network against an engine."""
         engine = players.engine_player(self.game, parse_engine(name))
         return MatchPlayer(self.game, self.network_player, engine, self.book)
+
+
+def fewer_slots(num_slots: int) -> int:
+    """The slots in which the rest is played once no more of them have a game; few slots stay as many."""
+    return num_slots - num_slots // 2 if num_slots >= HALVED_SLOTS else num_slots
 
 
 #: Leaves that shape a State of AlphaZero, and of self-play alone: they may change while the run in train/ goes on.

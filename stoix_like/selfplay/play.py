@@ -25,7 +25,7 @@ from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay.candidates import NetworkVersion
 from stoix_like.selfplay.folders import ARRAYS
-from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.pipeline import Pipeline, fewer_slots
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import ShardOrigin, check_shard, origin_of, shard_arrays
 from stoix_like.types import NetworkParams, role_key
@@ -74,7 +74,7 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, fol
         if (arrays := _finished_shard(pipeline, _path(folder, shard), origin, size)) is not None:
             kept[shard] = arrays
     progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size, len(kept) * size)
-    outputs, counts = {}, _Counts()
+    outputs, counts, num_kept = {}, _Counts(), len(kept)
     for shard, origin in enumerate(origins):
         path = _path(folder, shard)
         if shard in kept:
@@ -85,7 +85,7 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, fol
             arrays = shard_arrays(pipeline.game, records, origin)
             outputs[path.name] = write_arrays(path, arrays)
         counts.add(arrays)
-    return StageResult(outputs, counts.facts())
+    return StageResult(outputs, counts.facts(), {"games_of_last_process": (num_shards - num_kept) * size})
 
 
 def _path(folder: Path, shard: int) -> Path:
@@ -116,21 +116,25 @@ def play_shard(
     opening_key, play_key = jax.random.split(key)
     sizer, before = ChunkSizer(), progress.done
     with reraise_device_errors("the games cannot be played", MEMORY_HINT):
-        batch = pipeline.begin_games(num_games)(opening_key)
-        is_finished = False
-        while not is_finished:
-            steps, began = sizer.next_length(10_000), time.monotonic()
+        batch, step, num_playing = pipeline.begin_games(num_games)(opening_key), 0, num_games
+        while num_playing > 0:
+            steps, began, played = sizer.next_length(10_000), time.monotonic(), step
             batch = pipeline.advance_games(params, batch, play_key, np.int32(steps))
-            done, is_finished = jax.device_get(_progress_of(batch))
-            sizer.record(steps, time.monotonic() - began)
-            progress.update(before + int(done))
+            done, num_playing, step = map(int, jax.device_get(_progress_of(batch)))
+            sizer.record(max(step - played, 1), time.monotonic() - began)
+            progress.update(before + done)
+            num_slots = batch.ply.shape[0]
+            while 0 < num_playing <= fewer_slots(num_slots) < num_slots:
+                num_slots = fewer_slots(num_slots)
+            if num_slots < batch.ply.shape[0]:
+                batch = whole_games.with_fewer_slots(batch, num_slots)
         records: GameRecords = jax.device_get(batch.records)
     return records
 
 
 @jax.jit
 def _progress_of(batch: whole_games.GameBatch) -> Any:
-    return whole_games.num_finished(batch), whole_games.is_finished(batch)
+    return whole_games.num_finished(batch), whole_games.num_playing(batch), batch.step
 
 
 class _Counts:

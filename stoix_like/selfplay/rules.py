@@ -11,6 +11,7 @@ import numpy as np
 
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import trees
+from stoix_like.selfplay.shards import pack_planes
 from stoix_like.types import Array
 
 _BATCH = 256  # games replayed at once
@@ -62,7 +63,9 @@ def rule_problem(replayed: dict[str, np.ndarray], arrays: dict[str, np.ndarray])
     if (np.abs(replayed["outcome"] - arrays["outcome"]) > 1e-6).any():
         return "an outcome is not that of the moves"
     rows = np.nonzero((plies >= first[:, None]) & (plies < number[:, None]))
-    for name in ("planes", "legal", "player"):
-        if (replayed[name][rows] != arrays[name]).any():
+    found = {"packed_planes": pack_planes(replayed["planes"][rows])}
+    found |= {name: replayed[name][rows] for name in ("legal", "player")}
+    for name, values in found.items():
+        if (values != arrays[name]).any():
             return f"{name} of a position is not that of the moves"
     return None

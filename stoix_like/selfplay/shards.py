@@ -8,8 +8,10 @@ the file comes from elsewhere.
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -18,7 +20,7 @@ from stoix_like.algorithms.alphazero.whole_games import GameRecords
 from stoix_like.errors import CheckpointError
 from stoix_like.games import BoardGame
 
-FORMAT = 1
+FORMAT = 2
 
 
 class ShardOrigin(NamedTuple):
@@ -31,7 +33,7 @@ class ShardOrigin(NamedTuple):
     engine: str
 
 
-#: {name: (type, axes)} of the arrays: N games, H plies, P players, M positions, C cells with F features, A actions.
+#: {name: (type, axes)} of the arrays: N games, H plies, P players, M positions, B bytes of planes, A actions.
 _ARRAYS = {
     "moves": ("int16", "NH"),  # the actions of the games; -1 beyond the end
     "num_random": ("int16", "N"),  # random plies at the start
@@ -39,7 +41,7 @@ _ARRAYS = {
     "outcome": ("float32", "NP"),
     "game_id": ("uint64", "N"),
     "game": ("int32", "M"),  # row of the game of each position, ascending; and its plies ascend
-    "planes": ("bool", "MCF"),  # for the mover
+    "packed_planes": ("uint8", "MB"),  # for the mover, eight values in a byte, see `pack_planes`
     "legal": ("bool", "MA"),
     "policy": ("float32", "MA"),
     "root_values": ("float32", "MP"),  # the search's, the mover's first
@@ -55,13 +57,13 @@ def shard_arrays(game: BoardGame, records: GameRecords, origin: ShardOrigin) -> 
     """The arrays of finished games, on the host."""
     plies = np.arange(records.moves.shape[1])[None]
     is_position = (plies >= records.num_random[:, None]) & (plies < records.num_plies[:, None])  # [N, H]
-    arrays = {
+    arrays: dict[str, Any] = {
         "moves": records.moves,
         "num_random": records.num_random,
         "num_plies": records.num_plies,
         "outcome": records.outcome,
         "game": np.nonzero(is_position)[0],
-        "planes": records.observation.agent_view[is_position],
+        "packed_planes": pack_planes(records.observation.agent_view[is_position]),
         "legal": records.observation.action_mask[is_position],
         "policy": records.policy[is_position],
         "root_values": records.root_values[is_position],
@@ -73,6 +75,22 @@ def shard_arrays(game: BoardGame, records: GameRecords, origin: ShardOrigin) -> 
     typed = {name: np.asarray(arrays[name], dtype) for name, (dtype, _) in _ARRAYS.items()}
     texts = {**_TEXTS, "game_name": game.name, **{name: str(value) for name, value in origin._asdict().items()}}
     return typed | {f"text_{name}": np.array(text) for name, text in texts.items()}
+
+
+def pack_planes(planes: np.ndarray) -> np.ndarray:
+    """Planes [M, C, F] bool as [M, B] uint8: the values of a position in their order, the first in the highest bit."""
+    return np.packbits(planes.reshape(len(planes), -1), axis=1)
+
+
+def unpack_planes(packed: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
+    """The planes [M, C, F] bool of `pack_planes`; `shape` is [C, F]."""
+    values = np.unpackbits(packed, axis=1, count=math.prod(shape))
+    return values.view(bool).reshape(len(packed), *shape)
+
+
+def packed_size(shape: tuple[int, ...]) -> int:
+    """Bytes of the planes [C, F] of a position."""
+    return -(-math.prod(shape) // 8)
 
 
 def game_ids(moves: np.ndarray, game: np.ndarray, policy: np.ndarray) -> np.ndarray:
@@ -90,6 +108,13 @@ def text_of(arrays: dict[str, np.ndarray], name: str) -> str:
     """A text of a shard, such as `game_name`; empty if it has none."""
     found = arrays.get(f"text_{name}")
     return str(found) if found is not None and found.dtype.kind == "U" and found.ndim == 0 else ""
+
+
+def check_format(arrays: dict[str, np.ndarray], path: Path, wanted: int) -> None:
+    """Raises CheckpointError if a file was written in another format than this version reads."""
+    if (found := text_of(arrays, "format")[:10]) != str(wanted):
+        what = f"{path} has format {found!r}, and this version reads {wanted}"
+        raise CheckpointError(what, "begin another pipeline in another --save-dir")
 
 
 def origin_of(arrays: dict[str, np.ndarray]) -> ShardOrigin:
@@ -122,9 +147,9 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
     yield from form_problems(_ARRAYS, arrays)
     if len(arrays["num_plies"]) == 0:
         yield "it has no games"
-    planes = jax.eval_shape(lambda: game.observe(game.init())).agent_view.shape
     sizes = {"N": len(arrays["num_plies"]), "M": len(arrays["player"]), "H": game.max_plies, "P": game.num_players}
-    yield from shape_problems(_ARRAYS, arrays, sizes | {"A": game.num_actions, "C": planes[0], "F": planes[1]})
+    planes = jax.eval_shape(lambda: game.observe(game.init())).agent_view.shape
+    yield from shape_problems(_ARRAYS, arrays, sizes | {"A": game.num_actions, "B": packed_size(planes)})
     yield from _game_problems(arrays)
     yield from float_problems(arrays, ("policy", "outcome", "root_values", "predicted"))
     if (game_ids(arrays["moves"], arrays["game"], arrays["policy"]) != arrays["game_id"]).any():

@@ -7,7 +7,7 @@ from support.pipelines import small_pipeline
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import Manifest, write_manifest
-from stoix_like.selfplay import export
+from stoix_like.selfplay import export, shards
 from stoix_like.selfplay.export import is_validated_on, window_size
 
 
@@ -56,14 +56,21 @@ def shard(pipeline, iteration, lengths, first_id=0):
         "game_id": np.arange(first_id, first_id + len(lengths)).astype(np.uint64),
         "game": game.astype(np.int32),
         "outcome": np.tile(np.float32([1.0, -1.0]), (len(lengths), 1)),
-        "planes": np.zeros((number, 9, 2), bool),
+        "packed_planes": np.zeros((number, 3), np.uint8),
         "legal": np.ones((number, 9), bool),
         "policy": np.full((number, 9), 1.0 / 9.0, np.float32),
         "root_values": np.zeros((number, 2), np.float32),
         "player": (np.arange(number) % 2).astype(np.int8),
         "is_full": np.ones(number, bool),
     }
-    texts = {"seed": "0", "iteration": str(iteration), "shard": "0", "player": "p", "engine": "e"}
+    texts = {
+        "format": str(shards.FORMAT),
+        "seed": "0",
+        "iteration": str(iteration),
+        "shard": "0",
+        "player": "p",
+        "engine": "e",
+    }
     arrays |= {f"text_{name}": np.array(text) for name, text in texts.items()}
     folder = pipeline.layout.store
     name = write_arrays(folder / "x.npz", arrays)[: export.HASH_DIGITS]

@@ -5,13 +5,28 @@ import functools
 import jax
 import numpy as np
 import pytest
+from support.pipelines import small_pipeline
 from support.self_play import SETTINGS
 
 from stoix_like.algorithms.alphazero import whole_games
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.stages.hashes import array_hash
+from stoix_like.selfplay import pipeline as pipeline_module
+from stoix_like.selfplay import play
+from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.rules import make_replay, rule_problem
-from stoix_like.selfplay.shards import ShardOrigin, check_shard, game_ids, origin_of, shard_arrays
+from stoix_like.selfplay.shards import (
+    ShardOrigin,
+    check_shard,
+    game_ids,
+    origin_of,
+    pack_planes,
+    packed_size,
+    shard_arrays,
+    unpack_planes,
+)
 
 GAME, ORIGIN = make_tic_tac_toe(), ShardOrigin(3, 7, 2, "abc", "mcts-8")
 NUM_GAMES = 6
@@ -66,14 +81,14 @@ def put(index, value):
     [
         (lambda arrays: arrays | {"text_kind": np.array("match")}, "never learned from"),
         (lambda arrays: arrays | {"text_game_name": np.array("othello")}, "it is of 'othello'"),
-        (lambda arrays: arrays | {"text_format": np.array("2")}, "it has format '2'"),
+        (lambda arrays: arrays | {"text_format": np.array("1")}, "it has format '1'"),
         (lambda arrays: arrays | {"text_seed": np.array("-1")}, "does not say where it comes from"),
         (lambda arrays: arrays | {"text_iteration": np.array("9" * 11)}, "does not say where it comes from"),
         (lambda arrays: arrays | {"num_plies": np.int16(3)}, "num_plies has 0 axes"),
         (lambda arrays: {n: a if a.ndim == 0 else a[:0] for n, a in arrays.items()}, "it has no games"),
         (lambda arrays: {n: a for n, a in arrays.items() if n != "policy"}, "it has no policy"),
         (replaced("policy", lambda a: a.astype(np.float64)), "policy is float64"),
-        (replaced("planes", lambda a: a[:, :-1]), r"planes is bool \(\d+, 8, 2\) and should be bool \(\d+, 9, 2\)"),
+        (replaced("packed_planes", lambda a: a[:, :-1]), r"planes is uint8 \(\d+, 2\) and should be uint8 \(\d+, 3\)"),
         (replaced("moves", lambda a: a[:, :-1]), "moves is int16"),
         (replaced("num_plies", put(0, 0)), "a game has no plies"),
         (replaced("game", lambda a: a[::-1].copy()), "positions do not belong to its games"),
@@ -96,7 +111,7 @@ def test_files_that_are_no_shards(arrays, change, reason):
         (replaced("moves", lambda a: np.where(a == a[0, 0], a[0, 1], a)), "has a move that is not legal"),
         (replaced("moves", put((0, 0), 40)), "game 0 has a move that is not legal"),
         (replaced("moves", put((0, 8), 8)), "does not have as many moves as it says|not legal"),
-        (replaced("planes", lambda a: a[..., ::-1]), "planes of a position is not that of the moves"),
+        (replaced("packed_planes", lambda a: a ^ 128), "a position is not that of the moves"),
         (replaced("legal", lambda a: ~a), "legal of a position is not that of the moves"),
         (replaced("player", lambda a: 1 - a), "player of a position is not that of the moves"),
     ],
@@ -113,6 +128,36 @@ def assert_matches(found, reason):
     assert re.search(reason, found), found
 
 
+@pytest.mark.parametrize(("num_slots", "num_games", "sizes"), [(5, 13, [5, 3]), (8, 9, [8, 4, 2]), (6, 3, [3])])
+def test_slots_without_a_game_are_left_out_and_pieces_change_nothing(
+    num_slots, num_games, sizes, tmp_path, monkeypatch
+):
+    """Of four slots or more, half play the rest; in pieces of one search, or all at once, the shard is the same."""
+    monkeypatch.setattr(pipeline_module, "HALVED_SLOTS", 4)
+    pipeline, seen, found = small_pipeline(tmp_path, num_envs=num_slots), [], []
+    advance = pipeline.advance_games
+    pipeline.advance_games = lambda params, batch, *rest: seen.append(len(batch.ply)) or advance(params, batch, *rest)
+    for length in (1, 1000):
+        monkeypatch.setattr(play.ChunkSizer, "next_length", lambda self, most, length=length: length)
+        progress = Progress(SILENT, pipeline.stop, "selfplay", "games", num_games)
+        records = play.play_shard(pipeline, 1, 0, num_games, pipeline.first_params, progress)
+        found.append(shard_arrays(pipeline.game, records, ORIGIN))
+        assert list(dict.fromkeys(seen)) == sizes
+        seen.clear()
+    assert array_hash(found[0]) == array_hash(found[1])
+    check_shard(pipeline.game, found[0], "here")
+    assert rule_problem(pipeline.replay(found[0]["moves"]), found[0]) is None
+
+
+def test_planes_are_packed_in_their_order_and_come_back():
+    planes = np.random.default_rng(0).random((5, 9, 2)) < 0.5
+    packed = pack_planes(planes)
+    assert (packed.shape, packed.dtype) == ((5, packed_size((9, 2))), np.uint8)
+    bits = [packed[3, i // 8] >> (7 - i % 8) & 1 for i in range(18)]
+    assert bits == planes[3].reshape(-1).astype(int).tolist()
+    np.testing.assert_array_equal(unpack_planes(packed, (9, 2)), planes)
+
+
 def test_a_game_that_is_cut_short_is_seen(arrays, replay):
     moves, number = arrays["moves"].copy(), arrays["num_plies"].copy()
     number[0] -= 1
@@ -120,6 +165,6 @@ def test_a_game_that_is_cut_short_is_seen(arrays, replay):
     keep = np.ones(len(arrays["game"]), bool)
     keep[np.flatnonzero(arrays["game"] == 0)[-1]] = False
     cut = arrays | {"moves": moves, "num_plies": number}
-    cut |= {name: arrays[name][keep] for name in ("game", "planes", "legal", "policy", "root_values")}
+    cut |= {name: arrays[name][keep] for name in ("game", "packed_planes", "legal", "policy", "root_values")}
     cut |= {name: arrays[name][keep] for name in ("predicted", "player", "is_full")}
     assert rule_problem(replay(moves), cut) == "game 0 is not played to its end"

@@ -7,6 +7,7 @@ takes the next of the N.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -96,9 +97,26 @@ def num_finished(batch: GameBatch) -> Array:
     return jnp.sum(batch.records.num_plies > 0, dtype=jnp.int32)
 
 
-def is_finished(batch: GameBatch) -> Array:
-    """[] bool: all N games are over."""
-    return jnp.all(batch.game_index >= batch.records.num_plies.shape[0])
+def num_playing(batch: GameBatch) -> Array:
+    """[] int32, slots with a game that is not over."""
+    return jnp.sum(batch.game_index < batch.records.num_plies.shape[0], dtype=jnp.int32)
+
+
+def with_fewer_slots(batch: GameBatch, num_slots: int) -> GameBatch:
+    """The batch in so many slots, in which all games on their way must have a place: `num_playing` is at most that.
+
+    Not to be jitted: the records stay where they are.
+    """
+    part = batch.games, batch.game_index, batch.ply
+    games, index, ply = _kept_slots(part, batch.records.num_plies.shape[0], num_slots)
+    return batch._replace(games=games, game_index=index, ply=ply)
+
+
+@functools.partial(jax.jit, static_argnums=(1, 2))
+def _kept_slots(part: tuple[GameState, Array, Array], num_games: int, num_slots: int) -> tuple[GameState, Array, Array]:
+    kept = jnp.argsort(part[1] >= num_games, stable=True)[:num_slots]
+    found: tuple[GameState, Array, Array] = jax.tree.map(lambda x: x[kept], part)
+    return found
 
 
 def advance(
@@ -109,6 +127,7 @@ def advance(
     batch: GameBatch,
     key: Key,
     most_steps: Array | int,
+    num_idle: int = 0,
 ) -> GameBatch:
     """The batch when all games are over, or `most_steps` searches later. Pure; jit it.
 
@@ -122,11 +141,13 @@ def advance(
         batch: from `begin`, or from the call before.
         key: of the batch, the same in every call.
         most_steps: of this call.
+        num_idle: if it is not 0, it ends when so many slots have no game any more: fewer slots can play the rest.
     """
     end = batch.step + most_steps
+    fewest = 0 if num_idle == 0 else batch.ply.shape[0] - num_idle
 
     def goes_on(batch: GameBatch) -> Array:
-        return ~is_finished(batch) & (batch.step < end)
+        return (num_playing(batch) > fewest) & (batch.step < end)
 
     def step(batch: GameBatch) -> GameBatch:
         return _step(game, search, settings, temperature, batch, jax.random.fold_in(key, batch.step))

@@ -41,7 +41,7 @@ def played(num_slots, seed=0, most_steps=1000, settings=OPENED, game=GAME, num_g
     batch = jax.jit(functools.partial(whole_games.begin, game, settings, num_games, num_slots))(jax.random.key(seed))
     advance = jax.jit(functools.partial(whole_games.advance, game, search, settings, 1.0))
     calls = 0
-    while not whole_games.is_finished(batch):
+    while whole_games.num_playing(batch) > 0:
         batch, calls = advance(batch, jax.random.key(seed + 1), most_steps), calls + 1
     return jax.device_get(batch), calls
 
@@ -68,6 +68,27 @@ def check_record(game, records, index):
     assert game.is_over(state)
     assert (moves[records.num_plies[index] :] == -1).all()
     np.testing.assert_array_equal(records.outcome[index], game.outcome(state))
+
+
+@pytest.mark.parametrize("most_steps", [1, 1000])
+def test_half_of_the_slots_play_the_rest_as_all_would(most_steps):
+    """The scripted search needs no key, so the games are the same in whatever slots they are played."""
+    settings = OPENED
+    search = functools.partial(scripted_search, GAME)
+    batch = jax.jit(functools.partial(whole_games.begin, GAME, settings, NUM_GAMES, 4))(jax.random.key(0))
+    advance = jax.jit(functools.partial(whole_games.advance, GAME, search, settings, 1.0), static_argnums=3)
+    halve = jax.jit(whole_games.with_fewer_slots, static_argnums=1)
+    sizes = [4]
+    while (playing := int(whole_games.num_playing(batch))) > 0:
+        batch = advance(batch, jax.random.key(1), most_steps, 2 if sizes[-1] == 4 else 0)
+        playing = int(whole_games.num_playing(batch))
+        if sizes[-1] == 4 and playing <= 2:
+            batch = halve(batch, 2)
+            assert whole_games.num_playing(batch) == playing
+            sizes.append(2)
+    assert sizes == [4, 2]
+    whole, _ = played(4)
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(batch.records), whole.records)
 
 
 def test_every_game_is_played_to_its_end_and_recorded_as_it_was():
