@@ -7,7 +7,11 @@ manifests. A folder that exists is measured as it is.
 from __future__ import annotations
 
 import json
+import os
+import re
+import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -37,6 +41,8 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 GAME = "connect_four"
 STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 POINTS = 8  # candidates whose moves are compared with solved positions, evenly over the iterations
+OVERHEAD_ROUNDS = 3
+_TIMES = re.compile(r"^iteration (\d+) +([\d.]+) s,", re.MULTILINE)
 SOLVED = ((16, 17, 18, 19, 20), 60)
 
 
@@ -71,35 +77,71 @@ def _iterations(path: Path) -> Iterator[dict[str, Manifest]]:
 
 
 def loop_suite(options: LearningOptions) -> Iterator[Measurement]:
-    """The rows of every seed, and what an update of online training takes here."""
-    config = preset(GAME)
-    online = seconds_per_update(config) / steps_per_update(config)
-    yield Measurement("loop/online", 1.0 / online, "positions/s", note=f"preset alphazero/{GAME}, learning included")
+    """The rows of every seed."""
     solved = measured.solved_positions(*SOLVED)
     for seed in options.seeds:
         loop = finished_loop(options.minutes, seed)
-        yield from _rows(loop, f"loop/{GAME}/s{seed}", online)
+        yield from _rows(loop, f"loop/{GAME}/s{seed}")
+        yield _overhead_row(loop, f"loop/{GAME}/s{seed}", seed)
         yield _rating_row(loop, f"loop/{GAME}/s{seed}")
         yield from _kept_value_rows(loop, f"loop/{GAME}/s{seed}", solved)
         yield from _match_rows(loop, f"loop/{GAME}/s{seed}", options.minutes, seed)
 
 
-def _rows(loop: LoopRun, name: str, online: float) -> Iterator[Measurement]:
-    """Decisions, seconds by stage, and the time without evaluation beside online training of as many positions."""
+def _rows(loop: LoopRun, name: str) -> Iterator[Measurement]:
+    """Decisions, positions, and seconds by stage without the first iteration, in which programs are compiled."""
     seconds = {stage: sum(one[stage].recorded["seconds"] for one in loop.iterations[1:]) for stage in STAGES}
-    positions = sum(one["selfplay"].facts["positions"] for one in loop.iterations[1:])
+    positions = sum(one["selfplay"].facts["positions"] for one in loop.iterations)
     verdicts = [one["promote"].facts["verdict"] for one in loop.iterations]
     counts = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in ("promote", "reject", "inconclusive"))
     games = sum(one["evaluate"].facts["games"] for one in loop.iterations)
-    note = f"{counts}; {games:,} games of evaluations; {loop.path}"
+    note = f"{counts}; {games:,} games of evaluations; {positions:,} positions; {loop.path}"
     yield Measurement(f"{name}/iterations", float(len(loop.iterations)), "iterations", note=note)
     whole = sum(seconds.values())
     each = ", ".join(f"{stage} {value / len(loop.iterations[1:]):.2f}" for stage, value in seconds.items())
     share = seconds["evaluate"] / whole
     yield Measurement(f"{name}/evaluation_share", share, "of the time", note=f"seconds an iteration: {each}")
-    without = (whole - seconds["evaluate"]) / positions
-    note = f"{1 / without:,.0f} positions/s without evaluation and the first iteration, in which programs are compiled"
-    yield Measurement(f"{name}/overhead", without / online - 1.0, "of online", note=note)
+
+
+def _overhead_row(loop: LoopRun, name: str, seed: int) -> Measurement:
+    """The time of positions in the loop, without evaluation, beside online training, in turn on the same cores.
+
+    The loop goes on in a copy of its folder, with a network whose games have their final length.
+    """
+    config, ratios, rates = preset(GAME), list[float](), list[float]()
+    with tempfile.TemporaryDirectory(dir=loop.path.parent) as folder:
+        copy = Path(folder) / loop.path.name
+        shutil.copytree(loop.path, copy, copy_function=_link_or_copy)
+        for _ in range(OVERHEAD_ROUNDS):
+            before = seconds_per_update(config)
+            own = seconds_per_position(copy, _run_more(Path(folder), seed))
+            online = (before + seconds_per_update(config)) / 2.0 / steps_per_update(config)
+            ratios.append(own / online)
+            rates.append(1.0 / own)
+    ratios.sort()
+    note = f"median of {len(ratios)} rounds, {ratios[0] - 1:.3f} to {ratios[-1] - 1:.3f};"
+    note += f" {statistics.median(rates):,.0f} positions/s without evaluation and compilation"
+    return Measurement(f"{name}/overhead", statistics.median(ratios) - 1.0, "of online", note=note)
+
+
+def _link_or_copy(source: str, target: str) -> None:
+    """Links what is never written again, and copies the rest."""
+    (os.link if source.endswith(".npz") else shutil.copyfile)(source, target)
+
+
+def _run_more(save_dir: Path, seed: int) -> str:
+    """What the loop says of four more iterations, with its own settings, but without evaluation."""
+    script = ROOT / "scripts" / "run_training_loop.py"
+    flags = ["--board-type", GAME, "--save-dir", str(save_dir), "--seed", str(seed), "--resume", "--new-iteration"]
+    command = [sys.executable, str(script), *flags, "--skip-evaluation", "--max-iterations", "4"]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def seconds_per_position(path: Path, said: str) -> float:
+    """Of the iterations that the loop has told of, but for the first, which compiles: all of their time."""
+    told = [(int(number), float(seconds)) for number, seconds in _TIMES.findall(said)][1:]
+    played = [read_manifest(path / "iterations" / f"{number:04d}" / "selfplay") for number, _ in told]
+    return sum(seconds for _, seconds in told) / sum(one.facts["positions"] for one in played if one is not None)
 
 
 def _rating_row(loop: LoopRun, name: str) -> Measurement:
@@ -110,8 +152,9 @@ def _rating_row(loop: LoopRun, name: str) -> Measurement:
         command = [sys.executable, str(script), "--lineage", str(loop.path), "--json", str(file)]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
         found: list[dict[str, Any]] = [one for one in json.loads(file.read_text()) if one["rating"] is not None]
-    champion = next(one for one in reversed(found) if one["is_champion"])
-    curve = ", ".join(f"{one['iteration']}{'*' if one['is_champion'] else ''} {one['rating']:.0f}" for one in found)
+    champion = next(one for one in found if one["status"] == "champion")
+    marks = {"champion": "*", "former champion": "*"}
+    curve = ", ".join(f"{one['iteration']}{marks.get(one['status'], '')} {one['rating']:.0f}" for one in found)
     note = f"iteration {champion['iteration']}, [{champion['low']:.0f}, {champion['high']:.0f}]"
     note += f"; by iteration, * became champion: {curve}"
     return Measurement(f"{name}/rating", champion["rating"], "Elo", note=note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 
 from stoix_like.config.alphazero_checks import anchor_names, engine_problems
@@ -28,7 +29,8 @@ def main(argv: list[str]) -> int:
     """Plays the league, prints the ratings and draws them; returns the exit code."""
     arguments = make_parser().parse_args(argv)
     if arguments.lineage:
-        return _print_lineage(arguments.lineage, arguments.json)
+        _refuse_beside_lineage(arguments)
+        return _print_lineage(arguments.lineage, arguments.out, arguments.json)
     if not arguments.runs:
         raise ConfigError("no runs are named", "name runs of a board game, or --lineage FOLDER of a self-play pipeline")
     anchors = anchor_names(arguments.anchors)
@@ -61,15 +63,32 @@ def main(argv: list[str]) -> int:
     return 0
 
 
-def _print_lineage(folder: str, json_file: Path | None) -> int:
+def _refuse_beside_lineage(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError if something is given that only matches could follow: the games of a lineage were played."""
+    defaults = make_parser().parse_args([])
+    names = ("runs", "anchors", "simulations", "network", "openings", "opening_plies", "seed")
+    if beside := [name for name in names if getattr(arguments, name) != getattr(defaults, name)]:
+        what = "runs" if beside[0] == "runs" else f"--{beside[0].replace('_', '-')}"
+        raise ConfigError(f"--lineage: it cannot go with {what}, because nothing is played", "leave out one of them")
+
+
+def _print_lineage(folder: str, out: Path | None, json_file: Path | None) -> int:
     from stoix_like.runtime.console.text import aligned
-    from stoix_like.selfplay.ancestry import as_json, read_ancestry, table_rows
+    from stoix_like.runtime.figures.panels import plot_panels
+    from stoix_like.runtime.figures.style import check_format
+    from stoix_like.selfplay.ancestry import as_json, panel_of, read_ancestry, table_rows
     from stoix_like.selfplay.folders import find_layout
 
-    ancestry = read_ancestry(find_layout(folder))
+    if out:
+        check_format(out)
+    layout = find_layout(folder)
+    ancestry = read_ancestry(layout)
     print("\n".join(aligned(table_rows(ancestry))))
     if json_file:
         write_output_json(json_file, as_json(ancestry))
+    panel = panel_of(f"{layout.root.name}: ratings with 95 % intervals", ancestry)
+    figure = plot_panels([panel], out or layout.root / "ratings.png", "iteration", "Elo", log_x=False)
+    print(f"ratings {figure}")
     return 0
 
 
@@ -95,7 +114,7 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--openings", type=positive_int, default=64, metavar="N", help=help_text)
     parser.add_argument("--opening-plies", type=int, metavar="N", help="plies of the openings (default: by game)")
     parser.add_argument("--seed", type=seed_number, default=0, help="of players that choose at random (default: 0)")
-    help_text = "figure: .png, .pdf or .svg (default: ratings.png, for one run in its folder)"
+    help_text = "figure: .png, .pdf or .svg (default: ratings.png, for one run or pipeline in its folder)"
     parser.add_argument("--out", type=output_file, help=help_text)
     add_json_flag(parser)
     add_device_flag(parser)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import json
 from pathlib import Path
 
 from stoix_like.config.board_games import game_key, is_game, parse_game
+from stoix_like.config.checks import leaf_types
+from stoix_like.config.sections import EvaluationConfig
 from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import CheckpointError, ConfigError
@@ -14,25 +17,35 @@ from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.config import LoadedConfig, preset_note
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
 from stoix_like.runtime.runs.sources import load_config
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.iteration_start import SKIPPED, IterationStart, read_start
 
 ALGORITHM = "selfplay"  # in the names of presets
 COMMAND = "run-training-loop"
 #: {option: (metavar, description)} of what is no leaf of the configuration.
 OPTIONS = {
-    "board_type": ("GAME", "such as connect_four; the same as --task-id"),
+    "board_type": (
+        "GAME",
+        "such as connect_four, as --task-id; without --config its own preset is used, if it has one",
+    ),
     "num_players": ("N", "of the game (default: its own)"),
     "max_iterations": ("N", "iterations to finish (default: 1)"),
     "skip_selfplay": ("", "learn from the games that the store has"),
     "skip_evaluation": ("", "play no match; nothing is then promoted"),
     "data_path": ("FILE", "learn from a window.npz that an export stage has written elsewhere"),
     "new_iteration": ("", "leave an unfinished iteration as it is, and begin the next one"),
-    "resume": ("", "go on, and refuse to begin a pipeline"),
+    "resume": ("", "go on with the settings of the last iteration; flags overwrite them; never begins a pipeline"),
     "rollback": ("", "make the champion before the present one champion again, and exit"),
     "dry_run": ("", "print which stages are to do, and exit"),
 }
+#: Leaves of a run's evaluations, of which a pipeline makes none: its matches are its own.
+OF_EVALUATIONS = ("opening_plies", "anchors")
+SWITCHES = [name for name, (metavar, _) in OPTIONS.items() if not metavar]
 
 
 def main(argv: list[str]) -> int:
@@ -42,19 +55,22 @@ def main(argv: list[str]) -> int:
     if {"-h", "--help"} & set(rest):
         print(help_text())
         return 0
-    loaded = load_config(SelfPlayConfig, ALGORITHM, rest, _preset_of_game(rest))
+    loaded, skipped = _load(rest), list[str]()
+    if arguments.resume:
+        if "--config" in rest:
+            raise ConfigError("--resume: the pipeline has its own configuration", "leave out --config")
+        start = _last_start(_folder_of(loaded.config))
+        loaded = _load([*rest, *_flags_of(start, loaded.overridden)])
+        skipped = _skipped_of(start, new=arguments.new_iteration)
     if loaded.options.print_config:
         print(to_yaml(loaded.given), end="")
         return 0
     _refuse_flags_of_the_pipeline(loaded.overridden)
-    config = loaded.config
-    root = Path(config.checkpointing.save_dir) / game_key(*parse_game(config.environment.task_id))
-    if arguments.resume and not (root / "champion.json").is_file():
-        raise CheckpointError(f"--resume: no pipeline in {root}", "leave out --resume to begin one")
+    root = _folder_of(loaded.config)
     if arguments.rollback:
-        if arguments.dry_run:
-            raise ConfigError("--rollback: it cannot be tried with --dry-run", "leave out one of them")
+        _refuse_beside_rollback(arguments)
         return _roll_back(root)
+    config = loaded.config
     devices.select(config.hardware, config.logging, compile_cache=loaded.options.is_cached)
     from stoix_like.selfplay import loop
     from stoix_like.selfplay.iteration import IterationOptions
@@ -62,15 +78,65 @@ def main(argv: list[str]) -> int:
     data_path = None if arguments.data_path is None else Path(arguments.data_path)
     each = IterationOptions(arguments.skip_selfplay, arguments.skip_evaluation, data_path, arguments.new_iteration)
     same = [word for word in argv if word != "--new-iteration"]
-    options = loop.LoopOptions(each, arguments.max_iterations, arguments.dry_run, tuple(same))
-    return loop.run(config, options, Reporter())
+    first = each._replace(
+        skip_selfplay=each.skip_selfplay or "skip_selfplay" in skipped,
+        skip_evaluation=each.skip_evaluation or "skip_evaluation" in skipped,
+    )
+    options = loop.LoopOptions(first, each, arguments.max_iterations or 1, arguments.dry_run, tuple(same))
+    reporter = Reporter()
+    if not arguments.resume and (note := preset_note(loaded, ALGORITHM)):
+        reporter.note(note)
+    return loop.run(config, options, reporter)
+
+
+def _load(argv: list[str]) -> LoadedConfig:
+    return load_config(SelfPlayConfig, ALGORITHM, argv, _preset_of_game(argv), list(map(flags.flag_name, OPTIONS)))
+
+
+def _folder_of(config: SelfPlayConfig) -> Path:
+    return Path(config.checkpointing.save_dir) / game_key(*parse_game(config.environment.task_id))
+
+
+def _last_start(root: Path) -> tuple[Layout, int, IterationStart] | None:
+    """The newest iteration that was begun, and with what. Raises CheckpointError if there is no pipeline."""
+    layout = Layout(root)
+    if not layout.champion.is_file():
+        raise CheckpointError(f"--resume: no pipeline in {root}", "leave out --resume to begin one")
+    for number in reversed(layout.iterations()):
+        if (start := read_start(layout, number)) is not None:
+            return layout, number, start
+    return None
+
+
+def _flags_of(last: tuple[Layout, int, IterationStart] | None, overridden: frozenset[str]) -> list[str]:
+    """The settings of the last iteration as flags, without those that are given."""
+    leaves = {} if last is None else {name: v for name, v in last[2].leaves.items() if name not in overridden}
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves.items()}
+    return [word for name, text in texts.items() for word in (flags.flag_name(name), text)]
+
+
+def _skipped_of(last: tuple[Layout, int, IterationStart] | None, *, new: bool) -> list[str]:
+    """What the last iteration skips, if it is unfinished and gone on with."""
+    if last is None or new or read_manifest(last[0].stage(last[1], "promote")) is not None:
+        return []
+    return [name for name in SKIPPED if last[2].settings[name]]
+
+
+def _refuse_beside_rollback(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError if a flag is given that means nothing beside --rollback."""
+    beside = [name for name in ("data_path", *SWITCHES) if name != "rollback" and getattr(arguments, name)]
+    if arguments.max_iterations is not None:
+        beside.append("max_iterations")
+    if beside:
+        raise ConfigError(f"--rollback: it cannot go with {flags.flag_name(beside[0])}", "leave out one of them")
 
 
 def help_text() -> str:
     """What `--help` prints."""
     general = {name: flags.OPTION_HELP[name] for name in ("config", "print_config", "debug", "help", "version")}
     options = OPTIONS | general
-    return flags.help_text(SelfPlayConfig, ALGORITHM, DEFAULT_PRESETS[ALGORITHM], command=COMMAND, options=options)
+    preset, left_out = DEFAULT_PRESETS[ALGORITHM], {*SET_BY_PIPELINE, *leaf_types(EvaluationConfig), *OF_EVALUATIONS}
+    return flags.help_text(SelfPlayConfig, ALGORITHM, preset, command=COMMAND, options=options, left_out=left_out)
 
 
 def _game_flags(arguments: argparse.Namespace) -> list[str]:
@@ -122,8 +188,7 @@ def make_parser() -> ArgumentParser:
     for name, (metavar, text) in OPTIONS.items():
         flag = f"--{name.replace('_', '-')}"
         if metavar == "N":
-            default = 1 if name == "max_iterations" else None
-            parser.add_argument(flag, type=positive_int, default=default, metavar=metavar, help=text)
+            parser.add_argument(flag, type=positive_int, metavar=metavar, help=text)
         elif metavar:
             parser.add_argument(flag, metavar=metavar, help=text)
         else:

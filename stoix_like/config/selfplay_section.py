@@ -24,9 +24,13 @@ class SelfPlaySectionConfig:
     selfplay_model: Literal["champion", "latest"] = leaf("champion", "whose network plays; latest = newest candidate")
     sync_from: str | None = leaf(None, "folders of the same game whose shards are taken in, a,b; null = none")
     min_samples: int = leaf(0, "positions in the store before anything is trained", low=0)
-    window_positions: int = leaf(32_768, "newest positions learned from while there are no more", low=1)
-    window_exponent: float = leaf(0.75, "the window grows with this power of all positions", above=0.0, high=1.0)
-    window_growth: float = leaf(0.4, "its slope where it begins to grow, positions per position", low=0.0, high=1.0)
+    window_positions: int = leaf(
+        32_768, "all positions are learned from up to here; beyond, the window grows more slowly", low=1
+    )
+    window_exponent: float = leaf(0.75, "exponent of that growth: 1 = linear, 0.5 = square root", above=0.0, high=1.0)
+    window_growth: float = leaf(
+        0.4, "positions that the window gains for a new one where that growth begins", low=0.0, high=1.0
+    )
     validation_share: float = leaf(0.05, "share of games that are only validated on", low=0.0, high=0.5)
     training_epochs: float | None = leaf(
         None, "passes over the window per iteration; null = max_reuse for each new position", above=0.0
@@ -41,10 +45,10 @@ class PromotionSectionConfig:
     promotion_rule: Literal["sprt", "non_inferior", "fixed"] = leaf(
         "sprt", "sequential test, the same for solved games, or a fixed number of pairs"
     )
-    promotion_elo_0: float = leaf(0.0, "Elo at which at most promotion_alpha are promoted")
-    promotion_elo_1: float = leaf(50.0, "Elo at which at most promotion_beta are rejected", above=0.0)
-    promotion_alpha: float = leaf(0.05, "error rate of promotions", above=0.0, high=0.5)
-    promotion_beta: float = leaf(0.05, "error rate of rejections", above=0.0, high=0.5)
+    promotion_elo_0: float = leaf(0.0, "Elo difference of the hypothesis that does not promote")
+    promotion_elo_1: float = leaf(50.0, "Elo difference of the hypothesis that promotes", above=0.0)
+    promotion_alpha: float = leaf(0.05, "share of candidates at promotion_elo_0 that are promoted", above=0.0, high=0.5)
+    promotion_beta: float = leaf(0.05, "share of candidates at promotion_elo_1 that are rejected", above=0.0, high=0.5)
     most_pairs: int = leaf(200, "openings that a match plays at most, each from every seat", low=2)
     pairs_per_look: int = leaf(20, "openings between two looks at the evidence", low=1)
     match_simulations: int | None = leaf(None, "simulations per move of a match; null = num_simulations", low=1)

@@ -205,14 +205,14 @@ def _sequential(evidence: Evidence, rule: PromotionRule) -> Decision:
     if last.verdict == "lower":
         reason = f"{ratio} is at most {low:.2f}: {elo_0:+g} Elo is accepted against {elo_1:+g}"
         return Decision(False, "reject", (reason,), last.num_groups, score, last.log_likelihood_ratio)
-    reason = f"{ratio} is between {low:.2f} and {high:.2f}: the champion stays"
+    reason = f"{ratio} is between {low:.2f} and {high:.2f}"
     return Decision(False, "inconclusive", (reason,), last.num_groups, score, last.log_likelihood_ratio)
 
 
 def _fixed(evidence: Evidence, rule: PromotionRule) -> Decision:
     number, score = len(evidence.scores), _score(evidence.scores)
     if number < rule.most_groups:
-        reason = f"{number} of {rule.most_groups} openings were played: the champion stays"
+        reason = f"{number} of {rule.most_groups} openings were played"
         return Decision(False, "inconclusive", (reason,), number, score, float("nan"))
     promotes = bool(score.low > 0.5)
     place = "above" if promotes else "not above"

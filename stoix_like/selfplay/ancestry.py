@@ -15,12 +15,14 @@ import numpy as np
 from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import matches, ratings
 from stoix_like.evaluation.match_records import MatchRecord
-from stoix_like.evaluation.ratings import RatingTable
+from stoix_like.evaluation.ratings import Rating, RatingTable
+from stoix_like.runtime.figures.panels import Line, Panel
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.selfplay import records
+from stoix_like.selfplay import promote, records
 from stoix_like.selfplay.folders import Layout
 
+CHAMPIONS = ("champion", "former champion")  # statuses
 FIXED_RATING = 1000.0  # Elo, of the first anchor, or of the random parameters
 
 
@@ -32,8 +34,7 @@ class Candidate(NamedTuple):
     hash: str
     score: float | None  # against the champion of its time
     games: int
-    verdict: str
-    is_champion: bool  # at any time, on the way to the present champion
+    status: str  # "champion", "former champion", "rolled back", "undecided", or as `promote.status_of`
 
 
 class Ancestry(NamedTuple):
@@ -49,9 +50,11 @@ def read_ancestry(layout: Layout) -> Ancestry:
     Raises:
         CheckpointError: a record, manifest or match is missing, damaged or was changed, or no match was played.
     """
-    champions = {record.hash for record in records.lineage(layout)}
-    names = {records.read_record(records.record_path(layout, 0)).hash: "iteration 0"}
-    candidates, played, anchors = [], list[MatchRecord](), dict[str, None]()
+    champions = [record.iteration for record in records.lineage(layout)]
+    first = records.read_record(records.record_path(layout, 0)).hash
+    names = {first: "iteration 0"}
+    candidates = [Candidate(0, names[first], first, None, 0, _status(0, champions, None))]
+    played, anchors = list[MatchRecord](), dict[str, None]()
     for number in (number for number in layout.iterations() if number > 0):
         trained, evaluated, decided = (
             read_manifest(layout.stage(number, name)) for name in ("train", "evaluate", "promote")
@@ -65,13 +68,21 @@ def read_ancestry(layout: Layout) -> Ancestry:
             played += ([match] if match else []) + _anchor_records(layout, number, evaluated, names)
             anchors |= dict.fromkeys(evaluated.facts["anchors"])
         score = None if match is None else match.score / match.games
-        verdict = "undecided" if decided is None else str(decided.facts["verdict"])
-        games = 0 if match is None else int(match.games)
-        candidates.append(Candidate(number, names[found], found, score, games, verdict, found in champions))
+        games, status = 0 if match is None else int(match.games), _status(number, champions, decided)
+        candidates.append(Candidate(number, names[found], found, score, games, status))
     if not played:
         raise CheckpointError(f"{layout.root} has no games of evaluations", "finish an iteration with its evaluation")
     fixed = next(iter(anchors), "iteration 0")
     return Ancestry(candidates, ratings.rate(played, {fixed: FIXED_RATING}, mean=FIXED_RATING))
+
+
+def _status(number: int, champions: Sequence[int], decided: Manifest | None) -> str:
+    """What became of a candidate. `champions` are the iterations of the present champion and those before it."""
+    if number in champions:
+        return "champion" if number == champions[0] else "former champion"
+    if decided is None:
+        return "undecided"
+    return "rolled back" if decided.facts["promoted"] else promote.status_of(decided)
 
 
 def _match(layout: Layout, number: int, evaluated: Manifest, names: dict[str, str]) -> MatchRecord | None:
@@ -103,16 +114,37 @@ def _record(
 
 
 def table_rows(ancestry: Ancestry) -> list[list[str]]:
-    """The head and a row for each candidate: its rating, its match, and what was decided."""
+    """The head, a row for each candidate with its rating, its match and what became of it, and those of the anchors."""
     rated = {row.name: row for row in ancestry.table.rows}
-    rows = [["", "candidate", "rating", "95 % interval", "against the champion", "games", "decision"]]
+    rows = [["", "candidate", "rating", "95 % interval", "against the champion", "games", "status"]]
     for one in ancestry.candidates:
-        row = rated.get(one.name)
-        numbers = ["–", "–"] if row is None else [f"{row.rating:.0f}", f"[{row.low:.0f}, {row.high:.0f}]"]
         score = "–" if one.score is None else f"{one.score:.3f}"
-        decision = one.verdict + (", champion" if one.is_champion else "")
-        rows.append([one.name, one.hash[:12], *numbers, score, f"{one.games:,}", decision])
-    return rows
+        rows.append([one.name, one.hash[:12], *_numbers(rated.get(one.name)), score, f"{one.games:,}", one.status])
+    return [*rows, *([name, "", *_numbers(rated[name]), "", "", "anchor"] for name in anchors_of(ancestry))]
+
+
+def _numbers(row: Rating | None) -> tuple[str, str]:
+    """(rating, interval) as text."""
+    return ("–", "–") if row is None else (f"{row.rating:.0f}", f"[{row.low:.0f}, {row.high:.0f}]")
+
+
+def anchors_of(ancestry: Ancestry) -> list[str]:
+    """The engines that are rated beside the candidates."""
+    known = {one.name for one in ancestry.candidates}
+    return [row.name for row in ancestry.table.rows if row.name not in known]
+
+
+def panel_of(title: str, ancestry: Ancestry) -> Panel:
+    """Ratings over iterations, of champions and of all candidates, with the anchors as horizontal lines."""
+    rated = {row.name: row for row in ancestry.table.rows}
+    known = [one for one in ancestry.candidates if one.name in rated]
+    lines = []
+    for name, statuses in (("champions", CHAMPIONS), ("all candidates", None)):
+        own = [one for one in known if statuses is None or one.status in statuses]
+        rows = [rated[one.name] for one in own]
+        y, low, high = ([getattr(row, field) for row in rows] for field in ("rating", "low", "high"))
+        lines.append(Line(name, [one.iteration for one in own], y, low, high))
+    return Panel(title, lines[::-1], {name: rated[name].rating for name in anchors_of(ancestry)})
 
 
 def as_json(ancestry: Ancestry) -> list[dict[str, Any]]:

@@ -15,7 +15,7 @@ from stoix_like.runtime.stages.hashes import tree_hash
 from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import ParametersMetadata
-from stoix_like.selfplay.folders import PARAMETERS
+from stoix_like.selfplay.folders import PARAMETERS, Layout
 from stoix_like.selfplay.pipeline import Pipeline, published_config
 from stoix_like.selfplay.records import ChampionRecord, read_record, record_path, write_record
 from stoix_like.types import NetworkParams
@@ -67,14 +67,21 @@ def read_champion(pipeline: Pipeline) -> tuple[ChampionRecord, NetworkVersion]:
     return record, read_version(pipeline, pipeline.layout.root / record.parameters, record.hash)
 
 
-def begin_lineage(pipeline: Pipeline) -> None:
-    """Makes the random parameters of iteration 0 the champion, if there is none."""
-    layout = pipeline.layout
+def has_champion(layout: Layout) -> bool:
+    """Whether there is a champion. Raises CheckpointError if the pointer is missing and there was one."""
     if layout.champion.is_file():
-        return
+        return True
     if known := [number for number in layout.iterations() if record_path(layout, number).is_file()]:
         what = f"{layout.champion} is missing, and iterations {', '.join(map(str, known))} have promoted champions"
         raise CheckpointError(what, f"put it back, or copy {record_path(layout, known[-1])} there")
+    return False
+
+
+def begin_lineage(pipeline: Pipeline) -> None:
+    """Makes the random parameters of iteration 0 the champion, if there is none."""
+    layout = pipeline.layout
+    if has_champion(layout):
+        return
     folder = layout.stage(0, "train")
     found = write_candidate(pipeline, folder, pipeline.first_params, 0)
     path = (folder / PARAMETERS).relative_to(layout.root).as_posix()

@@ -60,9 +60,9 @@ class Layout(NamedTuple):
         return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
 
-def find_layout(text: str) -> Layout:
-    """The pipeline in an existing folder. Raises CheckpointError if there is none."""
-    layout = Layout(Path(text))
-    if not layout.champion.is_file():
-        raise CheckpointError(f"{text} is no folder of a self-play pipeline", "give the one with its champion.json")
-    return layout
+def find_layout(text: str, save_dir: str = "runs") -> Layout:
+    """The pipeline in an existing folder: a path, or a name under save_dir. Raises CheckpointError if there is none."""
+    for layout in (Layout(Path(text)), Layout(Path(save_dir) / text)):
+        if layout.champion.is_file():
+            return layout
+    raise CheckpointError(f"{text} is no folder of a self-play pipeline", "give the one with its champion.json")

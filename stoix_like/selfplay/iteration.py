@@ -6,7 +6,6 @@ process too; when all stages are done, the next iteration begins. A lock is held
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,20 +13,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import RunError
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import refuse_changed_settings
-from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
 from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
-from stoix_like.selfplay.candidates import NetworkVersion, begin_lineage, read_champion, read_version
+from stoix_like.selfplay.candidates import NetworkVersion, begin_lineage, has_champion, read_champion, read_version
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
+from stoix_like.selfplay.iteration_start import (
+    KEPT,
+    SKIPPED,
+    WINDOW,
+    IterationStart,
+    SelfPlayer,
+    read_start,
+    write_start,
+)
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 
-BEGUN = "iteration.json"
 _SETTINGS = dict.fromkeys(
     play.SETTINGS + store.SETTINGS + export.SETTINGS + train.SETTINGS + evaluate.SETTINGS + promote.SETTINGS
 )
@@ -84,10 +91,10 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
         Interrupted: a signal ended a stage.
     """
     layout, began = pipeline.layout, time.monotonic()
+    check_iteration(pipeline, options)
     layout.root.mkdir(parents=True, exist_ok=True)
     with work_lock(layout):
         begin_lineage(pipeline)
-        _check(pipeline, options)
         number = next_iteration(layout, new=options.new_iteration)
         player = _begin(pipeline, number, options)
     played, synced, exported = _gather(pipeline, number, player, options)
@@ -101,7 +108,7 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
 
 
 def _gather(
-    pipeline: Pipeline, number: int, player: _WhoPlays, options: IterationOptions
+    pipeline: Pipeline, number: int, player: SelfPlayer, options: IterationOptions
 ) -> tuple[Manifest | None, Manifest | None, Manifest]:
     """The manifests of the stages that make the window: selfplay and sync, None where they are skipped, and export."""
     if (path := options.data_path) is not None:
@@ -118,7 +125,7 @@ def _gather(
 def _locked(pipeline: Pipeline, name: str, work: Callable[[], tuple[Manifest, bool]]) -> Manifest:
     """The manifest of a stage, which runs under the lock of the game."""
     if pipeline.stop.is_set:
-        raise Interrupted
+        raise Interrupted(name)
     with work_lock(pipeline.layout):
         manifest, was_done = work()
     if was_done:
@@ -126,62 +133,69 @@ def _locked(pipeline: Pipeline, name: str, work: Callable[[], tuple[Manifest, bo
     return manifest
 
 
-def _check(pipeline: Pipeline, options: IterationOptions) -> None:
-    """Refuses what an iteration could not be finished with, before it is begun."""
+def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
+    """Refuses what an iteration could not be finished with, before it is begun. Writes nothing.
+
+    Another process may change the folder before the iteration begins; each stage checks what it reads. Raises as
+    `run_iteration`.
+    """
+    config, layout = pipeline.config, pipeline.layout
+    sinks_from_config(config.logging, config.checkpointing.save_dir)
     train.check_fixed_leaves(pipeline)
-    read_champion(pipeline)
-    store.foreign_sources(pipeline)
+    if has_champion(layout):
+        read_champion(pipeline)
+    number = next_iteration(layout, new=options.new_iteration)
+    if options.data_path is None:
+        known = [*store.list_store(pipeline, number), *store.sources(pipeline, number)]
+        if options.skip_selfplay and not known:
+            raise RunError(
+                f"--skip-selfplay: {layout.root} has no games to learn from", "leave it out, or give --sync-from"
+            )
+    else:
+        export.read_window(pipeline, options.data_path)
     if not options.skip_evaluation:
         pipeline.check_book()
-    if options.data_path is not None:
-        export.read_window(pipeline, options.data_path)
+    _check_settings(pipeline, number, options)
 
 
-class _WhoPlays(NamedTuple):
-    """Who plays in an iteration, noted when it begins: the champion may change before it is over."""
-
-    hash: str
-    parameters: str | None  # the file, below the folder of the game; None of an engine
-
-
-def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> _WhoPlays:
-    """Who plays. Notes that and the settings of a new iteration, or refuses others than it was begun with."""
-    path = pipeline.layout.iteration(number) / BEGUN
-    settings = pipeline.leaves(tuple(_SETTINGS)) | {
-        "skip_selfplay": options.skip_selfplay,
-        "skip_evaluation": options.skip_evaluation,
-        "data_path": None if options.data_path is None else array_hash(read_arrays(options.data_path)),
-    }
-    if not path.is_file():
-        player = _who_plays(pipeline, number)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        atomic_write_json(path, {"player": player._asdict(), "settings": settings})
-        return player
-    try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-        player, before = _WhoPlays(**found["player"]), dict(found["settings"])
-    except (ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read", "use --new-iteration to begin the next one") from error
-    refuse_changed_settings(f"iteration {number}", before, settings)
+def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> SelfPlayer:
+    """Who plays. Notes that and the settings of a new iteration."""
+    if (begun := _check_settings(pipeline, number, options)) is not None:
+        return begun.player
+    player = _who_plays(pipeline, number)
+    write_start(pipeline.layout, number, IterationStart(player, _settings_of(pipeline, options), pipeline.leaves(KEPT)))
     return player
 
 
-def _who_plays(pipeline: Pipeline, number: int) -> _WhoPlays:
+def _check_settings(pipeline: Pipeline, number: int, options: IterationOptions) -> IterationStart | None:
+    """What an iteration was begun with, if it was. Raises ConfigError if that are other settings."""
+    if (begun := read_start(pipeline.layout, number)) is not None:
+        refuse_changed_settings(f"iteration {number}", begun.settings, _settings_of(pipeline, options))
+    return begun
+
+
+def _settings_of(pipeline: Pipeline, options: IterationOptions) -> dict[str, Any]:
+    window = None if options.data_path is None else array_hash(read_arrays(options.data_path))
+    skipped = {name: getattr(options, name) for name in SKIPPED}
+    return pipeline.leaves(tuple(_SETTINGS)) | skipped | {WINDOW: window}
+
+
+def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
     """The champion, or the newest candidate; an engine plays by its name alone."""
     section, layout = pipeline.config.selfplay, pipeline.layout
     if section.engine != NETWORK_ENGINE:
-        return _WhoPlays(section.engine, None)
+        return SelfPlayer(section.engine, None)
     if section.selfplay_model == "latest":
         for before in reversed([n for n in layout.iterations() if 0 < n < number]):
             folder = layout.stage(before, "train")
             if (manifest := read_manifest(folder)) is not None:
                 place = (folder / PARAMETERS).relative_to(layout.root).as_posix()
-                return _WhoPlays(manifest.facts["candidate"], place)
+                return SelfPlayer(manifest.facts["candidate"], place)
     champion = records.read_record(layout.champion)
-    return _WhoPlays(champion.hash, champion.parameters)
+    return SelfPlayer(champion.hash, champion.parameters)
 
 
-def _version_of(pipeline: Pipeline, player: _WhoPlays) -> NetworkVersion:
+def _version_of(pipeline: Pipeline, player: SelfPlayer) -> NetworkVersion:
     if player.parameters is None:
         return NetworkVersion(player.hash, pipeline.first_params)  # which the engine does not read
     return read_version(pipeline, pipeline.layout.root / player.parameters, player.hash)

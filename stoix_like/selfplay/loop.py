@@ -5,15 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import jax
+
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import INTERRUPTED
+from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.console.text import aligned
+from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.selfplay import promote, records
 from stoix_like.selfplay.folders import STAGES, Layout
-from stoix_like.selfplay.iteration import IterationOptions, IterationReport, next_iteration, run_iteration
+from stoix_like.selfplay.iteration import (
+    IterationOptions,
+    IterationReport,
+    check_iteration,
+    next_iteration,
+    run_iteration,
+)
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 
@@ -22,13 +33,15 @@ class LoopOptions(NamedTuple):
     """What a call of the command does.
 
     Attributes:
-        iteration: of each iteration.
+        first: of the first iteration, which may be one that was interrupted.
+        later: of those after it.
         max_iterations: how many are finished.
         dry_run: only say what would be done.
         argv: the command line, without what begins another iteration: typed again, it goes on.
     """
 
-    iteration: IterationOptions = IterationOptions()
+    first: IterationOptions = IterationOptions()
+    later: IterationOptions = IterationOptions()
     max_iterations: int = 1
     dry_run: bool = False
     argv: tuple[str, ...] = ()
@@ -38,34 +51,53 @@ def run(config: SelfPlayConfig, options: LoopOptions, reporter: Reporter) -> int
     """Runs the iterations; returns the exit code. Raises StoixError as `run_iteration`."""
     with stopping_on_signals() as stop:
         pipeline = Pipeline(config, reporter, stop)
+        reporter.info(header_line(pipeline))
         if options.dry_run:
+            check_iteration(pipeline, options.first)
             for line in plan_lines(pipeline.layout, options):
                 reporter.info(line)
             return 0
-        each = options.iteration
+        each = options.first
         for _ in range(options.max_iterations):
             try:
                 report = run_iteration(pipeline, each)
-            except Interrupted:
-                reporter.info(f"interrupted; what is finished is kept\nnext: {_next_command(options)}")
+            except Interrupted as stopped:
+                reporter.info(f"interrupted in {stopped}; what is finished is kept\n{_next_line(pipeline, options)}")
                 return INTERRUPTED
+            except KeyboardInterrupt:  # the second one
+                reporter.info(_next_line(pipeline, options))
+                raise
             for line in report_lines(pipeline, report):
                 reporter.info(line)
-            each = each._replace(new_iteration=False)
-        reporter.info(f"next: {_next_command(options)}")
+            each = options.later._replace(new_iteration=False)
+        reporter.info(_next_line(pipeline, options))
         return 0
 
 
-def _next_command(options: LoopOptions) -> str:
-    return command_line("run-training-loop", *options.argv)
+def header_line(pipeline: Pipeline) -> str:
+    """The version, the device, the folder, its seed and its champion."""
+    layout = pipeline.layout
+    champion = "a new pipeline"
+    if layout.champion.is_file():
+        record = records.read_record(layout.champion)
+        champion = f"champion {record.hash[:12]} of iteration {record.iteration}"
+    parts = f"stoix_like {versions()['stoix_like']}", devices.describe_devices(jax.devices()[:1])
+    return " · ".join((*parts, str(layout.root), f"seed {pipeline.config.architecture.seed}", champion))
+
+
+def _next_line(pipeline: Pipeline, options: LoopOptions) -> str:
+    """What goes on, and what shows the candidates."""
+    ratings = command_line("ratings", "--lineage", str(pipeline.layout.root))
+    return f"next: {command_line('run-training-loop', *options.argv)}, {ratings}"
 
 
 def plan_lines(layout: Layout, options: LoopOptions) -> Iterator[str]:
     """What a call would do, a line for each stage of its first iteration. Writes nothing."""
-    number = next_iteration(layout, new=options.iteration.new_iteration)
+    each = options.first
+    number = next_iteration(layout, new=each.new_iteration)
     yield f"iteration {number} in {layout.root}"
-    skipped = {"selfplay": options.iteration.skip_selfplay or options.iteration.data_path is not None}
-    skipped |= {"sync": options.iteration.data_path is not None, "evaluate": options.iteration.skip_evaluation}
+    skipped = {"selfplay": each.skip_selfplay or each.data_path is not None}
+    skipped |= {"sync": each.data_path is not None, "evaluate": each.skip_evaluation}
     for name in STAGES:
         is_done = read_manifest(layout.stage(number, name)) is not None
         yield f"  {name}: " + ("skipped" if skipped.get(name) else "done" if is_done else "to do")
@@ -78,8 +110,10 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
     rows = [[f"iteration {report.iteration}", f"{report.seconds:.1f} s, {pipeline.layout.iteration(report.iteration)}"]]
     if report.played is not None:
         facts = report.played.facts
-        rate = facts["games"] / max(report.played.recorded["seconds"], 1e-3)
-        text = f"{facts['games']:,} games, {rate:,.0f}/s, {facts['positions']:,} positions"
+        played = report.played.recorded
+        rate = played.get("games_of_last_process", facts["games"]) / max(played["seconds"], 1e-3)
+        text = f"{facts['games']:,} games" + (f", {rate:,.0f}/s" if rate > 0 else "")
+        text += f", {facts['positions']:,} positions"
         text += f", {facts['mean_plies']:.1f} plies a game"
         rows.append(
             ["selfplay", f"{text}, {facts['draw_rate']:.0%} drawn, first player {facts['first_player_score']:.3f}"]
@@ -94,11 +128,16 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
     rows.append(["train", _train_text(report)])
     if report.evaluated is not None:
         rows.append(["evaluate", _match_text(report)])
-    facts = report.promoted.facts
-    verdict = "promoted" if facts["promoted"] else f"{facts['verdict']}, the champion of iteration"
-    verdict += "" if facts["promoted"] else f" {facts['champion_iteration']} stays"
-    rows.append(["decision", f"{verdict}: {'; '.join(facts['reasons'])}"])
+    rows.append(["decision", _decision_text(report)])
     return aligned([*rows, ["time", _time_text(report)]])
+
+
+def _decision_text(report: IterationReport) -> str:
+    facts, status = report.promoted.facts, promote.status_of(report.promoted)
+    reasons = "; ".join(facts["reasons"])
+    if facts["promoted"]:
+        return f"{status}: {reasons}"
+    return f"{status}, the champion of iteration {facts['champion_iteration']} stays: {reasons}"
 
 
 def _time_text(report: IterationReport) -> str:

@@ -13,7 +13,7 @@ _SECONDS_ON_A_TERMINAL = 1.0
 
 
 class Interrupted(Exception):
-    """A stage was stopped by a signal. What it has finished is on disk."""
+    """A stage, which the text names, was stopped by a signal. What it has finished is on disk."""
 
 
 class Progress:
@@ -30,7 +30,8 @@ class Progress:
 
     def __init__(self, reporter: Reporter, stop: StopRequest, stage: str, unit: str, total: int, done: int = 0) -> None:
         self._stop, self._stage, self._unit, self._total = stop, stage, unit, total
-        self.done, self._before, self._began = done, done, time.monotonic()
+        self.done, self._before = done, done
+        self._first: tuple[int, float] | None = None  # done, and when, at the first progress: compiled, from there on
         seconds = _SECONDS_ON_A_TERMINAL if sys.stderr.isatty() else HEARTBEAT_SECONDS
         self._heartbeat = Heartbeat(reporter.progress, seconds)
 
@@ -38,27 +39,20 @@ class Progress:
         """`show`. Raises Interrupted if the stage shall stop."""
         self.show(done)
         if self._stop.is_set:
-            raise Interrupted
+            raise Interrupted(self._stage)
 
     def show(self, done: int) -> None:
         """Sets how much is done, and reports it if enough time has passed."""
         self.done = done
+        if self._first is None and done > self._before:
+            self._first = done, time.monotonic()
         self._heartbeat(self.line())
 
-    @property
-    def seconds(self) -> float:
-        """Since the stage began in this process."""
-        return time.monotonic() - self._began
-
-    @property
-    def rate(self) -> float:
-        """Per second, in this process."""
-        return (self.done - self._before) / max(self.seconds, 1e-9)
-
     def line(self) -> str:
-        """`selfplay: 320 of 1,000 games · 640 games/s · 0:00:01 left`."""
-        text = f"{self._stage}: {self.done:,} of {self._total:,} {self._unit} · {self.rate:,.0f} {self._unit}/s"
-        if self.rate <= 0:
+        """`selfplay: 320 of 1,000 games · 640 games/s · 0:00:01 left`; without rate and time until they are known."""
+        text = f"{self._stage}: {self.done:,} of {self._total:,} {self._unit}"
+        if self._first is None or self.done <= self._first[0]:
             return text
-        left = round((self._total - self.done) / self.rate)
-        return f"{text} · {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"
+        rate = (self.done - self._first[0]) / max(time.monotonic() - self._first[1], 1e-9)
+        left = round((self._total - self.done) / rate)
+        return f"{text} · {rate:,.0f} {self._unit}/s · {left // 3600}:{left // 60 % 60:02d}:{left % 60:02d} left"

@@ -17,6 +17,9 @@ from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.digests import json_digest, meta_text
 from stoix_like.selfplay.folders import CHAMPION, Layout
 
+#: As `runs.find` says.
+PUT_BACK = f"put it back, or copy iterations/N/promote/{CHAMPION} of the iteration N that was champion last"
+
 
 class ChampionRecord(NamedTuple):
     """Who is champion, and by which evidence.
@@ -43,14 +46,15 @@ def write_record(path: Path, record: ChampionRecord) -> None:
 
 def read_record(path: Path) -> ChampionRecord:
     """A champion's record. Raises CheckpointError if it is missing, damaged, or was changed."""
+    hint = "put it back as it was" if path.parent.name == "promote" else PUT_BACK
     try:
         stored: dict[str, Any] = json.loads(path.read_bytes())
         record = ChampionRecord(**stored["body"])
         is_intact = stored["sha256"] == json_digest(stored["body"])
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read: it is missing, torn, or not ours", "put it back") from error
+        raise CheckpointError(f"{path} cannot be read: it is missing, torn, or not ours", hint) from error
     if not is_intact:
-        raise CheckpointError(f"{path} was changed after it had been written", "put it back as it was")
+        raise CheckpointError(f"{path} was changed after it had been written", hint)
     return record
 
 

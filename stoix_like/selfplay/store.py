@@ -69,7 +69,12 @@ def _own_sources(pipeline: Pipeline, iteration: int) -> Iterator[_Source]:
             yield from (_Source(folder / name, found) for name, found in played.outputs.items())
 
 
-def foreign_sources(pipeline: Pipeline) -> list[_Source]:
+def sources(pipeline: Pipeline, iteration: int) -> list[_Source]:
+    """All shards that the store of an iteration can have. Raises as `_foreign_sources`."""
+    return [*_own_sources(pipeline, iteration), *_foreign_sources(pipeline)]
+
+
+def _foreign_sources(pipeline: Pipeline) -> list[_Source]:
     """The shards in the folders of `sync_from`. Raises ConfigError if there is no such folder, or it is this one."""
     found = []
     for text in sync_folders(pipeline.config.selfplay.sync_from):
@@ -92,7 +97,7 @@ def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
     pipeline.layout.store.mkdir(parents=True, exist_ok=True)
     before = list_store(pipeline, iteration - 1)
     known, added, refused = {shard.hash for shard in before}, list[str](), list[str]()
-    for source in [*_own_sources(pipeline, iteration), *foreign_sources(pipeline)]:
+    for source in sources(pipeline, iteration):
         if source.hash is not None and source.hash[:HASH_DIGITS] in known:
             continue
         try:

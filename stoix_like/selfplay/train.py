@@ -34,11 +34,13 @@ from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import Report, RunMeta
 from stoix_like.runtime.training.callbacks import Callback, RunClock
 from stoix_like.runtime.training.train import train
+from stoix_like.selfplay import export
 from stoix_like.selfplay.candidates import write_candidate
 from stoix_like.selfplay.export import VALIDATION, WINDOW, samples_of
 from stoix_like.selfplay.folders import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline, run_config
 from stoix_like.selfplay.progress import Interrupted, Progress
+from stoix_like.selfplay.shards import check_format
 from stoix_like.types import NetworkParams
 
 SETTINGS = (
@@ -143,16 +145,17 @@ def train_stage(pipeline: Pipeline, iteration: int, exported: Manifest) -> tuple
 def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path) -> StageResult:
     source, run = pipeline.layout.stage(iteration, "export"), pipeline.layout.train_run
     arrays = read_arrays(source / WINDOW, exported.outputs[WINDOW])
+    check_format(arrays, source / WINDOW, export.FORMAT)
     new = _new_positions(pipeline, iteration, exported)
     first = last_update(pipeline, iteration)
     plan = _Plan(first, first + num_updates(pipeline, len(arrays["is_full"]), new))
     _prepare_run(run, folder, plan, exported.outputs[WINDOW])
     loaded = _loaded(pipeline, plan.to_update)
     losses, follow = LastLosses(), FollowTraining(pipeline, plan)
-    callbacks, stop, prepared = (LoadWindow(samples_of(arrays)), follow), pipeline.stop, pipeline.prepared
+    callbacks, stop, prepared = (LoadWindow(samples_of(pipeline, arrays)), follow), pipeline.stop, pipeline.prepared
     result = train("alphazero", loaded, callbacks, sinks=[losses], stop=stop, quiet=True, prepared=prepared)
     if result.last_update < plan.to_update:
-        raise Interrupted
+        raise Interrupted("train")
     params = follow.params or _trained_params(pipeline, plan.to_update)
     candidate = write_candidate(pipeline, folder, params, plan.to_update)
     updates = plan.to_update - plan.from_update
@@ -251,7 +254,7 @@ def _trained_params(pipeline: Pipeline, update: int) -> NetworkParams:
 
 def validation_losses(pipeline: Pipeline, params: NetworkParams, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """{name: mean loss} over the games that are not learned from; empty if there are none."""
-    samples = samples_of(arrays)
+    samples = samples_of(pipeline, arrays)
     if (count := len(samples.is_full)) == 0:
         return {}
     rows = []

@@ -11,9 +11,11 @@ from support.scripted_runs import command
 
 from stoix_like.commands import training_loop
 from stoix_like.commands.entry import exit_code
+from stoix_like.runtime.console import installation
 from stoix_like.selfplay import evaluate, play
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import next_iteration
+from stoix_like.selfplay.iteration_start import read_start
 
 
 def flags(save_dir, **leaves):
@@ -46,11 +48,12 @@ def test_it_says_what_each_stage_did_and_what_comes_next(copied, capsys):
     assert run(*flags(copied)) == 0
     out = capsys.readouterr().out
     names = [line.split()[0] for line in out.splitlines()]
-    assert names == ["iteration", "selfplay", "store", "window", "train", "evaluate", "decision", "time", "next:"]
+    stages = ["iteration", "selfplay", "store", "window", "train", "evaluate", "decision", "time"]
+    assert names == ["stoix_like", *stages, "next:"]
     assert "iteration 2" in out
     assert "10 games" in out
     assert f"--save-dir {copied}" in out
-    words = out.splitlines()[-1].split()
+    words = out.splitlines()[-1].partition(", ")[0].split()
     argv = words[words.index("--board-type") :]  # what is printed goes on
     assert run(*argv) == 0
     assert "iteration 3" in capsys.readouterr().out
@@ -74,18 +77,30 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(copied, monkeypatch, capsys
 
 
 def test_a_dry_run_says_what_is_to_do(copied, capsys):
-    (Layout(copied / "tic_tac_toe_2p").stage(1, "promote") / "manifest.json").unlink()
-    assert run(*flags(copied), "--dry-run", "--skip-evaluation") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("iteration 1 in")
-    assert lines[1:] == [
-        "  selfplay: done",
+    layout = Layout(copied / "tic_tac_toe_2p")
+    for name in ("selfplay", "promote"):
+        (layout.stage(1, name) / "manifest.json").unlink()
+    assert run(*flags(copied), "--dry-run") == 0
+    head, first, *lines = capsys.readouterr().out.splitlines()
+    assert f"{layout.root} · seed 0 · champion {champion_hash(layout)[:12]} of iteration " in head
+    assert first.startswith("iteration 1 in")
+    assert lines == [
+        "  selfplay: to do",
         "  sync: done",
         "  export: done",
         "  train: done",
-        "  evaluate: skipped",
+        "  evaluate: done",
         "  promote: to do",
     ]
+    for refused, words in (
+        (["--skip-evaluation"], "skip_evaluation is true, and it was begun with false"),
+        (["--sync-from", "nowhere"], "--sync-from: no folder nowhere"),
+    ):
+        assert run(*flags(copied), "--dry-run", *refused) == 2
+        assert words in capsys.readouterr().err
+    layout.champion.write_text("torn")
+    assert run(*flags(copied), "--dry-run") == 4
+    assert "or copy iterations/N/promote/champion.json" in capsys.readouterr().err
 
 
 def test_help_and_print_config(capsys):
@@ -104,6 +119,11 @@ def test_help_and_print_config(capsys):
         (["--board-type", "hex8"], 3, ["hex8 is not available yet"]),
         (["--board-type", "connect_four", "--num-players", "3"], 2, ["connect_four is a game of 2 players"]),
         (["--num-players", "2"], 2, ["--num-players: of which game?"]),
+        (["--promotion-alpha", "0.9"], 2, ["--promotion-alpha: must be at most 0.5, got 0.9"]),
+        (["--promotion-alpha", "0.5", "--promotion-beta", "0.5"], 2, ["their sum must be less than 1"]),
+        (["--max-iteration", "5"], 2, ["did you mean '--max-iterations'"]),
+        (["--rollback", "--dry-run"], 2, ["--rollback: it cannot go with --dry-run"]),
+        (["--rollback", "--max-iterations", "2"], 2, ["--rollback: it cannot go with --max-iterations"]),
         (["--selfplay-gmes", "5"], 2, ["--selfplay-gmes", "did you mean '--selfplay-games'"]),
         (["--num-updates", "5"], 2, ["--num-updates: --selfplay-games and --training-epochs decide"]),
         (["--run-name", "x"], 2, ["--run-name: the run of a pipeline is the folder train/"]),
@@ -133,6 +153,40 @@ def test_resume_rollback_and_sync_of_what_is_not_there(tmp_path, capsys):
     assert not list(tmp_path.iterdir())
 
 
+def test_resume_takes_the_settings_of_the_last_iteration_and_flags_overwrite_them(copied, capsys):
+    where = ["--board-type", "tic_tac_toe", "--save-dir", copied]
+    layout = Layout(copied / "tic_tac_toe_2p")
+    assert run(*where, "--resume", "--skip-evaluation", "--num-simulations", 3) == 0
+    assert read_start(layout, 2).settings == read_start(layout, 1).settings | {
+        "skip_evaluation": True,
+        "num_simulations": 3,
+    }
+    (layout.stage(2, "promote") / "manifest.json").unlink()
+    capsys.readouterr()
+    more = "--max-iterations", 2, "--selfplay-model", "latest"
+    assert (
+        run(*where, "--resume", *more) == 0
+    )  # the unfinished one still skips its evaluation, and the next one does not
+    decisions = [line for line in capsys.readouterr().out.splitlines() if line.startswith("decision")]
+    assert "not evaluated, the champion of iteration" in decisions[0]
+    assert "not evaluated" not in decisions[1]
+    assert run(*where, "--resume", "--print-config") == 0
+    shown = capsys.readouterr().out
+    assert "num_simulations: 3" in shown
+    assert "selfplay_model: latest" in shown
+    assert run(*where, "--resume", "--config", "selfplay/tic_tac_toe") == 2
+    assert "leave out --config" in capsys.readouterr().err
+
+
+def test_what_cannot_be_finished_is_not_begun(copied, tmp_path, monkeypatch, capsys):
+    assert run(*flags(tmp_path / "new"), "--skip-selfplay") == 1
+    assert "has no games to learn from" in capsys.readouterr().err
+    assert not (tmp_path / "new").exists()
+    monkeypatch.setattr(installation, "is_installed", lambda module: module != "tensorboardX")
+    assert run(*flags(copied), "--tensorboard") == 5
+    assert not Layout(copied / "tic_tac_toe_2p").iteration(2).exists()
+
+
 def test_a_folder_to_sync_from_that_does_not_exist(copied, capsys):
     assert run(*flags(copied, sync_from="nowhere")) == 2
     assert "--sync-from: no folder nowhere" in capsys.readouterr().err
@@ -146,7 +200,7 @@ def test_a_data_path_with_a_pickle_or_of_something_else(copied, tmp_path, capsys
     for path, reason in (
         (tmp_path / "pickled.npz", "pickled objects, which are never loaded"),
         (next(layout.store.glob("*.npz")), "its kind is 'selfplay' and should be 'window'"),
-        (tmp_path / "nothing.npz", "there is no such file"),
+        (tmp_path / "nothing.npz", "--data-path: no file"),
     ):
         assert run(*flags(copied), "--data-path", path) == 4
         assert reason in capsys.readouterr().err
@@ -171,18 +225,23 @@ def test_an_engine_plays_before_there_is_a_network_worth_playing(tmp_path):
 
 def test_the_champion_and_candidates_play_in_the_arena_and_the_lineage_is_rated(begun, tmp_path, capsys):
     root = begun / "tic_tac_toe_2p"
-    assert command("arena", root, root / "iterations" / "0000" / "train", "--openings", 4) == 0
+    assert command("arena", root, root / "iterations" / "0000", "--openings", 4) == 0
     out = capsys.readouterr().out
     assert "iteration 0" in out
-    assert command("ratings", "--lineage", root, "--json", tmp_path / "lineage.json") == 0
-    (found,) = json.loads((tmp_path / "lineage.json").read_text())
+    words = "--lineage", root, "--json", tmp_path / "lineage.json", "--out", tmp_path / "lineage.png"
+    assert command("ratings", *words) == 0
+    before, found = json.loads((tmp_path / "lineage.json").read_text())
     assert (found["iteration"], found["name"], found["games"]) == (1, "iteration 1", 4)
+    assert (before["name"], {before["status"], found["status"]} & {"champion"}) == ("iteration 0", {"champion"})
     assert found["low"] < found["rating"] < found["high"]
+    assert (tmp_path / "lineage.png").is_file()
     out = capsys.readouterr().out
     assert out.splitlines()[0].split()[:2] == ["candidate", "rating"]
     assert "iteration 1" in out
     assert command("ratings") == 2
     assert "no runs are named" in capsys.readouterr().err
+    assert command("ratings", "--lineage", root, "--openings", 4) == 2
+    assert "it cannot go with --openings" in capsys.readouterr().err
     assert command("ratings", "--lineage", begun) == 4
 
 

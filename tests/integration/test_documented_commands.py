@@ -36,7 +36,7 @@ SMALL_SELF_PLAY = (
 SMALL_LOOP = (
     "--num-envs 8 --rollout-length 8 --hidden-dim 8 --num-simulations 2 --replay-buffer-size 1024 --batch-size 64"
     " --selfplay-games 16 --shard-games 16 --most-pairs 4 --pairs-per-look 2 --match-anchors random"
-    " --promotion-rule sprt --promotion-elo-0 -400 --promotion-alpha 0.5 --promotion-beta 0.5"
+    " --promotion-rule sprt --promotion-elo-0 -400 --promotion-alpha 0.49 --promotion-beta 0.49"
 )
 #: What the shipped sweep fixes in the copy: a sweep has no flags for the sizes of its trials.
 SMALL_TRIALS = "".join(
@@ -60,6 +60,7 @@ CUTS = Cuts(
         (r"train_spo\.py", SMALL_SEARCH),
         (r"train_alphazero\.py", SMALL_SELF_PLAY),
         (r"run_training_loop\.py", SMALL_LOOP),
+        (r"scripts/ratings\.py --lineage", ""),  # plays nothing
         (r"scripts/(arena|ratings)\.py", "--openings 4"),
         (r"train\w*\.py|with_\w+\.py train-\w+", SMALL),
         (r"scripts/sweep\.py", "--num-trials 1"),

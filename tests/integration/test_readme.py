@@ -34,6 +34,7 @@ CUTS = Cuts(
             "--num-envs 8 --rollout-length 8 --hidden-dim 8 --num-simulations 2 --replay-buffer-size 1024"
             " --batch-size 64 --selfplay-games 16 --most-pairs 4 --pairs-per-look 2 --match-anchors random",
         ),
+        (r"scripts/ratings\.py --lineage", ""),  # plays nothing
         (r"scripts/(arena|ratings)\.py", "--openings 4"),
         (r"scripts/compare_search\.py", "--levels binpack-8 --budgets 40"),
         (r"-m pytest", "--collect-only -p no:cacheprovider"),

@@ -16,12 +16,13 @@ from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
-from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.search import gumbel
 from stoix_like.selfplay import evaluate, iteration, play, promote, records, store, train
+from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, next_iteration, run_iteration
 from stoix_like.selfplay.pipeline import Pipeline
@@ -281,6 +282,34 @@ def test_rollback_makes_the_champion_before_champion_again(copied):
         roll_back(layout)
 
 
+def test_the_lineage_says_what_became_of_every_candidate(copied):
+    layout = copied.layout
+    chain = [record.iteration for record in records.lineage(layout)]
+    before = {one.iteration: one.status for one in read_ancestry(layout).candidates}
+    assert before[chain[0]] == "champion"
+    assert all(before[number] == "former champion" for number in chain[1:])
+    assert before.keys() == {0, 1, 2}
+    roll_back(layout)
+    after = {one.iteration: one.status for one in read_ancestry(layout).candidates}
+    assert after == before | {chain[0]: "rolled back", chain[1]: "champion"}
+
+
+@pytest.mark.parametrize(
+    ("promoted", "verdict", "evaluated", "status"),
+    [
+        (True, "promote", "abc", "promoted"),
+        (False, "promote", "abc", "not promoted (--no-auto-promote)"),
+        (False, "reject", "abc", "rejected"),
+        (False, "inconclusive", "abc", "inconclusive"),
+        (False, "invalid", "abc", "no valid evidence"),
+        (False, "invalid", "", "not evaluated"),
+    ],
+)
+def test_the_words_of_decisions(promoted, verdict, evaluated, status):
+    facts = {"promoted": promoted, "verdict": verdict}
+    assert promote.status_of(Manifest("promote", {"evaluate": evaluated}, {}, {}, facts, {})) == status
+
+
 def roll_back(layout):
     return records.roll_back(layout, lambda path: array_hash(stored_arrays(path)))
 
@@ -465,8 +494,10 @@ def test_a_dry_run_writes_nothing(finished, tmp_path):
     lines = []
     code = loop.run(config, loop.LoopOptions(dry_run=True, max_iterations=3), SILENT._replace(info=lines.append))
     assert code == 0
-    assert lines[0] == f"iteration 1 in {tmp_path / 'tic_tac_toe_2p'}"
-    assert lines[1:] == [f"  {name}: to do" for name in STAGES] + ["then 2 more"]
+    head, first, *lines = lines
+    assert head.endswith("a new pipeline")
+    assert first == f"iteration 1 in {tmp_path / 'tic_tac_toe_2p'}"
+    assert lines == [f"  {name}: to do" for name in STAGES] + ["then 2 more"]
     assert not list(tmp_path.iterdir())
 
 

@@ -33,10 +33,11 @@ SMALL = {
     "most_pairs": 4,
     "pairs_per_look": 2,
     # the first look decides: whoever is not much worse is promoted
+    "promotion_rule": "sprt",
     "promotion_elo_0": -200.0,
     "promotion_elo_1": 1.0,
-    "promotion_alpha": 0.5,
-    "promotion_beta": 0.5,
+    "promotion_alpha": 0.49,
+    "promotion_beta": 0.49,
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import zipfile
 import zlib
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ READ_ERRORS = (
     *(OSError, EOFError, zipfile.BadZipFile, zlib.error, ValueError, AttributeError, KeyError, TypeError),
     *(NotImplementedError, RuntimeError),  # a method of compression that is not known; a password
 )
+_PICKLED = (b"\x80", b"\x93")  # the first byte of a pickle since protocol 2, and of an .npy file
 
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> str:
@@ -50,7 +52,7 @@ def read_arrays(path: Path, expected_hash: str | None = None) -> dict[str, np.nd
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             arrays = {name: stored[name] for name in stored.files}
     except READ_ERRORS as error:
-        raise _unreadable(path, _reason(error)) from error
+        raise _unreadable(path, _reason(path, error)) from error
     if odd := [name for name, array in arrays.items() if not isinstance(array, np.ndarray)]:
         raise _unreadable(path, f"{odd[0]} is no array")
     if expected_hash is not None and (found := array_hash(arrays)) != expected_hash:
@@ -58,14 +60,21 @@ def read_arrays(path: Path, expected_hash: str | None = None) -> dict[str, np.nd
     return arrays
 
 
-def _reason(error: Exception) -> str:
+def _reason(path: Path, error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "there is no such file"
-    if isinstance(error, ValueError) and "pickle" in str(error).lower():
+    if isinstance(error, ValueError) and "pickle" in str(error) and _may_hold_objects(path):
         return "it holds pickled objects, which are never loaded"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return "it is torn, or no .npz file"
+
+
+def _may_hold_objects(path: Path) -> bool:
+    """Whether it is a kind of file that can: NumPy takes whatever it does not know for a pickle."""
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        return zipfile.is_zipfile(path) or file.read(1) in _PICKLED
+    return False
 
 
 def _unreadable(path: Path, reason: str) -> CheckpointError:

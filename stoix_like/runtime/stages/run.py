@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import platform
 import time
 from collections.abc import Callable, Mapping
@@ -11,6 +12,8 @@ from typing import Any, NamedTuple
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest, write_manifest
+
+_HASH_DIGITS = 64  # of SHA-256
 
 
 class StageCall(NamedTuple):
@@ -69,9 +72,15 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) ->
 def refuse_changed_settings(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises ConfigError that names every leaf whose value is another one."""
     changed = [
-        f"{what}: {leaf} is {now.get(leaf)!r}, and it was begun with {before.get(leaf)!r}"
+        f"{what}: {leaf} is {_text(now.get(leaf))}, and it was begun with {_text(before.get(leaf))}"
         for leaf in sorted(before.keys() | now.keys())
         if before.get(leaf) != now.get(leaf)
     ]
     if changed:
         raise ConfigError(changed, "use the former values, or --new-iteration to begin the next one with these")
+
+
+def _text(value: Any) -> str:
+    """A value as it stands in YAML; of a hash, the first digits."""
+    is_hash = isinstance(value, str) and len(value) == _HASH_DIGITS and value.isalnum()
+    return value[:12] if is_hash else json.dumps(value).strip('"')

@@ -63,8 +63,8 @@ def test_objects_are_neither_written_nor_read(tmp_path):
         (None, "there is no such file"),
         (b"", "torn, or no .npz file"),
         (b"PK\x03\x04 and so on", "torn, or no .npz file"),
-        (b"whatever", "pickled objects, which are never loaded|torn, or no .npz file"),
-        (pickle.dumps({}), "pickled objects, which are never loaded|torn, or no .npz file"),
+        (b"whatever", "torn, or no .npz file"),
+        (pickle.dumps({}), "pickled objects, which are never loaded"),
     ],
 )
 def test_files_that_cannot_be_read(tmp_path, content, reason):

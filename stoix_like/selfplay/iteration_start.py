@@ -1,0 +1,56 @@
+"""What is noted when an iteration begins: who plays, and the settings that it is finished with. Imports no JAX."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.selfplay.folders import Layout
+
+FILE = "iteration.json"
+SKIPPED = ("skip_selfplay", "skip_evaluation")  # settings that are no leaves of the configuration
+WINDOW = "data_path"  # another one: the hash of a window from elsewhere
+#: Leaves that `--resume` takes over too, and that may differ in an unfinished iteration.
+KEPT = ("selfplay_model", "sync_from", "min_samples")
+
+
+class SelfPlayer(NamedTuple):
+    """Who plays in an iteration, noted when it begins: the champion may change before it is over."""
+
+    hash: str
+    parameters: str | None  # the file, below the folder of the game; None of an engine
+
+
+class IterationStart(NamedTuple):
+    """What an iteration was begun with."""
+
+    player: SelfPlayer
+    settings: dict[str, Any]  # {leaf: value}, what is skipped, and the window from elsewhere: with others it is refused
+    kept: Mapping[str, Any] = {}  # {leaf: value} of `KEPT`
+
+    @property
+    def leaves(self) -> dict[str, Any]:
+        """All of it that are leaves of the configuration."""
+        return {name: value for name, value in self.settings.items() if name not in (*SKIPPED, WINDOW)} | {**self.kept}
+
+
+def read_start(layout: Layout, number: int) -> IterationStart | None:
+    """What an iteration was begun with; None if it was not. Raises CheckpointError if the file cannot be read."""
+    path = layout.iteration(number) / FILE
+    if not path.is_file():
+        return None
+    try:
+        found: dict[str, Any] = json.loads(path.read_bytes())
+        return IterationStart(SelfPlayer(**found["player"]), dict(found["settings"]), dict(found.get("kept", {})))
+    except (ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read", "use --new-iteration to begin the next one") from error
+
+
+def write_start(layout: Layout, number: int, start: IterationStart) -> None:
+    """Notes that an iteration begins."""
+    path = layout.iteration(number) / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    atomic_write_json(path, {"player": start.player._asdict(), "settings": start.settings, "kept": dict(start.kept)})
