@@ -57,7 +57,7 @@ def main(argv: list[str]) -> int:
         return 0
     loaded, skipped = _load(rest), list[str]()
     if arguments.resume:
-        if "--config" in rest:
+        if any(word.partition("=")[0] == "--config" for word in rest):
             raise ConfigError("--resume: the pipeline has its own configuration", "leave out --config")
         start = _last_start(_folder_of(loaded.config))
         loaded = _load([*rest, *_flags_of(start, loaded.overridden)])

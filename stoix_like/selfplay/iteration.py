@@ -86,6 +86,7 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
 
     Raises:
         ConfigError: it was begun with another configuration.
+        MissingExtraError: a sink that is selected needs a package that is not installed.
         RunError: another process works on this game, or the store has too little to learn from.
         CheckpointError: a file is missing, damaged or was changed.
         Interrupted: a signal ended a stage.
@@ -146,8 +147,8 @@ def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
         read_champion(pipeline)
     number = next_iteration(layout, new=options.new_iteration)
     if options.data_path is None:
-        known = [*store.list_store(pipeline, number), *store.sources(pipeline, number)]
-        if options.skip_selfplay and not known:
+        sources = store.sources(pipeline, number)
+        if options.skip_selfplay and not (sources or store.list_store(pipeline, number)):
             raise RunError(
                 f"--skip-selfplay: {layout.root} has no games to learn from", "leave it out, or give --sync-from"
             )
@@ -168,7 +169,7 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> SelfPl
 
 
 def _check_settings(pipeline: Pipeline, number: int, options: IterationOptions) -> IterationStart | None:
-    """What an iteration was begun with, if it was. Raises ConfigError if that are other settings."""
+    """What an iteration was begun with; None if it was not. Raises ConfigError if its settings were others."""
     if (begun := read_start(pipeline.layout, number)) is not None:
         refuse_changed_settings(f"iteration {number}", begun.settings, _settings_of(pipeline, options))
     return begun

@@ -174,8 +174,9 @@ def test_resume_takes_the_settings_of_the_last_iteration_and_flags_overwrite_the
     shown = capsys.readouterr().out
     assert "num_simulations: 3" in shown
     assert "selfplay_model: latest" in shown
-    assert run(*where, "--resume", "--config", "selfplay/tic_tac_toe") == 2
-    assert "leave out --config" in capsys.readouterr().err
+    for words in (["--config", "selfplay/tic_tac_toe"], ["--config=selfplay/tic_tac_toe"]):
+        assert run(*where, "--resume", *words) == 2
+        assert "leave out --config" in capsys.readouterr().err
 
 
 def test_what_cannot_be_finished_is_not_begun(copied, tmp_path, monkeypatch, capsys):

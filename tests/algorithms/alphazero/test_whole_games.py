@@ -77,13 +77,12 @@ def test_half_of_the_slots_play_the_rest_as_all_would(most_steps):
     search = functools.partial(scripted_search, GAME)
     batch = jax.jit(functools.partial(whole_games.begin, GAME, settings, NUM_GAMES, 4))(jax.random.key(0))
     advance = jax.jit(functools.partial(whole_games.advance, GAME, search, settings, 1.0), static_argnums=3)
-    halve = jax.jit(whole_games.with_fewer_slots, static_argnums=1)
     sizes = [4]
     while (playing := int(whole_games.num_playing(batch))) > 0:
         batch = advance(batch, jax.random.key(1), most_steps, 2 if sizes[-1] == 4 else 0)
         playing = int(whole_games.num_playing(batch))
         if sizes[-1] == 4 and playing <= 2:
-            batch = halve(batch, 2)
+            batch = whole_games.with_fewer_slots(batch, 2)
             assert whole_games.num_playing(batch) == playing
             sizes.append(2)
     assert sizes == [4, 2]
