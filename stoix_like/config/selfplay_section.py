@@ -23,7 +23,7 @@ class SelfPlaySectionConfig:
     engine: str = leaf(NETWORK_ENGINE, "who plays: gumbel-mcts with the network, or mcts-N without one")
     selfplay_model: Literal["champion", "latest"] = leaf("champion", "whose network plays; latest = newest candidate")
     sync_from: str | None = leaf(None, "folders of the same game whose shards are taken in, a,b; null = none")
-    min_samples: int = leaf(0, "positions in the store before anything is trained", low=0)
+    min_samples: int = leaf(0, "new positions that an iteration learns from; it plays more until it has them", low=0)
     window_positions: int = leaf(
         32_768, "all positions are learned from up to here; beyond, the window grows more slowly", low=1
     )

@@ -20,7 +20,8 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
-from stoix_like.selfplay.folders import ARRAYS
+from stoix_like.selfplay import due
+from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE, Layout
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.shards import FORMAT as SHARD_FORMAT
 from stoix_like.selfplay.shards import (
@@ -32,11 +33,10 @@ from stoix_like.selfplay.shards import (
     text_of,
     unpack_planes,
 )
-from stoix_like.selfplay.store import HASH_DIGITS, StoredShard, list_store
+from stoix_like.selfplay.store import HASH_DIGITS, restore, stored_shards
 from stoix_like.types import Observation
 
 SETTINGS = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share", "replay_buffer_size")
-WINDOW, VALIDATION = f"window{ARRAYS}", f"validation{ARRAYS}"
 KIND, FORMAT = "window", 2
 _BUCKETS = 1 << 16  # of game numbers, for the split
 
@@ -65,7 +65,7 @@ def export_stage(pipeline: Pipeline, iteration: int, synced: Manifest) -> tuple[
     """(the manifest, whether it was done before). Facts: games, positions, and positions that are validated on."""
     call = StageCall("export", {"store": synced.facts["store"]}, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "export")
-    return run_stage(folder, call, lambda: _export(pipeline, list_store(pipeline, iteration), folder))
+    return run_stage(folder, call, lambda: _export(pipeline, iteration, synced, folder))
 
 
 def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manifest, bool]:
@@ -83,34 +83,35 @@ def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manife
 def read_window(pipeline: Pipeline, path: Path) -> dict[str, np.ndarray]:
     """The arrays of a window from elsewhere. Raises CheckpointError as `check_window`, and if it cannot be read."""
     if not path.is_file():
-        raise CheckpointError(f"--data-path: no file {path}", f"give a {WINDOW} that an export stage has written")
+        raise CheckpointError(f"--data-path: no file {path}", f"give a {WINDOW_FILE} that an export stage has written")
     arrays = read_arrays(path)
     check_window(pipeline, arrays, str(path))
     return arrays
 
 
-def _export(pipeline: Pipeline, shards: list[StoredShard], folder: Path) -> StageResult:
-    section = pipeline.config.selfplay
-    total = sum(shard.num_positions for shard in shards)
+def _export(pipeline: Pipeline, iteration: int, synced: Manifest, folder: Path) -> StageResult:
+    section, total = pipeline.config.selfplay, int(synced.facts["positions"])
     if total == 0:
         raise RunError(
             "the store has no games to learn from", "leave out --skip-selfplay, or give --sync-from or --data-path"
         )
-    if total < section.min_samples:
-        what = f"the store has {total:,} positions, and min_samples is {section.min_samples:,}"
-        raise RunError(what, "lower --min-samples, or play more: --new-iteration")
+    if (new := due.new_positions(pipeline.layout, iteration)) < section.min_samples:  # and nothing is played
+        what = f"the store has {new:,} new positions, and min_samples is {section.min_samples:,}"
+        raise RunError(what, "leave out --skip-selfplay, so that more is played, or lower --min-samples")
     sizes = section.window_positions, section.window_exponent, section.window_growth
     size = window_size(total, *sizes, pipeline.config.alphazero.replay_buffer_size)
-    result = _split(pipeline, folder, _newest_games(shards, size))
+    result = _split(pipeline, folder, _newest_games(pipeline.layout, iteration, size))
     return result._replace(facts=result.facts | {"store_positions": total, "window_size": size})
 
 
-def _newest_games(shards: list[StoredShard], size: int) -> dict[str, np.ndarray]:
+def _newest_games(layout: Layout, iteration: int, size: int) -> dict[str, np.ndarray]:
     """The newest whole games with together at most `size` positions, or one game, the oldest first."""
     chosen: list[dict[str, np.ndarray]] = []
     known: set[int] = set()
     room = size
-    for shard in reversed(shards):
+    for shard in stored_shards(layout, iteration):
+        if not shard.path.is_file():
+            restore(layout, shard.path)
         arrays = read_arrays(shard.path)
         if array_hash(arrays)[:HASH_DIGITS] != shard.hash:
             what = f"{shard.path} was changed after it had been written"
@@ -157,7 +158,7 @@ def _split(pipeline: Pipeline, folder: Path, arrays: dict[str, np.ndarray]) -> S
         pipeline.reporter.note("all games of the window would be validated on; they are learned from instead")
         held_out[:] = False
     outputs, facts = {}, {"games": len(np.unique(arrays["game_id"])), "positions": int((~held_out).sum())}
-    for name, kind, rows in ((WINDOW, KIND, ~held_out), (VALIDATION, "validation", held_out)):
+    for name, kind, rows in ((WINDOW_FILE, KIND, ~held_out), (VALIDATION_FILE, "validation", held_out)):
         texts = {"kind": kind, "format": str(FORMAT), "game_name": pipeline.game.name}
         part = {key: values[rows] for key, values in arrays.items()}
         part |= {f"text_{key}": np.array(text) for key, text in texts.items()}
@@ -175,7 +176,7 @@ def check_window(pipeline: Pipeline, arrays: dict[str, np.ndarray], where: str) 
     """
     if problem := next(_window_problems(pipeline, arrays), None):
         what = f"{where} is no window of {pipeline.game.name}: {problem}"
-        raise CheckpointError(what, f"give a {WINDOW} that an export stage has written")
+        raise CheckpointError(what, f"give a {WINDOW_FILE} that an export stage has written")
 
 
 def _window_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Iterator[str]:

@@ -11,6 +11,7 @@ STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 CHAMPION = "champion.json"  # as `runs.find` and `weights.parameters`, which import JAX, call these two
 PARAMETERS = "params.safetensors"
 ARRAYS = ".npz"
+WINDOW_FILE, VALIDATION_FILE = f"window{ARRAYS}", f"validation{ARRAYS}"
 LOCK = "work.lock"  # held while a stage runs
 
 

@@ -22,7 +22,8 @@ from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
 from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
 from stoix_like.selfplay.candidates import NetworkVersion, begin_lineage, has_champion, read_champion, read_version
-from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
+from stoix_like.selfplay.due import Needs, Step, due_step
+from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration_start import (
     KEPT,
     SKIPPED,
@@ -92,46 +93,77 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
         Interrupted: a signal ended a stage.
     """
     layout, began = pipeline.layout, time.monotonic()
+    number = begin_iteration(pipeline, options)
+    needs = Needs(pipeline.config.selfplay.min_samples)
+    for name in STAGES:
+        if read_manifest(layout.stage(number, name)) is not None:
+            pipeline.reporter.info(f"{name}: done before")
+    while (step := due_step(layout, number, needs)) is not None:
+        run_step(pipeline, number, step, options.data_path)
+    return report_of(layout, number, time.monotonic() - began)
+
+
+def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> int:
+    """The iteration that a call works on, begun if it was not. Raises as `run_iteration`."""
+    layout = pipeline.layout
     check_iteration(pipeline, options)
     layout.root.mkdir(parents=True, exist_ok=True)
     with work_lock(layout):
         begin_lineage(pipeline)
         number = next_iteration(layout, new=options.new_iteration)
-        player = _begin(pipeline, number, options)
-    played, synced, exported = _gather(pipeline, number, player, options)
-    trained = _locked(pipeline, "train", lambda: train.train_stage(pipeline, number, exported))
-    evaluated = None
-    if not options.skip_evaluation:
-        evaluated = _locked(pipeline, "evaluate", lambda: _evaluate(pipeline, number, trained))
-    promoted = _locked(pipeline, "promote", lambda: promote.promote_stage(pipeline, number, trained, evaluated))
-    seconds = time.monotonic() - began
-    return IterationReport(number, played, synced, exported, trained, evaluated, promoted, seconds)
+        _begin(pipeline, number, options)
+    return number
 
 
-def _gather(
-    pipeline: Pipeline, number: int, player: SelfPlayer, options: IterationOptions
-) -> tuple[Manifest | None, Manifest | None, Manifest]:
-    """The manifests of the stages that make the window: selfplay and sync, None where they are skipped, and export."""
-    if (path := options.data_path) is not None:
-        return None, None, _locked(pipeline, "export", lambda: export.import_stage(pipeline, number, path))
-    played = None
-    if not options.skip_selfplay:
-        played = _locked(
-            pipeline, "selfplay", lambda: play.selfplay_stage(pipeline, number, _version_of(pipeline, player))
-        )
-    synced = _locked(pipeline, "sync", lambda: store.sync_stage(pipeline, number))
-    return played, synced, _locked(pipeline, "export", lambda: export.export_stage(pipeline, number, synced))
+def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None = None) -> Manifest:
+    """The manifest of a stage of a begun iteration, which runs under the lock of the game. The ones before it are done.
 
-
-def _locked(pipeline: Pipeline, name: str, work: Callable[[], tuple[Manifest, bool]]) -> Manifest:
-    """The manifest of a stage, which runs under the lock of the game."""
+    Raises as `run_iteration`.
+    """
     if pipeline.stop.is_set:
-        raise Interrupted(name)
+        raise Interrupted(step.stage)
     with work_lock(pipeline.layout):
-        manifest, was_done = work()
-    if was_done:
-        pipeline.reporter.info(f"{name}: done before")
+        return _run_stage(pipeline, number, step, data_path)[0]
+
+
+def _run_stage(pipeline: Pipeline, number: int, step: Step, data_path: Path | None) -> tuple[Manifest, bool]:
+    layout = pipeline.layout
+
+    def done(name: str) -> Manifest:
+        return _done(layout, number, name)
+
+    def exported() -> tuple[Manifest, bool]:
+        if data_path is not None:
+            return export.import_stage(pipeline, number, data_path)
+        return export.export_stage(pipeline, number, done("sync"))
+
+    def promoted() -> tuple[Manifest, bool]:
+        return promote.promote_stage(pipeline, number, done("train"), read_manifest(layout.stage(number, "evaluate")))
+
+    stages: dict[str, Callable[[], tuple[Manifest, bool]]] = {
+        "selfplay": lambda: play.selfplay_stage(pipeline, number, _version_of(pipeline, number), step.batches),
+        "sync": lambda: store.sync_stage(pipeline, number),
+        "export": exported,
+        "train": lambda: train.train_stage(pipeline, number, done("export")),
+        "evaluate": lambda: _evaluate(pipeline, number, done("train")),
+        "promote": promoted,
+    }
+    return stages[step.stage]()
+
+
+def _done(layout: Layout, number: int, name: str) -> Manifest:
+    """The manifest of a stage that is done."""
+    manifest = read_manifest(layout.stage(number, name))
+    if manifest is None:
+        raise RunError(f"the stage {name} of iteration {number} is not done", "run the stages in their order")
     return manifest
+
+
+def report_of(layout: Layout, number: int, seconds: float) -> IterationReport:
+    """What a finished iteration has done."""
+    played, synced, evaluated = (read_manifest(layout.stage(number, name)) for name in ("selfplay", "sync", "evaluate"))
+    exported, trained, promoted = (_done(layout, number, name) for name in ("export", "train", "promote"))
+    return IterationReport(number, played, synced, exported, trained, evaluated, promoted, seconds)
 
 
 def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
@@ -148,7 +180,7 @@ def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
     number = next_iteration(layout, new=options.new_iteration)
     if options.data_path is None:
         sources = store.sources(pipeline, number)
-        if options.skip_selfplay and not (sources or store.list_store(pipeline, number)):
+        if options.skip_selfplay and not (sources or store.totals_before(layout, number + 1).games):
             raise RunError(
                 f"--skip-selfplay: {layout.root} has no games to learn from", "leave it out, or give --sync-from"
             )
@@ -159,13 +191,11 @@ def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
     _check_settings(pipeline, number, options)
 
 
-def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> SelfPlayer:
-    """Who plays. Notes that and the settings of a new iteration."""
-    if (begun := _check_settings(pipeline, number, options)) is not None:
-        return begun.player
-    player = _who_plays(pipeline, number)
-    write_start(pipeline.layout, number, IterationStart(player, _settings_of(pipeline, options), pipeline.leaves(KEPT)))
-    return player
+def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
+    """Notes who plays, and the settings, if the iteration is a new one."""
+    if _check_settings(pipeline, number, options) is None:
+        start = IterationStart(_who_plays(pipeline, number), _settings_of(pipeline, options), pipeline.leaves(KEPT))
+        write_start(pipeline.layout, number, start)
 
 
 def _check_settings(pipeline: Pipeline, number: int, options: IterationOptions) -> IterationStart | None:
@@ -196,7 +226,10 @@ def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
     return SelfPlayer(champion.hash, champion.parameters)
 
 
-def _version_of(pipeline: Pipeline, player: SelfPlayer) -> NetworkVersion:
+def _version_of(pipeline: Pipeline, number: int) -> NetworkVersion:
+    """Who plays in a begun iteration."""
+    start = read_start(pipeline.layout, number)
+    player = _who_plays(pipeline, number) if start is None else start.player
     if player.parameters is None:
         return NetworkVersion(player.hash, pipeline.first_params)  # which the engine does not read
     return read_version(pipeline, pipeline.layout.root / player.parameters, player.hash)

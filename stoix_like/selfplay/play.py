@@ -52,11 +52,20 @@ SETTINGS = (
 MEMORY_HINT = "lower --shard-games or --num-envs"
 
 
-def selfplay_stage(pipeline: Pipeline, iteration: int, player: NetworkVersion) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before) of the games of an iteration. Facts: games, positions, seconds …"""
-    call = StageCall("selfplay", {"player": player.hash}, pipeline.leaves(SETTINGS))
+def selfplay_stage(
+    pipeline: Pipeline, iteration: int, player: NetworkVersion, batches: int = 1
+) -> tuple[Manifest, bool]:
+    """(the manifest, whether it was done before) of the games of an iteration. Facts: games, positions, …
+
+    Args:
+        pipeline: of the game.
+        iteration: whose games they are.
+        player: who plays.
+        batches: how often `selfplay_games` are played; the shards of fewer batches are kept.
+    """
+    call = StageCall("selfplay", {"player": player.hash, "batches": str(batches)}, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "selfplay")
-    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, folder))
+    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, batches))
 
 
 def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:
@@ -65,9 +74,11 @@ def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:
     return num_shards, math.ceil(num_games / num_shards)
 
 
-def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, folder: Path) -> StageResult:
+def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, batches: int) -> StageResult:
     section, seed = pipeline.config.selfplay, pipeline.config.architecture.seed
-    num_shards, size = shard_sizes(section.selfplay_games, section.shard_games)
+    folder = pipeline.layout.stage(iteration, "selfplay")
+    of_a_batch, size = shard_sizes(section.selfplay_games, section.shard_games)
+    num_shards = batches * of_a_batch
     kept: dict[int, dict[str, np.ndarray]] = {}
     origins = [ShardOrigin(seed, iteration, shard, player.hash, section.engine) for shard in range(num_shards)]
     for shard, origin in enumerate(origins):

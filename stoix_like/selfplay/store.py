@@ -6,6 +6,7 @@ everything else is taken in.
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 from collections.abc import Iterator
@@ -22,7 +23,8 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.storage.digests import json_digest
-from stoix_like.selfplay.folders import ARRAYS
+from stoix_like.selfplay import due
+from stoix_like.selfplay.folders import ARRAYS, Layout
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.rules import rule_problem
 from stoix_like.selfplay.shards import check_shard
@@ -45,33 +47,64 @@ class StoredShard(NamedTuple):
         return self.path.stem
 
 
+class StoreTotals(NamedTuple):
+    """What the store has taken in, removed shards included."""
+
+    shards: int = 0
+    games: int = 0
+    positions: int = 0
+    store: str = ""  # a hash of the names of all shards in their order
+
+
 class _Source(NamedTuple):
     path: Path
     hash: str | None  # that the manifest of this pipeline names; None of a file from elsewhere
 
 
-def sync_stage(pipeline: Pipeline, iteration: int) -> tuple[Manifest, bool]:
+def sync_stage(pipeline: Pipeline, iteration: int, *, again: bool = False) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before) of taking in what the store does not have yet.
 
-    Done once, it stays done: files that come to other folders later are for the next iteration. Facts: the shards that
-    were taken in, in order, and the numbers of shards, games and positions of the store.
+    Done once for the games of this iteration, it stays done: files that come to other folders later are for the next
+    one, unless it is done `again`. Facts: the shards that were taken in, in order, as [name, games, positions], and the
+    totals of the store.
     """
-    call = StageCall("sync", {}, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "sync")
+    found = read_manifest(folder)
+    number = (0 if found is None else int(found.inputs.get("round", 0))) + again
+    played = due.digest_of(read_manifest(pipeline.layout.stage(iteration, "selfplay")))
+    call = StageCall("sync", {"selfplay": played, "round": str(number)}, pipeline.leaves(SETTINGS))
     return run_stage(folder, call, lambda: _take_in(pipeline, iteration))
 
 
-def _own_sources(pipeline: Pipeline, iteration: int) -> Iterator[_Source]:
-    """The shards of this iteration, and of earlier ones that were left before their stage `sync`."""
-    for number in (number for number in pipeline.layout.iterations() if number <= iteration):
-        folder = pipeline.layout.stage(number, "selfplay")
+def totals_before(layout: Layout, iteration: int) -> StoreTotals:
+    """What the store had taken in before an iteration."""
+    for number in reversed([number for number in layout.iterations() if number < iteration]):
+        if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
+            return StoreTotals(**{name: synced.facts[name] for name in StoreTotals._fields})
+    return StoreTotals()
+
+
+def _unsynced(layout: Layout, iteration: int) -> list[int]:
+    """The iterations that may have games which the store lacks: from the last one that was synced to this one."""
+    found = list[int]()
+    for number in reversed([number for number in layout.iterations() if number <= iteration]):
+        found.append(number)
+        if number < iteration and read_manifest(layout.stage(number, "sync")) is not None:
+            break
+    return found[::-1]
+
+
+def _own_sources(layout: Layout, iteration: int) -> Iterator[_Source]:
+    """The shards of this iteration, and of those before that were left before or after their stage `sync`."""
+    for number in _unsynced(layout, iteration):
+        folder = layout.stage(number, "selfplay")
         if (played := read_manifest(folder)) is not None:
             yield from (_Source(folder / name, found) for name, found in played.outputs.items())
 
 
 def sources(pipeline: Pipeline, iteration: int) -> list[_Source]:
     """All shards that the store of an iteration can have. Raises as `_foreign_sources`."""
-    return [*_own_sources(pipeline, iteration), *_foreign_sources(pipeline)]
+    return [*_own_sources(pipeline.layout, iteration), *_foreign_sources(pipeline)]
 
 
 def _foreign_sources(pipeline: Pipeline) -> list[_Source]:
@@ -95,9 +128,10 @@ def _visible(folder: Path) -> Iterator[Path]:
 
 def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
     pipeline.layout.store.mkdir(parents=True, exist_ok=True)
-    before = list_store(pipeline, iteration - 1)
-    known, added, refused = {shard.hash for shard in before}, list[str](), list[str]()
-    for source in sources(pipeline, iteration):
+    before = totals_before(pipeline.layout, iteration)
+    found = sources(pipeline, iteration)
+    known, added, refused = _known(pipeline.layout, iteration, found), list[str](), list[str]()
+    for source in found:
         if source.hash is not None and source.hash[:HASH_DIGITS] in known:
             continue
         try:
@@ -112,15 +146,22 @@ def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
         if name not in known:
             known.add(name)
             added.append(name)
-    new = [_stored(pipeline, name, iteration) for name in added]
-    facts = {
-        "added": added,
-        "shards": len(before) + len(new),
-        "games": sum(shard.num_games for shard in (*before, *new)),
-        "positions": sum(shard.num_positions for shard in (*before, *new)),
-    }
-    facts["store"] = json_digest([shard.hash for shard in (*before, *new)])
+    new = [_counted(pipeline.layout, name, iteration) for name in added]
+    totals = StoreTotals(
+        before.shards + len(new),
+        before.games + sum(shard.num_games for shard in new),
+        before.positions + sum(shard.num_positions for shard in new),
+        json_digest([before.store, *added]),
+    )
+    facts = {"added": [[shard.hash, shard.num_games, shard.num_positions] for shard in new], **totals._asdict()}
     return StageResult({}, facts, {"new_shards": len(new), "refused": refused})
+
+
+def _known(layout: Layout, iteration: int, found: list[_Source]) -> set[str]:
+    """The names of the shards that earlier iterations have taken in; only of late ones, if all sources are ours."""
+    first = 0 if any(source.hash is None for source in found) else _unsynced(layout, iteration)[0]
+    late = itertools.takewhile(lambda shard: shard.iteration >= first, stored_shards(layout, iteration - 1))
+    return {shard.hash for shard in late}
 
 
 def _take(pipeline: Pipeline, source: _Source) -> str:
@@ -147,12 +188,15 @@ def _link(source: Path, path: Path) -> None:
             shutil.copyfile(source, temporary)
 
 
-def _restore(pipeline: Pipeline, path: Path) -> None:
+def restore(layout: Layout, path: Path) -> None:
     """Links a shard that is missing from the store again, if this pipeline has played it."""
-    for source in _own_sources(pipeline, max(pipeline.layout.iterations(), default=0)):
-        if source.hash is not None and source.hash[:HASH_DIGITS] == path.stem and source.path.is_file():
-            _link(source.path, path)
-            return
+    for number in reversed(layout.iterations()):
+        folder = layout.stage(number, "selfplay")
+        played = read_manifest(folder)
+        for name, found in {} if played is None else played.outputs.items():
+            if found[:HASH_DIGITS] == path.stem and (folder / name).is_file():
+                _link(folder / name, path)
+                return
 
 
 def _check(pipeline: Pipeline, arrays: dict[str, np.ndarray], path: Path) -> None:
@@ -169,23 +213,17 @@ def _quarantine(pipeline: Pipeline, path: Path, reason: str) -> None:
     pipeline.reporter.warning(f"{reason}; it is copied to {folder} and left out")
 
 
-def list_store(pipeline: Pipeline, iteration: int) -> list[StoredShard]:
-    """The shards that were taken in up to an iteration, in that order: what its manifests of `sync` name.
-
-    Raises CheckpointError if one is missing or cannot be read.
-    """
-    found = []
-    for number in (number for number in pipeline.layout.iterations() if number <= iteration):
-        if (synced := read_manifest(pipeline.layout.stage(number, "sync"))) is not None:
-            found += [_stored(pipeline, name, number) for name in synced.facts["added"]]
-    return found
+def stored_shards(layout: Layout, iteration: int) -> Iterator[StoredShard]:
+    """The shards that were taken in up to an iteration, the newest first: what its manifests of `sync` name."""
+    for number in reversed([number for number in layout.iterations() if number <= iteration]):
+        if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
+            for name, games, positions in reversed(synced.facts["added"]):
+                yield StoredShard(layout.store / f"{name}{ARRAYS}", number, games, positions)
 
 
-def _stored(pipeline: Pipeline, name: str, iteration: int) -> StoredShard:
+def _counted(layout: Layout, name: str, iteration: int) -> StoredShard:
     """Reads the two small arrays that count games and positions; NumPy leaves the others on disk."""
-    path = pipeline.layout.store / f"{name}{ARRAYS}"
-    if not path.is_file():
-        _restore(pipeline, path)
+    path = layout.store / f"{name}{ARRAYS}"
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             number, random = stored["num_plies"].astype(int), stored["num_random"].astype(int)

@@ -34,10 +34,10 @@ from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import Report, RunMeta
 from stoix_like.runtime.training.callbacks import Callback, RunClock
 from stoix_like.runtime.training.train import train
-from stoix_like.selfplay import export
+from stoix_like.selfplay import due, export
 from stoix_like.selfplay.candidates import write_candidate
-from stoix_like.selfplay.export import VALIDATION, WINDOW, samples_of
-from stoix_like.selfplay.folders import PARAMETERS
+from stoix_like.selfplay.export import samples_of
+from stoix_like.selfplay.folders import PARAMETERS, VALIDATION_FILE, WINDOW_FILE
 from stoix_like.selfplay.pipeline import Pipeline, run_config
 from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.selfplay.shards import check_format
@@ -138,18 +138,18 @@ def train_stage(pipeline: Pipeline, iteration: int, exported: Manifest) -> tuple
         Interrupted: a signal ended the run.
     """
     folder = pipeline.layout.stage(iteration, "train")
-    call = StageCall("train", {"window": exported.outputs[WINDOW]}, pipeline.leaves(SETTINGS))
+    call = StageCall("train", {"window": exported.outputs[WINDOW_FILE]}, pipeline.leaves(SETTINGS))
     return run_stage(folder, call, lambda: _train(pipeline, iteration, exported, folder))
 
 
 def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path) -> StageResult:
     source, run = pipeline.layout.stage(iteration, "export"), pipeline.layout.train_run
-    arrays = read_arrays(source / WINDOW, exported.outputs[WINDOW])
-    check_format(arrays, source / WINDOW, export.FORMAT)
+    arrays = read_arrays(source / WINDOW_FILE, exported.outputs[WINDOW_FILE])
+    check_format(arrays, source / WINDOW_FILE, export.FORMAT)
     new = _new_positions(pipeline, iteration, exported)
     first = last_update(pipeline, iteration)
     plan = _Plan(first, first + num_updates(pipeline, len(arrays["is_full"]), new))
-    _prepare_run(run, folder, plan, exported.outputs[WINDOW])
+    _prepare_run(run, folder, plan, exported.outputs[WINDOW_FILE])
     loaded = _loaded(pipeline, plan.to_update)
     losses, follow = LastLosses(), FollowTraining(pipeline, plan)
     callbacks, stop, prepared = (LoadWindow(samples_of(pipeline, arrays)), follow), pipeline.stop, pipeline.prepared
@@ -168,22 +168,16 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
         "samples": steps * pipeline.settings.batch_size,
         "new_positions": new,
     }
-    held_out = read_arrays(source / VALIDATION, exported.outputs[VALIDATION])
+    held_out = read_arrays(source / VALIDATION_FILE, exported.outputs[VALIDATION_FILE])
     facts |= validation_losses(pipeline, params, held_out)
     return StageResult({PARAMETERS: candidate}, facts, losses.values)
 
 
 def _new_positions(pipeline: Pipeline, iteration: int, exported: Manifest) -> int:
     """Positions in the store that no earlier candidate could learn from; of a window from elsewhere, all of it."""
-    now = exported.facts.get("store_positions")
-    if now is None:
+    if "store_positions" not in exported.facts:
         return int(exported.facts["positions"])
-    before = 0
-    for number in pipeline.layout.iterations():
-        if number < iteration and read_manifest(pipeline.layout.stage(number, "train")) is not None:
-            found = read_manifest(pipeline.layout.stage(number, "export"))
-            before = max(before, 0 if found is None else int(found.facts.get("store_positions", 0)))
-    return max(int(now) - before, 0)
+    return due.new_positions(pipeline.layout, iteration)
 
 
 def num_updates(pipeline: Pipeline, window_positions: int, new_positions: int) -> int:

@@ -77,12 +77,20 @@ def shard(pipeline, iteration, lengths, first_id=0):
     (folder / "x.npz").rename(folder / f"{name}.npz")
     synced = pipeline.layout.stage(iteration, "sync")
     synced.mkdir(parents=True)
-    write_manifest(synced, Manifest("sync", {}, {}, {}, {"added": [name]}, {}))
+    played = len(list(pipeline.layout.store.glob("*.npz")))
+    facts = {"added": [[name, len(lengths), number]], "positions": played * number}
+    write_manifest(synced, Manifest("sync", {}, {}, {}, facts, {}))
     return arrays
 
 
-def stored(pipeline):
-    return export.list_store(pipeline, 99)
+def listed(pipeline):
+    return list(export.stored_shards(pipeline.layout, 99))
+
+
+def exported(pipeline, folder):
+    """The window of the shards that were taken in, written into the folder."""
+    synced = Manifest("sync", {}, {}, {}, {"positions": sum(one.num_positions for one in listed(pipeline))}, {})
+    return export._export(pipeline, 99, synced, folder)
 
 
 def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path):
@@ -92,11 +100,11 @@ def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path
     try:
         shard(pipeline, 1, [4, 4, 4], first_id=10)
         shard(pipeline, 2, [5, 5, 5], first_id=12)  # its first game is the last one of the other shard
-        listed = stored(pipeline)
-        assert [(one.iteration, one.num_games, one.num_positions) for one in listed] == [(1, 3, 12), (2, 3, 15)]
+        found = [(one.iteration, one.num_games, one.num_positions) for one in listed(pipeline)]
+        assert found == [(2, 3, 15), (1, 3, 12)]
 
         def games(size):
-            found = export._newest_games(listed, size)
+            found = export._newest_games(pipeline.layout, 99, size)
             return dict(zip(*np.unique(found["game_id"], return_counts=True), strict=True))
 
         assert games(1000) == {10: 4, 11: 4, 12: 5, 13: 5, 14: 5}
@@ -104,7 +112,7 @@ def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path
         assert games(19) == {11: 4, 12: 5, 13: 5, 14: 5}
         assert games(14) == {13: 5, 14: 5}
         assert games(1) == {14: 5}  # one game is always taken
-        found = export._newest_games(listed, 1000)
+        found = export._newest_games(pipeline.layout, 99, 1000)
         np.testing.assert_array_equal(found["iteration"], np.repeat([1, 2], [8, 15]))
         wins = np.where(found["game_id"] >= 0, found["outcome"][:, 0], 0)
         assert set(wins.tolist()) == {1.0, -1.0}  # for the mover: of the first player 1, of the second -1
@@ -121,9 +129,8 @@ def test_what_counts_as_new_is_when_this_pipeline_took_it_in(pipeline, tmp_path)
         theirs = shard(pipeline, 1, [4, 4], first_id=10)
         assert str(theirs["text_iteration"]) == "1"
         shard(pipeline, 2, [4, 4], first_id=20)
-        listed = stored(pipeline)
-        assert [one.iteration for one in listed] == [1, 2]
-        found = export._newest_games(listed, 8)
+        assert [one.iteration for one in listed(pipeline)] == [2, 1]
+        found = export._newest_games(pipeline.layout, 99, 8)
         assert set(found["game_id"].tolist()) == {20, 21}
         assert set(found["iteration"].tolist()) == {2}
     finally:
@@ -137,15 +144,15 @@ def test_a_store_without_games_or_with_a_changed_shard_is_refused(pipeline, tmp_
     try:
         pipeline.layout.store.mkdir()
         with pytest.raises(RunError, match="the store has no games to learn from"):
-            export._export(pipeline, stored(pipeline), tmp_path / "out")
+            exported(pipeline, tmp_path / "out")
         arrays = shard(pipeline, 1, [4, 4])
         path = next(pipeline.layout.store.glob("*.npz"))
         write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
         with pytest.raises(CheckpointError, match="was changed after it had been written"):
-            export._export(pipeline, stored(pipeline), tmp_path / "out")
+            exported(pipeline, tmp_path / "out")
         path.write_bytes(path.read_bytes()[:100])
-        with pytest.raises(CheckpointError, match="it is missing or torn"):
-            export._export(pipeline, stored(pipeline), tmp_path / "out")
+        with pytest.raises(CheckpointError, match="it is torn"):
+            exported(pipeline, tmp_path / "out")
     finally:
         pipeline.layout = before
 
@@ -156,9 +163,9 @@ def window(pipeline, tmp_path):
 
     before, pipeline.layout = pipeline.layout, Layout(tmp_path)
     shard(pipeline, 1, [4, 5, 4])
-    export._export(pipeline, stored(pipeline), tmp_path / "out")
+    exported(pipeline, tmp_path / "out")
     pipeline.layout = before
-    return read_arrays(tmp_path / "out" / export.WINDOW)
+    return read_arrays(tmp_path / "out" / export.WINDOW_FILE)
 
 
 def test_the_window_of_an_export_passes(pipeline, window):

@@ -244,12 +244,38 @@ def test_a_missing_pointer_is_refused_and_replaces_nobody(copied):
     assert not layout.champion.exists()
 
 
-def test_a_store_with_too_few_positions_is_not_learned_from(copied):
+def test_a_store_with_too_few_new_positions_is_not_learned_from(copied):
     few = Pipeline(small_config(copied.layout.root.parent, min_samples=10**6), SILENT)
     with pytest.raises(RunError, match="min_samples is 1,000,000"):
-        run_iteration(few)
-    enough = Pipeline(small_config(copied.layout.root.parent, min_samples=10), SILENT)
-    assert run_iteration(enough).iteration == 3  # the same one: it is no other configuration
+        run_iteration(few, IterationOptions(skip_selfplay=True))
+    enough = Pipeline(small_config(copied.layout.root.parent, min_samples=0), SILENT)
+    report = run_iteration(enough, IterationOptions(skip_selfplay=True))
+    assert report.iteration == 3  # the same one: it is no other configuration
+
+
+def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished_shard_again(copied, monkeypatch):
+    played, original = [], play.play_shard
+
+    def noted(pipeline, iteration, shard, *rest):
+        played.append((iteration, shard))
+        if len(played) == 5:
+            raise Killed
+        return original(pipeline, iteration, shard, *rest)
+
+    monkeypatch.setattr(play, "play_shard", noted)
+    pipeline = Pipeline(small_config(copied.layout.root.parent, min_samples=150), SILENT)
+    with pytest.raises(Killed):
+        run_iteration(pipeline)
+    report = run_iteration(pipeline)
+    assert [shard for _, shard in played] == [0, 1, 2, 3, 4, *range(4, len(played) - 1)]  # the killed one again
+    assert {number for number, _ in played} == {report.iteration} == {3}
+    batches = int(report.played.inputs["batches"])
+    assert report.played.facts["games"] == 10 * batches == report.synced.facts["games"] - 20
+    new = report.trained.facts["new_positions"]
+    assert new == report.played.facts["positions"] >= 150
+    names = [f"shard_{shard:04d}.npz" for shard in range(2 * (batches - 1))]
+    fewer = sum(len(arrays_of(pipeline.layout.stage(3, "selfplay") / name)["player"]) for name in names)
+    assert fewer < 150  # one batch fewer would not have been enough
 
 
 def test_a_shard_that_is_missing_from_the_store_is_linked_again_if_it_is_ours(copied):
