@@ -25,6 +25,10 @@ class RunError(StoixError):
     """The run cannot continue: unwritable folder, full disk, another writer, non-finite loss. Exit code 1."""
 
 
+class LockedError(RunError):
+    """Another process works in the folder. Exit code 1."""
+
+
 class ConfigError(StoixError):
     """Invalid configuration or usage, or an absent device. Exit code 2. `problems` holds one line for each."""
 

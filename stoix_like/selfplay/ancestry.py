@@ -19,7 +19,7 @@ from stoix_like.evaluation.ratings import Rating, RatingTable
 from stoix_like.runtime.figures.panels import Line, Panel
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.selfplay import promote, records
+from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import Layout
 
 CHAMPIONS = ("champion", "former champion")  # statuses
@@ -34,7 +34,7 @@ class Candidate(NamedTuple):
     hash: str
     score: float | None  # against the champion of its time
     games: int
-    status: str  # "champion", "former champion", "rolled back", "undecided", or as `promote.status_of`
+    status: str  # "champion", "former champion", "rolled back", "undecided", or as `records.status_of`
 
 
 class Ancestry(NamedTuple):
@@ -82,7 +82,7 @@ def _status(number: int, champions: Sequence[int], decided: Manifest | None) -> 
         return "champion" if number == champions[0] else "former champion"
     if decided is None:
         return "undecided"
-    return "rolled back" if decided.facts["promoted"] else promote.status_of(decided)
+    return "rolled back" if decided.facts["promoted"] else records.status_of(decided)
 
 
 def _match(layout: Layout, number: int, evaluated: Manifest, names: dict[str, str]) -> MatchRecord | None:

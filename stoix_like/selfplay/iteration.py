@@ -49,12 +49,14 @@ class IterationOptions(NamedTuple):
         skip_evaluation: play no match; nothing is then promoted.
         data_path: a window from elsewhere, instead of the store's.
         new_iteration: leave an unfinished iteration as it is, and begin the next one.
+        exploration_boost: factor on the noise and the temperature of self-play, of an iteration that is begun.
     """
 
     skip_selfplay: bool = False
     skip_evaluation: bool = False
     data_path: Path | None = None
     new_iteration: bool = False
+    exploration_boost: float = 1.0
 
 
 NORMAL = IterationOptions()
@@ -141,7 +143,7 @@ def _run_stage(pipeline: Pipeline, number: int, step: Step, data_path: Path | No
         return promote.promote_stage(pipeline, number, done("train"), read_manifest(layout.stage(number, "evaluate")))
 
     stages: dict[str, Callable[[], tuple[Manifest, bool]]] = {
-        "selfplay": lambda: play.selfplay_stage(pipeline, number, _version_of(pipeline, number), step.batches),
+        "selfplay": lambda: _play(pipeline, number, step.batches),
         "sync": lambda: store.sync_stage(pipeline, number),
         "export": exported,
         "train": lambda: train.train_stage(pipeline, number, done("export")),
@@ -194,7 +196,8 @@ def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
 def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
     """Notes who plays, and the settings, if the iteration is a new one."""
     if _check_settings(pipeline, number, options) is None:
-        start = IterationStart(_who_plays(pipeline, number), _settings_of(pipeline, options), pipeline.leaves(KEPT))
+        player, settings = _who_plays(pipeline, number), _settings_of(pipeline, options)
+        start = IterationStart(player, settings, pipeline.leaves(KEPT), options.exploration_boost)
         write_start(pipeline.layout, number, start)
 
 
@@ -226,10 +229,15 @@ def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
     return SelfPlayer(champion.hash, champion.parameters)
 
 
-def _version_of(pipeline: Pipeline, number: int) -> NetworkVersion:
-    """Who plays in a begun iteration."""
+def _play(pipeline: Pipeline, number: int, batches: int) -> tuple[Manifest, bool]:
     start = read_start(pipeline.layout, number)
-    player = _who_plays(pipeline, number) if start is None else start.player
+    if start is None:
+        raise RunError(f"iteration {number} was not begun", "begin it first")
+    player = _version_of(pipeline, start.player)
+    return play.selfplay_stage(pipeline, number, player, batches, start.exploration_boost)
+
+
+def _version_of(pipeline: Pipeline, player: SelfPlayer) -> NetworkVersion:
     if player.parameters is None:
         return NetworkVersion(player.hash, pipeline.first_params)  # which the engine does not read
     return read_version(pipeline, pipeline.layout.root / player.parameters, player.hash)

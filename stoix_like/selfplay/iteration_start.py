@@ -30,6 +30,7 @@ class IterationStart(NamedTuple):
     player: SelfPlayer
     settings: dict[str, Any]  # {leaf: value}, what is skipped, and the window from elsewhere: with others it is refused
     kept: Mapping[str, Any] = {}  # {leaf: value} of `KEPT`
+    exploration_boost: float = 1.0  # a factor on the noise and the temperature of its self-play
 
     @property
     def leaves(self) -> dict[str, Any]:
@@ -44,7 +45,10 @@ def read_start(layout: Layout, number: int) -> IterationStart | None:
         return None
     try:
         found: dict[str, Any] = json.loads(path.read_bytes())
-        return IterationStart(SelfPlayer(**found["player"]), dict(found["settings"]), dict(found.get("kept", {})))
+        boost = float(found.get("exploration_boost", 1.0))
+        return IterationStart(
+            SelfPlayer(**found["player"]), dict(found["settings"]), dict(found.get("kept", {})), boost
+        )
     except (ValueError, KeyError, TypeError) as error:
         raise CheckpointError(f"{path} cannot be read", "use --new-iteration to begin the next one") from error
 
@@ -53,4 +57,4 @@ def write_start(layout: Layout, number: int, start: IterationStart) -> None:
     """Notes that an iteration begins."""
     path = layout.iteration(number) / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
-    atomic_write_json(path, {"player": start.player._asdict(), "settings": start.settings, "kept": dict(start.kept)})
+    atomic_write_json(path, start._asdict() | {"player": start.player._asdict(), "kept": dict(start.kept)})

@@ -16,7 +16,7 @@ from stoix_like.runtime.console.text import aligned
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.training.stopping import stopping_on_signals
-from stoix_like.selfplay import promote, records
+from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.iteration import (
     IterationOptions,
@@ -133,7 +133,7 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
 
 
 def _decision_text(report: IterationReport) -> str:
-    facts, status = report.promoted.facts, promote.status_of(report.promoted)
+    facts, status = report.promoted.facts, records.status_of(report.promoted)
     reasons = "; ".join(facts["reasons"])
     if facts["promoted"]:
         return f"{status}: {reasons}"

@@ -33,7 +33,7 @@ from stoix_like.search import players
 from stoix_like.search.gumbel import GameModel
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.rules import make_replay
-from stoix_like.types import Key, Metrics, NetworkParams, Params
+from stoix_like.types import Array, Key, Metrics, NetworkParams, Params
 
 HALVED_SLOTS = 256  # so many slots or more go on as half as many, once half have no game any more
 LEAST_OPENINGS = 8  # of a match: fewer never decide anything
@@ -112,20 +112,28 @@ class Pipeline:
         return make_replay(self.game)
 
     @functools.cached_property
-    def advance_games(self) -> Callable[[NetworkParams, GameBatch, Key, Any], GameBatch]:
-        """`whole_games.advance` with the parameters as an argument."""
-        temperature = self.config.alphazero.play_temperature
+    def advance_games(self) -> Callable[[NetworkParams, Any, GameBatch, Key, Any], GameBatch]:
+        """`whole_games.advance` with the parameters, and the boost of exploration, as arguments."""
 
-        def advance(params: NetworkParams, batch: GameBatch, key: Key, steps: Any) -> GameBatch:
+        def advance(params: NetworkParams, boost: Array, batch: GameBatch, key: Key, steps: Any) -> GameBatch:
             if (name := self.config.selfplay.engine) == NETWORK_ENGINE:
                 model = GameModel(self.game, self.network.actor_critic)
-                search = alphazero.self_play_search(model, self.settings, params)
+                search = alphazero.self_play_search(model, self._boosted(boost), params)
             else:
                 search = whole_games.mcts_search(self.game, parse_engine(name).num_simulations)
             num_idle = batch.ply.shape[0] - fewer_slots(batch.ply.shape[0])
+            temperature = self.config.alphazero.play_temperature * boost
             return whole_games.advance(self.game, search, self.settings, temperature, batch, key, steps, num_idle)
 
-        return jax.jit(advance, donate_argnums=1)
+        return jax.jit(advance, donate_argnums=2)
+
+    def _boosted(self, boost: Array) -> AlphaZeroSettings:
+        """`settings` with that much more noise at the root of both searches."""
+        scale, quick = self.config.alphazero.gumbel_scale * boost, self.settings.quick_search
+        return self.settings._replace(
+            search=self.settings.search._replace(gumbel_scale=scale),
+            quick_search=None if quick is None else quick._replace(gumbel_scale=scale),
+        )
 
     @functools.cache  # noqa: B019 - lives as long as the process
     def begin_games(self, num_games: int) -> Callable[[Key], GameBatch]:

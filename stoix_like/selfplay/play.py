@@ -53,7 +53,7 @@ MEMORY_HINT = "lower --shard-games or --num-envs"
 
 
 def selfplay_stage(
-    pipeline: Pipeline, iteration: int, player: NetworkVersion, batches: int = 1
+    pipeline: Pipeline, iteration: int, player: NetworkVersion, batches: int = 1, boost: float = 1.0
 ) -> tuple[Manifest, bool]:
     """(the manifest, whether it was done before) of the games of an iteration. Facts: games, positions, …
 
@@ -62,10 +62,12 @@ def selfplay_stage(
         iteration: whose games they are.
         player: who plays.
         batches: how often `selfplay_games` are played; the shards of fewer batches are kept.
+        boost: factor on the noise and the temperature.
     """
-    call = StageCall("selfplay", {"player": player.hash, "batches": str(batches)}, pipeline.leaves(SETTINGS))
+    settings = pipeline.leaves(SETTINGS) | ({} if boost == 1.0 else {"exploration_boost": boost})
+    call = StageCall("selfplay", {"player": player.hash, "batches": str(batches)}, settings)
     folder = pipeline.layout.stage(iteration, "selfplay")
-    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, batches))
+    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, batches, boost))
 
 
 def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:
@@ -74,7 +76,7 @@ def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:
     return num_shards, math.ceil(num_games / num_shards)
 
 
-def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, batches: int) -> StageResult:
+def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, batches: int, boost: float) -> StageResult:
     section, seed = pipeline.config.selfplay, pipeline.config.architecture.seed
     folder = pipeline.layout.stage(iteration, "selfplay")
     of_a_batch, size = shard_sizes(section.selfplay_games, section.shard_games)
@@ -92,7 +94,7 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, bat
             arrays = kept.pop(shard)
             outputs[path.name] = array_hash(arrays)
         else:
-            records = play_shard(pipeline, iteration, shard, size, player.params, progress)
+            records = play_shard(pipeline, iteration, shard, size, player.params, progress, boost)
             arrays = shard_arrays(pipeline.game, records, origin)
             outputs[path.name] = write_arrays(path, arrays)
         counts.add(arrays)
@@ -117,7 +119,13 @@ def _finished_shard(pipeline: Pipeline, path: Path, origin: ShardOrigin, size: i
 
 
 def play_shard(
-    pipeline: Pipeline, iteration: int, shard: int, num_games: int, params: NetworkParams, progress: Progress
+    pipeline: Pipeline,
+    iteration: int,
+    shard: int,
+    num_games: int,
+    params: NetworkParams,
+    progress: Progress,
+    boost: float = 1.0,
 ) -> GameRecords:
     """The records of one shard on the host, played in pieces of about two seconds, so that Ctrl-C works.
 
@@ -125,12 +133,12 @@ def play_shard(
     """
     key = jax.random.fold_in(role_key(pipeline.root, "selfplay", iteration), shard)
     opening_key, play_key = jax.random.split(key)
-    sizer, before = ChunkSizer(), progress.done
+    sizer, before, boost_array = ChunkSizer(), progress.done, np.float32(boost)
     with reraise_device_errors("the games cannot be played", MEMORY_HINT):
         batch, step, num_playing = pipeline.begin_games(num_games)(opening_key), 0, num_games
         while num_playing > 0:
             steps, began, played = sizer.next_length(10_000), time.monotonic(), step
-            batch = pipeline.advance_games(params, batch, play_key, np.int32(steps))
+            batch = pipeline.advance_games(params, boost_array, batch, play_key, np.int32(steps))
             done, num_playing, step = map(int, jax.device_get(_progress_of(batch)))
             sizer.record(max(step - played, 1), time.monotonic() - began)
             progress.update(before + done)

@@ -19,13 +19,6 @@ from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.records import ChampionRecord
 
 SETTINGS = (*RULE, "auto_promote")
-#: By verdict, of candidates that did not become champion.
-_STATUSES = {
-    "promote": "not promoted (--no-auto-promote)",
-    "reject": "rejected",
-    "inconclusive": "inconclusive",
-    "invalid": "no valid evidence",
-}
 
 
 class _Case(NamedTuple):
@@ -72,15 +65,6 @@ def _promote(pipeline: Pipeline, case: _Case) -> StageResult:
         records.write_record(records.record_path(layout, case.iteration), record)
         records.write_record(layout.champion, record)
     return StageResult({}, _facts(decision, champion, is_promoted=is_promoted))
-
-
-def status_of(decided: Manifest) -> str:
-    """What became of a candidate: promoted, rejected, inconclusive …"""
-    if decided.facts["promoted"]:
-        return "promoted"
-    if not decided.inputs["evaluate"]:
-        return "not evaluated"
-    return _STATUSES[str(decided.facts["verdict"])]
 
 
 def decide(pipeline: Pipeline, case: _Case, champion: str) -> Decision:

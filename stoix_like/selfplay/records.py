@@ -12,13 +12,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.digests import json_digest, meta_text
 from stoix_like.selfplay.folders import CHAMPION, Layout
 
 #: As `runs.find` says.
 PUT_BACK = f"put it back, or copy iterations/N/promote/{CHAMPION} of the iteration N that was champion last"
+#: By verdict, of candidates that did not become champion.
+_STATUSES = {
+    "promote": "not promoted (--no-auto-promote)",
+    "reject": "rejected",
+    "inconclusive": "inconclusive",
+    "invalid": "no valid evidence",
+}
 
 
 class ChampionRecord(NamedTuple):
@@ -56,6 +63,15 @@ def read_record(path: Path) -> ChampionRecord:
     if not is_intact:
         raise CheckpointError(f"{path} was changed after it had been written", hint)
     return record
+
+
+def status_of(decided: Manifest) -> str:
+    """What became of a candidate: promoted, rejected, inconclusive …"""
+    if decided.facts["promoted"]:
+        return "promoted"
+    if not decided.inputs["evaluate"]:
+        return "not evaluated"
+    return _STATUSES[str(decided.facts["verdict"])]
 
 
 def record_path(layout: Layout, iteration: int) -> Path:

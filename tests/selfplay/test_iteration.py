@@ -333,7 +333,7 @@ def test_the_lineage_says_what_became_of_every_candidate(copied):
 )
 def test_the_words_of_decisions(promoted, verdict, evaluated, status):
     facts = {"promoted": promoted, "verdict": verdict}
-    assert promote.status_of(Manifest("promote", {"evaluate": evaluated}, {}, {}, facts, {})) == status
+    assert records.status_of(Manifest("promote", {"evaluate": evaluated}, {}, {}, facts, {})) == status
 
 
 def roll_back(layout):

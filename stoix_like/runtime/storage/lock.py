@@ -6,7 +6,7 @@ import fcntl
 from pathlib import Path
 from typing import IO
 
-from stoix_like.errors import RunError
+from stoix_like.errors import LockedError, RunError
 
 
 class RunLock:
@@ -28,6 +28,7 @@ class RunLock:
             if isinstance(error, BlockingIOError):
                 what = f"another process is writing {run_dir}"
                 hint = f"wait for it to end, or {otherwise}"
+                raise LockedError(what, hint) from error
             raise RunError(what, hint) from error
 
     def close(self) -> None:

@@ -1,0 +1,126 @@
+"""Circuit breakers: after some failures a stage of a game is left alone for a while, then tried once. Imports no JAX.
+
+`state` is a function of what is stored and of the time; only `acquire` takes the one permit of a half-open breaker.
+Times are those of the wall clock, so that a breaker outlives its process; a clock that jumps back delays a trial by at
+most the pause itself.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from stoix_like.selfplay.orchestration.database import Database
+
+LONGEST_PAUSE = 3600.0  # seconds
+
+State = Literal["closed", "open", "half_open"]
+
+
+class BreakerRule(NamedTuple):
+    """When a breaker opens, and for how long."""
+
+    max_failures: int = 3  # in a row
+    pause: float = 300.0  # seconds; twice as long each time that a trial fails, up to an hour
+
+
+class Breaker(NamedTuple):
+    """What is stored of a breaker.
+
+    Attributes:
+        failures: in a row.
+        opened: how often it has opened since the last success.
+        opened_at: when it did so last, in seconds since 1970.
+        has_permit: whether a trial is under way.
+        error: of the last failure.
+    """
+
+    failures: int = 0
+    opened: int = 0
+    opened_at: float = 0.0
+    has_permit: bool = False
+    error: str = ""
+
+
+def pause_of(breaker: Breaker, rule: BreakerRule) -> float:
+    """How long an open breaker stays open, in seconds."""
+    return min(rule.pause * 2.0 ** min(breaker.opened - 1, 30), max(LONGEST_PAUSE, rule.pause))
+
+
+def state(breaker: Breaker, rule: BreakerRule, now: float) -> State:
+    """closed: go on; open: leave it alone; half_open: one trial may be made, or is being made."""
+    if breaker.opened == 0:
+        return "closed"
+    pause = pause_of(breaker, rule)
+    is_over = now >= breaker.opened_at + pause or now < breaker.opened_at - pause
+    return "half_open" if is_over or breaker.has_permit else "open"
+
+
+def retry_at(breaker: Breaker, rule: BreakerRule) -> float | None:
+    """When an open breaker allows a trial; None if it is closed."""
+    return None if breaker.opened == 0 else breaker.opened_at + pause_of(breaker, rule)
+
+
+def after_failure(breaker: Breaker, rule: BreakerRule, now: float, error: str) -> Breaker:
+    """The breaker after a failure: a failed trial opens it again at once."""
+    failures = breaker.failures + 1
+    opens = breaker.opened > 0 or failures >= rule.max_failures
+    if not opens:
+        return Breaker(failures, error=error)
+    return Breaker(failures, breaker.opened + 1, now, error=error)
+
+
+class Breakers:
+    """The breakers of a folder of pipelines, one for each game and stage."""
+
+    def __init__(self, database: Database, rule: BreakerRule) -> None:
+        self._database, self.rule = database, rule
+
+    def read(self, game: str, stage: str) -> Breaker:
+        """What is stored."""
+        return read_all(self._database.rows(_SELECT)).get((game, stage), Breaker())
+
+    def state(self, game: str, stage: str, now: float) -> State:
+        """The state, which asking does not change."""
+        return state(self.read(game, stage), self.rule, now)
+
+    def acquire(self, game: str, stage: str, now: float) -> bool:
+        """Whether the stage may be run now. Of a half-open breaker this takes the one permit."""
+        breaker = self.read(game, stage)
+        found = state(breaker, self.rule, now)
+        if found == "half_open" and not breaker.has_permit:
+            self._write(game, stage, breaker._replace(has_permit=True))
+            return True
+        return found == "closed"
+
+    def succeed(self, game: str, stage: str) -> None:
+        """Closes the breaker."""
+        if self.read(game, stage) != Breaker():
+            self._write(game, stage, Breaker())
+
+    def fail(self, game: str, stage: str, now: float, error: str) -> Breaker:
+        """The breaker after a failure."""
+        breaker = after_failure(self.read(game, stage), self.rule, now, error)
+        self._write(game, stage, breaker)
+        return breaker
+
+    def release(self, game: str, stage: str) -> None:
+        """Gives a permit back that led to neither success nor failure: the trial was interrupted."""
+        if (breaker := self.read(game, stage)).has_permit:
+            self._write(game, stage, breaker._replace(has_permit=False))
+
+    def release_all(self) -> None:
+        """Gives back what a killed process held. Only who owns the device calls this."""
+        with self._database.transaction() as connection:
+            connection.execute("UPDATE breakers SET has_permit = 0")
+
+    def _write(self, game: str, stage: str, breaker: Breaker) -> None:
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO breakers VALUES (?, ?, ?, ?, ?, ?, ?)", (game, stage, *breaker))
+
+
+_SELECT = "SELECT game, stage, failures, opened, opened_at, has_permit, error FROM breakers"
+
+
+def read_all(rows: list[tuple[str, str, int, int, float, int, str]]) -> dict[tuple[str, str], Breaker]:
+    """{(game, stage): breaker} of the rows of `SELECT`."""
+    return {(game, stage): Breaker(f, o, at, bool(p), error) for game, stage, f, o, at, p, error in rows}

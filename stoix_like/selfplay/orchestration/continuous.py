@@ -1,0 +1,255 @@
+"""The continuous loop: games take turns, an iteration each, for as long as it is let; it defers to a master loop."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.selfplay.orchestration import games, presence
+from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, HeartbeatThread
+from stoix_like.selfplay.orchestration.reports import Progress, iteration_line
+from stoix_like.selfplay.orchestration.router import EventRouter
+from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices, Outcome
+from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
+from stoix_like.selfplay.orchestration.wiring import PipelineWiring, wire_pipeline_events
+from stoix_like.selfplay.progress import Interrupted
+
+_LEAST_WAIT = 1.0  # seconds, so that a loop in which all games wait does not spin
+
+
+class LoopState(enum.Enum):
+    """What a continuous loop is doing."""
+
+    IDLE = "idle"
+    RUNNING_SELFPLAY = "running_selfplay"
+    WAITING_PIPELINE = "waiting_pipeline"  # the stages after self-play are running
+    COOLING_DOWN = "cooling_down"
+    DEFERRED = "deferred"  # a master loop is running
+    STOPPED = "stopped"
+    ERROR = "error"  # all games wait for their breakers
+
+
+@dataclass
+class LoopStats:
+    """What a loop has done since it was started.
+
+    Attributes:
+        total_iterations: finished or failed.
+        successful_iterations: finished.
+        failed_iterations: in which a stage failed.
+        consecutive_failures: since the last that was finished.
+        last_iteration_time: seconds of the last one.
+        last_config_trained: its game.
+        current_state: what the loop is doing.
+        current_config: the game that it is doing it for.
+        start_time: of the loop, in seconds since 1970.
+        last_error: what was wrong last.
+    """
+
+    total_iterations: int = 0
+    successful_iterations: int = 0
+    failed_iterations: int = 0
+    consecutive_failures: int = 0
+    last_iteration_time: float = 0.0
+    last_config_trained: str | None = None
+    current_state: LoopState = LoopState.IDLE
+    current_config: str | None = None
+    start_time: float = 0.0
+    last_error: str | None = None
+
+
+class ContinuousLoop:
+    """The loop over games that were made ready.
+
+    Args:
+        config: what it does.
+        save_dir: the folder of all pipelines.
+        runners: its games.
+        services: that they share.
+    """
+
+    def __init__(
+        self, config: LoopConfig, save_dir: Path, runners: Sequence[GameRunner], services: LoopServices
+    ) -> None:
+        self.config, self.save_dir, self.runners, self._services = config, save_dir, runners, services
+        self.stats = LoopStats(start_time=services.clock.now())
+
+    def run(self) -> None:
+        """Runs until it is stopped, or has made its iterations."""
+        waiting = list[Outcome]()
+        turn = 0
+        with contextlib.suppress(Interrupted):
+            while not (self._services.stop.is_set or self._is_over()):
+                self._defer()
+                outcome = self._turn(self.runners[turn % len(self.runners)])
+                turn += 1
+                waiting = [*waiting, outcome] if outcome.kind == "waits" else []
+                if not waiting and not self._is_over():
+                    self._wait(LoopState.COOLING_DOWN, self.config.iteration_cooldown_seconds)
+                elif len(waiting) == len(self.runners):
+                    self._wait_for_all(waiting)
+                    waiting = []
+        self._enter(LoopState.STOPPED)
+
+    def _is_over(self) -> bool:
+        return 0 < self.config.max_iterations <= self.stats.total_iterations
+
+    def _turn(self, runner: GameRunner) -> Outcome:
+        """What came of an iteration of a game, or of what is left of it."""
+        began = self._services.clock.now()
+        self.stats.current_config = runner.game
+        outcome = self._iterate(runner)
+        self._services.stop.set_deadline(None)
+        if outcome.kind == "waits":
+            self._services.reporter.note(f"{runner.game}: {outcome.stage} waits: {outcome.reason}")
+            return outcome
+        stats = self.stats
+        stats.total_iterations += 1
+        stats.last_config_trained, stats.last_iteration_time = runner.game, self._services.clock.now() - began
+        if outcome.kind == "failed":
+            stats.failed_iterations += 1
+            stats.consecutive_failures += 1
+            stats.last_error = f"{runner.game}: {outcome.stage}: {outcome.reason}"
+        else:
+            stats.successful_iterations += 1
+            stats.consecutive_failures = 0
+            self._services.reporter.info(iteration_line(runner.layout))
+        return outcome
+
+    def _iterate(self, runner: GameRunner) -> Outcome:
+        """Runs stages as they are asked for, until the iteration is finished, or one fails or waits."""
+        stop, requests = self._services.stop, self._services.wiring.requests
+        runner.recover()
+        number, step = runner.due()
+        if step.stage == "selfplay":
+            requests.add(runner.game, number)
+        while True:
+            asked = requests.take(runner.game)
+            number, step = runner.due()
+            if asked is None:
+                return Outcome("waits", step.stage, "it is not asked for by any event")
+            if asked != number:
+                continue  # late, or twice
+            is_selfplay = step.stage == "selfplay"
+            self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
+            if not is_selfplay and not stop.has_deadline:
+                stop.set_deadline(time.monotonic() + self.config.pipeline_timeout_seconds)
+            if (outcome := runner.run_due()).kind != "ran":
+                return outcome
+            self._defer()
+
+    def _defer(self) -> None:
+        """Waits while a master loop runs. Raises ConfigError if the loop was told never to."""
+        while presence.is_unified_loop_running(self.save_dir) and not self._services.stop.is_set:
+            if self.config.force:
+                refuse_force(self.save_dir)
+            if self.stats.current_state is not LoopState.DEFERRED:
+                self._services.reporter.note(
+                    f"a master loop runs in {self.save_dir}: this loop waits until it has ended"
+                )
+            self._wait(LoopState.DEFERRED, self.config.defer_check_interval_seconds)
+        if self.stats.current_state is LoopState.DEFERRED:
+            self._enter(LoopState.IDLE)
+
+    def _wait_for_all(self, waiting: Sequence[Outcome]) -> None:
+        """Waits until one of the games may go on."""
+        retries = [outcome.retry_at for outcome in waiting if outcome.retry_at is not None]
+        state = LoopState.ERROR if len(retries) == len(waiting) else LoopState.IDLE
+        pause = max(self.config.iteration_cooldown_seconds, _LEAST_WAIT)
+        if len(retries) == len(waiting):
+            pause = max(min(retries) - self._services.clock.now(), _LEAST_WAIT)
+        self._wait(state, pause)
+
+    def _wait(self, state: LoopState, seconds: float) -> None:
+        self._enter(state)
+        self._services.stop.wait(seconds, self._services.clock)
+
+    def _enter(self, state: LoopState) -> None:
+        self.stats.current_state = state
+
+
+def refuse_force(save_dir: Path) -> None:
+    """Raises ConfigError if a master loop runs in the folder."""
+    if presence.is_unified_loop_running(save_dir):
+        what = f"--force: a master loop runs in {save_dir}, and two loops cannot own one folder"
+        raise ConfigError(what, "give another --save-dir, or leave out --force: this loop then waits for that one")
+
+
+def run_continuous(
+    config: LoopConfig | None = None,
+    save_dir: str | Path = "runs",
+    *,
+    leaves: Mapping[str, Any] | None = None,
+    words: Sequence[str] = (),
+    wiring: PipelineWiring | None = None,
+    reporter: Reporter | None = None,
+    clock: Clock | None = None,
+) -> LoopStats:
+    """Runs a continuous loop until it is stopped; returns what it has done.
+
+    Args:
+        config: what it does.
+        save_dir: the folder of all pipelines.
+        leaves: {leaf: value} of the configuration of all games.
+        words: the same as flags of a command line.
+        wiring: from `wire_pipeline_events`.
+        reporter: receives what is shown.
+        clock: for tests.
+
+    Raises:
+        UnsupportedEnvironmentError: a game cannot be played.
+        ConfigError: a leaf is wrong, or `force` is set where a master loop runs.
+        RunError: another continuous loop runs in the folder, or it cannot be written.
+    """
+    config, folder, clock = config or LoopConfig(), Path(save_dir), clock or Clock()
+    check_games(config.configs)
+    if config.force:
+        refuse_force(folder)
+    set_here = {
+        "selfplay_games": config.selfplay_games_per_iteration,
+        "engine": config.selfplay_engine,
+        "min_samples": MIN_SAMPLES,
+    }
+    set_here |= {"save_dir": str(folder)} | dict(leaves or {})
+    configs = [games.game_config(name, players, set_here, words) for name, players in config.configs]
+    stop, progress = LoopStop(), Progress(reporter or Reporter())
+    with (
+        stopping_on_signals(stop),
+        presence.present(folder, CONTINUOUS),
+        contextlib.closing(Database(folder)) as database,
+    ):
+        log = EventLog(database)
+        wiring = wiring or wire_pipeline_events()
+        breakers = Breakers(database, BreakerRule(config.max_consecutive_failures, config.failure_backoff_seconds))
+        breakers.release_all()
+        router = EventRouter(log, progress.reporter, wiring.subscriptions)
+        gates = Gates(configs[0].selfplay.min_samples)
+        services = LoopServices(log, router, breakers, wiring, progress.reporter, stop, clock, gates, WatchRule())
+        runners = [
+            GameRunner(each, games.layout_of(folder, *game), services)
+            for game, each in zip(config.configs, configs, strict=True)
+        ]
+        loop = ContinuousLoop(config, folder, runners, services)
+
+        def status() -> dict[str, Any]:
+            found = dataclasses.asdict(loop.stats)
+            return found | {"current_state": loop.stats.current_state.value, "progress": progress.line}
+
+        watcher = StopWatcher(stop, lambda: presence.is_stopped(database, CONTINUOUS))
+        with HeartbeatThread(database, CONTINUOUS, status), watcher:
+            loop.run()
+        return loop.stats

@@ -1,0 +1,133 @@
+"""`events.sqlite` in the folder of all pipelines: events, breakers, stops and heartbeats. Imports no JAX.
+
+Only what cannot be read from manifests is kept here. One connection writes in a process, under a lock, so that threads
+may share it; readers of other processes see whole transactions (write-ahead log).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import CheckpointError, RunError
+
+FILE = "events.sqlite"
+_BUSY_SECONDS = 30.0
+
+#: Statements that lead from each version of the schema to the next; `user_version` counts those that are done.
+MIGRATIONS: tuple[tuple[str, ...], ...] = (
+    (
+        "CREATE TABLE events (id INTEGER PRIMARY KEY AUTOINCREMENT, key TEXT NOT NULL UNIQUE, kind TEXT NOT NULL,"
+        " game TEXT NOT NULL, iteration INTEGER NOT NULL, time REAL NOT NULL, fields TEXT NOT NULL)",
+        "CREATE INDEX events_by_game ON events (game, iteration)",
+        "CREATE TABLE consumers (name TEXT PRIMARY KEY, position INTEGER NOT NULL)",
+        "CREATE TABLE dead_letters (consumer TEXT NOT NULL, event INTEGER NOT NULL, error TEXT NOT NULL,"
+        " time REAL NOT NULL, PRIMARY KEY (consumer, event))",
+        "CREATE TABLE breakers (game TEXT NOT NULL, stage TEXT NOT NULL, failures INTEGER NOT NULL,"
+        " opened INTEGER NOT NULL, opened_at REAL NOT NULL, has_permit INTEGER NOT NULL, error TEXT NOT NULL,"
+        " PRIMARY KEY (game, stage))",
+        "CREATE TABLE stops (name TEXT PRIMARY KEY, time REAL NOT NULL)",
+        "CREATE TABLE heartbeats (name TEXT PRIMARY KEY, pid INTEGER NOT NULL, host TEXT NOT NULL,"
+        " began REAL NOT NULL, time REAL NOT NULL, status TEXT NOT NULL)",
+        "CREATE TABLE done (name TEXT PRIMARY KEY, time REAL NOT NULL)",
+    ),
+)
+
+
+class Database:
+    """A connection that writes. The file and its tables are made if they are missing.
+
+    Raises:
+        CheckpointError: the file is no database, or of a later version.
+        RunError: it cannot be opened or made.
+    """
+
+    def __init__(self, save_dir: Path) -> None:
+        self.path = save_dir / FILE
+        self._lock = threading.RLock()
+        try:
+            save_dir.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(
+                self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
+            )
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = NORMAL")
+            self._migrate()
+        except (sqlite3.Error, OSError) as error:
+            raise database_error(self.path, error) from error
+
+    def _migrate(self) -> None:
+        with self.transaction() as connection:
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            check_version(self.path, version)
+            for statements in MIGRATIONS[version:]:
+                for statement in statements:
+                    connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {len(MIGRATIONS)}")
+
+    @contextlib.contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All statements of the block, or none. Raises RunError if the disk is full or another process holds it."""
+        with self._lock:
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                try:
+                    yield self._connection
+                except BaseException:
+                    self._connection.execute("ROLLBACK")
+                    raise
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                with contextlib.suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")  # of a COMMIT that failed
+                raise database_error(self.path, error) from error
+
+    def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
+        """The rows of a query."""
+        with self._lock:
+            try:
+                return self._connection.execute(statement, values).fetchall()
+            except sqlite3.Error as error:
+                raise database_error(self.path, error) from error
+
+    def close(self) -> None:
+        """Ends the connection, and moves what is in the write-ahead log into the file."""
+        with self._lock:
+            self._connection.close()
+
+
+@contextlib.contextmanager
+def reading(save_dir: Path) -> Iterator[sqlite3.Connection | None]:
+    """A connection that only reads; None if there is no database. Raises CheckpointError if it is none of ours."""
+    path = save_dir / FILE
+    if not path.is_file():
+        yield None
+        return
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=_BUSY_SECONDS)
+        with contextlib.closing(connection):
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            check_version(path, version)
+            yield connection if version else None
+    except sqlite3.Error as error:
+        raise database_error(path, error) from error
+
+
+def check_version(path: Path, version: int) -> None:
+    """Raises CheckpointError if the schema is of a later version of stoix_like."""
+    if version > len(MIGRATIONS):
+        what = f"{path} has version {version}, and this one reads up to {len(MIGRATIONS)}"
+        raise CheckpointError(what, "use the newer version of stoix_like, or another --save-dir")
+
+
+def database_error(path: Path, error: Exception) -> CheckpointError | RunError:
+    """What a failure of SQLite or of the disk is for a user."""
+    if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
+        hint = "move it away: events are derived from the manifests again"
+        return CheckpointError(f"{path} cannot be read: {error}", hint)
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return RunError(f"{path} cannot be used: {reason}", "free some space, or use another --save-dir")

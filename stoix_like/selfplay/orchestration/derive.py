@@ -1,0 +1,113 @@
+"""Events from manifests: what a process writes after each stage, and what the next one adds if it was killed before.
+
+Imports no JAX.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+from stoix_like.selfplay import records
+from stoix_like.selfplay.due import digest_of, end_of, is_finished, num_batches
+from stoix_like.selfplay.folders import STAGES, WINDOW_FILE, Layout
+from stoix_like.selfplay.orchestration import events, history
+from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.events import PipelineEvent
+from stoix_like.selfplay.orchestration.history import WatchRule
+
+
+def pipeline_run(layout: Layout) -> str:
+    """What tells a pipeline from another one of the same game: of the parameters that it began with."""
+    return records.read_record(records.record_path(layout, 0)).hash[:12]
+
+
+def events_of(layout: Layout, number: int, rule: WatchRule) -> list[PipelineEvent]:
+    """All events that the manifests of an iteration tell of, in the order of the stages."""
+    found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
+    trained = found["train"]
+    candidate = None if trained is None else str(trained.facts["candidate"])
+    base = {"game": layout.root.name, "iteration": number, "run": pipeline_run(layout)}
+    told = list[PipelineEvent]()
+    for name, manifest in found.items():
+        if manifest is not None:
+            known = base | {"candidate": candidate if name in ("train", "evaluate", "promote") else None}
+            told += _of_stage(layout, name, manifest, found, known)
+    if is_finished(found):
+        told += _of_iteration(layout, number, found, base | {"candidate": candidate}, rule)
+    return told
+
+
+def training_started(layout: Layout, number: int, time: float) -> events.TrainingStarted:
+    """The one event that is told before its manifest is there."""
+    exported = read_manifest(layout.stage(number, "export"))
+    window = "" if exported is None else exported.outputs[WINDOW_FILE]
+    run = pipeline_run(layout)
+    return events.TrainingStarted(game=layout.root.name, iteration=number, run=run, time=time, window=window)
+
+
+def _of_stage(
+    layout: Layout, name: str, manifest: Manifest, found: dict[str, Manifest | None], base: dict[str, Any]
+) -> Iterator[PipelineEvent]:
+    facts, at = manifest.facts, base | {"time": end_of(manifest)}
+    if name == "selfplay":
+        at |= {"part": num_batches(manifest), "player": manifest.inputs["player"]}
+        yield events.SelfplayComplete(**at, games=facts["games"], positions=facts["positions"])
+    elif name == "sync" and manifest.inputs["selfplay"] == digest_of(found["selfplay"]):  # else more was played since
+        at["part"] = num_batches(found["selfplay"]) + int(manifest.inputs.get("round", 0))
+        totals = {key: facts[key] for key in ("games", "positions")}
+        yield events.DataSyncCompleted(**at, **totals, new_shards=manifest.recorded["new_shards"])
+    elif name == "export":
+        yield events.NpzExportComplete(
+            **at, **{key: facts[key] for key in ("games", "positions", "validation_positions")}
+        )
+    elif name == "train":
+        yield training_started(layout, base["iteration"], end_of(manifest) - float(manifest.recorded["seconds"]))
+        numbers = {key: facts[key] for key in ("update", "gradient_steps", "new_positions")}
+        yield events.TrainingCompleted(**at, **numbers)
+    elif name == "evaluate":
+        score, low, high = facts.get("score", (None, None, None))
+        anchors = {engine: one["score"][0] for engine, one in facts["anchors"].items()}
+        match = {"score": score, "low": low, "high": high, "anchors": anchors}
+        yield events.EvaluationCompleted(**at, **match, champion=manifest.inputs["champion"], games=facts["games"])
+    elif name == "promote" and facts["promoted"]:
+        before = {"previous": facts["champion"], "previous_iteration": facts["champion_iteration"]}
+        yield events.ModelPromoted(**at, **before, reasons=facts["reasons"])
+    elif name == "promote":
+        status = records.status_of(manifest)
+        yield events.PromotionRejected(**at, champion=facts["champion"], status=status, reasons=facts["reasons"])
+
+
+def _of_iteration(
+    layout: Layout, number: int, found: dict[str, Manifest | None], base: dict[str, Any], rule: WatchRule
+) -> Iterator[PipelineEvent]:
+    done = [manifest for manifest in found.values() if manifest is not None]
+    at = base | {"time": end_of(done[-1])}
+    length = max(rule.plateau_iterations, rule.regression_iterations) + 1
+    recent = list(itertools.islice(history.results(layout, number), length))
+    drop, drop_before = (history.regression(rows, rule) for rows in (recent, recent[1:]))
+    if drop is not None and history.begins(recent, drop, drop_before, rule.regression_iterations):
+        yield events.RegressionDetected(**at, drop=drop, iterations=rule.regression_iterations)
+    gain, gain_before = (history.plateau(rows, rule) for rows in (recent, recent[1:]))
+    if gain is not None and history.begins(recent, gain, gain_before, rule.plateau_iterations):
+        yield events.PlateauDetected(**at, gain=gain, iterations=rule.plateau_iterations)
+    seconds = sum(float(manifest.recorded["seconds"]) for manifest in done)
+    yield events.IterationComplete(**at, promoted=bool(done[-1].facts["promoted"]), seconds=seconds)
+
+
+def derive_missing(log: EventLog, layout: Layout, rule: WatchRule) -> list[PipelineEvent]:
+    """The events that the log lacks, which it has now: of all iterations since the last one that it knows as finished.
+
+    Called when a loop takes a game up; events are added after each stage, so what is missing is what a killed process
+    did not write, or what another command has done meanwhile.
+    """
+    if not layout.champion.is_file():
+        return []
+    numbers = list[int]()
+    for number in reversed([number for number in layout.iterations() if number > 0]):
+        if log.count(layout.root.name, number, events.IterationComplete.kind):
+            break
+        numbers.append(number)
+    return log.append(event for number in reversed(numbers) for event in events_of(layout, number, rule))

@@ -1,0 +1,107 @@
+"""The log of events: each once, in the order of arrival, and how far each consumer has read it. Imports no JAX."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sqlite3
+from collections.abc import Iterable
+from typing import Any, NamedTuple
+
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.events import PipelineEvent, event_from
+
+_COLUMNS = "id, kind, fields"
+
+
+class LoggedEvent(NamedTuple):
+    """An event of the log, and its place in it."""
+
+    position: int
+    event: PipelineEvent
+
+
+class EventLog:
+    """The events of a folder of pipelines."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def append(self, events: Iterable[PipelineEvent]) -> list[PipelineEvent]:
+        """The events that the log did not have yet, which it has now: all of them, or none."""
+        new = []
+        with self._database.transaction() as connection:
+            for event in events:
+                fields = dataclasses.asdict(event)
+                row = event.key, event.kind, event.game, event.iteration, event.time, json.dumps(fields)
+                found = connection.execute(
+                    "INSERT INTO events (key, kind, game, iteration, time, fields) VALUES (?, ?, ?, ?, ?, ?)"
+                    " ON CONFLICT (key) DO NOTHING",
+                    row,
+                )
+                if found.rowcount == 1:
+                    new.append(event)
+        return new
+
+    def read(self, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
+        """At most so many events behind a place, in their order."""
+        rows = self._database.rows(
+            f"SELECT {_COLUMNS} FROM events WHERE id > ? ORDER BY id LIMIT ?",
+            (after, limit),
+        )
+        return [_logged(row) for row in rows]
+
+    def count(self, game: str, iteration: int, kind: str) -> int:
+        """How many events of this kind an iteration has."""
+        statement = "SELECT COUNT(*) FROM events WHERE game = ? AND iteration = ? AND kind = ?"
+        return int(self._database.rows(statement, (game, iteration, kind))[0][0])
+
+    def end(self) -> int:
+        """The place of the last event that was ever written; 0 if there is none."""
+        rows = self._database.rows("SELECT seq FROM sqlite_sequence WHERE name = 'events'")
+        return int(rows[0][0]) if rows else 0
+
+    def position(self, consumer: str) -> int | None:
+        """The last event that a consumer has handled; None if it is unknown."""
+        rows = self._database.rows("SELECT position FROM consumers WHERE name = ?", (consumer,))
+        return int(rows[0][0]) if rows else None
+
+    def advance(self, consumer: str, position: int) -> None:
+        """Notes the last event that a consumer has handled. An earlier one replays what lies behind it."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO consumers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET position = excluded.position",
+                (consumer, position),
+            )
+
+    def bury(self, consumer: str, position: int, error: str, time: float) -> None:
+        """Notes that a consumer has failed on an event for good, and goes on behind it."""
+        with self._database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO dead_letters VALUES (?, ?, ?, ?)", (consumer, position, error, time)
+            )
+        self.advance(consumer, position)
+
+    def remove_before(self, time: float) -> int:
+        """Removes events older than that, but for each game's last iteration; returns how many there were."""
+        with self._database.transaction() as connection:
+            found = connection.execute(
+                "DELETE FROM events WHERE time < ? AND iteration < (SELECT MAX(iteration) FROM events AS other"
+                " WHERE other.game = events.game)",
+                (time,),
+            )
+            return found.rowcount
+
+
+def last_events(connection: sqlite3.Connection, limit: int) -> list[LoggedEvent]:
+    """The newest events, the oldest of them first."""
+    rows = connection.execute(
+        f"SELECT {_COLUMNS} FROM events ORDER BY id DESC LIMIT ?",
+        (limit,),
+    )
+    return [_logged(row) for row in rows.fetchall()][::-1]
+
+
+def _logged(row: Any) -> LoggedEvent:
+    position, kind, fields = row
+    return LoggedEvent(int(position), event_from(kind, json.loads(fields)))

@@ -1,0 +1,56 @@
+"""The configuration of each game of a loop: its preset, what the loop sets, and leaves given for all games."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from stoix_like.config.board_games import game_key, parse_game
+from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
+from stoix_like.runtime.runs.sources import load_config
+from stoix_like.selfplay.folders import Layout
+
+ALGORITHM = "selfplay"  # in the names of presets
+
+
+def preset_of(name: str) -> str:
+    """The preset of a game: its own, or that of connect four."""
+    preset = f"{ALGORITHM}/{name}"
+    return preset if preset in preset_paths() else DEFAULT_PRESETS[ALGORITHM]
+
+
+def game_config(name: str, num_players: int, leaves: Mapping[str, Any], words: Sequence[str] = ()) -> SelfPlayConfig:
+    """The configuration of a game's pipeline: code defaults < its preset < leaves < flags.
+
+    Args:
+        name: of the game.
+        num_players: of it.
+        leaves: {leaf: value} that the loop sets.
+        words: flags of a command line, which go before the leaves.
+
+    Raises:
+        ConfigError: with all problems of the flags.
+        UnsupportedEnvironmentError: no such game.
+    """
+    key = game_key(*parse_game(f"{name}:{num_players}"))
+    given = flags.parse_flags(list(words), SelfPlayConfig).layer
+    set_here = {"task_id": key} | {leaf: value for leaf, value in leaves.items() if leaf not in given}
+    config: SelfPlayConfig = load_config(
+        SelfPlayConfig, ALGORITHM, [*flags_of(set_here), *words], preset_of(name)
+    ).config
+    return config
+
+
+def flags_of(leaves: Mapping[str, Any]) -> list[str]:
+    """Leaves as words of a command line."""
+    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves.items()}
+    return [word for name, text in texts.items() for word in (flags.flag_name(name), text)]
+
+
+def layout_of(save_dir: Path, name: str, num_players: int) -> Layout:
+    """The folder of a game's pipeline."""
+    return Layout(save_dir / game_key(name, num_players))

@@ -1,0 +1,104 @@
+"""What decisions of the past mean for the next iterations: pure functions of the manifests. Imports no JAX."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay.due import end_of
+from stoix_like.selfplay.folders import Layout
+
+LARGEST_BOOST, BOOST_ON_REJECTION, BOOST_DECAY = 2.0, 1.3, 0.9
+
+
+class IterationResult(NamedTuple):
+    """What was decided on the candidate of an iteration.
+
+    Attributes:
+        iteration: its number.
+        promoted: whether it became champion.
+        is_rejected: whether the match said that it is no better.
+        elo: its strength less the champion's, from the score of their match; None without games.
+        time: when the decision was made, in seconds since 1970.
+        positions: that the store had taken in.
+    """
+
+    iteration: int
+    promoted: bool
+    is_rejected: bool
+    elo: float | None
+    time: float
+    positions: int
+
+
+def results(layout: Layout, last: int | None = None) -> Iterator[IterationResult]:
+    """The results of finished iterations up to `last`, the newest first."""
+    for number in reversed([one for one in layout.iterations() if one > 0 and (last is None or one <= last)]):
+        promoted = read_manifest(layout.stage(number, "promote"))
+        if promoted is None:
+            continue
+        evaluated, synced = (read_manifest(layout.stage(number, name)) for name in ("evaluate", "sync"))
+        facts = promoted.facts
+        elo = None
+        if evaluated is not None and "score" in evaluated.facts:
+            elo = elo_of(float(evaluated.facts["score"][0]), int(evaluated.facts["games"]))
+        positions = 0 if synced is None else int(synced.facts["positions"])
+        rejected = facts["verdict"] == "reject"
+        yield IterationResult(number, bool(facts["promoted"]), rejected, elo, end_of(promoted), positions)
+
+
+def elo_of(score: float, games: int) -> float:
+    """The difference in Elo of a score of so many games, half a game away from 0 and 1 at least."""
+    bound = 0.5 / max(games, 1)
+    score = min(max(score, bound), 1.0 - bound)
+    return 400.0 * math.log10(score / (1.0 - score))
+
+
+def exploration_boost(newest_first: Iterator[IterationResult]) -> float:
+    """A factor from 1 to 2 on the noise at the root and on the temperature of self-play.
+
+    Each rejection multiplies it by 1.3; what is neither rejected nor promoted lets it fall by a tenth of what it is
+    above 1; a promotion ends it.
+    """
+    since = list(itertools.takewhile(lambda result: not result.promoted, newest_first))
+    boost = 1.0
+    for result in reversed(since):
+        boost = (
+            min(boost * BOOST_ON_REJECTION, LARGEST_BOOST) if result.is_rejected else 1.0 + BOOST_DECAY * (boost - 1.0)
+        )
+    return boost
+
+
+class WatchRule(NamedTuple):
+    """What counts as a plateau, and as a regression."""
+
+    plateau_iterations: int = 20
+    plateau_elo: float = 15.0  # that champions gain over them at least
+    regression_iterations: int = 5
+    regression_elo: float = 50.0  # below the champion, on average
+
+
+def plateau(recent: Sequence[IterationResult], rule: WatchRule) -> float | None:
+    """The gain of champions over the newest iterations, if there are enough of them and it is too small; else None."""
+    window = recent[: rule.plateau_iterations]
+    if len(window) < rule.plateau_iterations:
+        return None
+    gain = sum(max(result.elo or 0.0, 0.0) for result in window if result.promoted)
+    return gain if gain < rule.plateau_elo else None
+
+
+def regression(recent: Sequence[IterationResult], rule: WatchRule) -> float | None:
+    """How far the newest candidates lie below the champion on average, if none was promoted and it is too far."""
+    window = recent[: rule.regression_iterations]
+    if len(window) < rule.regression_iterations or any(result.promoted or result.elo is None for result in window):
+        return None
+    drop = -sum(result.elo or 0.0 for result in window) / len(window)
+    return drop if drop > rule.regression_elo else None
+
+
+def begins(recent: Sequence[IterationResult], found: float | None, before: float | None, every: int) -> bool:
+    """Whether what was found is told now: when it begins, and again every so many iterations while it lasts."""
+    return found is not None and (before is None or recent[0].iteration % every == 0)

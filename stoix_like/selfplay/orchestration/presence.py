@@ -1,0 +1,139 @@
+"""Which loops are running: a lock that says so, a heartbeat, and stops that stick. Imports no JAX.
+
+The lock is taken once and kept; whoever only asks never takes it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import platform
+import struct
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import RunError
+from stoix_like.selfplay.orchestration.database import Database
+
+MASTER, CONTINUOUS, SUPERVISOR = "master", "continuous", "supervisor"  # names of loops
+HEARTBEAT_SECONDS = 5.0
+_IS_MAC = sys.platform == "darwin"
+_FLOCK = "qqihh" if _IS_MAC else "hhqqi"  # struct flock: type, whence, start, length, process; there in another order
+_TYPE = 3 if _IS_MAC else 0  # the place of its type
+#: Linux binds the lock to the open file; elsewhere it belongs to the process, which opens the file only once.
+_SET, _GET = getattr(fcntl, "F_OFD_SETLK", fcntl.F_SETLK), getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
+
+
+class PresenceLock:
+    """A lock of a folder by which a loop is known to run, `<save_dir>/master.lock`. Held until it is closed.
+
+    The kernel keeps it (an open file description's record lock), so a killed process leaves nothing behind. Raises
+    RunError if another process holds it.
+    """
+
+    def __init__(self, save_dir: Path, name: str) -> None:
+        save_dir.mkdir(parents=True, exist_ok=True)
+        self._file = (save_dir / f"{name}.lock").open("a+b")
+        try:
+            fcntl.fcntl(self._file, _SET, _whole_file(fcntl.F_WRLCK))
+        except OSError as error:
+            self._file.close()
+            if isinstance(error, (BlockingIOError, PermissionError)):
+                what = f"another {name} loop is running in {save_dir}"
+                raise RunError(what, "wait for it to end, stop it, or use another --save-dir") from error
+            what = f"cannot lock {save_dir}: {error.strerror or error}"
+            raise RunError(what, "use a --save-dir on a file system with locks") from error
+
+    def close(self) -> None:
+        """Gives the lock back."""
+        self._file.close()
+
+
+def is_present(save_dir: Path, name: str) -> bool:
+    """Whether a loop of this name runs in a folder. Asks for its lock and never takes it."""
+    try:
+        with (save_dir / f"{name}.lock").open("rb") as file:
+            found = fcntl.fcntl(file, _GET, _whole_file(fcntl.F_RDLCK))
+    except FileNotFoundError:
+        return False
+    return bool(struct.unpack(_FLOCK, found[: struct.calcsize(_FLOCK)])[_TYPE] != fcntl.F_UNLCK)
+
+
+def _whole_file(kind: int) -> bytes:
+    fields = (0, 0, 0, kind, os.SEEK_SET) if _IS_MAC else (kind, os.SEEK_SET, 0, 0, 0)
+    return struct.pack(f"{_FLOCK}0q", *fields)
+
+
+def is_unified_loop_running(save_dir: str | Path = "runs") -> bool:
+    """Whether a master loop runs in a folder of pipelines, in whatever process. Its lock is asked for, never taken."""
+    return is_present(Path(save_dir), MASTER)
+
+
+class HeartbeatThread:
+    """Writes what a loop is doing into the database, every few seconds and when it changes.
+
+    Args:
+        database: of the folder.
+        name: of the loop.
+        status: returns what is written, as plain JSON.
+    """
+
+    def __init__(self, database: Database, name: str, status: Callable[[], dict[str, Any]]) -> None:
+        self._database, self._name, self._status, self._began = database, name, status, time.time()
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
+
+    def __enter__(self) -> HeartbeatThread:
+        self.beat()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        with contextlib.suppress(RunError):  # the disk is full; readers see that the lock is free
+            self.beat()
+
+    def beat(self) -> None:
+        """Writes now. Raises RunError if that fails."""
+        row = self._name, os.getpid(), platform.node(), self._began, time.time(), json.dumps(self._status())
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO heartbeats VALUES (?, ?, ?, ?, ?, ?)", row)
+
+    def _run(self) -> None:
+        while not self._ended.wait(HEARTBEAT_SECONDS):
+            with contextlib.suppress(RunError):  # tried again at the next beat
+                self.beat()
+
+
+def request_stop(database: Database, name: str) -> None:
+    """Notes that a loop shall end, and shall not be started again by a supervisor."""
+    with database.transaction() as connection:
+        connection.execute("INSERT OR REPLACE INTO stops VALUES (?, ?)", (name, time.time()))
+
+
+def clear_stop(database: Database, name: str) -> bool:
+    """Whether a loop was to be stopped; it no longer is."""
+    with database.transaction() as connection:
+        return connection.execute("DELETE FROM stops WHERE name = ?", (name,)).rowcount > 0
+
+
+def is_stopped(database: Database, name: str) -> bool:
+    """Whether a loop shall be stopped."""
+    return bool(database.rows("SELECT 1 FROM stops WHERE name = ?", (name,)))
+
+
+@contextlib.contextmanager
+def present(save_dir: Path, name: str) -> Iterator[None]:
+    """The presence of a loop, for a block. Raises RunError if another process has it."""
+    lock = PresenceLock(save_dir, name)
+    try:
+        yield
+    finally:
+        lock.close()

@@ -1,0 +1,36 @@
+"""What loops print: a line for each iteration, and how far the present stage is. Imports no JAX."""
+
+from __future__ import annotations
+
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay import records
+from stoix_like.selfplay.folders import STAGES, Layout
+
+
+class Progress:
+    """Keeps the last line of progress, which the heartbeat shows, and hands it on."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self.line, self._show = "", reporter.progress
+        self.reporter = reporter._replace(progress=self._receive)
+
+    def _receive(self, line: str) -> None:
+        self.line = line
+        self._show(line)
+
+
+def iteration_line(layout: Layout) -> str:
+    """What the last finished iteration of a game has come to."""
+    number = next(one for one in reversed(layout.iterations()) if read_manifest(layout.stage(one, "promote")))
+    done = {name: manifest for name in STAGES if (manifest := read_manifest(layout.stage(number, name))) is not None}
+    parts = [f"{layout.root.name} iteration {number}: {records.status_of(done['promote'])}"]
+    if "evaluate" in done and "score" in done["evaluate"].facts:
+        point, low, high = done["evaluate"].facts["score"]
+        parts.append(
+            f"{point:.3f} [{low:.3f}, {high:.3f}] against the champion of {done['evaluate'].facts['games']:,} games"
+        )
+    if "selfplay" in done:
+        parts.append(f"{done['selfplay'].facts['games']:,} games played")
+    seconds = sum(float(manifest.recorded["seconds"]) for manifest in done.values())
+    return ", ".join([*parts, f"{seconds:.1f} s"])

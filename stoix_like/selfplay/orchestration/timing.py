@@ -1,0 +1,81 @@
+"""Time as loops see it, which tests replace, and what ends their stages. Imports no JAX."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+
+from stoix_like.runtime.training.stopping import StopRequest
+
+_LOOK_SECONDS = 1.0
+
+
+class Clock(NamedTuple):
+    """Where the time comes from."""
+
+    now: Callable[[], float] = time.time  # seconds since 1970
+    sleep: Callable[[float], None] = time.sleep
+
+
+class LoopStop(StopRequest):
+    """Whether a loop shall end its stage: after a signal, a stop in the database, or a time-out.
+
+    Attributes:
+        timed_out: whether it is a time-out, after which the loop goes on.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.timed_out = False
+        self._deadline: float | None = None
+
+    def set_deadline(self, at: float | None) -> None:
+        """Sets when the stages that run now have to be done, on the monotonic clock; None for never."""
+        self._deadline = at
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether there is one."""
+        return self._deadline is not None
+
+    def look(self, is_stopped: bool) -> None:
+        """Ends the stage if the loop shall stop, or the time is over."""
+        if is_stopped and not self.is_set:
+            self.is_set = True
+        if self._deadline is not None and time.monotonic() > self._deadline and not self.is_set:
+            self.timed_out, self.is_set = True, True
+
+    def go_on(self) -> bool:
+        """Whether it was a time-out, which is over now."""
+        was_time_out, self._deadline = self.timed_out, None
+        if was_time_out:
+            self.timed_out = self.is_set = False
+        return was_time_out
+
+    def wait(self, seconds: float, clock: Clock) -> None:
+        """Waits so long, or until the loop shall end."""
+        end = clock.now() + seconds
+        while not self.is_set and (left := end - clock.now()) > 0.0:
+            clock.sleep(min(left, seconds, _LOOK_SECONDS / 5.0))
+
+
+class StopWatcher:
+    """A thread that looks every second whether a loop shall end its stage."""
+
+    def __init__(self, stop: LoopStop, is_stopped: Callable[[], bool]) -> None:
+        self._stop, self._is_stopped, self._ended = stop, is_stopped, threading.Event()
+        self._thread = threading.Thread(target=self._run, name="stop-watcher", daemon=True)
+
+    def __enter__(self) -> StopWatcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self._stop.look(self._is_stopped())

@@ -1,0 +1,108 @@
+"""Which stages follow by themselves, and who is told: what loops are given. Imports no JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from stoix_like.selfplay.orchestration.events import PipelineEvent
+from stoix_like.selfplay.orchestration.router import Handler, Subscription
+
+CONSUMER = "pipeline"  # in the log, of the handler that asks for the next stage
+#: {stage: its switch}. Self-play is begun by a loop, and by no event.
+SWITCHES = {
+    "sync": "sync",
+    "export": "export",
+    "train": "training",
+    "evaluate": "evaluation",
+    "promote": "promotion",
+}
+#: Events after which a stage may be due.
+TRIGGERS = (
+    "SELFPLAY_COMPLETE",
+    "DATA_SYNC_COMPLETED",
+    "NPZ_EXPORT_COMPLETE",
+    "TRAINING_COMPLETED",
+    "EVALUATION_COMPLETED",
+)
+
+
+class Triggers(NamedTuple):
+    """Which stages are run when the one before is done."""
+
+    sync: bool = True
+    export: bool = True
+    training: bool = True
+    evaluation: bool = True
+    promotion: bool = True
+
+    def allows(self, stage: str) -> bool:
+        """Whether a stage follows by itself."""
+        return stage not in SWITCHES or bool(getattr(self, SWITCHES[stage]))
+
+
+class StageRequests:
+    """Iterations whose next stage is asked for, each once, the first that asked first.
+
+    A request is only a reason to look: what is due is read from disk. So one that comes twice or late does nothing.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[tuple[str, int], None] = {}
+
+    def add(self, game: str, iteration: int) -> None:
+        """Asks for the next stage of an iteration."""
+        self._waiting.setdefault((game, iteration))
+
+    def take(self, game: str) -> int | None:
+        """The iteration of a game that was asked for first, which is no longer waiting; None if there is none."""
+        for key in self._waiting:
+            if key[0] == game:
+                del self._waiting[key]
+                return key[1]
+        return None
+
+
+class PipelineWiring:
+    """What `wire_pipeline_events` returns: switches of stages, and subscriptions of handlers."""
+
+    def __init__(self, triggers: Triggers) -> None:
+        self.triggers, self.requests = triggers, StageRequests()
+        self.subscriptions = [Subscription(CONSUMER, self._ask, TRIGGERS)]
+
+    def subscribe(self, name: str, handler: Handler, kinds: Collection[str] = (), *, from_start: bool = False) -> None:
+        """Calls `handler(event)` with every event of these kinds, or of all: at least once, and after a restart too.
+
+        Args:
+            name: under which the place of the consumer in the log is kept.
+            handler: should return soon; what it raises is reported, and never ends a loop.
+            kinds: such as MODEL_PROMOTED; empty for all.
+            from_start: whether a consumer that is new begins with the first event of the log.
+        """
+        self.subscriptions.append(Subscription(name, handler, kinds, from_start))
+
+    def _ask(self, event: PipelineEvent) -> None:
+        self.requests.add(event.game, event.iteration)
+
+
+def wire_pipeline_events(
+    auto_trigger: bool = True,
+    *,
+    sync: bool = True,
+    export: bool = True,
+    training: bool = True,
+    evaluation: bool = True,
+    promotion: bool = True,
+) -> PipelineWiring:
+    """The wiring of a loop: when self-play is complete, sync, export, training, evaluation and promotion follow.
+
+    Args:
+        auto_trigger: False switches all of them off.
+        sync: whether this stage follows by itself; `run_training_loop.py` runs one that does not.
+        export: likewise.
+        training: likewise.
+        evaluation: likewise.
+        promotion: likewise.
+    """
+    switches = (auto_trigger and switch for switch in (sync, export, training, evaluation, promotion))
+    return PipelineWiring(Triggers(*switches))
