@@ -41,6 +41,15 @@ COMMANDS: dict[str, Command] = {
     "run-training-loop": Command(
         "stoix_like.commands.training_loop", "self-play in stages: one iteration, or several, of a board game"
     ),
+    "run-continuous-training": Command(
+        "stoix_like.commands.continuous_training", "self-play of several games in turn, until it is stopped"
+    ),
+    "master-loop": Command(
+        "stoix_like.commands.master_loop", "self-play of several games with all that belongs to it, and its status"
+    ),
+    "launch-daemons": Command(
+        "stoix_like.commands.launch_daemons", "keep a loop running: start it again when it ends, stop it, show it"
+    ),
     "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
     "arena": Command("stoix_like.commands.arena", "play runs and engines of a board game against each other"),
     "ratings": Command("stoix_like.commands.ratings", "rate the checkpoints of runs of a board game"),

@@ -71,17 +71,19 @@ def evaluate_stage(
     inputs = {"candidate": candidate.hash, "champion": champion.hash}
     call = StageCall("evaluate", inputs, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "evaluate")
-    return run_stage(folder, call, lambda: _evaluate(pipeline, folder, candidate, champion))
+    return run_stage(folder, call, lambda: _evaluate(pipeline, candidate, champion))
 
 
-def _evaluate(pipeline: Pipeline, folder: Path, candidate: NetworkVersion, champion: NetworkVersion) -> StageResult:
+def _evaluate(pipeline: Pipeline, candidate: NetworkVersion, champion: NetworkVersion) -> StageResult:
     rule, section = rule_of(pipeline), pipeline.config.promotion
     subject = subject_of(pipeline, candidate.hash, champion.hash)
-    match = _Match(subject, pipeline.match_player, (candidate.params, champion.params))
-    files: dict[str, str] = {}
+    params = candidate.params, champion.params
+    match = PlannedMatch(subject, match_folder(pipeline, subject), pipeline.match_player, params)
+    played: dict[Path, str] = {}
     if candidate.hash != champion.hash:
-        files = _play(pipeline, match, rule.most_groups, rule.groups_per_look, rule)
-    evidence = read_evidence(pipeline, list(_paths(folder, files).items()), subject)
+        played = play_match(pipeline, match, rule.most_groups, rule.groups_per_look, rule)
+    evidence = read_evidence(pipeline, list(played.items()), subject)
+    files = _names(pipeline, played)
     facts: dict[str, Any] = {"subject": subject._asdict(), "games": int(evidence.scores.size), "match": sorted(files)}
     facts["pairs"], facts["anchors"] = len(evidence.scores), {}
     if len(evidence.scores):
@@ -89,47 +91,51 @@ def _evaluate(pipeline: Pipeline, folder: Path, candidate: NetworkVersion, champ
         facts["score"] = list(map(float, score))
     for name in anchor_names(section.match_anchors):
         against = subject._replace(champion=name)
-        match = _Match(against, pipeline.anchor_player(name), (candidate.params, None))
+        player = pipeline.anchor_player(name)
+        match = PlannedMatch(against, match_folder(pipeline, against), player, (candidate.params, None))
         number = min(section.anchor_pairs, len(pipeline.book.moves))
-        found = _play(pipeline, match, number, number, None)
+        played = play_match(pipeline, match, number, number, None)
+        scores = read_evidence(pipeline, list(played.items()), against).scores
+        found = _names(pipeline, played)
         facts["anchors"][name] = {"subject": against._asdict(), "match": sorted(found)}
-        scores = read_evidence(pipeline, list(_paths(folder, found).items()), against).scores
         facts["anchors"][name]["score"] = list(map(float, matches.group_interval(scores.mean(axis=1), scores.shape[1])))
         files |= found
     return StageResult(files, facts)
 
 
-def _paths(folder: Path, files: Mapping[str, str]) -> dict[Path, str]:
-    return {folder / name: found for name, found in files.items()}
+def _names(pipeline: Pipeline, files: Mapping[Path, str]) -> dict[str, str]:
+    """{file, as seen from the folder of a stage: hash}."""
+    root = pipeline.layout.root
+    return {f"../../../{path.relative_to(root).as_posix()}": found for path, found in files.items()}
 
 
-class _Match(NamedTuple):
+class PlannedMatch(NamedTuple):
     """A match that is played in pieces."""
 
     subject: MatchSubject
+    folder: Path  # of the pieces
     player: MatchPlayer
     params: tuple[Any, Any]
 
 
-def _play(
-    pipeline: Pipeline, match: _Match, num_openings: int, per_piece: int, rule: PromotionRule | None
-) -> dict[str, str]:
-    """{file, as seen from the folder of the stage: hash} of the pieces of a match.
+def play_match(
+    pipeline: Pipeline, match: PlannedMatch, num_openings: int, per_piece: int, rule: PromotionRule | None
+) -> dict[Path, str]:
+    """{file: hash} of the pieces of a match. Those that are there are kept.
 
     It ends when the rule has decided, if there is one, or when the openings are used up.
     """
-    folder, found = match_folder(pipeline, match.subject), dict[str, str]()
-    seats = pipeline.game.num_players
+    found, seats = dict[Path, str](), pipeline.game.num_players
     progress = Progress(pipeline.reporter, pipeline.stop, "evaluate", "games", num_openings * seats)
     scores = np.zeros((0, seats))
     for index, first in enumerate(range(0, num_openings, per_piece)):
-        path = folder / f"piece_{index:04d}{ARRAYS}"
+        path = match.folder / f"piece_{index:04d}{ARRAYS}"
         rows = np.arange(first, min(first + per_piece, num_openings))
         arrays = _finished_piece(path, match.subject, rows)
         if arrays is None:
             arrays = _piece(match.subject, rows, _play_piece(pipeline, match, rows, index, progress))
             write_arrays(path, arrays)
-        found[f"../../../{path.relative_to(pipeline.layout.root).as_posix()}"] = array_hash(arrays)
+        found[path] = array_hash(arrays)
         scores = np.concatenate([scores, arrays["score"]])
         progress.update(scores.size)
         if rule is not None and promotion.is_decided(scores, rule):
@@ -137,7 +143,9 @@ def _play(
     return found
 
 
-def _play_piece(pipeline: Pipeline, match: _Match, rows: np.ndarray, index: int, progress: Progress) -> MatchResults:
+def _play_piece(
+    pipeline: Pipeline, match: PlannedMatch, rows: np.ndarray, index: int, progress: Progress
+) -> MatchResults:
     key = jax.random.fold_in(role_key(pipeline.root, "match"), index)
     moves = pipeline.book.moves[rows]
     return match.player.play(*match.params, key, moves=moves, check=lambda: progress.update(progress.done))

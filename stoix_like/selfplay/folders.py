@@ -45,6 +45,11 @@ class Layout(NamedTuple):
         """Games of evaluations, never learned from."""
         return self.root / "matches"
 
+    @property
+    def evaluations(self) -> Path:
+        """Matches for the report, which decide nothing."""
+        return self.root / "evaluations"
+
     def iteration(self, number: int) -> Path:
         """The folder of an iteration, whose stages have a folder each."""
         return self.root / "iterations" / f"{number:04d}"

@@ -7,7 +7,7 @@ most the pause itself.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from stoix_like.selfplay.orchestration.database import Database
 
@@ -30,6 +30,7 @@ class Breaker(NamedTuple):
         failures: in a row.
         opened: how often it has opened since the last success.
         opened_at: when it did so last, in seconds since 1970.
+        pause: for how long, in seconds.
         has_permit: whether a trial is under way.
         error: of the last failure.
     """
@@ -37,56 +38,52 @@ class Breaker(NamedTuple):
     failures: int = 0
     opened: int = 0
     opened_at: float = 0.0
+    pause: float = 0.0
     has_permit: bool = False
     error: str = ""
 
 
-def pause_of(breaker: Breaker, rule: BreakerRule) -> float:
-    """How long an open breaker stays open, in seconds."""
-    return min(rule.pause * 2.0 ** min(breaker.opened - 1, 30), max(LONGEST_PAUSE, rule.pause))
-
-
-def state(breaker: Breaker, rule: BreakerRule, now: float) -> State:
+def state(breaker: Breaker, now: float) -> State:
     """closed: go on; open: leave it alone; half_open: one trial may be made, or is being made."""
     if breaker.opened == 0:
         return "closed"
-    pause = pause_of(breaker, rule)
+    pause = breaker.pause
     is_over = now >= breaker.opened_at + pause or now < breaker.opened_at - pause
     return "half_open" if is_over or breaker.has_permit else "open"
 
 
-def retry_at(breaker: Breaker, rule: BreakerRule) -> float | None:
+def retry_at(breaker: Breaker) -> float | None:
     """When an open breaker allows a trial; None if it is closed."""
-    return None if breaker.opened == 0 else breaker.opened_at + pause_of(breaker, rule)
+    return None if breaker.opened == 0 else breaker.opened_at + breaker.pause
 
 
 def after_failure(breaker: Breaker, rule: BreakerRule, now: float, error: str) -> Breaker:
-    """The breaker after a failure: a failed trial opens it again at once."""
+    """The breaker after a failure: a failed trial opens it again at once, for twice as long."""
     failures = breaker.failures + 1
-    opens = breaker.opened > 0 or failures >= rule.max_failures
-    if not opens:
+    if breaker.opened == 0 and failures < rule.max_failures:
         return Breaker(failures, error=error)
-    return Breaker(failures, breaker.opened + 1, now, error=error)
+    pause = min(rule.pause * 2.0 ** min(breaker.opened, 30), max(LONGEST_PAUSE, rule.pause))
+    return Breaker(failures, breaker.opened + 1, now, pause, error=error)
 
 
 class Breakers:
     """The breakers of a folder of pipelines, one for each game and stage."""
 
     def __init__(self, database: Database, rule: BreakerRule) -> None:
-        self._database, self.rule = database, rule
+        self._database, self._rule = database, rule
 
     def read(self, game: str, stage: str) -> Breaker:
         """What is stored."""
-        return read_all(self._database.rows(_SELECT)).get((game, stage), Breaker())
+        return read_all(self._database.rows(SELECT)).get((game, stage), Breaker())
 
     def state(self, game: str, stage: str, now: float) -> State:
         """The state, which asking does not change."""
-        return state(self.read(game, stage), self.rule, now)
+        return state(self.read(game, stage), now)
 
     def acquire(self, game: str, stage: str, now: float) -> bool:
         """Whether the stage may be run now. Of a half-open breaker this takes the one permit."""
         breaker = self.read(game, stage)
-        found = state(breaker, self.rule, now)
+        found = state(breaker, now)
         if found == "half_open" and not breaker.has_permit:
             self._write(game, stage, breaker._replace(has_permit=True))
             return True
@@ -99,7 +96,7 @@ class Breakers:
 
     def fail(self, game: str, stage: str, now: float, error: str) -> Breaker:
         """The breaker after a failure."""
-        breaker = after_failure(self.read(game, stage), self.rule, now, error)
+        breaker = after_failure(self.read(game, stage), self._rule, now, error)
         self._write(game, stage, breaker)
         return breaker
 
@@ -115,12 +112,15 @@ class Breakers:
 
     def _write(self, game: str, stage: str, breaker: Breaker) -> None:
         with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO breakers VALUES (?, ?, ?, ?, ?, ?, ?)", (game, stage, *breaker))
+            connection.execute(
+                "INSERT OR REPLACE INTO breakers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (game, stage, *breaker)
+            )
 
 
-_SELECT = "SELECT game, stage, failures, opened, opened_at, has_permit, error FROM breakers"
+SELECT = "SELECT game, stage, failures, opened, opened_at, pause, has_permit, error FROM breakers"
 
 
-def read_all(rows: list[tuple[str, str, int, int, float, int, str]]) -> dict[tuple[str, str], Breaker]:
+def read_all(rows: list[tuple[Any, ...]]) -> dict[tuple[str, str], Breaker]:
     """{(game, stage): breaker} of the rows of `SELECT`."""
-    return {(game, stage): Breaker(f, o, at, bool(p), error) for game, stage, f, o, at, p, error in rows}
+    found = {(game, stage): Breaker(*fields) for game, stage, *fields in rows}
+    return {key: breaker._replace(has_permit=bool(breaker.has_permit)) for key, breaker in found.items()}

@@ -3,29 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import enum
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
+from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.console.reporter import Reporter
-from stoix_like.runtime.training.stopping import stopping_on_signals
-from stoix_like.selfplay.orchestration import games, presence
-from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
-from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, HeartbeatThread
-from stoix_like.selfplay.orchestration.reports import Progress, iteration_line
-from stoix_like.selfplay.orchestration.router import EventRouter
-from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices, Outcome
-from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
-from stoix_like.selfplay.orchestration.wiring import PipelineWiring, wire_pipeline_events
+from stoix_like.selfplay.orchestration import presence
+from stoix_like.selfplay.orchestration.reports import iteration_line
+from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
 
 _LEAST_WAIT = 1.0  # seconds, so that a loop in which all games wait does not spin
@@ -187,69 +175,3 @@ def refuse_force(save_dir: Path) -> None:
     if presence.is_unified_loop_running(save_dir):
         what = f"--force: a master loop runs in {save_dir}, and two loops cannot own one folder"
         raise ConfigError(what, "give another --save-dir, or leave out --force: this loop then waits for that one")
-
-
-def run_continuous(
-    config: LoopConfig | None = None,
-    save_dir: str | Path = "runs",
-    *,
-    leaves: Mapping[str, Any] | None = None,
-    words: Sequence[str] = (),
-    wiring: PipelineWiring | None = None,
-    reporter: Reporter | None = None,
-    clock: Clock | None = None,
-) -> LoopStats:
-    """Runs a continuous loop until it is stopped; returns what it has done.
-
-    Args:
-        config: what it does.
-        save_dir: the folder of all pipelines.
-        leaves: {leaf: value} of the configuration of all games.
-        words: the same as flags of a command line.
-        wiring: from `wire_pipeline_events`.
-        reporter: receives what is shown.
-        clock: for tests.
-
-    Raises:
-        UnsupportedEnvironmentError: a game cannot be played.
-        ConfigError: a leaf is wrong, or `force` is set where a master loop runs.
-        RunError: another continuous loop runs in the folder, or it cannot be written.
-    """
-    config, folder, clock = config or LoopConfig(), Path(save_dir), clock or Clock()
-    check_games(config.configs)
-    if config.force:
-        refuse_force(folder)
-    set_here = {
-        "selfplay_games": config.selfplay_games_per_iteration,
-        "engine": config.selfplay_engine,
-        "min_samples": MIN_SAMPLES,
-    }
-    set_here |= {"save_dir": str(folder)} | dict(leaves or {})
-    configs = [games.game_config(name, players, set_here, words) for name, players in config.configs]
-    stop, progress = LoopStop(), Progress(reporter or Reporter())
-    with (
-        stopping_on_signals(stop),
-        presence.present(folder, CONTINUOUS),
-        contextlib.closing(Database(folder)) as database,
-    ):
-        log = EventLog(database)
-        wiring = wiring or wire_pipeline_events()
-        breakers = Breakers(database, BreakerRule(config.max_consecutive_failures, config.failure_backoff_seconds))
-        breakers.release_all()
-        router = EventRouter(log, progress.reporter, wiring.subscriptions)
-        gates = Gates(configs[0].selfplay.min_samples)
-        services = LoopServices(log, router, breakers, wiring, progress.reporter, stop, clock, gates, WatchRule())
-        runners = [
-            GameRunner(each, games.layout_of(folder, *game), services)
-            for game, each in zip(config.configs, configs, strict=True)
-        ]
-        loop = ContinuousLoop(config, folder, runners, services)
-
-        def status() -> dict[str, Any]:
-            found = dataclasses.asdict(loop.stats)
-            return found | {"current_state": loop.stats.current_state.value, "progress": progress.line}
-
-        watcher = StopWatcher(stop, lambda: presence.is_stopped(database, CONTINUOUS))
-        with HeartbeatThread(database, CONTINUOUS, status), watcher:
-            loop.run()
-        return loop.stats

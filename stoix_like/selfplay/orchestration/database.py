@@ -28,12 +28,13 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE dead_letters (consumer TEXT NOT NULL, event INTEGER NOT NULL, error TEXT NOT NULL,"
         " time REAL NOT NULL, PRIMARY KEY (consumer, event))",
         "CREATE TABLE breakers (game TEXT NOT NULL, stage TEXT NOT NULL, failures INTEGER NOT NULL,"
-        " opened INTEGER NOT NULL, opened_at REAL NOT NULL, has_permit INTEGER NOT NULL, error TEXT NOT NULL,"
-        " PRIMARY KEY (game, stage))",
+        " opened INTEGER NOT NULL, opened_at REAL NOT NULL, pause REAL NOT NULL, has_permit INTEGER NOT NULL,"
+        " error TEXT NOT NULL, PRIMARY KEY (game, stage))",
         "CREATE TABLE stops (name TEXT PRIMARY KEY, time REAL NOT NULL)",
         "CREATE TABLE heartbeats (name TEXT PRIMARY KEY, pid INTEGER NOT NULL, host TEXT NOT NULL,"
         " began REAL NOT NULL, time REAL NOT NULL, status TEXT NOT NULL)",
         "CREATE TABLE done (name TEXT PRIMARY KEY, time REAL NOT NULL)",
+        "CREATE TABLE weights (game TEXT PRIMARY KEY, weight REAL NOT NULL)",
     ),
 )
 

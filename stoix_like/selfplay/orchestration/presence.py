@@ -23,6 +23,7 @@ from stoix_like.selfplay.orchestration.database import Database
 
 MASTER, CONTINUOUS, SUPERVISOR = "master", "continuous", "supervisor"  # names of loops
 HEARTBEAT_SECONDS = 5.0
+SUPERVISED = "STOIX_LIKE_SUPERVISED"  # set in the environment of a loop that a supervisor has started
 _IS_MAC = sys.platform == "darwin"
 _FLOCK = "qqihh" if _IS_MAC else "hhqqi"  # struct flock: type, whence, start, length, process; there in another order
 _TYPE = 3 if _IS_MAC else 0  # the place of its type
@@ -122,6 +123,11 @@ def clear_stop(database: Database, name: str) -> bool:
     """Whether a loop was to be stopped; it no longer is."""
     with database.transaction() as connection:
         return connection.execute("DELETE FROM stops WHERE name = ?", (name,)).rowcount > 0
+
+
+def clear_stop_by_hand(database: Database, name: str) -> bool:
+    """`clear_stop` when a person starts the loop; a supervisor's start clears nothing."""
+    return SUPERVISED not in os.environ and clear_stop(database, name)
 
 
 def is_stopped(database: Database, name: str) -> bool:

@@ -2,10 +2,24 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import STAGES, Layout
+
+SHADOW, TOURNAMENT = "shadow.json", "tournament.json"  # in the folder `evaluations` of a game
+
+
+def read_report(layout: Layout, name: str) -> dict[str, Any] | None:
+    """What the last evaluation of this kind has found; None if there was none, or it cannot be read."""
+    try:
+        found: dict[str, Any] = json.loads((layout.evaluations / name).read_bytes())
+    except (OSError, ValueError):
+        return None
+    return found
 
 
 class Progress:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import functools
 import shutil
 import traceback
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError, LockedError, StoixError
 from stoix_like.runtime.console.reporter import Reporter
-from stoix_like.selfplay import iteration
-from stoix_like.selfplay.due import Needs, Step, due_step
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay import iteration, store
+from stoix_like.selfplay.due import Needs, Step, due_step, num_batches
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
@@ -36,12 +38,10 @@ class Gates(NamedTuple):
     """What holds a stage back, without being a failure.
 
     Attributes:
-        min_samples: new positions that an iteration learns from; below, it plays another batch.
         max_data_age: of its newest games, in seconds; beyond, it plays another batch.
         min_free_disk: in gigabytes; below, nothing is played.
     """
 
-    min_samples: int
     max_data_age: float = 7.0 * 24.0 * 3600.0
     min_free_disk: float = 1.0
 
@@ -110,8 +110,8 @@ class GameRunner:
     def due(self) -> tuple[int, Step]:
         """(the iteration that is worked on, the stage that is due); of an iteration that was not begun, selfplay."""
         number = iteration.next_iteration(self.layout)
-        gates = self._services.gates
-        step = due_step(self.layout, number, Needs(gates.min_samples, gates.max_data_age, self._services.clock.now()))
+        min_samples, max_age = self.config.selfplay.min_samples, self._services.gates.max_data_age
+        step = due_step(self.layout, number, Needs(min_samples, max_age, self._services.clock.now()))
         return number, step or Step("selfplay")
 
     def run_due(self) -> Outcome:
@@ -119,25 +119,65 @@ class GameRunner:
         number, step = self.due()
         if (held := self._held_back(step)) is not None:
             return held
+        return self._attempt(number, step.stage, lambda: self._run(number))
+
+    def _attempt(self, number: int, stage: str, work: Callable[[], tuple[int, str]]) -> Outcome:
+        """What came of running a stage, of which the breaker and the log are told."""
         services = self._services
         try:
-            number, stage = self._run(number)
+            number, ran = work()
         except LockedError as error:
-            services.breakers.release(self.game, step.stage)
-            return Outcome("waits", step.stage, error.what)
+            services.breakers.release(self.game, stage)
+            return Outcome("waits", stage, error.what)
         except Interrupted:
-            services.breakers.release(self.game, step.stage)
+            services.breakers.release(self.game, stage)
             if not services.stop.go_on():
                 raise
-            return self._failed(number, step.stage, "it did not end in time")
+            return self._failed(number, stage, "it did not end in time")
         except Exception as error:
             if not isinstance(error, StoixError):
                 services.reporter.warning(traceback.format_exc())
             text = f"{error.what} ({error.hint})" if isinstance(error, StoixError) else repr(error)
-            return self._failed(number, step.stage, text)
-        services.breakers.succeed(self.game, step.stage)
+            return self._failed(number, stage, text)
+        services.breakers.succeed(self.game, stage)
         self._append(derive.events_of(self.layout, number, services.watch))
-        return Outcome("finished" if iteration.next_iteration(self.layout) > number else "ran", stage)
+        return Outcome("finished" if iteration.next_iteration(self.layout) > number else "ran", ran)
+
+    def may_poll(self) -> bool:
+        """Whether the shards of other folders would still count for the present iteration."""
+        number, step = self.due()
+        is_synced = read_manifest(self.layout.stage(number, "sync")) is not None
+        return is_synced and step.stage in ("selfplay", "export")
+
+    def poll(self) -> None:
+        """Takes in the shards of other folders. Called under the lock of the game."""
+        number, _ = self.due()
+        store.sync_stage(self.pipeline, number, again=True)
+        self._append(derive.events_of(self.layout, number, self._services.watch))
+
+    def may_play_more(self, most_batches: int) -> bool:
+        """Whether an iteration that waits to be trained on has room for another batch of games."""
+        number, step = self.due()
+        played = read_manifest(self.layout.stage(number, "selfplay"))
+        is_waiting = step.stage in ("export", "train") and played is not None
+        return (
+            is_waiting
+            and num_batches(played) < most_batches
+            and self._free_disk() >= self._services.gates.min_free_disk
+        )
+
+    def play_more(self) -> Outcome:
+        """Plays another batch into the present iteration."""
+        number, step = self.due()
+        more = Step("selfplay", step.batches + 1)
+        if (held := self._held_back(more)) is not None:
+            return held
+
+        def work() -> tuple[int, str]:
+            iteration.run_step(self.pipeline, number, more)
+            return number, more.stage
+
+        return self._attempt(number, more.stage, work)
 
     def _run(self, number: int) -> tuple[int, str]:
         """(the iteration, the stage) that was run; of the next iteration, if the begun one had other settings."""
@@ -157,9 +197,7 @@ class GameRunner:
             return Outcome("waits", stage, f"{free:.1f} GB of disk are free")
         if not services.breakers.acquire(self.game, stage, services.clock.now()):
             breaker = services.breakers.read(self.game, stage)
-            return Outcome(
-                "waits", stage, f"its breaker is open: {breaker.error}", retry_at(breaker, services.breakers.rule)
-            )
+            return Outcome("waits", stage, f"its breaker is open: {breaker.error}", retry_at(breaker))
         return None
 
     def _free_disk(self) -> float:
@@ -199,7 +237,7 @@ class GameRunner:
             if stage == "train":
                 told.append(events.TrainingFailed(**base, error=error))
             self._append(told)
-        return Outcome("failed", stage, error, retry_at(breaker, services.breakers.rule))
+        return Outcome("failed", stage, error, retry_at(breaker))
 
     def _append(self, told: list[PipelineEvent]) -> None:
         self._services.log.append(told)

@@ -1,0 +1,97 @@
+"""The command `master_loop.py`: games by self-play for as long as it is let, and what such a loop is doing."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of
+from stoix_like.errors import INTERRUPTED, ConfigError
+from stoix_like.runtime.console.arguments import ArgumentParser
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.console.spelling import command_line, prog
+from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.partial import read_partial
+from stoix_like.runtime.storage.atomic import json_text
+from stoix_like.selfplay.orchestration import status
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.loading.partial import PartialConfig
+
+COMMAND, KIND, PRESET = "master-loop", "selfplay", "selfplay/unified_loop"
+SEED_PATH = "config/unified_loop.yaml"  # of the original, where ours is a preset
+WATCH_SECONDS = 2.0
+CLEAR = "\x1b[H\x1b[2J"  # moves to the top of a terminal, and empties it
+#: {option: description}.
+OPTIONS = {
+    "status": "show what the loops in save_dir are doing, and exit: 0 healthy, 1 not running or unhealthy",
+    "watch": "show that again every two seconds, until Ctrl-C; starts nothing",
+    "json": "with --status: as JSON",
+}
+
+
+def main(argv: list[str]) -> int:
+    """Runs the loop, or shows what one is doing; returns the exit code."""
+    arguments, words = make_parser().parse_known_args(argv)
+    if {"-h", "--help"} & set(words):
+        print(help_text())
+        return 0
+    loaded = _load(words)
+    config: UnifiedLoopConfig = loaded.config
+    save_dir = Path(config.loop.save_dir)
+    if arguments.json and not arguments.status:
+        raise ConfigError("--json: of what?", "give --status as well")
+    if arguments.status or arguments.watch:
+        return show_status(save_dir, arguments)
+    if loaded.options.print_config:
+        print(to_yaml(config), end="")
+        return 0
+    games_of(config.loop.games)
+    from stoix_like.selfplay.orchestration.start import run_master
+
+    reporter = Reporter()
+    stats = run_master(config, words=loaded.rest, reporter=reporter)
+    counts = f"{stats.successful_iterations} iterations finished, {stats.failed_iterations} failed"
+    reporter.info(f"{counts}\nnext: {command_line(COMMAND, *argv)}")
+    return 0 if 0 < config.loop.max_iterations <= stats.total_iterations else INTERRUPTED
+
+
+def _load(words: list[str]) -> PartialConfig:
+    if SEED_PATH in words and not Path(SEED_PATH).is_file():
+        raise ConfigError(f"--config: no file {SEED_PATH}", f"the shipped one is a preset: --config {PRESET}")
+    return read_partial(UnifiedLoopConfig, KIND, words, PRESET)
+
+
+def show_status(save_dir: Path, arguments: argparse.Namespace) -> int:
+    """Prints the status once, or again and again; returns its exit code. Reads only."""
+    found = status.read_status(save_dir)
+    if not arguments.watch:
+        print(json_text(found).rstrip() if arguments.json else "\n".join(status.status_lines(found)))
+        return status.exit_code(found)
+    import sys
+
+    try:
+        while True:
+            lines = status.status_lines(status.read_status(save_dir))
+            print((CLEAR if sys.stdout.isatty() else "") + "\n".join(lines), flush=True)
+            time.sleep(WATCH_SECONDS)
+    except KeyboardInterrupt:
+        return 0
+
+
+def help_text() -> str:
+    """What `--help` prints."""
+    general = {name: flags.OPTION_HELP[name] for name in ("config", "print_config", "debug", "help", "version")}
+    options = {name: ("", text) for name, text in OPTIONS.items()} | general
+    return flags.help_text(UnifiedLoopConfig, KIND, PRESET, command=COMMAND, options=options)
+
+
+def make_parser() -> ArgumentParser:
+    """The parser of the arguments that are no leaves."""
+    parser = ArgumentParser(prog(COMMAND), "Self-play of several games, with all that belongs to it.", add_help=False)
+    for name, text in OPTIONS.items():
+        parser.add_argument(flags.flag_name(name), action="store_true", help=text)
+    return parser

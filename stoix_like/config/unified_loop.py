@@ -1,0 +1,133 @@
+"""The configuration of the master loop. Imports only the standard library."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from stoix_like.config.board_games import parse_game
+from stoix_like.config.leaves import leaf
+from stoix_like.config.loops import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig
+from stoix_like.config.selfplay_checks import NETWORK_ENGINE
+from stoix_like.errors import ConfigError
+
+_DEFAULTS = LoopConfig()
+
+
+@dataclass(frozen=True)
+class LoopSectionConfig:
+    """Which games take turns, and what an iteration of each plays."""
+
+    games: str = leaf(
+        ",".join(f"{name}:{players}" for name, players in DEFAULT_GAMES), "games with their players, name:N,name:N"
+    )
+    selfplay_games: int = leaf(_DEFAULTS.selfplay_games_per_iteration, "games of a batch of self-play", low=1)
+    engine: str = leaf(NETWORK_ENGINE, "who plays: gumbel-mcts with the network, or mcts-N without one")
+    game_leaves: Mapping[str, Any] = leaf({}, "leaves of games: {leaf: value} of all, {game: {leaf: value}} of one")
+    max_iterations: int = leaf(0, "iterations of all games together, after which the loop ends; 0 = no end", low=0)
+    idle_batches: int = leaf(4, "batches that an iteration plays beyond its own when nothing else is due", low=0)
+    save_dir: str = leaf("runs", "folder of all pipelines")
+
+
+@dataclass(frozen=True)
+class DataIngestionConfig:
+    """How the shards of other folders are taken in."""
+
+    poll_interval_seconds: float = leaf(60.0, "seconds between two looks into the folders of sync_from", low=1.0)
+
+
+@dataclass(frozen=True)
+class LoopEvaluationConfig:
+    """Evaluations for the report, which never promote."""
+
+    shadow_interval_seconds: float = leaf(900.0, "seconds between matches of each champion with its anchors", low=1.0)
+    shadow_openings: int = leaf(16, "openings that are added to each of these matches", low=1)
+    full_tournament_interval_seconds: float = leaf(86_400.0, "seconds between tournaments of kept candidates", low=1.0)
+    tournament_candidates: int = leaf(16, "candidates of a tournament at most", low=2)
+    tournament_openings: int = leaf(256, "openings that a tournament plays, where ratings are least certain", low=1)
+
+
+@dataclass(frozen=True)
+class LoopTrainingConfig:
+    """When an iteration learns."""
+
+    min_samples_to_trigger: int = leaf(MIN_SAMPLES, "new positions that an iteration learns from", low=0)
+    auto_trigger: bool = leaf(True, "stages follow each other by themselves; false = only self-play runs")
+    max_data_age_hours: float = leaf(168.0, "age of an iteration's newest games; beyond, it plays more", above=0.0)
+
+
+@dataclass(frozen=True)
+class CurriculumConfig:
+    """How self-play is shared out over games."""
+
+    progress_weight: float = leaf(0.5, "weight of how far a game's progress lies behind the others'", low=0.0)
+    age_weight: float = leaf(0.5, "weight of the age of a game's newest games", low=0.0)
+    age_hours: float = leaf(6.0, "hours at which that age counts in full", above=0.0)
+    smoothing: float = leaf(0.3, "share of the newest value in a weight's moving average", above=0.0, high=1.0)
+    progress_iterations: int = leaf(10, "iterations over which progress is counted", low=1)
+
+
+@dataclass(frozen=True)
+class WatchConfig:
+    """What counts as a plateau, and as a regression."""
+
+    plateau_iterations: int = leaf(20, "iterations over which champions have to gain", low=1)
+    plateau_elo: float = leaf(15.0, "Elo that they have to gain", low=0.0)
+    regression_iterations: int = leaf(5, "candidates whose mean is compared with the champion", low=1)
+    regression_elo: float = leaf(50.0, "Elo that they may lie below it", low=0.0)
+
+
+@dataclass(frozen=True)
+class HealthConfig:
+    """When a stage has failed, and when nothing is played."""
+
+    stage_timeout_seconds: float = leaf(14_400.0, "seconds that a stage may take", low=1.0)
+    max_consecutive_failures: int = leaf(_DEFAULTS.max_consecutive_failures, "failures that open a breaker", low=1)
+    failure_backoff_seconds: float = leaf(
+        _DEFAULTS.failure_backoff_seconds, "that it stays open; doubles up to an hour", low=0.0
+    )
+    min_free_disk: float = leaf(1.0, "gigabytes; with fewer nothing is played", low=0.0)
+
+
+@dataclass(frozen=True)
+class RetentionConfig:
+    """What is kept."""
+
+    keep_windows: float = leaf(2.0, "shards are kept for so many times the positions that the replay holds", low=1.0)
+    keep_candidates: int = leaf(16, "newest candidates whose parameters are kept, besides all champions", low=1)
+    keep_event_days: float = leaf(90.0, "days after which events are removed", above=0.0)
+
+
+@dataclass(frozen=True)
+class UnifiedLoopConfig:
+    """The configuration of the master loop."""
+
+    loop: LoopSectionConfig = dataclasses.field(default_factory=LoopSectionConfig)
+    data_ingestion: DataIngestionConfig = dataclasses.field(default_factory=DataIngestionConfig)
+    evaluation: LoopEvaluationConfig = dataclasses.field(default_factory=LoopEvaluationConfig)
+    training: LoopTrainingConfig = dataclasses.field(default_factory=LoopTrainingConfig)
+    curriculum: CurriculumConfig = dataclasses.field(default_factory=CurriculumConfig)
+    watch: WatchConfig = dataclasses.field(default_factory=WatchConfig)
+    health: HealthConfig = dataclasses.field(default_factory=HealthConfig)
+    retention: RetentionConfig = dataclasses.field(default_factory=RetentionConfig)
+
+
+def games_of(text: str) -> list[tuple[str, int]]:
+    """The games of the leaf `games`. Raises ConfigError, or UnsupportedEnvironmentError as `parse_game`."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    found = [parse_game(name) for name in names]
+    if not found or len(set(found)) < len(found):
+        raise ConfigError(f"loop.games: '{text}' names no game, or one twice", "write such as connect_four:2,othello:2")
+    return found
+
+
+def leaves_of(config: UnifiedLoopConfig, name: str) -> dict[str, Any]:
+    """{leaf: value} of `game_leaves` for a game: those of all games, then its own."""
+    given = config.loop.game_leaves
+    own = {key: value for key, value in given.items() if not isinstance(value, Mapping)}
+    for key, value in given.items():
+        if isinstance(value, Mapping) and parse_game(key)[0] == name:
+            own |= value
+    return own

@@ -1,0 +1,36 @@
+"""When something was done last, and the weights of games: what outlives a master loop. Imports no JAX."""
+
+from __future__ import annotations
+
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.timing import Clock
+
+
+class Cadence:
+    """What is done from time to time. A clock that jumps back makes it due."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database, self._clock = database, clock
+
+    def is_due(self, name: str, interval: float) -> bool:
+        """Whether it was last done so many seconds ago, or never."""
+        rows = self._database.rows("SELECT time FROM done WHERE name = ?", (name,))
+        if not rows:
+            return True
+        since = self._clock.now() - float(rows[0][0])
+        return since >= interval or since < 0.0
+
+    def done(self, name: str) -> None:
+        """Notes that it is done, or begun, now."""
+        with self._database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?)", (name, self._clock.now()))
+
+    def read_weights(self) -> dict[str, float]:
+        """The weights that were written last."""
+        return {game: float(weight) for game, weight in self._database.rows("SELECT game, weight FROM weights")}
+
+    def write_weights(self, weights: dict[str, float]) -> None:
+        """Replaces the weights."""
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM weights")
+            connection.executemany("INSERT INTO weights VALUES (?, ?)", list(weights.items()))

@@ -1,0 +1,210 @@
+"""The master loop: all that a folder of pipelines needs, one thing at a time, in the one process that owns the device.
+
+Stages that are due come first, then evaluations for the report, then self-play of the game that has had the least time
+for its weight. When everything waits, a game plays more games than its iteration needs, within a budget.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from stoix_like.config.unified_loop import UnifiedLoopConfig
+from stoix_like.errors import StoixError
+from stoix_like.selfplay import iteration
+from stoix_like.selfplay.due import Step
+from stoix_like.selfplay.orchestration import curriculum, events, report_matches, retention
+from stoix_like.selfplay.orchestration.cadence import Cadence
+from stoix_like.selfplay.orchestration.reports import iteration_line
+from stoix_like.selfplay.orchestration.retention import RetentionRule
+from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
+from stoix_like.selfplay.progress import Interrupted
+
+IDLE_SECONDS = 10.0  # between two looks when everything waits
+_TELLING_CHANGE = 0.05  # of a weight, since it was told last
+
+
+@dataclass
+class MasterStats:
+    """What the loop is doing, and has done since it was started."""
+
+    current_state: str = "idle"  # idle, or what it is doing: a stage, shadow, tournament; error; stopped
+    current_config: str | None = None
+    total_iterations: int = 0
+    successful_iterations: int = 0
+    failed_iterations: int = 0
+    last_error: str | None = None
+    weights: dict[str, float] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)  # by game, of its stages
+
+
+class MasterLoop:
+    """The loop over games that were made ready.
+
+    Args:
+        config: what it does.
+        runners: its games.
+        services: that they share.
+        cadence: what is done from time to time, and when it was done last.
+    """
+
+    def __init__(
+        self, config: UnifiedLoopConfig, runners: Sequence[GameRunner], services: LoopServices, cadence: Cadence
+    ) -> None:
+        self.config, self._services, self._cadence = config, services, cadence
+        self._runners = {runner.game: runner for runner in runners}
+        self.stats = MasterStats(seconds=dict.fromkeys(self._runners, 0.0))
+        self._told: dict[str, float] = {}  # the weights that were told last
+
+    def run(self) -> None:
+        """Runs until it is stopped, or has made its iterations."""
+        for runner in self._runners.values():
+            runner.recover()
+        self._rebalance()
+        with contextlib.suppress(Interrupted):
+            while not (self._services.stop.is_set or self._is_over()):
+                if not self._do_something():
+                    self._enter("idle", None)
+                    self._services.stop.wait(IDLE_SECONDS, self._services.clock)
+        self._enter("stopped", None)
+
+    def _is_over(self) -> bool:
+        return 0 < self.config.loop.max_iterations <= self.stats.successful_iterations + self.stats.failed_iterations
+
+    def _do_something(self) -> bool:
+        """Does the first thing that is due; False if everything waits."""
+        return self._poll() or self._run_stages() or self._evaluate() or self._play() or self._play_more()
+
+    def _poll(self) -> bool:
+        """Takes in the shards of other folders, for the iterations that have not exported yet."""
+        interval = self.config.data_ingestion.poll_interval_seconds
+        for runner in self._runners.values():
+            if runner.config.selfplay.sync_from and self._cadence.is_due(f"poll/{runner.game}", interval):
+                self._cadence.done(f"poll/{runner.game}")
+                if runner.may_poll():
+                    self._work(runner, "sync", runner.poll)
+        return False
+
+    def _run_stages(self) -> bool:
+        """Runs one stage that was asked for."""
+        for runner in self._runners.values():
+            number, step = runner.due()
+            asked = self._services.wiring.requests.take(runner.game)
+            if asked is None:
+                continue
+            if asked != number or step.stage == "selfplay":
+                return True  # late, or more games are needed: these have their turn
+            return self._run_due(runner, step)
+        return False
+
+    def _run_due(self, runner: GameRunner, step: Step) -> bool:
+        """Whether the stage was run, or has failed; not if something holds it back."""
+        outcome = self._timed(runner, step.stage, runner.run_due)
+        if outcome.kind == "waits":
+            return False
+        if outcome.kind == "failed":
+            self.stats.failed_iterations += 1
+            self.stats.last_error = f"{runner.game}: {outcome.stage}: {outcome.reason}"
+            self._services.wiring.requests.add(runner.game, runner.due()[0])
+        elif outcome.kind == "finished":
+            self.stats.successful_iterations += 1
+            self._services.reporter.info(iteration_line(runner.layout))
+            self._rebalance()
+            self._work(runner, "retention", lambda: self._clean(runner))
+        self.stats.total_iterations = self.stats.successful_iterations + self.stats.failed_iterations
+        return True
+
+    def _timed(self, runner: GameRunner, state: str, work: Callable[[], Outcome]) -> Outcome:
+        """What came of work for a game, whose time is counted."""
+        self._enter(state, runner.game)
+        stop, began = self._services.stop, self._services.clock.now()
+        stop.set_deadline(time.monotonic() + self.config.health.stage_timeout_seconds)
+        outcome = work()
+        stop.set_deadline(None)
+        self.stats.seconds[runner.game] += max(self._services.clock.now() - began, 0.0)
+        return outcome
+
+    def _evaluate(self) -> bool:
+        """Plays one evaluation for the report that is due."""
+        section = self.config.evaluation
+        intervals = {"shadow": section.shadow_interval_seconds, "tournament": section.full_tournament_interval_seconds}
+        for runner in self._runners.values():
+            for kind, interval in intervals.items():
+                name = f"{kind}/{runner.game}"
+                if runner.layout.champion.is_file() and self._cadence.is_due(name, interval):
+                    self._cadence.done(name)
+                    self._work(runner, kind, functools.partial(self._report, runner, kind))
+                    return True
+        return False
+
+    def _report(self, runner: GameRunner, kind: str) -> None:
+        section = self.config.evaluation
+        if kind == "shadow":
+            report_matches.shadow_evaluation(runner.pipeline, section.shadow_openings)
+        else:
+            each = runner.config.promotion.pairs_per_look
+            sizes = section.tournament_candidates, section.tournament_openings
+            report_matches.play_tournament(runner.pipeline, *sizes, each)
+
+    def _work(self, runner: GameRunner, state: str, work: Callable[[], object]) -> None:
+        """Does what is no stage. A failure is reported, and tried again at its next time."""
+        self._enter(state, runner.game)
+        try:
+            with iteration.work_lock(runner.layout):
+                work()
+        except StoixError as error:
+            self._services.reporter.warning(f"{runner.game}: {state} failed: {error.what} ({error.hint})")
+
+    def _play(self) -> bool:
+        """Runs self-play of the game whose turn it is."""
+        waiting = dict(self.stats.seconds)
+        while waiting:
+            runner = self._runners[curriculum.next_game(waiting, self.stats.weights)]
+            del waiting[runner.game]
+            _, step = runner.due()
+            if step.stage == "selfplay" and self._run_due(runner, step):
+                return True
+        return False
+
+    def _play_more(self) -> bool:
+        """Plays a batch more for an iteration that waits to be trained on."""
+        for runner in self._runners.values():
+            if runner.may_play_more(1 + self.config.loop.idle_batches):
+                outcome = self._timed(runner, "selfplay", runner.play_more)
+                return outcome.kind != "waits"
+        return False
+
+    def _rebalance(self) -> None:
+        """Sets the weights of all games, and tells of them if one has changed."""
+        config, now = self.config.curriculum, self._services.clock.now()
+        progress = {
+            game: curriculum.read_progress(runner.layout, config.progress_iterations)
+            for game, runner in self._runners.items()
+        }
+        before = self.stats.weights or self._cadence.read_weights()
+        self.stats.weights = curriculum.rebalanced(before, progress, config, now)
+        self._cadence.write_weights(self.stats.weights)
+        changes = [abs(weight - self._told.get(game, 0.0)) for game, weight in self.stats.weights.items()]
+        if len(changes) > 1 and max(changes) >= _TELLING_CHANGE:
+            self._told = dict(self.stats.weights)
+            part = self._services.log.count("", 0, events.CurriculumRebalanced.kind) + 1
+            told = events.CurriculumRebalanced(
+                game="", iteration=0, run="", time=now, part=part, weights=self.stats.weights
+            )
+            self._services.log.append([told])
+            self._services.router.dispatch()
+
+    def _clean(self, runner: GameRunner) -> None:
+        section, replay = self.config.retention, runner.config.alphazero.replay_buffer_size
+        rule = RetentionRule(int(section.keep_windows * replay), section.keep_candidates)
+        retention.clean(runner.layout, rule)
+        day = 24.0 * 3600.0
+        if self._cadence.is_due("events", day):
+            self._cadence.done("events")
+            self._services.log.remove_before(self._services.clock.now() - section.keep_event_days * day)
+
+    def _enter(self, state: str, game: str | None) -> None:
+        self.stats.current_state, self.stats.current_config = state, game

@@ -1,0 +1,90 @@
+"""What is removed from the folder of a game: files that nothing will read again. Imports no JAX.
+
+Kept are all manifests, records and games of evaluations, the last two iterations whole, the shards of the newest
+positions, the parameters of all champions and of the newest candidates. What an iteration loses is noted in its
+`removed.json` before it is removed.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.selfplay import records
+from stoix_like.selfplay.folders import ARRAYS, PARAMETERS, VALIDATION_FILE, WINDOW_FILE, Layout
+
+REMOVED = "removed.json"
+WHOLE_ITERATIONS = 2  # finished ones, the newest, of which nothing is removed
+
+
+class RetentionRule(NamedTuple):
+    """What is kept of a game.
+
+    Attributes:
+        positions: whose shards are kept, the newest.
+        candidates: whose parameters are kept, the newest, besides champions.
+    """
+
+    positions: int
+    candidates: int
+
+
+def clean(layout: Layout, rule: RetentionRule) -> int:
+    """Removes what is no longer kept; returns how many bytes that gave back. Called under the lock of the game."""
+    finished = [n for n in layout.iterations() if n > 0 and read_manifest(layout.stage(n, "promote")) is not None]
+    if len(finished) <= WHOLE_ITERATIONS or not layout.champion.is_file():
+        return 0
+    first_whole = finished[-WHOLE_ITERATIONS]
+    old = [number for number in finished if number < first_whole]
+    first_shard = min(_first_kept_shard(layout, rule.positions), first_whole)
+    first_candidate = finished[-rule.candidates] if len(finished) > rule.candidates else 0
+    champions = {record.iteration for record in records.lineage(layout)} | {first_whole}
+    freed = 0
+    for number in reversed(old):
+        doomed = [layout.stage(number, "export") / name for name in (WINDOW_FILE, VALIDATION_FILE)]
+        if number < first_shard:
+            doomed += list(_shards_of(layout, number))
+        if number < first_candidate and number not in champions:
+            doomed.append(layout.stage(number, "train") / PARAMETERS)
+        if (found := [path for path in doomed if path.is_file()]) == [] and number < min(first_shard, first_candidate):
+            break  # earlier ones were cleaned before
+        freed += _remove(layout, number, found)
+    return freed
+
+
+def _first_kept_shard(layout: Layout, positions: int) -> int:
+    """The first iteration whose shards are kept, so that together they have so many positions."""
+    held = 0
+    for number in reversed(layout.iterations()):
+        if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
+            held += sum(int(count) for _, _, count in synced.facts["added"])
+            if held >= positions:
+                return number
+    return 0
+
+
+def _shards_of(layout: Layout, number: int) -> Iterator[Path]:
+    """The files of an iteration's shards: in the store, and the other names of those that it has played."""
+    synced, played = (read_manifest(layout.stage(number, name)) for name in ("sync", "selfplay"))
+    if synced is not None:
+        yield from (layout.store / f"{name}{ARRAYS}" for name, _, _ in synced.facts["added"])
+    if played is not None:
+        yield from (layout.stage(number, "selfplay") / name for name in played.outputs)
+
+
+def _remove(layout: Layout, number: int, paths: list[Path]) -> int:
+    if not paths:
+        return 0
+    note = layout.iteration(number) / REMOVED
+    names = [path.relative_to(layout.root).as_posix() for path in paths]
+    before = json.loads(note.read_text())["files"] if note.is_file() else []
+    atomic_write_json(note, {"files": sorted({*before, *names}), "time": time.time()})
+    sizes = {path.stat().st_ino: path.stat().st_size for path in paths}  # a shard has two names
+    for path in paths:
+        path.unlink(missing_ok=True)
+    return sum(sizes.values())

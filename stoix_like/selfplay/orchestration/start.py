@@ -1,0 +1,170 @@
+"""Starts a loop: its presence, its database, its threads, and the games that it runs."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
+from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of, leaves_of
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.selfplay.orchestration import games, presence
+from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
+from stoix_like.selfplay.orchestration.cadence import Cadence
+from stoix_like.selfplay.orchestration.continuous import ContinuousLoop, LoopStats, refuse_force
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.master import MasterLoop, MasterStats
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
+from stoix_like.selfplay.orchestration.reports import Progress
+from stoix_like.selfplay.orchestration.router import EventRouter
+from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices
+from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
+from stoix_like.selfplay.orchestration.wiring import PipelineWiring, wire_pipeline_events
+
+HOUR = 3600.0
+
+
+class LoopRules(NamedTuple):
+    """The constants of a loop's services."""
+
+    breaker: BreakerRule
+    gates: Gates = Gates()
+    watch: WatchRule = WatchRule()
+
+
+class OpenedLoop(NamedTuple):
+    """What a loop works with while it is present."""
+
+    runners: list[GameRunner]
+    services: LoopServices
+    database: Database
+    progress: Progress
+
+
+def run_continuous(
+    config: LoopConfig | None = None,
+    save_dir: str | Path = "runs",
+    *,
+    leaves: Mapping[str, Any] | None = None,
+    words: Sequence[str] = (),
+    wiring: PipelineWiring | None = None,
+    reporter: Reporter | None = None,
+) -> LoopStats:
+    """Runs a continuous loop until it is stopped; returns what it has done.
+
+    Args:
+        config: what it does.
+        save_dir: the folder of all pipelines.
+        leaves: {leaf: value} of the configuration of all games.
+        words: the same as flags of a command line.
+        wiring: from `wire_pipeline_events`.
+        reporter: receives what is shown.
+
+    Raises:
+        UnsupportedEnvironmentError: a game cannot be played.
+        ConfigError: a leaf is wrong, or `force` is set where a master loop runs.
+        RunError: another continuous loop runs in the folder, or it cannot be written.
+    """
+    config, folder = config or LoopConfig(), Path(save_dir)
+    check_games(config.configs)
+    if config.force:
+        refuse_force(folder)
+    set_here = {"selfplay_games": config.selfplay_games_per_iteration, "engine": config.selfplay_engine}
+    set_here |= {"min_samples": MIN_SAMPLES, "save_dir": str(folder), **(leaves or {})}
+    chosen = {game: games.game_config(*game, set_here, words) for game in config.configs}
+    rules = LoopRules(BreakerRule(config.max_consecutive_failures, config.failure_backoff_seconds))
+    with _opened(CONTINUOUS, folder, chosen, rules, wiring or wire_pipeline_events(), reporter) as opened:
+        loop = ContinuousLoop(config, folder, opened.runners, opened.services)
+
+        def status() -> dict[str, Any]:
+            return dataclasses.asdict(loop.stats) | {"current_state": loop.stats.current_state.value}
+
+        with _threads(CONTINUOUS, opened, status):
+            loop.run()
+    return loop.stats
+
+
+def run_master(
+    config: UnifiedLoopConfig,
+    *,
+    words: Sequence[str] = (),
+    wiring: PipelineWiring | None = None,
+    reporter: Reporter | None = None,
+) -> MasterStats:
+    """Runs a master loop until it is stopped; returns what it has done.
+
+    Args:
+        config: what it does.
+        words: flags of the configurations of all games.
+        wiring: from `wire_pipeline_events`; without one, `training.auto_trigger` decides.
+        reporter: receives what is shown.
+
+    Raises:
+        UnsupportedEnvironmentError: a game cannot be played.
+        ConfigError: a leaf is wrong.
+        RunError: another master loop runs in the folder, or it cannot be written.
+    """
+    folder, section = Path(config.loop.save_dir), config.loop
+    set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
+    set_here["min_samples"] = config.training.min_samples_to_trigger
+    chosen = {
+        game: games.game_config(*game, set_here | leaves_of(config, game[0]), words) for game in games_of(section.games)
+    }
+    health, wiring = config.health, wiring or wire_pipeline_events(config.training.auto_trigger)
+    rules = LoopRules(
+        BreakerRule(health.max_consecutive_failures, health.failure_backoff_seconds),
+        Gates(config.training.max_data_age_hours * HOUR, health.min_free_disk),
+        WatchRule(**dataclasses.asdict(config.watch)),
+    )
+    with _opened(MASTER, folder, chosen, rules, wiring, reporter) as opened:
+        loop = MasterLoop(config, opened.runners, opened.services, Cadence(opened.database, opened.services.clock))
+        with _threads(MASTER, opened, lambda: dict(vars(loop.stats))):
+            loop.run()
+    return loop.stats
+
+
+@contextlib.contextmanager
+def _opened(
+    name: str,
+    folder: Path,
+    chosen: Mapping[tuple[str, int], SelfPlayConfig],
+    rules: LoopRules,
+    wiring: PipelineWiring,
+    reporter: Reporter | None,
+) -> Iterator[OpenedLoop]:
+    """A loop's games and services, while it is present in the folder."""
+    first = next(iter(chosen.values()))
+    devices.select(first.hardware, first.logging)
+    progress, stop, clock = Progress(reporter or Reporter()), LoopStop(), Clock()
+    with (
+        stopping_on_signals(stop),
+        presence.present(folder, name),
+        contextlib.closing(Database(folder)) as database,
+    ):
+        if presence.clear_stop_by_hand(database, name):
+            progress.reporter.note(f"the {name} loop had been stopped, and is started again")
+        breakers, log = Breakers(database, rules.breaker), EventLog(database)
+        breakers.release_all()
+        router = EventRouter(log, progress.reporter, wiring.subscriptions)
+        services = LoopServices(log, router, breakers, wiring, progress.reporter, stop, clock, rules.gates, rules.watch)
+        runners = [GameRunner(each, games.layout_of(folder, *game), services) for game, each in chosen.items()]
+        yield OpenedLoop(runners, services, database, progress)
+
+
+@contextlib.contextmanager
+def _threads(name: str, opened: OpenedLoop, status: Callable[[], dict[str, Any]]) -> Iterator[None]:
+    """The heartbeat of a loop, and the look for a stop."""
+    database, stop = opened.database, opened.services.stop
+    with (
+        HeartbeatThread(database, name, lambda: status() | {"progress": opened.progress.line}),
+        StopWatcher(stop, lambda: presence.is_stopped(database, name)),
+    ):
+        yield

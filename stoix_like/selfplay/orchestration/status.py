@@ -1,0 +1,188 @@
+"""What loops and pipelines are doing, read from disk: of a loop in another process, of a killed one, of none.
+
+Takes no lock, writes nothing and imports no JAX.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.text import aligned
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay import due, records
+from stoix_like.selfplay.due import Needs
+from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.iteration_start import read_start
+from stoix_like.selfplay.orchestration import breaker, presence
+from stoix_like.selfplay.orchestration.database import reading
+from stoix_like.selfplay.orchestration.event_log import last_events
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER
+
+SCHEMA = 1
+LATE_SECONDS = 120.0  # age of a heartbeat from which on its loop is unhealthy
+NUM_EVENTS = 10
+_BAD_STATES = ("error", "stopped")
+
+
+def read_status(save_dir: Path, now: float | None = None) -> dict[str, Any]:
+    """Everything that `--status --json` shows; docs/self-play-loops.md has the schema."""
+    now = time.time() if now is None else now
+    with reading(save_dir) as connection:
+        beats = [] if connection is None else connection.execute("SELECT * FROM heartbeats").fetchall()
+        stops = [] if connection is None else [name for (name,) in connection.execute("SELECT name FROM stops")]
+        rows = [] if connection is None else connection.execute(breaker.SELECT).fetchall()
+        told = [] if connection is None else last_events(connection, NUM_EVENTS)
+    loops = [_loop(save_dir, beat, stops, now) for beat in beats]
+    known = {loop["name"] for loop in loops}
+    missing = [name for name in (MASTER, CONTINUOUS) if name not in known and presence.is_present(save_dir, name)]
+    loops += [_unknown_loop(name) for name in missing]  # it has just been started
+    stored = breaker.read_all(rows)
+    games = [_game(layout, stored, now) for layout in layouts(save_dir)]
+    running = [loop for loop in loops if loop["running"]]
+    return {
+        "schema": SCHEMA,
+        "save_dir": str(save_dir),
+        "time": now,
+        "healthy": bool(running) and all(loop["healthy"] for loop in running),
+        "loops": loops,
+        "games": games,
+        "events": [{"kind": one.event.kind, "key": one.event.key, "time": one.event.time} for one in told],
+    }
+
+
+def layouts(save_dir: Path) -> list[Layout]:
+    """The pipelines in a folder."""
+    found = sorted(save_dir.iterdir()) if save_dir.is_dir() else []
+    return [layout for path in found if (layout := Layout(path)).champion.is_file() or layout.iterations()]
+
+
+def _loop(save_dir: Path, beat: Sequence[Any], stops: Sequence[str], now: float) -> dict[str, Any]:
+    name, pid, host, began, at, text = beat
+    status: dict[str, Any] = json.loads(text)
+    is_running, age = presence.is_present(save_dir, name), max(now - at, 0.0)
+    state = status.get("current_state", "unknown")
+    return {
+        "name": name,
+        "running": is_running,
+        "healthy": is_running and age < LATE_SECONDS and state not in _BAD_STATES,
+        "stop_requested": name in stops,
+        "pid": pid,
+        "host": host,
+        "began": began,
+        "heartbeat_age": age,
+        "state": state if is_running else "stopped" if state == "stopped" else "killed",
+        "details": status,
+    }
+
+
+def _unknown_loop(name: str) -> dict[str, Any]:
+    nothing = dict.fromkeys(("pid", "host", "began", "heartbeat_age"))
+    loop = {"name": name, "running": True, "healthy": True, "stop_requested": False, "state": "starting"}
+    return loop | nothing | {"details": {}}
+
+
+def _game(layout: Layout, stored: dict[tuple[str, str], breaker.Breaker], now: float) -> dict[str, Any]:
+    """A game; what cannot be read stands in `error`."""
+    try:
+        found = _readable_game(layout)
+    except CheckpointError as error:
+        found = {"game": layout.root.name, "error": f"{error.what} ({error.hint})"}
+    breakers = {stage: one for (game, stage), one in stored.items() if game == layout.root.name and one.failures}
+    found["breakers"] = [
+        {
+            "stage": stage,
+            "state": breaker.state(one, now),
+            "failures": one.failures,
+            "retry_at": breaker.retry_at(one),
+            "error": one.error,
+        }
+        for stage, one in breakers.items()
+    ]
+    return found
+
+
+def _readable_game(layout: Layout) -> dict[str, Any]:
+    numbers = [number for number in layout.iterations() if number > 0]
+    number = numbers[-1] if numbers else 0
+    found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
+    start = read_start(layout, number)
+    needs = Needs(0 if start is None else int(start.kept.get("min_samples", 0)))
+    step = None if start is None else due.due_step(layout, number, needs)
+    champion = records.read_record(layout.champion) if layout.champion.is_file() else None
+    synced = found["sync"]
+    totals = {name: 0 if synced is None else synced.facts[name] for name in ("games", "positions")}
+    return {
+        "game": layout.root.name,
+        "error": None,
+        "iteration": number,
+        "done": [name for name, manifest in found.items() if manifest is not None],
+        "due": None if step is None else step.stage,
+        "batches": due.num_batches(found["selfplay"]),
+        "new_positions": due.new_positions(layout, number),
+        "store_games": totals["games"],
+        "store_positions": totals["positions"],
+        "champion": None if champion is None else {"hash": champion.hash, "iteration": champion.iteration},
+    }
+
+
+def exit_code(status: dict[str, Any]) -> int:
+    """0 if a loop runs and all that run are healthy, else 1."""
+    return 0 if status["healthy"] else 1
+
+
+def status_lines(status: dict[str, Any]) -> list[str]:
+    """The status as a person reads it."""
+    lines = [f"{status['save_dir']}: {'healthy' if status['healthy'] else _unhealthy_text(status)}"]
+    for loop in status["loops"]:
+        lines += _loop_lines(loop)
+    if not status["loops"]:
+        lines.append("no loop was started here")
+    if rows := [_game_row(game) for game in status["games"]]:
+        lines += aligned([["game", "iteration", "champion", "store", "new", "next"], *rows])
+    for game in status["games"]:
+        lines += [f"{game['game']}: {game['error']}"] if game["error"] else []
+        lines += [
+            f"{game['game']}: breaker of {one['stage']} {one['state'].replace('_', '-')}"
+            f" after {one['failures']} failures: {one['error']}"
+            for one in game["breakers"]
+        ]
+    lines += [f"{_clock_text(event['time'])} {event['key']}" for event in status["events"]]
+    return lines
+
+
+def _unhealthy_text(status: dict[str, Any]) -> str:
+    return "unhealthy" if any(loop["running"] for loop in status["loops"]) else "no loop is running"
+
+
+def _loop_lines(loop: dict[str, Any]) -> list[str]:
+    details = loop["details"]
+    text = f"{loop['name']} loop: {loop['state']}"
+    if loop["running"] and loop["pid"] is not None:
+        text += f", process {loop['pid']} on {loop['host']}, heartbeat {loop['heartbeat_age']:.0f} s ago"
+    if loop["stop_requested"]:
+        text += ", to be stopped"
+    lines = [text]
+    if loop["running"] and details.get("current_config"):
+        lines.append(f"  {details['current_config']}: {details.get('progress') or 'no progress yet'}")
+    if "total_iterations" in details:
+        counts = f"{details['successful_iterations']} iterations finished, {details['failed_iterations']} failed"
+        lines.append(f"  {counts}" + (f"; last error: {details['last_error']}" if details["last_error"] else ""))
+    return lines
+
+
+def _game_row(game: dict[str, Any]) -> list[str]:
+    if game["error"]:
+        return [game["game"], "-", "-", "-", "-", "cannot be read"]
+    champion = game["champion"]
+    name = "-" if champion is None else f"{champion['hash'][:12]} of {champion['iteration']}"
+    games, new = f"{game['store_games']:,} games", f"{game['new_positions']:,}"
+    return [game["game"], str(game["iteration"]), name, games, new, game["due"] or "next iteration"]
+
+
+def _clock_text(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(at))

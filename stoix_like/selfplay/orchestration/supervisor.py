@@ -1,0 +1,126 @@
+"""A process that keeps a loop running: it starts it, and starts it again after a pause when it ends. Imports no JAX.
+
+Pauses double with each end that comes soon after its start. A stop that was asked for sticks: the loop ends, and is not
+started again until someone does so by hand.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import INTERRUPTED, RunError
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
+from stoix_like.selfplay.orchestration import presence
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.presence import SUPERVISOR, HeartbeatThread
+
+FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds before a loop is started again
+LONG_ENOUGH = 600.0  # seconds after which an end begins with the first pause again
+_LOOK_SECONDS = 0.2
+REFUSED = 2  # exit code of a wrong command line, which starting again does not mend
+
+
+@dataclass
+class SupervisorStats:
+    """What a supervisor is doing."""
+
+    current_state: str = "starting"  # running, pausing, stopped
+    loop: str = ""
+    restarts: int = 0
+    last_exit_code: int | None = None
+
+
+def pause_before(restart: int) -> float:
+    """Seconds before a loop is started again for the n-th time in a row, from 0."""
+    return min(FIRST_PAUSE * 2.0 ** min(restart, 30), LONGEST_PAUSE)
+
+
+def supervise(
+    name: str,
+    save_dir: Path,
+    command: Sequence[str],
+    reporter: Reporter,
+    pause: Callable[[int], float] = pause_before,
+) -> int:
+    """Keeps a loop running until it is stopped, or ends by itself; returns the exit code.
+
+    Args:
+        name: of the loop, such as continuous.
+        save_dir: the folder of all pipelines.
+        command: that starts it.
+        reporter: receives what is shown.
+        pause: seconds before the n-th restart in a row.
+
+    Raises:
+        RunError: another supervisor works in the folder.
+    """
+    stats, supervisor = SupervisorStats(loop=name), f"{SUPERVISOR}-{name}"
+    with (
+        stopping_on_signals() as stop,
+        presence.present(save_dir, supervisor),
+        contextlib.closing(Database(save_dir)) as database,
+        HeartbeatThread(database, supervisor, lambda: dict(vars(stats))),
+    ):
+        presence.clear_stop(database, name)
+        code = _keep_running(database, stats, command, stop, reporter, pause)
+        stats.current_state = "stopped"
+    return code
+
+
+def _keep_running(
+    database: Database,
+    stats: SupervisorStats,
+    command: Sequence[str],
+    stop: StopRequest,
+    reporter: Reporter,
+    pause: Callable[[int], float],
+) -> int:
+    in_a_row = 0
+    while True:
+        stats.current_state, began = "running", time.monotonic()
+        code = _run_once(command, stop)
+        stats.last_exit_code = code
+        if stop.is_set or presence.is_stopped(database, stats.loop):
+            return INTERRUPTED if stop.is_set else 0
+        if code in (0, REFUSED):
+            return code
+        in_a_row = 0 if time.monotonic() - began > LONG_ENOUGH else in_a_row
+        seconds = pause(in_a_row)
+        in_a_row, stats.restarts, stats.current_state = in_a_row + 1, stats.restarts + 1, "pausing"
+        reporter.warning(f"the {stats.loop} loop ended with exit code {code}; it is started again in {seconds:g} s")
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if stop.is_set or presence.is_stopped(database, stats.loop):
+                return INTERRUPTED if stop.is_set else 0
+            time.sleep(_LOOK_SECONDS)
+
+
+def _run_once(command: Sequence[str], stop: StopRequest) -> int:
+    """The exit code of the loop. A signal that this process receives is handed on, and the loop's end waited for."""
+    environment = {**os.environ, presence.SUPERVISED: "1"}
+    with subprocess.Popen(command, start_new_session=True, env=environment) as process:
+        is_told = False
+        while process.poll() is None:
+            if stop.is_set and not is_told:
+                process.send_signal(signal.SIGTERM)
+                is_told = True
+            time.sleep(_LOOK_SECONDS)
+        return int(process.returncode)
+
+
+def stop_loop(save_dir: Path, name: str) -> dict[str, Any]:
+    """Asks a loop to end at its next shard or chunk. Raises RunError if none of this name was ever started there."""
+    if not (save_dir / f"{name}.lock").is_file():
+        raise RunError(f"no {name} loop was started in {save_dir}", "give its --save-dir, or the name of another one")
+    with contextlib.closing(Database(save_dir)) as database:
+        presence.request_stop(database, name)
+    return {"running": presence.is_present(save_dir, name)}

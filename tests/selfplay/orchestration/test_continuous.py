@@ -1,0 +1,324 @@
+"""The continuous loop with nothing replaced but the clock: what it runs, tells, waits for, and goes on from."""
+
+import itertools
+import shutil
+
+import pytest
+from support.loops import FakeClock, small_loop
+from support.pipelines import champion_hash, digests, small_config, small_pipeline
+
+from stoix_like.config.loops import LoopConfig
+from stoix_like.errors import ConfigError, LockedError, RunError, UnsupportedEnvironmentError
+from stoix_like.selfplay import iteration
+from stoix_like.selfplay.iteration_start import read_start
+from stoix_like.selfplay.orchestration import derive
+from stoix_like.selfplay.orchestration.continuous import LoopState
+from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
+from stoix_like.selfplay.orchestration.runner import Gates
+from stoix_like.selfplay.orchestration.start import run_continuous
+from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+
+#: What an iteration tells, in its order.
+TOLD = (
+    "selfplay/SELFPLAY_COMPLETE/1",
+    "sync/DATA_SYNC_COMPLETED/1",
+    "export/NPZ_EXPORT_COMPLETE/1",
+    "train/TRAINING_STARTED/1",
+    "train/TRAINING_COMPLETED/1",
+    "evaluate/EVALUATION_COMPLETED/1",
+    "promote/*/1",
+    "promote/ITERATION_COMPLETE/1",
+)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """(the programs of a pipeline, the folder in which a loop has made two iterations)."""
+    folder = tmp_path_factory.mktemp("continuous")
+    pipeline = small_pipeline(folder)
+    seen = []
+    wiring = wire_pipeline_events()
+    wiring.subscribe("test", lambda event: seen.append(event.key), from_start=True)
+    with small_loop(pipeline, folder, max_iterations=2, wiring=wiring) as loop:
+        stats = loop.run()
+        loop.kept, loop.kept_keys = loop.log.read(), loop.keys
+        assert seen == [logged.event.key for logged in loop.kept]
+    return pipeline, folder, stats, loop
+
+
+def told(number, layout):
+    decided = "MODEL_PROMOTED" if is_promoted(layout, number) else "PROMOTION_REJECTED"
+    return [f"{number}/{key.replace('*', decided)}" for key in TOLD]
+
+
+def is_promoted(layout, number):
+    from stoix_like.runtime.stages.manifest import read_manifest
+
+    return read_manifest(layout.stage(number, "promote")).facts["promoted"]
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    """(the programs, a copy of the folder, which a test may damage)."""
+    pipeline, folder, *_ = finished
+    shutil.copytree(folder, tmp_path / "runs")
+    return pipeline, tmp_path / "runs"
+
+
+def test_two_iterations_are_made_and_everything_is_told_once(finished):
+    _, _, stats, loop = finished
+    assert loop.kept_keys == [*told(1, loop.layout), *told(2, loop.layout)]
+    counts = stats.total_iterations, stats.successful_iterations, stats.failed_iterations, stats.consecutive_failures
+    assert counts == (2, 2, 0, 0)
+    assert (stats.current_state, stats.last_config_trained) == (LoopState.STOPPED, "tic_tac_toe_2p")
+    assert sum(loop.fake.slept) == pytest.approx(5.0)  # one pause, between the two
+    assert [line for line in loop.said if line.startswith("tic_tac_toe_2p iteration 2: ")]
+
+
+def test_it_goes_on_where_another_one_has_stopped_and_tells_nothing_again(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        loop.run()
+        assert loop.keys[16:] == told(3, loop.layout)
+        assert len(set(loop.keys)) == len(loop.keys)
+
+
+@pytest.mark.parametrize("lost", [1, 3, 8, 11])
+def test_events_that_a_killed_process_did_not_write_are_derived_again(copied, lost):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        before = loop.keys
+        with loop.database.transaction() as connection:
+            connection.execute("DELETE FROM events WHERE id > ?", (len(before) - lost,))
+        loop.runner.recover()
+        assert loop.keys == before
+        assert derive.derive_missing(loop.log, loop.layout, WatchRule()) == []
+
+
+def test_without_a_database_everything_is_told_from_the_manifests(copied):
+    pipeline, folder = copied
+    for path in folder.glob("events.sqlite*"):
+        path.unlink()
+    with small_loop(pipeline, folder) as loop:
+        loop.runner.recover()
+        assert loop.keys == [*told(1, loop.layout), *told(2, loop.layout)]
+
+
+def test_iterations_of_another_command_are_told_when_the_loop_takes_the_game_up(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        iteration.run_iteration(loop.runner.pipeline)  # as run_training_loop.py does
+        loop.run()
+        assert loop.keys[16:] == [*told(3, loop.layout), *told(4, loop.layout)]
+
+
+def test_handlers_that_raise_repeat_and_come_late_change_nothing(finished, tmp_path):
+    pipeline, _, _, reference = finished
+    wiring, events = wire_pipeline_events(), []
+
+    def noisy(event):
+        for _ in range(3):
+            wiring.requests.add(event.game, event.iteration)
+        for late in events:
+            wiring.requests.add(late.game, late.iteration)
+        events.append(event)
+        raise ValueError("a bad handler")
+
+    wiring.subscribe("noisy", noisy, from_start=True)
+    with small_loop(pipeline, tmp_path, max_iterations=2, wiring=wiring) as loop:
+        stats = loop.run()
+        assert (stats.successful_iterations, stats.failed_iterations) == (2, 0)
+        assert loop.keys == reference.kept_keys
+        for number in (1, 2):
+            assert digests(loop.layout, number) == digests(reference.layout, number)
+        assert any("a bad handler" in line for line in loop.said)
+
+
+def test_a_stage_that_fails_opens_its_breaker_and_is_tried_again_after_pauses_that_double(copied, monkeypatch):
+    pipeline, folder = copied
+    failures, trained = [], iteration.train.train_stage
+
+    def failing(*arguments):
+        failures.append(clock.at)
+        if len(failures) <= 5:
+            raise RunError("the loss is not finite", "lower the rate")
+        return trained(*arguments)
+
+    clock = FakeClock()
+    monkeypatch.setattr(iteration.train, "train_stage", failing)
+    with small_loop(pipeline, folder, clock=clock, max_iterations=6, failure_backoff_seconds=300.0) as loop:
+        stats = loop.run()
+        assert (stats.successful_iterations, stats.failed_iterations) == (1, 5)
+        assert stats.last_error == "tic_tac_toe_2p: train: the loss is not finite (lower the rate)"
+        gaps = [round(after - before) for before, after in itertools.pairwise(failures)]
+        assert gaps == [5, 5, 300, 600, 1200]  # the cooldown is part of each pause
+        failed = [key for key in loop.keys if "FAILED" in key]
+        assert failed == [f"3/train/{kind}/{n}" for n in range(1, 6) for kind in ("STAGE_FAILED", "TRAINING_FAILED")]
+        states = [logged.event.breaker for logged in loop.log.read() if logged.event.kind == "STAGE_FAILED"]
+        assert states == ["closed", "closed", "open", "open", "open"]
+        assert loop.breakers.state(loop.runner.game, "train", clock.at) == "closed"
+        assert loop.keys[-1] == "3/promote/ITERATION_COMPLETE/1"
+
+
+def test_a_bug_in_a_stage_is_a_failure_with_its_traceback(copied, monkeypatch):
+    pipeline, folder = copied
+    monkeypatch.setattr(iteration.store, "sync_stage", lambda *_: 1 / 0)
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        stats = loop.run()
+        assert stats.failed_iterations == 1
+        assert "ZeroDivisionError" in stats.last_error
+        assert any("Traceback" in line for line in loop.said)
+
+
+def test_it_waits_while_a_master_loop_runs_and_goes_on_by_itself(copied):
+    pipeline, folder = copied
+    states = []
+
+    def then(clock):
+        states.append(loop.loop.stats.current_state)
+        if clock.at > 1_000_130.0:
+            lock.close()
+
+    lock = PresenceLock(folder, MASTER)
+    with small_loop(pipeline, folder, clock=FakeClock(then), max_iterations=1) as loop:
+        stats = loop.run()
+        assert stats.successful_iterations == 1
+        assert set(states) == {LoopState.DEFERRED}
+        assert loop.fake.at == pytest.approx(1_000_180.0, abs=1.0)  # three looks of a minute
+        assert [line for line in loop.said if "a master loop runs" in line]
+
+
+def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, monkeypatch):
+    pipeline, folder = copied
+    locks, synced, running = [], iteration.store.sync_stage, []
+
+    def starting(*arguments):
+        locks.append(PresenceLock(folder, MASTER))
+        return synced(*arguments)
+
+    def then(clock):
+        running.append((iteration.due_step(loop.layout, 3).stage, loop.loop.stats.current_state))
+        if clock.at > 1_000_050.0:
+            locks[0].close()
+
+    monkeypatch.setattr(iteration.store, "sync_stage", starting)
+    with small_loop(pipeline, folder, clock=FakeClock(then), max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert set(running) == {("export", LoopState.DEFERRED)}  # the stage was finished, and the next one not begun
+
+
+def test_force_is_refused_where_a_master_loop_runs(copied):
+    pipeline, folder = copied
+    lock = PresenceLock(folder, MASTER)
+    try:
+        with pytest.raises(ConfigError, match="--force: a master loop runs"):
+            run_continuous(LoopConfig(configs=[("tic_tac_toe", 2)], force=True), folder)
+        with small_loop(pipeline, folder, force=True) as loop, pytest.raises(ConfigError, match="--force"):
+            loop.run()
+    finally:
+        lock.close()
+
+
+@pytest.mark.parametrize("stage", ["sync", "export", "training", "evaluation", "promotion"])
+def test_a_stage_that_is_switched_off_is_waited_for_and_is_no_failure(copied, stage):
+    pipeline, folder = copied
+    clock = FakeClock(lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_100.0))
+    with small_loop(pipeline, folder, clock=clock, wiring=wire_pipeline_events(**{stage: False})) as loop:
+        stats = loop.run()
+        assert (stats.total_iterations, stats.failed_iterations) == (0, 0)
+        due = iteration.due_step(loop.layout, 3).stage
+        assert due == {"training": "train", "evaluation": "evaluate", "promotion": "promote"}.get(stage, stage)
+    with small_loop(pipeline, folder, max_iterations=1) as loop:  # with the switch on, it goes on
+        assert loop.run().successful_iterations == 1
+
+
+def test_a_full_disk_and_a_stage_of_another_process_are_waited_for(copied, monkeypatch):
+    pipeline, folder = copied
+
+    def stop_later(clock):
+        loop.stop.is_set = clock.at > 1_000_100.0
+
+    with small_loop(pipeline, folder, clock=FakeClock(stop_later), gates=Gates(min_free_disk=1e9)) as loop:
+        assert loop.run().total_iterations == 0
+        assert any("GB of disk are free" in line for line in loop.said)
+
+    def locked(*_):
+        raise LockedError("another process is writing", "wait")
+
+    monkeypatch.setattr(iteration.play, "selfplay_stage", locked)
+    with small_loop(pipeline, folder, clock=FakeClock(stop_later)) as loop:
+        assert loop.run().total_iterations == 0
+        assert loop.breakers.read(loop.runner.game, "selfplay").failures == 0
+
+
+def test_games_that_are_too_old_are_joined_by_new_ones(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
+        loop.run()
+    late = FakeClock()
+    late.at = 4e9  # many years later
+    with small_loop(pipeline, folder, clock=late, gates=Gates(max_data_age=3e9), max_iterations=1) as loop:
+        monkeypatch.setattr("stoix_like.selfplay.due.end_of", lambda manifest: 0.0 if is_first(manifest) else late.at)
+        assert loop.run().successful_iterations == 1
+        assert "3/selfplay/SELFPLAY_COMPLETE/2" in loop.keys
+
+
+def is_first(manifest):
+    return manifest.inputs.get("batches") == "1"
+
+
+def test_stages_that_take_too_long_are_a_failure(copied, monkeypatch):
+    pipeline, folder = copied
+
+    def slow(*_):
+        loop.stop.look(is_stopped=False)  # as the watcher does
+        return original(*_)
+
+    original = iteration.evaluate.evaluate_stage
+    monkeypatch.setattr(iteration.evaluate, "evaluate_stage", slow)
+    monkeypatch.setattr("stoix_like.selfplay.orchestration.continuous.time.monotonic", lambda: -1e9)
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        stats = loop.run()
+        assert stats.last_error == "tic_tac_toe_2p: evaluate: it did not end in time"
+        assert not loop.stop.is_set
+
+
+def test_an_iteration_that_was_begun_with_other_settings_gives_its_games_to_the_next_one(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
+        loop.run()
+    pipeline.config = small_config(folder, actor_lr=0.01)
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert any("iteration 4 is begun instead" in line for line in loop.said)
+        assert "4/promote/ITERATION_COMPLETE/1" in loop.keys
+
+
+def test_rejected_candidates_make_self_play_explore_more(copied, monkeypatch):
+    pipeline, folder = copied
+    monkeypatch.setattr("stoix_like.selfplay.orchestration.history.exploration_boost", lambda results: 1.3)
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        loop.run()
+        start = read_start(loop.layout, 3)
+        assert start.exploration_boost == 1.3
+        from stoix_like.runtime.stages.manifest import read_manifest
+
+        assert read_manifest(loop.layout.stage(3, "selfplay")).settings["exploration_boost"] == 1.3
+
+
+def test_games_that_cannot_be_played_are_refused(tmp_path):
+    with pytest.raises(UnsupportedEnvironmentError, match="hex8 is not available yet"):
+        run_continuous(LoopConfig(configs=[("hex8", 2), ("square8", 2)]), tmp_path)
+    with pytest.raises(ConfigError, match="tic_tac_toe is a game of 2 players"):
+        run_continuous(LoopConfig(configs=[("tic_tac_toe", 4)]), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_champion_is_the_one_that_the_gate_has_let_through(finished):
+    _, _, _, loop = finished
+    events = [logged for logged in loop.kept if logged.event.kind == "MODEL_PROMOTED"]
+    if events:
+        assert events[-1].event.candidate == champion_hash(loop.layout)

@@ -1,0 +1,238 @@
+"""Events: each once in the log, delivered at least once, to consumers that raise, are late, or are started again."""
+
+import contextlib
+import dataclasses
+import sqlite3
+
+import pytest
+from support.asserts import refused
+
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.selfplay.orchestration import database as database_module
+from stoix_like.selfplay.orchestration import events
+from stoix_like.selfplay.orchestration.database import FILE, MIGRATIONS, Database, reading
+from stoix_like.selfplay.orchestration.event_log import EventLog, last_events
+from stoix_like.selfplay.orchestration.events import EVENT_TYPES, event_from
+from stoix_like.selfplay.orchestration.router import MAX_ATTEMPTS, EventRouter, Subscription
+from stoix_like.selfplay.orchestration.wiring import PipelineWiring, StageRequests, Triggers, wire_pipeline_events
+
+BASE = {"game": "tic_tac_toe_2p", "run": "abc", "time": 5.0}
+
+
+def played(iteration, part=1):
+    return events.SelfplayComplete(**BASE, iteration=iteration, part=part, games=10, positions=50, player="p")
+
+
+@pytest.fixture
+def database(tmp_path):
+    with contextlib.closing(Database(tmp_path)) as database:
+        yield database
+
+
+@pytest.fixture
+def log(database):
+    return EventLog(database)
+
+
+def test_an_event_is_logged_once_by_game_iteration_stage_kind_and_part(log):
+    assert log.append([played(1), played(2), played(1)]) == [played(1), played(2)]
+    assert log.append([dataclasses.replace(played(1), time=99.0)]) == []
+    assert log.append([played(1, part=2)]) == [played(1, part=2)]
+    assert [logged.event for logged in log.read()] == [played(1), played(2), played(1, part=2)]
+    assert [logged.position for logged in log.read(after=1)] == sorted(logged.position for logged in log.read())[1:]
+    assert log.count("tic_tac_toe_2p", 1, "SELFPLAY_COMPLETE") == 2
+
+
+def test_every_kind_is_read_as_it_was_written(log):
+    made = []
+    for iteration, kind in enumerate(EVENT_TYPES.values()):
+        fields = {field.name: field.type for field in dataclasses.fields(kind)}
+        own = {
+            name: VALUES[text] for name, text in fields.items() if name not in (*BASE, "iteration", "candidate", "part")
+        }
+        made.append(kind(**BASE, iteration=iteration, candidate="c", **own))
+    log.append(made)
+    assert [logged.event for logged in log.read()] == made
+    assert len({event.key for event in made}) == len(made) == 14
+
+
+#: A value for every type of a field.
+VALUES = {
+    f"Annotated[{kind}": value
+    for kind, value in {
+        "int": 3,
+        "str": "text",
+        "bool": True,
+        "float": 0.5,
+        "float | None": None,
+        "list[str]": ["a", "b"],
+        "dict[str, float]": {"random": 0.75},
+    }.items()
+}
+
+
+class _ByType(dict):
+    """`VALUES` by an annotation, whose description is left out."""
+
+    def __missing__(self, annotation):
+        return self[annotation.rpartition(", ")[0].split(", '")[0].split(', "')[0]]
+
+
+VALUES = _ByType(VALUES)
+
+
+def test_an_event_of_another_version_is_refused():
+    with refused(CheckpointError, hint="it was written by another version: use that one, or another --save-dir"):
+        event_from("UNHEARD_OF", {})
+    with pytest.raises(CheckpointError, match="SELFPLAY_COMPLETE"):
+        event_from("SELFPLAY_COMPLETE", {"colour": 1})
+
+
+def test_consumers_see_everything_once_in_order_and_go_on_after_a_restart(log):
+    seen, chosen = [], []
+    subscriptions = [
+        Subscription("all", seen.append, from_start=True),
+        Subscription("some", chosen.append, ("ITERATION_COMPLETE",), from_start=True),
+    ]
+    log.append([played(1)])
+    router = EventRouter(log, SILENT, subscriptions)
+    router.dispatch()
+    log.append([played(2), done(2)])
+    router.dispatch()
+    router.dispatch()
+    assert seen == [played(1), played(2), done(2)]
+    assert chosen == [done(2)]
+    log.append([played(3)])  # written by a process that was killed before it delivered it
+    EventRouter(log, SILENT, subscriptions).dispatch()
+    assert seen[3:] == [played(3)]
+    router.replay("all", after=1)
+    router.dispatch()
+    assert seen[4:] == [played(2), done(2), played(3)]
+
+
+def done(iteration):
+    return events.IterationComplete(**BASE, iteration=iteration, promoted=False, seconds=1.0)
+
+
+def test_a_new_consumer_begins_with_the_next_event(log):
+    seen = []
+    log.append([played(1)])
+    router = EventRouter(log, SILENT, [Subscription("late", seen.append)])
+    router.dispatch()
+    log.append([played(2)])
+    router.dispatch()
+    assert seen == [played(2)]
+
+
+def test_a_handler_that_raises_is_called_again_then_passed_over_and_disturbs_nobody(log, database):
+    calls, seen, said = [], [], []
+
+    def handler(event):
+        calls.append(event.iteration)
+        if event.iteration == 1:
+            raise OSError("no network")
+
+    reporter = SILENT._replace(warning=said.append)
+    subscriptions = [Subscription("bad", handler, from_start=True), Subscription("good", seen.append, from_start=True)]
+    router = EventRouter(log, reporter, subscriptions)
+    log.append([played(1), played(2)])
+    for _ in range(MAX_ATTEMPTS):
+        router.dispatch()
+    assert calls == [1] * MAX_ATTEMPTS + [2]
+    assert seen == [played(1), played(2)]
+    assert len(said) == MAX_ATTEMPTS
+    assert "no network" in said[0]
+    ((consumer, error),) = database.rows("SELECT consumer, error FROM dead_letters")
+    assert consumer == "bad"
+    assert "no network" in error
+
+
+def test_a_consumer_has_one_name_and_known_kinds(log):
+    router = EventRouter(log, SILENT, [Subscription("one", print)])
+    with pytest.raises(ValueError, match="there is a consumer 'one'"):
+        router.subscribe(Subscription("one", print))
+    with pytest.raises(ValueError, match="no events of kind 'MODEL_DEMOTED'"):
+        router.subscribe(Subscription("two", print, ("MODEL_DEMOTED",)))
+
+
+def test_requests_are_kept_once_and_taken_in_order():
+    requests = StageRequests()
+    for game, iteration in (("a", 1), ("b", 5), ("a", 1), ("a", 2)):
+        requests.add(game, iteration)
+    assert [requests.take("a"), requests.take("a"), requests.take("a"), requests.take("b")] == [1, 2, None, 5]
+
+
+def test_the_wiring_has_a_switch_for_every_stage(log):
+    assert wire_pipeline_events().triggers == Triggers()
+    off = wire_pipeline_events(auto_trigger=False).triggers
+    assert [off.allows(stage) for stage in ("selfplay", "sync", "export", "train", "evaluate", "promote")] == [
+        *(True, False, False, False, False, False)
+    ]
+    some = wire_pipeline_events(training=False, promotion=False).triggers
+    assert [stage for stage in ("sync", "export", "train", "evaluate", "promote") if not some.allows(stage)] == [
+        *("train", "promote")
+    ]
+
+
+def test_events_ask_for_the_next_stage_however_often_and_late_they_come(log):
+    wiring = PipelineWiring(Triggers())
+    router = EventRouter(log, SILENT, wiring.subscriptions)
+    log.append([played(1), done(1)])
+    router.dispatch()
+    router.replay("pipeline")
+    router.dispatch()
+    assert [wiring.requests.take("tic_tac_toe_2p") for _ in range(2)] == [1, None]
+
+
+def test_old_events_are_removed_but_for_the_last_iteration_and_none_gets_its_place_again(log):
+    log.append([dataclasses.replace(played(n), time=float(n)) for n in (1, 2, 3)])
+    end = log.end()
+    assert log.remove_before(99.0) == 2
+    assert [logged.event.iteration for logged in log.read()] == [3]
+    log.append([played(4)])
+    assert log.read()[-1].position == end + 1
+
+
+def test_a_transaction_is_whole_or_nothing(log, database):
+    def interrupted():
+        yield played(1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        log.append(interrupted())
+    assert log.read() == []
+    assert log.append([played(1)]) == [played(1)]
+
+
+def test_the_database_is_made_step_by_step_and_a_later_one_is_refused(tmp_path, monkeypatch):
+    more = (*MIGRATIONS, ("CREATE TABLE later (x INTEGER)",))
+    Database(tmp_path).close()
+    monkeypatch.setattr(database_module, "MIGRATIONS", more)
+    Database(tmp_path).close()
+    with contextlib.closing(sqlite3.connect(tmp_path / FILE)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (len(more),)
+        assert connection.execute("SELECT COUNT(*) FROM later").fetchone() == (0,)
+    monkeypatch.undo()
+    with pytest.raises(CheckpointError, match="has version 2, and this one reads up to 1"):
+        Database(tmp_path)
+    with pytest.raises(CheckpointError, match="has version 2"), reading(tmp_path):
+        pass
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path):
+    (tmp_path / FILE).write_bytes(b"not a database at all" * 100)
+    with refused(CheckpointError, hint="move it away: events are derived from the manifests again"):
+        Database(tmp_path)
+
+
+def test_a_reader_sees_what_is_written_and_makes_nothing(tmp_path):
+    with reading(tmp_path) as connection:
+        assert connection is None
+    assert list(tmp_path.iterdir()) == []
+    with contextlib.closing(Database(tmp_path)) as database:
+        EventLog(database).append([played(1), played(2), played(3)])
+        with reading(tmp_path) as connection:
+            assert [logged.event for logged in last_events(connection, 2)] == [played(2), played(3)]
+            with pytest.raises(sqlite3.OperationalError):
+                connection.execute("DELETE FROM events")

@@ -1,0 +1,92 @@
+"""Small continuous loops of tic-tac-toe, on a clock that tests move, with the programs of a pipeline that exists."""
+
+import contextlib
+
+from support.pipelines import SMALL, moved
+
+from stoix_like.config.loops import LoopConfig
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
+from stoix_like.selfplay.orchestration.continuous import ContinuousLoop
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.router import EventRouter
+from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices
+from stoix_like.selfplay.orchestration.timing import Clock, LoopStop
+from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+
+#: The flags of a small game for the commands of loops.
+SMALL_WORDS = [
+    word
+    for name, value in SMALL.items()
+    if name not in ("task_id", "selfplay_games")
+    for word in (f"--{name.replace('_', '-')}", "null" if value is None else str(value))
+]
+
+
+class FakeClock:
+    """A clock that only sleeping moves; `then` is called after each sleep."""
+
+    def __init__(self, then=lambda clock: None):
+        self.at, self.slept, self._then = 1_000_000.0, [], then
+
+    def sleep(self, seconds):
+        self.at += seconds
+        self.slept.append(seconds)
+        self._then(self)
+
+    @property
+    def clock(self):
+        return Clock(lambda: self.at, self.sleep)
+
+
+class SmallLoop:
+    """A loop over one small game, its parts, and what it said."""
+
+    def __init__(self, pipeline, save_dir, *, clock=None, wiring=None, gates=None, watch=None, **fields):
+        self.said, self.fake = [], clock or FakeClock()
+        self.database = Database(save_dir)
+        self.log, self.stop = EventLog(self.database), LoopStop()
+        self.wiring = wiring or wire_pipeline_events()
+        say = self.said.append
+        reporter = SILENT._replace(info=say, note=say, warning=say)
+        self.config = LoopConfig(configs=[("tic_tac_toe", 2)], **{"iteration_cooldown_seconds": 5.0} | fields)
+        rule = BreakerRule(self.config.max_consecutive_failures, self.config.failure_backoff_seconds)
+        self.breakers = Breakers(self.database, rule)
+        self.breakers.release_all()
+        router = EventRouter(self.log, reporter, self.wiring.subscriptions)
+        clock, gates = self.fake.clock, gates or Gates()
+        services = LoopServices(
+            self.log, router, self.breakers, self.wiring, reporter, self.stop, clock, gates, watch or WatchRule()
+        )
+        pipeline = moved(pipeline, save_dir)
+        pipeline.stop, pipeline.reporter = self.stop, reporter
+        self.layout = pipeline.layout
+        self.runner = GameRunner(pipeline.config, pipeline.layout, services)
+        self.runner.pipeline = pipeline  # its programs are compiled
+        self.loop = ContinuousLoop(self.config, save_dir, [self.runner], services)
+
+    def run(self):
+        self.loop.run()
+        return self.loop.stats
+
+    @property
+    def keys(self):
+        """The keys of all events, in their order."""
+        return [logged.event.key.removeprefix("tic_tac_toe_2p/") for logged in self.log.read()]
+
+    def close(self):
+        self.database.close()
+
+
+@contextlib.contextmanager
+def small_loop(pipeline, save_dir, **arguments):
+    """A `SmallLoop` for a block; the pipeline is as before afterwards."""
+    before = pipeline.layout, pipeline.config, pipeline.stop, pipeline.reporter
+    loop = SmallLoop(pipeline, save_dir, **arguments)
+    try:
+        yield loop
+    finally:
+        loop.close()
+        pipeline.layout, pipeline.config, pipeline.stop, pipeline.reporter = before
