@@ -1,0 +1,104 @@
+"""What is shown of loops: of one that runs, hangs, was killed, or never was; and of folders that are damaged."""
+
+import contextlib
+import json
+import subprocess
+import sys
+
+import pytest
+
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.orchestration import presence
+from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread, PresenceLock
+from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status, status_lines
+
+
+@pytest.fixture
+def database(tmp_path):
+    with contextlib.closing(Database(tmp_path)) as database:
+        yield database
+
+
+def beat(database, name, **status):
+    with HeartbeatThread(database, name, lambda: status):
+        pass
+
+
+def test_a_folder_without_loops(tmp_path):
+    found = read_status(tmp_path / "nothing")
+    assert (found["loops"], found["games"], found["events"], exit_code(found)) == ([], [], [], 1)
+    assert status_lines(found) == [f"{tmp_path / 'nothing'}: no loop is running", "no loop was started here"]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_loop_is_healthy_while_it_runs_and_its_heart_beats(database, tmp_path):
+    beat(database, MASTER, current_state="train", current_config="tic_tac_toe_2p", progress="train: 3 of 5 updates")
+    with presence.present(tmp_path, MASTER):
+        found = read_status(tmp_path)
+        (loop,) = found["loops"]
+        assert (loop["running"], loop["healthy"], loop["state"], exit_code(found)) == (True, True, "train", 0)
+        assert "  tic_tac_toe_2p: train: 3 of 5 updates" in status_lines(found)
+        late = read_status(tmp_path, found["time"] + LATE_SECONDS + 1.0)
+        assert (late["loops"][0]["healthy"], exit_code(late)) == (False, 1)
+        assert status_lines(late)[0].endswith(": unhealthy")
+    found = read_status(tmp_path)
+    assert (found["loops"][0]["state"], exit_code(found)) == ("killed", 1)
+    beat(database, MASTER, current_state="stopped")
+    assert read_status(tmp_path)["loops"][0]["state"] == "stopped"
+
+
+def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_path):
+    breakers = Breakers(database, BreakerRule(1, 300.0))
+    (tmp_path / "tic_tac_toe_2p" / "iterations" / "0001").mkdir(parents=True)
+    breakers.fail("tic_tac_toe_2p", "train", 1000.0, "no memory")
+    beat(database, CONTINUOUS, current_state="error")
+    with presence.present(tmp_path, CONTINUOUS):
+        found = read_status(tmp_path, 1100.0)
+        assert exit_code(found) == 1
+        (game,) = found["games"]
+        (breaker,) = game["breakers"]
+        assert (breaker["stage"], breaker["state"], breaker["retry_at"]) == ("train", "open", 1300.0)
+        assert any("breaker of train open after 1 failures: no memory" in line for line in status_lines(found))
+        assert read_status(tmp_path, 1400.0)["games"][0]["breakers"][0]["state"] == "half_open"
+        assert not breakers.read("tic_tac_toe_2p", "train").has_permit  # asking takes nothing
+
+
+def test_a_loop_that_has_just_been_started_is_there(tmp_path):
+    with presence.present(tmp_path, MASTER):
+        found = read_status(tmp_path)
+        assert [(loop["name"], loop["state"]) for loop in found["loops"]] == [(MASTER, "starting")]
+        assert exit_code(found) == 0
+
+
+def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path):
+    layout = Layout(tmp_path / "tic_tac_toe_2p")
+    layout.stage(1, "selfplay").mkdir(parents=True)
+    (layout.stage(1, "selfplay") / "manifest.json").write_text("{")
+    Layout(tmp_path / "othello_2p").iteration(1).mkdir(parents=True)
+    games = {game["game"]: game for game in read_status(tmp_path)["games"]}
+    assert "it is torn, or no manifest" in games["tic_tac_toe_2p"]["error"]
+    assert games["othello_2p"]["error"] is None
+    assert any("cannot be read" in line for line in status_lines(read_status(tmp_path)))
+
+
+READS = """
+import json, sys
+from pathlib import Path
+from stoix_like.commands import launch_daemons, master_loop
+from stoix_like.selfplay.orchestration import status
+json.dumps(status.read_status(Path(sys.argv[1])), allow_nan=False)
+print([name for name in ("jax", "jaxlib", "flax") if name in sys.modules])
+"""
+
+
+def test_reading_imports_no_jax_takes_no_lock_and_is_plain_json(database, tmp_path):
+    beat(database, MASTER, current_state="idle")
+    lock = PresenceLock(tmp_path, MASTER)
+    try:
+        done = subprocess.run([sys.executable, "-c", READS, str(tmp_path)], check=True, capture_output=True, text=True)
+        assert json.loads(done.stdout.replace("'", '"')) == []
+        assert presence.is_present(tmp_path, MASTER)
+    finally:
+        lock.close()

@@ -1,0 +1,121 @@
+"""A supervisor over small processes that stand for loops: it starts them again, and stops for good when it is told."""
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+import time
+
+import pytest
+
+from stoix_like.errors import RunError
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.selfplay.orchestration import presence
+from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, PresenceLock
+from stoix_like.selfplay.orchestration.supervisor import pause_before, stop_loop, supervise
+
+#: Writes a line each time that it is started, and does as its first argument says.
+CHILD = """
+import os, signal, sys, time
+what, path = sys.argv[1:]
+with open(path, "a") as file:
+    file.write(os.environ["STOIX_LIKE_SUPERVISED"] + "\\n")
+starts = len(open(path).read().split())
+signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
+if what == "fails twice" and starts <= 2:
+    os.kill(os.getpid(), signal.SIGKILL)
+if what == "is wrong":
+    sys.exit(2)
+if what == "runs":
+    time.sleep(600)
+"""
+
+
+def child(what, path):
+    return [sys.executable, "-c", CHILD, what, str(path)]
+
+
+def starts(path):
+    return len(path.read_text().split()) if path.is_file() else 0
+
+
+def test_pauses_double_up_to_five_minutes():
+    assert [pause_before(n) for n in range(8)] == [5.0, 10.0, 20.0, 40.0, 80.0, 160.0, 300.0, 300.0]
+    assert pause_before(10**6) == 300.0
+
+
+def test_a_killed_loop_is_started_again_and_one_that_is_over_is_not(tmp_path):
+    said, pauses = [], []
+    reporter = SILENT._replace(warning=said.append)
+    log = tmp_path / "log"
+    code = supervise(CONTINUOUS, tmp_path, child("fails twice", log), reporter, lambda n: pauses.append(n) or 0.0)
+    assert (code, starts(log), pauses) == (0, 3, [0, 1])
+    assert said[0] == "the continuous loop ended with exit code -9; it is started again in 0 s"
+    with contextlib.closing(Database(tmp_path)) as database:
+        ((name, text),) = database.rows("SELECT name, status FROM heartbeats")
+        assert name == "supervisor-continuous"
+        assert '"restarts": 2' in text
+
+
+def test_a_wrong_command_line_is_not_tried_again(tmp_path):
+    log = tmp_path / "log"
+    assert supervise(CONTINUOUS, tmp_path, child("is wrong", log), SILENT) == 2
+    assert starts(log) == 1
+
+
+@contextlib.contextmanager
+def when(condition, act):
+    """Acts in a thread as soon as a condition holds, while the block runs."""
+
+    def wait():
+        while not condition():
+            time.sleep(0.02)
+        act()
+
+    thread = threading.Thread(target=wait, daemon=True)
+    thread.start()
+    yield
+    thread.join()
+
+
+def test_a_stop_that_was_asked_for_sticks(tmp_path):
+    """It is asked for in the pause before the next start, which then never comes."""
+    log = tmp_path / "log"
+
+    def stop():
+        with contextlib.closing(Database(tmp_path)) as database:
+            presence.request_stop(database, CONTINUOUS)
+
+    with when(lambda: starts(log) == 1, stop):
+        code = supervise(CONTINUOUS, tmp_path, child("fails twice", log), SILENT, lambda _: 600.0)
+    assert (code, starts(log)) == (0, 1)
+    with contextlib.closing(Database(tmp_path)) as database:
+        assert presence.is_stopped(database, CONTINUOUS)
+
+
+def test_a_signal_is_handed_on_and_the_end_waited_for(tmp_path):
+    log = tmp_path / "log"
+    with when(lambda: starts(log) == 1, lambda: os.kill(os.getpid(), signal.SIGTERM)):
+        code = supervise(CONTINUOUS, tmp_path, child("runs", log), SILENT)
+    assert (code, starts(log)) == (130, 1)
+
+
+def test_only_one_supervisor_works_in_a_folder(tmp_path):
+    lock = PresenceLock(tmp_path, "supervisor-continuous")
+    try:
+        with pytest.raises(RunError, match="another supervisor-continuous loop is running"):
+            supervise(CONTINUOUS, tmp_path, child("is wrong", tmp_path / "log"), SILENT)
+    finally:
+        lock.close()
+
+
+def test_a_loop_that_was_never_started_cannot_be_stopped(tmp_path):
+    with pytest.raises(RunError, match="no continuous loop was started"):
+        stop_loop(tmp_path, CONTINUOUS)
+    assert list(tmp_path.iterdir()) == []
+    lock = PresenceLock(tmp_path, CONTINUOUS)
+    assert stop_loop(tmp_path, CONTINUOUS) == {"running": True}
+    lock.close()
+    assert stop_loop(tmp_path, CONTINUOUS) == {"running": False}
