@@ -93,6 +93,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/tools/command_reference.py
 	$(BIN)/python docs/tools/benchmark_tables.py
 	$(BIN)/python docs/tools/task_table.py
+	$(BIN)/python docs/tools/loop_tables.py
 	$(BIN)/python tests/test_architecture.py
 
 # the variable leaves out what mkdocs-material says of MkDocs 2, which this project does not use

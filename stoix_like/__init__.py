@@ -76,6 +76,13 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "openings": ("stoix_like.evaluation.openings", None),
     "promotion": ("stoix_like.evaluation.promotion", None),
     "ratings": ("stoix_like.evaluation.ratings", None),
+    "LoopConfig": ("stoix_like.config.loops", "LoopConfig"),
+    "LoopStats": ("stoix_like.selfplay.orchestration.continuous", "LoopStats"),
+    "UnifiedLoopConfig": ("stoix_like.config.unified_loop", "UnifiedLoopConfig"),
+    "run_continuous": ("stoix_like.selfplay.orchestration.start", "run_continuous"),
+    "run_master": ("stoix_like.selfplay.orchestration.start", "run_master"),
+    "wire_pipeline_events": ("stoix_like.selfplay.orchestration.wiring", "wire_pipeline_events"),
+    "is_unified_loop_running": ("stoix_like.selfplay.orchestration.presence", "is_unified_loop_running"),
     "ppo": ("stoix_like.algorithms.ppo", None),
     "spo": ("stoix_like.algorithms.spo", None),
     "searching": ("stoix_like.algorithms.searching", None),
@@ -101,6 +108,8 @@ __all__ = [
     "Experiment",
     "Learner",
     "Lines",
+    "LoopConfig",
+    "LoopStats",
     "MemoryPolicy",
     "Network",
     "Observation",
@@ -114,6 +123,7 @@ __all__ = [
     "StopTraining",
     "Symmetries",
     "TimeStep",
+    "UnifiedLoopConfig",
     "against",
     "alphazero",
     "alphazero_config",
@@ -125,6 +135,7 @@ __all__ = [
     "evaluate",
     "evaluate_levels",
     "gumbel",
+    "is_unified_loop_running",
     "level_set",
     "load_config",
     "load_policy",
@@ -143,13 +154,16 @@ __all__ = [
     "replay",
     "returns",
     "run_command",
+    "run_continuous",
     "run_main",
+    "run_master",
     "searching",
     "smc",
     "spo",
     "spo_config",
     "train",
     "versus",
+    "wire_pipeline_events",
     "with_time_limit",
 ]
 
@@ -160,6 +174,7 @@ if TYPE_CHECKING:
     from stoix_like.algorithms.tasks import make as make_env
     from stoix_like.commands.entry import run_command, run_main
     from stoix_like.commands.table import COMMANDS, Command
+    from stoix_like.config.loops import LoopConfig
     from stoix_like.config.sections import (
         AlphaZeroConfig,
         PPOConfig,
@@ -168,6 +183,7 @@ if TYPE_CHECKING:
         ppo_config,
         spo_config,
     )
+    from stoix_like.config.unified_loop import UnifiedLoopConfig
     from stoix_like.envs.boards.registry import make_game
     from stoix_like.envs.boards.versus import versus
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS
@@ -192,6 +208,10 @@ if TYPE_CHECKING:
     from stoix_like.runtime.weights.exported_policy import load_policy
     from stoix_like.search import gumbel, players, smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel
+    from stoix_like.selfplay.orchestration.continuous import LoopStats
+    from stoix_like.selfplay.orchestration.presence import is_unified_loop_running
+    from stoix_like.selfplay.orchestration.start import run_continuous, run_master
+    from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
     from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep
 
 

@@ -39,8 +39,10 @@ def _section(name: str, command: Command) -> str:
         arguments = _arguments(command)
         places = [_form(action) for action in arguments if not action.option_strings]
         rows = [(_form(action), _meaning(action)) for action in arguments]
-        if name == "run-training-loop":
-            rows += [*_option_rows("config", "print_config"), ANY_LEAF]
+        if name in ("run-training-loop", "master-loop"):
+            rows += _option_rows("config", "print_config")
+        if name in ("run-training-loop", "run-continuous-training", "master-loop"):
+            rows.append(ANY_LEAF)
     synopsis = " ".join([*places, "[--flag VALUE ...]"])
     table = "\n".join(f"| {_code(form)} | {meaning} |" for form, meaning in rows)
     lines = f"```text\npython scripts/{script_of(name)} {synopsis}\n{PROGRAM} {name} {synopsis}\n```"

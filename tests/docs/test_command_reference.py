@@ -42,3 +42,10 @@ def test_arguments_are_shown_as_they_are_typed(arguments, form):
     named = arguments.pop("flag", None) or arguments.pop("dest")
     action = ArgumentParser("program", "").add_argument(named, **arguments)
     assert command_reference._form(action) == form
+
+
+def test_the_tables_of_loops_are_as_their_classes_say():
+    import loop_tables
+
+    text = loop_tables.DOCUMENT.read_text(encoding="utf-8")
+    assert loop_tables.with_tables(text) == text, "run: make docs"

@@ -38,6 +38,8 @@ SMALL_LOOP = (
     " --selfplay-games 16 --shard-games 16 --most-pairs 4 --pairs-per-look 2 --match-anchors random"
     " --promotion-rule sprt --promotion-elo-0 -400 --promotion-alpha 0.49 --promotion-beta 0.49"
 )
+#: Flags of loops, whose games per batch have a name of their own in each.
+SMALL_GAMES = SMALL_LOOP.replace("--selfplay-games 16 ", "") + " --max-iterations 1 --min-samples 0"
 #: What the shipped sweep fixes in the copy: a sweep has no flags for the sizes of its trials.
 SMALL_TRIALS = "".join(
     f"  {name[2:].replace('-', '_')}: {value}\n" for name, value in re.findall(r"(--\S+) (\S+)", SMALL)
@@ -60,6 +62,8 @@ CUTS = Cuts(
         (r"train_spo\.py", SMALL_SEARCH),
         (r"train_alphazero\.py", SMALL_SELF_PLAY),
         (r"run_training_loop\.py", SMALL_LOOP),
+        (r"run_continuous_training\.py", SMALL_GAMES),
+        (r"master_loop\.py", f"{SMALL_GAMES} --games tic_tac_toe:2 --selfplay-games 16 --min-samples-to-trigger 0"),
         (r"scripts/ratings\.py --lineage", ""),  # plays nothing
         (r"scripts/(arena|ratings)\.py", "--openings 4"),
         (r"train\w*\.py|with_\w+\.py train-\w+", SMALL),
@@ -72,6 +76,8 @@ CUTS = Cuts(
         ("--num-envs 1024", "--num-envs 32"),
         ("--max-iterations 20", "--max-iterations 2"),
         ("--selfplay-games 1000", "--selfplay-games 16"),
+        ("--config connect_four:2 --config othello:2 --games 1000", "--config tic_tac_toe:2 --games 16 --cooldown 0"),
+        ("-c tic_tac_toe:2 --cooldown 0 --num-simulations 8", "-c tic_tac_toe:2 --games 16 --cooldown 0"),
         *((f"mcts-{n}", "mcts-4") for n in (512, 128)),
         ("0,1,8,32", "0,2"),
         ("--num-trials 40", "--num-trials 1"),
@@ -89,6 +95,10 @@ NOT_RUN = {
     ),
     r"^(ssh|scp|while true; do ssh|for .*sbatch) ?": ("needs another machine", 5),
     r"--distributed": ("needs a cluster", 1),
+    r"(master_loop|launch_daemons)\.py --(status|watch|continuous|stop)": (
+        "ends with 1 where no loop runs, or not before it is stopped: test_loops does",
+        6,
+    ),
     r"localhost:5000": ("needs a server: test_telemetry_servers has one", 1),
     r"^wandb ": ("needs an account and a network", 2),
     r"^docker ": ("needs a Docker engine", 6),
