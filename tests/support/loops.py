@@ -4,13 +4,17 @@ import contextlib
 
 from support.pipelines import SMALL, moved
 
+from stoix_like.config.checks import replace_leaves
 from stoix_like.config.loops import LoopConfig
+from stoix_like.config.unified_loop import UnifiedLoopConfig
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
+from stoix_like.selfplay.orchestration.cadence import Cadence
 from stoix_like.selfplay.orchestration.continuous import ContinuousLoop
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.master import MasterLoop
 from stoix_like.selfplay.orchestration.router import EventRouter
 from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices
 from stoix_like.selfplay.orchestration.timing import Clock, LoopStop
@@ -65,7 +69,13 @@ class SmallLoop:
         self.layout = pipeline.layout
         self.runner = GameRunner(pipeline.config, pipeline.layout, services)
         self.runner.pipeline = pipeline  # its programs are compiled
+        self.services = services
         self.loop = ContinuousLoop(self.config, save_dir, [self.runner], services)
+
+    def master(self, **leaves):
+        """A master loop of the same parts."""
+        config = replace_leaves(UnifiedLoopConfig(), {"games": "tic_tac_toe:2", "max_iterations": 2} | leaves)
+        return MasterLoop(config, [self.runner], self.services, Cadence(self.database, self.services.clock))
 
     def run(self):
         self.loop.run()

@@ -12,11 +12,13 @@ class Cadence:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
 
-    def is_due(self, name: str, interval: float) -> bool:
-        """Whether it was last done so many seconds ago, or never."""
+    def is_due(self, name: str, interval: float, *, at_first: bool = False) -> bool:
+        """Whether it was last done so many seconds ago. What was never done is due `at_first`, or an interval later."""
         rows = self._database.rows("SELECT time FROM done WHERE name = ?", (name,))
         if not rows:
-            return True
+            if not at_first:
+                self.done(name)
+            return at_first
         since = self._clock.now() - float(rows[0][0])
         return since >= interval or since < 0.0
 

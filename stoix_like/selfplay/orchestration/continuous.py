@@ -16,6 +16,7 @@ from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
 
+KEEP_WINDOWS, KEEP_CANDIDATES = 2.0, 16  # as the master loop's defaults
 _LEAST_WAIT = 1.0  # seconds, so that a loop in which all games wait does not spin
 
 
@@ -116,6 +117,7 @@ class ContinuousLoop:
             stats.successful_iterations += 1
             stats.consecutive_failures = 0
             self._services.reporter.info(iteration_line(runner.layout))
+            runner.clean(KEEP_WINDOWS, KEEP_CANDIDATES)
         return outcome
 
     def _iterate(self, runner: GameRunner) -> Outcome:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -16,10 +17,9 @@ from stoix_like.config.unified_loop import UnifiedLoopConfig
 from stoix_like.errors import StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.orchestration import curriculum, events, report_matches, retention
+from stoix_like.selfplay.orchestration import curriculum, events, report_matches
 from stoix_like.selfplay.orchestration.cadence import Cadence
 from stoix_like.selfplay.orchestration.reports import iteration_line
-from stoix_like.selfplay.orchestration.retention import RetentionRule
 from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
 
@@ -67,9 +67,16 @@ class MasterLoop:
         with contextlib.suppress(Interrupted):
             while not (self._services.stop.is_set or self._is_over()):
                 if not self._do_something():
-                    self._enter("idle", None)
-                    self._services.stop.wait(IDLE_SECONDS, self._services.clock)
+                    self._wait()
         self._enter("stopped", None)
+
+    def _wait(self) -> None:
+        """Waits a little, then asks anew for what is due: a breaker, a disk or a person may let it go on."""
+        is_blocked = all(runner.is_blocked() for runner in self._runners.values())
+        self._enter("error" if is_blocked else "idle", None)
+        self._services.stop.wait(IDLE_SECONDS, self._services.clock)
+        for runner in self._runners.values():
+            runner.recover()
 
     def _is_over(self) -> bool:
         return 0 < self.config.loop.max_iterations <= self.stats.successful_iterations + self.stats.failed_iterations
@@ -82,7 +89,9 @@ class MasterLoop:
         """Takes in the shards of other folders, for the iterations that have not exported yet."""
         interval = self.config.data_ingestion.poll_interval_seconds
         for runner in self._runners.values():
-            if runner.config.selfplay.sync_from and self._cadence.is_due(f"poll/{runner.game}", interval):
+            if runner.config.selfplay.sync_from and self._cadence.is_due(
+                f"poll/{runner.game}", interval, at_first=True
+            ):
                 self._cadence.done(f"poll/{runner.game}")
                 if runner.may_poll():
                     self._work(runner, "sync", runner.poll)
@@ -113,7 +122,7 @@ class MasterLoop:
             self.stats.successful_iterations += 1
             self._services.reporter.info(iteration_line(runner.layout))
             self._rebalance()
-            self._work(runner, "retention", lambda: self._clean(runner))
+            self._clean(runner)
         self.stats.total_iterations = self.stats.successful_iterations + self.stats.failed_iterations
         return True
 
@@ -155,8 +164,13 @@ class MasterLoop:
         try:
             with iteration.work_lock(runner.layout):
                 work()
-        except StoixError as error:
-            self._services.reporter.warning(f"{runner.game}: {state} failed: {error.what} ({error.hint})")
+        except Interrupted:
+            raise
+        except Exception as error:
+            if not isinstance(error, StoixError):
+                self._services.reporter.warning(traceback.format_exc())
+            text = f"{error.what} ({error.hint})" if isinstance(error, StoixError) else repr(error)
+            self._services.reporter.warning(f"{runner.game}: {state} failed: {text}")
 
     def _play(self) -> bool:
         """Runs self-play of the game whose turn it is."""
@@ -198,11 +212,10 @@ class MasterLoop:
             self._services.router.dispatch()
 
     def _clean(self, runner: GameRunner) -> None:
-        section, replay = self.config.retention, runner.config.alphazero.replay_buffer_size
-        rule = RetentionRule(int(section.keep_windows * replay), section.keep_candidates)
-        retention.clean(runner.layout, rule)
+        section = self.config.retention
+        runner.clean(section.keep_windows, section.keep_candidates)
         day = 24.0 * 3600.0
-        if self._cadence.is_due("events", day):
+        if self._cadence.is_due("events", day, at_first=True):
             self._cadence.done("events")
             self._services.log.remove_before(self._services.clock.now() - section.keep_event_days * day)
 

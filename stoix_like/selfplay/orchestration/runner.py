@@ -5,6 +5,7 @@ What is due is read from disk each time, so a loop may stop between any two stag
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
 import traceback
@@ -20,11 +21,12 @@ from stoix_like.selfplay.due import Needs, Step, due_step, num_batches
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import derive, events, history
+from stoix_like.selfplay.orchestration import derive, events, history, retention
 from stoix_like.selfplay.orchestration.breaker import Breakers, retry_at
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.retention import RetentionRule
 from stoix_like.selfplay.orchestration.router import EventRouter
 from stoix_like.selfplay.orchestration.timing import Clock, LoopStop
 from stoix_like.selfplay.orchestration.wiring import PipelineWiring
@@ -143,6 +145,17 @@ class GameRunner:
         self._append(derive.events_of(self.layout, number, services.watch))
         return Outcome("finished" if iteration.next_iteration(self.layout) > number else "ran", ran)
 
+    def is_blocked(self) -> bool:
+        """Whether the stage that is due waits for its breaker."""
+        _, step = self.due()
+        return self._services.breakers.state(self.game, step.stage, self._services.clock.now()) == "open"
+
+    def clean(self, keep_windows: float, keep_candidates: int) -> None:
+        """Removes the files that nothing will read again, unless another process works on the game."""
+        rule = RetentionRule(int(keep_windows * self.config.alphazero.replay_buffer_size), keep_candidates)
+        with contextlib.suppress(LockedError), iteration.work_lock(self.layout):
+            retention.clean(self.layout, rule)
+
     def may_poll(self) -> bool:
         """Whether the shards of other folders would still count for the present iteration."""
         number, step = self.due()
@@ -159,7 +172,7 @@ class GameRunner:
         """Whether an iteration that waits to be trained on has room for another batch of games."""
         number, step = self.due()
         played = read_manifest(self.layout.stage(number, "selfplay"))
-        is_waiting = step.stage in ("export", "train") and played is not None
+        is_waiting = step.stage in ("sync", "export", "train") and played is not None
         return (
             is_waiting
             and num_batches(played) < most_batches

@@ -1,11 +1,10 @@
 """The continuous loop with nothing replaced but the clock: what it runs, tells, waits for, and goes on from."""
 
 import itertools
-import shutil
 
 import pytest
 from support.loops import FakeClock, small_loop
-from support.pipelines import champion_hash, digests, small_config, small_pipeline
+from support.pipelines import champion_hash, digests, small_config
 
 from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import ConfigError, LockedError, RunError, UnsupportedEnvironmentError
@@ -32,21 +31,6 @@ TOLD = (
 )
 
 
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """(the programs of a pipeline, the folder in which a loop has made two iterations)."""
-    folder = tmp_path_factory.mktemp("continuous")
-    pipeline = small_pipeline(folder)
-    seen = []
-    wiring = wire_pipeline_events()
-    wiring.subscribe("test", lambda event: seen.append(event.key), from_start=True)
-    with small_loop(pipeline, folder, max_iterations=2, wiring=wiring) as loop:
-        stats = loop.run()
-        loop.kept, loop.kept_keys = loop.log.read(), loop.keys
-        assert seen == [logged.event.key for logged in loop.kept]
-    return pipeline, folder, stats, loop
-
-
 def told(number, layout):
     decided = "MODEL_PROMOTED" if is_promoted(layout, number) else "PROMOTION_REJECTED"
     return [f"{number}/{key.replace('*', decided)}" for key in TOLD]
@@ -56,14 +40,6 @@ def is_promoted(layout, number):
     from stoix_like.runtime.stages.manifest import read_manifest
 
     return read_manifest(layout.stage(number, "promote")).facts["promoted"]
-
-
-@pytest.fixture
-def copied(finished, tmp_path):
-    """(the programs, a copy of the folder, which a test may damage)."""
-    pipeline, folder, *_ = finished
-    shutil.copytree(folder, tmp_path / "runs")
-    return pipeline, tmp_path / "runs"
 
 
 def test_two_iterations_are_made_and_everything_is_told_once(finished):

@@ -1,0 +1,173 @@
+"""The master loop with nothing replaced but the clock: stages, evaluations for the report, retention, more play."""
+
+import json
+
+import pytest
+from support.loops import FakeClock, small_loop
+from support.pipelines import champion_hash, digests
+
+from stoix_like.errors import RunError
+from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.stages.hashes import array_hash
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.weights.parameters import stored_arrays
+from stoix_like.selfplay import iteration, records
+from stoix_like.selfplay.ancestry import read_ancestry
+from stoix_like.selfplay.folders import PARAMETERS, STAGES, WINDOW_FILE
+from stoix_like.selfplay.orchestration import report_matches, retention
+from stoix_like.selfplay.orchestration.reports import SHADOW, TOURNAMENT, read_report
+from stoix_like.selfplay.orchestration.retention import REMOVED, RetentionRule
+from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+
+
+def test_it_makes_the_same_iterations_as_the_continuous_loop(finished, tmp_path):
+    pipeline, _, _, reference = finished
+    with small_loop(pipeline, tmp_path) as loop:
+        master = loop.master()
+        master.run()
+        stats = master.stats
+        assert (stats.successful_iterations, stats.failed_iterations, stats.current_state) == (2, 0, "stopped")
+        assert loop.keys == reference.kept_keys
+        for number in (1, 2):
+            assert digests(loop.layout, number) == digests(reference.layout, number)
+        assert stats.weights == {"tic_tac_toe_2p": pytest.approx(stats.weights["tic_tac_toe_2p"])}
+
+
+def test_evaluations_for_the_report_add_games_decide_nothing_and_are_never_learned_from(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        before, champion = digests(loop.layout, 2), champion_hash(loop.layout)
+        clock = loop.fake
+        clock._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_100.0)
+        options = {"shadow_interval_seconds": 20.0, "shadow_openings": 2, "full_tournament_interval_seconds": 40.0}
+        options |= {"tournament_openings": 4, "auto_trigger": False, "idle_batches": 0, "max_iterations": 0}
+        loop.wiring.triggers = wire_pipeline_events(False).triggers
+        loop.services = loop.services._replace(wiring=loop.wiring)
+        loop.runner._services = loop.services
+        loop.master(**options).run()
+        shadow, tournament = (read_report(loop.layout, name) for name in (SHADOW, TOURNAMENT))
+        assert shadow["champion"] == champion
+        assert shadow["anchors"]["random"]["games"] == 8  # all of the book's four openings, twice two
+        assert {row["name"] for row in tournament["ratings"]} == {"iteration 0", "iteration 1", "iteration 2"}
+        assert sum(row["games"] for row in tournament["ratings"]) == 2 * 2 * 4
+        assert (digests(loop.layout, 2), champion_hash(loop.layout)) == (before, champion)
+        stored = {path.name for path in loop.layout.store.iterdir()}
+        games = list(loop.layout.evaluations.rglob("*.npz"))
+        assert games
+        assert not stored & {f"{array_hash(read_arrays(path))[:32]}.npz" for path in games}
+        read_ancestry(loop.layout)  # the evidence of decisions is as it was
+
+
+def test_a_tournament_needs_two_candidates(finished, tmp_path):
+    pipeline, *_ = finished
+    with small_loop(pipeline, tmp_path) as loop:
+        loop.layout.root.mkdir(parents=True)
+        iteration.begin_lineage(loop.runner.pipeline)
+        assert report_matches.play_tournament(loop.runner.pipeline, 16, 4, 2) is None
+
+
+def test_a_failed_evaluation_is_said_and_ends_nothing(copied, monkeypatch):
+    pipeline, folder = copied
+
+    def failing(*_):
+        raise RunError("no memory", "lower --shadow-openings")
+
+    monkeypatch.setattr(report_matches, "shadow_evaluation", failing)
+    with small_loop(pipeline, folder) as loop:
+        loop.master(shadow_interval_seconds=1.0, max_iterations=1)._cadence.is_due("shadow/tic_tac_toe_2p", 1.0)
+        loop.fake.at += 10.0
+        master = loop.master(shadow_interval_seconds=1.0, max_iterations=1)
+        master.run()
+        assert master.stats.successful_iterations == 1
+        assert any("shadow failed: no memory" in line for line in loop.said)
+
+
+def test_when_everything_waits_a_game_plays_more_within_a_budget(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(training=False)) as loop:
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_100.0)
+        master = loop.master(idle_batches=2, max_iterations=0)
+        master.run()
+        played, exported = (read_manifest(loop.layout.stage(3, name)) for name in ("selfplay", "export"))
+        assert played.inputs["batches"] == "3"
+        assert exported.facts["store_positions"] == read_manifest(loop.layout.stage(3, "sync")).facts["positions"]
+        assert [key for key in loop.keys if "SELFPLAY" in key][-3:] == [
+            f"3/selfplay/SELFPLAY_COMPLETE/{n}" for n in (1, 2, 3)
+        ]
+    with small_loop(pipeline, folder) as loop:  # with training on, it goes on with all of them
+        loop.master(max_iterations=1).run()
+        assert read_manifest(loop.layout.stage(3, "selfplay")).facts["games"] == 30
+        assert loop.keys[-1] == "3/promote/ITERATION_COMPLETE/1"
+
+
+def test_a_breaker_that_opens_is_waited_for_and_tried_again(copied, monkeypatch):
+    pipeline, folder = copied
+    failures, trained = [], iteration.train.train_stage
+
+    def failing(*arguments):
+        failures.append(loop.fake.at)
+        if len(failures) <= 3:
+            raise RunError("no memory", "lower --batch-size")
+        return trained(*arguments)
+
+    monkeypatch.setattr(iteration.train, "train_stage", failing)
+    states = set()
+    clock = FakeClock(lambda clock: states.add(master.stats.current_state))
+    with small_loop(pipeline, folder, clock=clock) as loop:
+        master = loop.master(max_iterations=4)
+        master.run()
+        assert (master.stats.successful_iterations, master.stats.failed_iterations) == (1, 3)
+        assert failures[3] - failures[2] == pytest.approx(300.0, abs=11.0)
+        assert states == {"error"}
+
+
+def test_shards_of_other_folders_are_polled_into_the_iteration_that_has_not_exported(copied, tmp_path):
+    pipeline, folder = copied
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    source = next(iter((folder / "tic_tac_toe_2p" / "store").glob("*.npz")))
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
+        import dataclasses
+
+        section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(theirs))
+        loop.runner.config = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
+
+        def then(clock):
+            if clock.at > 1_000_030.0:
+                (theirs / "torn.npz").write_bytes(source.read_bytes()[:50])
+            loop.stop.is_set = clock.at > 1_000_100.0
+
+        loop.fake._then = then
+        loop.master(max_iterations=0, idle_batches=0).run()
+        synced = read_manifest(loop.layout.stage(3, "sync"))
+        assert int(synced.inputs["round"]) >= 1
+        assert any("torn.npz" in line for line in loop.said)
+
+
+def test_retention_removes_what_nobody_reads_again_and_everything_goes_on(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=4) as loop:
+        loop.run()  # six iterations now
+        layout, champions = loop.layout, {record.iteration for record in records.lineage(loop.layout)}
+        manifests = {path: path.read_bytes() for path in layout.root.rglob("manifest.json")}
+        freed = retention.clean(layout, RetentionRule(positions=100, candidates=2))
+        assert freed > 0
+        assert {path: path.read_bytes() for path in layout.root.rglob("manifest.json")} == manifests
+        windows = [number for number in range(1, 7) if (layout.stage(number, "export") / WINDOW_FILE).is_file()]
+        assert windows == [5, 6]
+        kept = {number for number in range(7) if (layout.stage(number, "train") / PARAMETERS).is_file()}
+        assert kept == champions | {5, 6}
+        shards = [number for number in range(1, 7) if (layout.stage(number, "selfplay") / "shard_0000.npz").is_file()]
+        assert shards == [5, 6]  # 60 positions an iteration
+        assert len(list(layout.store.glob("*.npz"))) == 4
+        lost = json.loads((layout.iteration(1) / REMOVED).read_text())["files"]
+        assert "iterations/0001/export/window.npz" in lost
+        assert not any((layout.root / name).exists() for name in lost)
+        assert retention.clean(layout, RetentionRule(positions=100, candidates=2)) == 0
+        read_ancestry(layout)
+        loop.stop.is_set = False
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert all(read_manifest(loop.layout.stage(7, name)) is not None for name in STAGES)
+        while records.read_record(loop.layout.champion).previous is not None:
+            records.roll_back(loop.layout, lambda path: array_hash(stored_arrays(path)))
