@@ -101,6 +101,15 @@ class RetentionConfig:
 
 
 @dataclass(frozen=True)
+class HooksConfig:
+    """Commands that are run when something has happened."""
+
+    on_event: Mapping[str, Any] = leaf(
+        {}, "{event: command}, such as {BREAKER_OPEN: notify-send stopped}; the event is on standard input"
+    )
+
+
+@dataclass(frozen=True)
 class UnifiedLoopConfig:
     """The configuration of the master loop."""
 
@@ -112,6 +121,7 @@ class UnifiedLoopConfig:
     watch: WatchConfig = dataclasses.field(default_factory=WatchConfig)
     health: HealthConfig = dataclasses.field(default_factory=HealthConfig)
     retention: RetentionConfig = dataclasses.field(default_factory=RetentionConfig)
+    hooks: HooksConfig = dataclasses.field(default_factory=HooksConfig)
 
 
 def games_of(text: str) -> list[tuple[str, int]]:

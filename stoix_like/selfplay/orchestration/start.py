@@ -21,6 +21,7 @@ from stoix_like.selfplay.orchestration.continuous import ContinuousLoop, LoopSta
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.hooks import HookThread, check_hooks
 from stoix_like.selfplay.orchestration.master import MasterLoop, MasterStats
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
 from stoix_like.selfplay.orchestration.reports import Progress
@@ -112,7 +113,8 @@ def run_master(
         ConfigError: a leaf is wrong.
         RunError: another master loop runs in the folder, or it cannot be written.
     """
-    folder, section = Path(config.loop.save_dir), config.loop
+    folder, section, commands = Path(config.loop.save_dir), config.loop, config.hooks.on_event
+    check_hooks(commands)
     set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
     set_here["min_samples"] = config.training.min_samples_to_trigger
     chosen = {
@@ -126,7 +128,11 @@ def run_master(
     )
     with _opened(MASTER, folder, chosen, rules, wiring, reporter) as opened:
         loop = MasterLoop(config, opened.runners, opened.services, Cadence(opened.database, opened.services.clock))
-        with _threads(MASTER, opened, lambda: dict(vars(loop.stats))):
+        services = opened.services
+        with (
+            _threads(MASTER, opened, lambda: dict(vars(loop.stats))),
+            HookThread(services.log, commands, services.reporter),
+        ):
             loop.run()
     return loop.stats
 

@@ -1,0 +1,100 @@
+"""Commands of a user that are run when something has happened. Imports no JAX.
+
+A thread reads the log for them, apart from the loop, so that a slow command holds nothing up, and one that a killed
+process did not run is run by the next. A command that fails is run three times in all.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import shlex
+import subprocess
+import threading
+from collections.abc import Mapping
+
+from stoix_like.config.values import nearest
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent, StageFailed
+from stoix_like.selfplay.orchestration.router import EventRouter, Subscription
+
+BREAKER_OPEN = "BREAKER_OPEN"  # a STAGE_FAILED that has opened its breaker
+CONSUMER = "on_event"
+TIMEOUT_SECONDS = 60.0
+VARIABLE = "STOIX_LIKE_EVENT"  # the kind; the event itself is on standard input, as JSON
+_LOOK_SECONDS = 1.0
+
+
+def check_hooks(commands: Mapping[str, str]) -> None:
+    """Raises ConfigError for a kind that does not exist, or a command that is none."""
+    known = [*EVENT_TYPES, BREAKER_OPEN]
+    problems = [f"hooks.on_event: no event '{kind}'{nearest(kind, known)}" for kind in commands if kind not in known]
+    problems += [
+        f"hooks.on_event: the command of {kind} is {command!r}"
+        for kind, command in commands.items()
+        if not (isinstance(command, str) and _words(command))
+    ]
+    if problems:
+        raise ConfigError(problems, f"events are {', '.join(known)}; a command is a text such as 'notify-send stopped'")
+
+
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError:  # quotes that are not closed
+        return []
+
+
+class HookThread:
+    """Runs the commands, for a block.
+
+    Args:
+        log: whose events are looked at, from the next one on if the hooks are new.
+        commands: {kind: command}; the command is no shell's.
+        reporter: receives what failed.
+    """
+
+    def __init__(self, log: EventLog, commands: Mapping[str, str], reporter: Reporter) -> None:
+        self._commands, self._ended = commands, threading.Event()
+        self._router = EventRouter(log, reporter, [Subscription(CONSUMER, self._run_commands)])
+        self._thread = threading.Thread(target=self._run, name="hooks", daemon=True)
+
+    def __enter__(self) -> HookThread:
+        if self._commands:
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        if self._commands:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._ended.wait(_LOOK_SECONDS):
+            self._router.dispatch()
+
+    def _run_commands(self, event: PipelineEvent) -> None:
+        kinds = [event.kind]
+        if isinstance(event, StageFailed) and event.breaker == "open":
+            kinds.append(BREAKER_OPEN)
+        for kind in kinds:
+            if kind in self._commands:
+                run_command(self._commands[kind], kind, event)
+
+
+def run_command(command: str, kind: str, event: PipelineEvent) -> None:
+    """Runs a command. Raises CalledProcessError, TimeoutExpired or OSError if it fails."""
+    text = json.dumps({"kind": kind, "key": event.key, **dataclasses.asdict(event)})
+    environment = {**os.environ, VARIABLE: kind}
+    subprocess.run(
+        _words(command),
+        input=text,
+        text=True,
+        check=True,
+        timeout=TIMEOUT_SECONDS,
+        env=environment,
+        stdout=subprocess.DEVNULL,
+    )
