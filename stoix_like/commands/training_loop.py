@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 
 from stoix_like.config.board_games import game_key, is_game, parse_game
@@ -19,11 +18,12 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.config import LoadedConfig, preset_note
 from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
+from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration_start import SKIPPED, IterationStart, read_start
+from stoix_like.selfplay.orchestration import games
 
 ALGORITHM = "selfplay"  # in the names of presets
 COMMAND = "run-training-loop"
@@ -111,8 +111,7 @@ def _last_start(root: Path) -> tuple[Layout, int, IterationStart] | None:
 def _flags_of(last: tuple[Layout, int, IterationStart] | None, overridden: frozenset[str]) -> list[str]:
     """The settings of the last iteration as flags, without those that are given."""
     leaves = {} if last is None else {name: v for name, v in last[2].leaves.items() if name not in overridden}
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves.items()}
-    return [word for name, text in texts.items() for word in (flags.flag_name(name), text)]
+    return games.flags_of(leaves)
 
 
 def _skipped_of(last: tuple[Layout, int, IterationStart] | None, *, new: bool) -> list[str]:
@@ -153,8 +152,7 @@ def _game_flags(arguments: argparse.Namespace) -> list[str]:
 
 def _preset_of_game(argv: list[str]) -> str:
     task_id = flags.parse_flags(argv, SelfPlayConfig).layer.get("task_id", ("connect_four", ""))[0]
-    preset = f"{ALGORITHM}/{parse_game(task_id)[0]}" if is_game(task_id) else ""
-    return preset if preset in preset_paths() else DEFAULT_PRESETS[ALGORITHM]
+    return games.preset_of(parse_game(task_id)[0]) if is_game(task_id) else DEFAULT_PRESETS[ALGORITHM]
 
 
 def _refuse_flags_of_the_pipeline(overridden: frozenset[str]) -> None:

@@ -57,7 +57,7 @@ def names_in(module):
             yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
-FILE_ENDINGS = {"html", "py", "yaml", "json", "jsonl", "png", "gif", "md", "toml", "stablehlo"}
+FILE_ENDINGS = {"html", "lock", "sqlite", "py", "yaml", "json", "jsonl", "png", "gif", "md", "toml", "stablehlo"}
 
 
 def missing_names(text):

@@ -136,7 +136,9 @@ def test_slots_without_a_game_are_left_out_and_pieces_change_nothing(
     monkeypatch.setattr(pipeline_module, "HALVED_SLOTS", 4)
     pipeline, seen, found = small_pipeline(tmp_path, num_envs=num_slots), [], []
     advance = pipeline.advance_games
-    pipeline.advance_games = lambda params, batch, *rest: seen.append(len(batch.ply)) or advance(params, batch, *rest)
+    pipeline.advance_games = lambda params, boost, batch, *rest: (
+        seen.append(len(batch.ply)) or advance(params, boost, batch, *rest)
+    )
     for length in (1, 1000):
         monkeypatch.setattr(play.ChunkSizer, "next_length", lambda self, most, length=length: length)
         progress = Progress(SILENT, pipeline.stop, "selfplay", "games", num_games)

@@ -91,9 +91,10 @@ class SmallLoop:
 
 
 @contextlib.contextmanager
-def small_loop(pipeline, save_dir, **arguments):
-    """A `SmallLoop` for a block; the pipeline is as before afterwards."""
+def small_loop(pipeline, save_dir, config=None, **arguments):
+    """A `SmallLoop` for a block, of another configuration if it is given; the pipeline is as before afterwards."""
     before = pipeline.layout, pipeline.config, pipeline.stop, pipeline.reporter
+    pipeline.config = config or pipeline.config
     loop = SmallLoop(pipeline, save_dir, **arguments)
     try:
         yield loop

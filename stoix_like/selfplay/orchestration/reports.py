@@ -22,7 +22,7 @@ def read_report(layout: Layout, name: str) -> dict[str, Any] | None:
     return found
 
 
-class Progress:
+class LatestProgress:
     """Keeps the last line of progress, which the heartbeat shows, and hands it on."""
 
     def __init__(self, reporter: Reporter) -> None:

@@ -24,7 +24,7 @@ from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.hooks import HookThread, check_hooks
 from stoix_like.selfplay.orchestration.master import MasterLoop, MasterStats
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
-from stoix_like.selfplay.orchestration.reports import Progress
+from stoix_like.selfplay.orchestration.reports import LatestProgress
 from stoix_like.selfplay.orchestration.router import EventRouter
 from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices
 from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
@@ -47,7 +47,7 @@ class OpenedLoop(NamedTuple):
     runners: list[GameRunner]
     services: LoopServices
     database: Database
-    progress: Progress
+    progress: LatestProgress
 
 
 def run_continuous(
@@ -78,9 +78,7 @@ def run_continuous(
     check_games(config.configs)
     if config.force:
         refuse_force(folder)
-    set_here = {"selfplay_games": config.selfplay_games_per_iteration, "engine": config.selfplay_engine}
-    set_here |= {"min_samples": MIN_SAMPLES, "save_dir": str(folder), **(leaves or {})}
-    chosen = {game: games.game_config(*game, set_here, words) for game in config.configs}
+    chosen = _games_of(config, {"save_dir": str(folder), **(leaves or {})}, words)
     rules = LoopRules(BreakerRule(config.max_consecutive_failures, config.failure_backoff_seconds))
     with _opened(CONTINUOUS, folder, chosen, rules, wiring or wire_pipeline_events(), reporter) as opened:
         loop = ContinuousLoop(config, folder, opened.runners, opened.services)
@@ -91,6 +89,15 @@ def run_continuous(
         with _threads(CONTINUOUS, opened, status):
             loop.run()
     return loop.stats
+
+
+def _games_of(
+    config: LoopConfig, leaves: Mapping[str, Any], words: Sequence[str]
+) -> dict[tuple[str, int], SelfPlayConfig]:
+    """The configuration of each game of a continuous loop."""
+    set_here = {"selfplay_games": config.selfplay_games_per_iteration, "engine": config.selfplay_engine}
+    set_here |= {"min_samples": MIN_SAMPLES, **leaves}
+    return {(name, players): games.game_config(name, players, set_here, words) for name, players in config.configs}
 
 
 def run_master(
@@ -113,20 +120,16 @@ def run_master(
         ConfigError: a leaf is wrong.
         RunError: another master loop runs in the folder, or it cannot be written.
     """
-    folder, section, commands = Path(config.loop.save_dir), config.loop, config.hooks.on_event
+    commands, health = config.hooks.on_event, config.health
     check_hooks(commands)
-    set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
-    set_here["min_samples"] = config.training.min_samples_to_trigger
-    chosen = {
-        game: games.game_config(*game, set_here | leaves_of(config, game[0]), words) for game in games_of(section.games)
-    }
-    health, wiring = config.health, wiring or wire_pipeline_events(config.training.auto_trigger)
+    chosen = _games_of_master(config, words)
+    wiring = wiring or wire_pipeline_events(config.training.auto_trigger)
     rules = LoopRules(
         BreakerRule(health.max_consecutive_failures, health.failure_backoff_seconds),
         Gates(config.training.max_data_age_hours * HOUR, health.min_free_disk),
         WatchRule(**dataclasses.asdict(config.watch)),
     )
-    with _opened(MASTER, folder, chosen, rules, wiring, reporter) as opened:
+    with _opened(MASTER, Path(config.loop.save_dir), chosen, rules, wiring, reporter) as opened:
         loop = MasterLoop(config, opened.runners, opened.services, Cadence(opened.database, opened.services.clock))
         services = opened.services
         with (
@@ -135,6 +138,16 @@ def run_master(
         ):
             loop.run()
     return loop.stats
+
+
+def _games_of_master(config: UnifiedLoopConfig, words: Sequence[str]) -> dict[tuple[str, int], SelfPlayConfig]:
+    """The configuration of each game of a master loop."""
+    section = config.loop
+    set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
+    set_here["min_samples"] = config.training.min_samples_to_trigger
+    return {
+        game: games.game_config(*game, set_here | leaves_of(config, game[0]), words) for game in games_of(section.games)
+    }
 
 
 @contextlib.contextmanager
@@ -149,7 +162,7 @@ def _opened(
     """A loop's games and services, while it is present in the folder."""
     first = next(iter(chosen.values()))
     devices.select(first.hardware, first.logging)
-    progress, stop, clock = Progress(reporter or Reporter()), LoopStop(), Clock()
+    progress, stop, clock = LatestProgress(reporter or Reporter()), LoopStop(), Clock()
     with (
         stopping_on_signals(stop),
         presence.present(folder, name),

@@ -267,8 +267,7 @@ def test_an_iteration_that_was_begun_with_other_settings_gives_its_games_to_the_
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
         loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
         loop.run()
-    pipeline.config = small_config(folder, actor_lr=0.01)
-    with small_loop(pipeline, folder, max_iterations=1) as loop:
+    with small_loop(pipeline, folder, small_config(folder, actor_lr=0.01), max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
         assert any("iteration 4 is begun instead" in line for line in loop.said)
         assert "4/promote/ITERATION_COMPLETE/1" in loop.keys
