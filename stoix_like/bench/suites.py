@@ -20,6 +20,7 @@ from stoix_like.bench import (
     environments,
     gate,
     learning,
+    loop_soak,
     loops,
     overhead,
     scaling,
@@ -145,6 +146,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "learning": learning.learning_suite,
     "learning_maze": learning.learning_maze_suite,
     "ablation": learning.ablation_suite,
+    "loop_soak": loop_soak.soak_suite,
     **{name: functools.partial(searches.search_suite, name) for name in searches.COMPARISONS},
 }
 #: Suites with options of the command, which train for hours and run only by name.
@@ -153,4 +155,4 @@ WITH_OPTIONS: dict[str, Callable[[alphazero_learning.LearningOptions], Iterable[
     "selfplay_learning": loops.loop_suite,
 }
 #: They train for hours if their runs do not exist, so they run only by name.
-NOT_IN_ALL = ("learning", "learning_maze", "ablation", *searches.COMPARISONS)
+NOT_IN_ALL = ("learning", "learning_maze", "ablation", "loop_soak", *searches.COMPARISONS)

@@ -1,0 +1,68 @@
+"""Two hundred tiny iterations with fifty kills; and that the soak sees what it looks for."""
+
+import json
+import shutil
+import sqlite3
+
+import pytest
+from support.loops import small_loop
+from support.pipelines import small_pipeline
+
+from stoix_like.bench.loop_soak import GAME, inconsistencies, soak
+
+ITERATIONS, KILLS = 200, 50
+MOST_GROWTH = 1.1  # of the memory that the last process holds, from the earlier half of its iterations to the later
+
+
+@pytest.mark.integration
+@pytest.mark.full
+def test_two_hundred_iterations_with_fifty_kills_leave_everything_as_it_should_be(tmp_path):
+    result = soak(tmp_path, ITERATIONS, KILLS)
+    assert result.problems == []
+    assert (result.iterations >= ITERATIONS, result.kills) == (True, KILLS)
+    half = len(result.memory) // 2
+    assert max(result.memory[half:]) < MOST_GROWTH * max(result.memory[:half])
+    assert max(result.descriptors[half:]) <= max(result.descriptors[:half])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """A folder in which a loop has made two iterations, and began a third, with a heartbeat that says that it ended."""
+    folder = tmp_path_factory.mktemp("soak")
+    with small_loop(small_pipeline(folder), folder, max_iterations=2) as loop:
+        loop.run()
+        with loop.database.transaction() as connection:
+            status = json.dumps({"current_state": "stopped"})
+            connection.execute("INSERT INTO heartbeats VALUES ('continuous', 1, 'h', 0.0, 0.0, ?)", (status,))
+    (folder / GAME / "iterations" / "0003").mkdir()
+    return folder
+
+
+def edited(statement):
+    def edit(folder):
+        with sqlite3.connect(folder / "events.sqlite") as connection:
+            connection.execute(statement)
+
+    return edit
+
+
+@pytest.mark.parametrize(
+    ("fault", "seen"),
+    [
+        (lambda folder: None, []),
+        (
+            lambda folder: (folder / GAME / "iterations" / "0001" / "export" / "manifest.json").unlink(),
+            ["iteration 1 lacks the stage export"],
+        ),
+        (lambda folder: shutil.rmtree(folder / GAME / "iterations" / "0002"), ["iterations 1 to 3 are 2"]),
+        (edited("DELETE FROM events WHERE key LIKE '%2/promote/ITERATION%'"), ["iteration 2 was told 0 times"]),
+        (edited("UPDATE events SET key = 'x/STAGE_FAILED/1' WHERE id = 1"), ["1 stages have failed"]),
+        (edited("""UPDATE heartbeats SET status = '{"current_state": "idle"}'"""), ["the continuous loop is killed"]),
+    ],
+)
+def test_the_soak_sees_planted_faults(made, tmp_path, fault, seen):
+    shutil.copytree(made, tmp_path / "runs")
+    fault(tmp_path / "runs")
+    found = list(inconsistencies(tmp_path / "runs"))
+    assert len(found) == len(seen)
+    assert all(text in problem for text, problem in zip(seen, found, strict=True))
