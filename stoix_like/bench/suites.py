@@ -21,6 +21,7 @@ from stoix_like.bench import (
     gate,
     learning,
     loop_soak,
+    loop_speed,
     loops,
     overhead,
     scaling,
@@ -146,6 +147,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "learning": learning.learning_suite,
     "learning_maze": learning.learning_maze_suite,
     "ablation": learning.ablation_suite,
+    "loops": loop_speed.loops_suite,
     "loop_soak": loop_soak.soak_suite,
     **{name: functools.partial(searches.search_suite, name) for name in searches.COMPARISONS},
 }

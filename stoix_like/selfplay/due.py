@@ -149,5 +149,10 @@ def learned_positions(layout: Layout, number: int) -> int:
 
 def end_of(manifest: Manifest) -> float:
     """When a stage ended, in seconds since 1970."""
-    began = time.strptime(manifest.recorded["began"], "%Y-%m-%dT%H:%M:%SZ")
-    return calendar.timegm(began) + float(manifest.recorded["seconds"])
+    return began_at(manifest) + float(manifest.recorded["seconds"])
+
+
+def began_at(manifest: Manifest) -> float:
+    """When a stage began, in seconds since 1970."""
+    text = time.strptime(manifest.recorded["began"], "%Y-%m-%dT%H:%M:%SZ")
+    return float(manifest.recorded.get("began_at", calendar.timegm(text)))  # older ones have the text alone

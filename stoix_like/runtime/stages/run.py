@@ -59,6 +59,7 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) ->
     result = work()
     recorded = {
         "began": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(began)),
+        "began_at": round(began, 3),  # seconds since 1970
         "seconds": round(time.monotonic() - clock, 3),
         "host": platform.node(),
         "versions": versions(),

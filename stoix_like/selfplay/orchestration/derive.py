@@ -11,7 +11,7 @@ from typing import Any
 
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay import records
-from stoix_like.selfplay.due import digest_of, end_of, is_finished, num_batches
+from stoix_like.selfplay.due import began_at, digest_of, end_of, is_finished, num_batches
 from stoix_like.selfplay.folders import STAGES, WINDOW_FILE, Layout
 from stoix_like.selfplay.orchestration import events, history
 from stoix_like.selfplay.orchestration.event_log import EventLog
@@ -64,7 +64,7 @@ def _of_stage(
             **at, **{key: facts[key] for key in ("games", "positions", "validation_positions")}
         )
     elif name == "train":
-        yield training_started(layout, base["iteration"], end_of(manifest) - float(manifest.recorded["seconds"]))
+        yield training_started(layout, base["iteration"], began_at(manifest))
         numbers = {key: facts[key] for key in ("update", "gradient_steps", "new_positions")}
         yield events.TrainingCompleted(**at, **numbers)
     elif name == "evaluate":
