@@ -11,11 +11,10 @@ from stoix_like.config.loops import DEFAULT_GAMES, LoopConfig, check_games
 from stoix_like.config.sections import EvaluationConfig
 from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.errors import INTERRUPTED, ConfigError
+from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
-from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.selfplay.orchestration import games
@@ -59,15 +58,15 @@ def main(argv: list[str]) -> int:
     words = _leaf_words(arguments, words)
     check_games(config.configs)
     each = [games.game_config(name, players, {}, words) for name, players in config.configs]
-    devices.select(each[0].hardware, each[0].logging, compile_cache=True)
     from stoix_like.selfplay.orchestration.start import run_continuous
 
     save_dir, reporter = Path(each[0].checkpointing.save_dir), Reporter()
     stats = run_continuous(config, save_dir, words=words, reporter=reporter)
     counts = f"{stats.successful_iterations} iterations finished, {stats.failed_iterations} failed"
     reporter.info(f"{counts}\nnext: {command_line(COMMAND, *argv)}")
-    is_over = 0 < config.max_iterations <= stats.total_iterations
-    return 0 if is_over else INTERRUPTED
+    if not 0 < config.max_iterations <= stats.total_iterations:
+        return INTERRUPTED
+    return 0 if stats.successful_iterations > 0 else RunError.exit_code
 
 
 def loop_config(arguments: argparse.Namespace) -> LoopConfig:
@@ -81,10 +80,7 @@ def loop_config(arguments: argparse.Namespace) -> LoopConfig:
 def _leaf_words(arguments: argparse.Namespace, words: list[str]) -> list[str]:
     """The flags that are leaves of the games' configurations. Raises ConfigError for those that a loop sets itself."""
     words = ["--engine" if word == SHORT_ENGINE else word for word in words]
-    layer = flags.parse_flags(words, SelfPlayConfig).layer
-    refused = SET_BY_PIPELINE | {"task_id": "--config names the games", "selfplay_games": "--games gives their number"}
-    if problems := [f"{flags.flag_name(leaf)}: {why}" for leaf, why in refused.items() if leaf in layer]:
-        raise ConfigError(problems, "leave it out")
+    layer = games.check_words(words, {"task_id": "--config names the games", "selfplay_games": "it is --games here"})
     return [*words, "--log-level", "debug"] if arguments.verbose and "log_level" not in layer else words
 
 

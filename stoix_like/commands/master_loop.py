@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of
-from stoix_like.errors import INTERRUPTED, ConfigError
+from stoix_like.errors import INTERRUPTED, ConfigError, RunError
 from stoix_like.runtime.console.arguments import ArgumentParser
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
@@ -16,7 +16,7 @@ from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
-from stoix_like.selfplay.orchestration import status
+from stoix_like.selfplay.orchestration import games, status
 
 if TYPE_CHECKING:
     from stoix_like.runtime.loading.partial import PartialConfig
@@ -45,18 +45,23 @@ def main(argv: list[str]) -> int:
     if arguments.json and not arguments.status:
         raise ConfigError("--json: of what?", "give --status as well")
     if arguments.status or arguments.watch:
+        if loaded.rest:
+            raise ConfigError(f"unexpected argument '{loaded.rest[0]}'", f"{prog(COMMAND)} --help lists its arguments")
         return show_status(save_dir, arguments)
     if loaded.options.print_config:
         print(to_yaml(config), end="")
         return 0
     games_of(config.loop.games)
+    games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"})
     from stoix_like.selfplay.orchestration.start import run_master
 
     reporter = Reporter()
     stats = run_master(config, words=loaded.rest, reporter=reporter)
     counts = f"{stats.successful_iterations} iterations finished, {stats.failed_iterations} failed"
     reporter.info(f"{counts}\nnext: {command_line(COMMAND, *argv)}")
-    return 0 if 0 < config.loop.max_iterations <= stats.total_iterations else INTERRUPTED
+    if not 0 < config.loop.max_iterations <= stats.total_iterations:
+        return INTERRUPTED
+    return 0 if stats.successful_iterations > 0 else RunError.exit_code
 
 
 def _load(words: list[str]) -> PartialConfig:

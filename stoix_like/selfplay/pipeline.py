@@ -56,6 +56,8 @@ class Pipeline:
         run = run_config(config, self.layout, 1)
         self.network = build.make_network(env, run)
         self.learner = alphazero.make(self.game, self.network, run)
+        #: {(file, size, time): its name in the store, or None if it was refused}, so that none is checked twice.
+        self.seen_shards: dict[tuple[str, int, int], str | None] = {}
 
     def leaves(self, names: Sequence[str]) -> dict[str, Any]:
         """{leaf: value} of the configuration, for a manifest."""

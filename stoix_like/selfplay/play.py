@@ -67,7 +67,7 @@ def selfplay_stage(
     settings = pipeline.leaves(SETTINGS) | ({} if boost == 1.0 else {"exploration_boost": boost})
     call = StageCall("selfplay", {"player": player.hash, "batches": str(batches)}, settings)
     folder = pipeline.layout.stage(iteration, "selfplay")
-    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, batches, boost))
+    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, batches, boost), adds=batches > 1)
 
 
 def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:

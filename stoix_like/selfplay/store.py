@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -134,15 +134,20 @@ def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
     for source in found:
         if source.hash is not None and source.hash[:HASH_DIGITS] in known:
             continue
+        stamp = _stamp(source)
+        if stamp in pipeline.seen_shards and pipeline.seen_shards[stamp] in (None, *known):
+            continue  # it is known, or was refused, and is the same file
         try:
-            name = _take(pipeline, source)
+            name = _take(pipeline, source, known)
         except CheckpointError as error:
             if source.hash is not None:
                 raise
             if source.path.is_file():  # else another process has just removed it
                 refused.append(source.path.name)
                 _quarantine(pipeline, source.path, error.what)
+                pipeline.seen_shards[stamp] = None
             continue
+        pipeline.seen_shards[stamp] = name
         if name not in known:
             known.add(name)
             added.append(name)
@@ -164,12 +169,28 @@ def _known(layout: Layout, iteration: int, found: list[_Source]) -> set[str]:
     return {shard.hash for shard in late}
 
 
-def _take(pipeline: Pipeline, source: _Source) -> str:
-    """The name of a shard in the store, where it stands when this returns. Raises CheckpointError if it is none."""
+def _stamp(source: _Source) -> tuple[str, int, int]:
+    """What changes when a file does; a file that is gone has no size."""
+    try:
+        found = source.path.stat()
+    except OSError:
+        return str(source.path), -1, 0
+    return str(source.path), found.st_size, found.st_mtime_ns
+
+
+def has_unseen(pipeline: Pipeline) -> bool:
+    """Whether the folders of `sync_from` have files that this process has not looked at."""
+    return any(_stamp(source) not in pipeline.seen_shards for source in _foreign_sources(pipeline))
+
+
+def _take(pipeline: Pipeline, source: _Source, known: Collection[str]) -> str:
+    """The name of a shard, which stands in the store if it is new. Raises CheckpointError if it is none."""
     arrays = read_arrays(source.path, source.hash)
+    name = array_hash(arrays)[:HASH_DIGITS]
+    if name in known:
+        return name  # and may have been removed from the store since
     if source.hash is None:
         _check(pipeline, arrays, source.path)
-    name = array_hash(arrays)[:HASH_DIGITS]
     path = pipeline.layout.store / f"{name}{ARRAYS}"
     if not path.is_file():
         if source.hash is None:
@@ -217,8 +238,19 @@ def stored_shards(layout: Layout, iteration: int) -> Iterator[StoredShard]:
     """The shards that were taken in up to an iteration, the newest first: what its manifests of `sync` name."""
     for number in reversed([number for number in layout.iterations() if number <= iteration]):
         if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
-            for name, games, positions in reversed(synced.facts["added"]):
-                yield StoredShard(layout.store / f"{name}{ARRAYS}", number, games, positions)
+            yield from reversed(added_shards(layout, number, synced))
+
+
+def added_shards(layout: Layout, number: int, synced: Manifest) -> list[StoredShard]:
+    """The shards that an iteration has taken in, in that order. Manifests of older versions have their names alone."""
+    found = []
+    for one in synced.facts["added"]:
+        if isinstance(one, str):
+            found.append(_counted(layout, one, number))
+        else:
+            name, games, positions = one
+            found.append(StoredShard(layout.store / f"{name}{ARRAYS}", number, games, positions))
+    return found
 
 
 def _counted(layout: Layout, name: str, iteration: int) -> StoredShard:

@@ -42,7 +42,7 @@ class FakeClock:
 
     @property
     def clock(self):
-        return Clock(lambda: self.at, self.sleep)
+        return Clock(lambda: self.at, lambda: self.at, self.sleep)
 
 
 class SmallLoop:

@@ -38,11 +38,14 @@ class StageResult(NamedTuple):
     recorded: Mapping[str, Any] = {}  # what may differ when the same is done again
 
 
-def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) -> tuple[Manifest, bool]:
+def run_stage(
+    folder: Path, call: StageCall, work: Callable[[], StageResult], *, adds: bool = False
+) -> tuple[Manifest, bool]:
     """(the manifest of the stage, whether it was done before).
 
     A stage that was killed begins again; what it keeps of its own unfinished work is its affair. One whose inputs have
-    changed since, or one of whose outputs is missing, is done again.
+    changed since, or one of whose outputs is missing, is done again. One that `adds` to what it has made keeps its
+    manifest until the new one replaces it, since what that one names stays.
 
     Raises:
         ConfigError: it was done with other settings.
@@ -53,7 +56,8 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult]) ->
         refuse_changed_settings(call.name, found.settings, call.settings)
         if found.inputs == call.inputs and all((folder / name).is_file() for name in found.outputs):
             return found, True
-        (folder / FILE).unlink()
+        if not adds:
+            (folder / FILE).unlink()
     folder.mkdir(parents=True, exist_ok=True)
     began, clock = time.time(), time.monotonic()
     result = work()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoix_like.config.loops import LoopConfig
-from stoix_like.errors import ConfigError
+from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
@@ -99,16 +99,20 @@ class ContinuousLoop:
 
     def _turn(self, runner: GameRunner) -> Outcome:
         """What came of an iteration of a game, or of what is left of it."""
-        began = self._services.clock.now()
+        began = self._services.clock.monotonic()
         self.stats.current_config = runner.game
-        outcome = self._iterate(runner)
-        self._services.stop.set_deadline(None)
+        try:
+            outcome = runner.may_look() or self._iterate(runner)
+        except (CheckpointError, RunError, OSError) as error:  # of files that are read between stages
+            outcome = runner.failed_to_look(error)
+        finally:
+            self._services.stop.go_on()  # a time-out that no stage has seen
         if outcome.kind == "waits":
             self._services.reporter.note(f"{runner.game}: {outcome.stage} waits: {outcome.reason}")
             return outcome
         stats = self.stats
         stats.total_iterations += 1
-        stats.last_config_trained, stats.last_iteration_time = runner.game, self._services.clock.now() - began
+        stats.last_config_trained, stats.last_iteration_time = runner.game, self._services.clock.monotonic() - began
         if outcome.kind == "failed":
             stats.failed_iterations += 1
             stats.consecutive_failures += 1
@@ -125,6 +129,7 @@ class ContinuousLoop:
         stop, requests = self._services.stop, self._services.wiring.requests
         runner.recover()
         number, step = runner.due()
+        runner.looked()
         if step.stage == "selfplay":
             requests.add(runner.game, number)
         while True:
@@ -136,22 +141,30 @@ class ContinuousLoop:
                 continue  # late, or twice
             is_selfplay = step.stage == "selfplay"
             self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
-            if not is_selfplay and not stop.has_deadline:
+            if is_selfplay:
+                stop.set_deadline(None)
+            elif not stop.has_deadline:
                 stop.set_deadline(time.monotonic() + self.config.pipeline_timeout_seconds)
             if (outcome := runner.run_due()).kind != "ran":
                 return outcome
             self._defer()
 
     def _defer(self) -> None:
-        """Waits while a master loop runs. Raises ConfigError if the loop was told never to."""
-        while presence.is_unified_loop_running(self.save_dir) and not self._services.stop.is_set:
+        """Waits while a master loop runs.
+
+        Raises ConfigError if the loop was told never to, and Interrupted if it is stopped meanwhile.
+        """
+        while presence.is_unified_loop_running(self.save_dir):
             if self.config.force:
                 refuse_force(self.save_dir)
+            self._services.stop.set_deadline(None)
             if self.stats.current_state is not LoopState.DEFERRED:
                 self._services.reporter.note(
                     f"a master loop runs in {self.save_dir}: this loop waits until it has ended"
                 )
             self._wait(LoopState.DEFERRED, self.config.defer_check_interval_seconds)
+            if self._services.stop.is_set:
+                raise Interrupted(LoopState.DEFERRED.value)
         if self.stats.current_state is LoopState.DEFERRED:
             self._enter(LoopState.IDLE)
 

@@ -55,7 +55,7 @@ def _of_stage(
     if name == "selfplay":
         at |= {"part": num_batches(manifest), "player": manifest.inputs["player"]}
         yield events.SelfplayComplete(**at, games=facts["games"], positions=facts["positions"])
-    elif name == "sync" and manifest.inputs["selfplay"] == digest_of(found["selfplay"]):  # else more was played since
+    elif name == "sync" and _is_of(manifest, found["selfplay"]):  # else more was played since
         at["part"] = num_batches(found["selfplay"]) + int(manifest.inputs.get("round", 0))
         totals = {key: facts[key] for key in ("games", "positions")}
         yield events.DataSyncCompleted(**at, **totals, new_shards=manifest.recorded["new_shards"])
@@ -78,6 +78,11 @@ def _of_stage(
     elif name == "promote":
         status = records.status_of(manifest)
         yield events.PromotionRejected(**at, champion=facts["champion"], status=status, reasons=facts["reasons"])
+
+
+def _is_of(synced: Manifest, played: Manifest | None) -> bool:
+    """Whether a stage `sync` was of the games that are there now. Older manifests do not say."""
+    return synced.inputs.get("selfplay", digest_of(played)) == digest_of(played)
 
 
 def _of_iteration(
@@ -110,4 +115,4 @@ def derive_missing(log: EventLog, layout: Layout, rule: WatchRule) -> list[Pipel
         if log.count(layout.root.name, number, events.IterationComplete.kind):
             break
         numbers.append(number)
-    return log.append(event for number in reversed(numbers) for event in events_of(layout, number, rule))
+    return log.append([event for number in reversed(numbers) for event in events_of(layout, number, rule)])

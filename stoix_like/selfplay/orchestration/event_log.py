@@ -28,19 +28,23 @@ class EventLog:
         self._database = database
 
     def append(self, events: Iterable[PipelineEvent]) -> list[PipelineEvent]:
-        """The events that the log did not have yet, which it has now: all of them, or none."""
+        """The events that the log did not have yet, which it has now: all of them, or none.
+
+        One whose stage was done again, with another result, takes the place of the former and is delivered again.
+        """
         new = []
+        made = [(event, json.dumps(dataclasses.asdict(event))) for event in events]
         with self._database.transaction() as connection:
-            for event in events:
-                fields = dataclasses.asdict(event)
-                row = event.key, event.kind, event.game, event.iteration, event.time, json.dumps(fields)
-                found = connection.execute(
-                    "INSERT INTO events (key, kind, game, iteration, time, fields) VALUES (?, ?, ?, ?, ?, ?)"
-                    " ON CONFLICT (key) DO NOTHING",
-                    row,
+            for event, text in made:
+                found = connection.execute("SELECT fields FROM events WHERE key = ?", (event.key,)).fetchone()
+                if found is not None and _without_time(found[0]) == _without_time(text):
+                    continue
+                connection.execute("DELETE FROM events WHERE key = ?", (event.key,))
+                row = event.key, event.kind, event.game, event.iteration, event.time, text
+                connection.execute(
+                    "INSERT INTO events (key, kind, game, iteration, time, fields) VALUES (?, ?, ?, ?, ?, ?)", row
                 )
-                if found.rowcount == 1:
-                    new.append(event)
+                new.append(event)
         return new
 
     def read(self, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
@@ -91,6 +95,11 @@ class EventLog:
                 (time,),
             )
             return found.rowcount
+
+
+def _without_time(text: str) -> dict[str, Any]:
+    """The fields of an event that say what happened."""
+    return {name: value for name, value in json.loads(text).items() if name != "time"}
 
 
 def last_events(connection: sqlite3.Connection, limit: int) -> list[LoggedEvent]:

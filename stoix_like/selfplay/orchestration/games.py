@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.config.board_games import game_key, parse_game
+from stoix_like.config.layers import Layer
+from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
 from stoix_like.runtime.runs.sources import load_config
@@ -43,6 +46,20 @@ def game_config(name: str, num_players: int, leaves: Mapping[str, Any], words: S
         SelfPlayConfig, ALGORITHM, [*flags_of(set_here), *words], preset_of(name)
     ).config
     return config
+
+
+def check_words(words: Sequence[str], further: Mapping[str, str]) -> Layer:
+    """The leaves that flags set. Raises ConfigError for those that a pipeline, or a loop, sets itself.
+
+    Args:
+        words: of a command line.
+        further: {leaf: why} of the loop.
+    """
+    layer = flags.parse_flags(list(words), SelfPlayConfig).layer
+    refused = SET_BY_PIPELINE | {"task_id": "the loop names its games", **further}
+    if problems := [f"{flags.flag_name(leaf)}: {why}" for leaf, why in refused.items() if leaf in layer]:
+        raise ConfigError(problems, "leave it out")
+    return layer
 
 
 def flags_of(leaves: Mapping[str, Any]) -> list[str]:

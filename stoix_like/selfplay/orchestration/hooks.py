@@ -6,6 +6,7 @@ process did not run is run by the next. A command that fails is run three times 
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,7 +16,7 @@ import threading
 from collections.abc import Mapping
 
 from stoix_like.config.values import nearest
-from stoix_like.errors import ConfigError
+from stoix_like.errors import ConfigError, StoixError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent, StageFailed
@@ -59,7 +60,11 @@ class HookThread:
 
     def __init__(self, log: EventLog, commands: Mapping[str, str], reporter: Reporter) -> None:
         self._commands, self._ended = commands, threading.Event()
-        self._router = EventRouter(log, reporter, [Subscription(CONSUMER, self._run_commands)])
+        self._router = EventRouter(log, reporter)
+        if commands:
+            self._router.subscribe(Subscription(CONSUMER, self._run_commands))
+        self._log = log
+        self._pass_over()
         self._thread = threading.Thread(target=self._run, name="hooks", daemon=True)
 
     def __enter__(self) -> HookThread:
@@ -71,10 +76,22 @@ class HookThread:
         self._ended.set()
         if self._commands:
             self._thread.join()
+        self._pass_over()
+
+    def _pass_over(self) -> None:
+        """Without commands nothing is kept for those that are added later."""
+        if not self._commands:
+            with contextlib.suppress(StoixError):
+                self._log.advance(CONSUMER, self._log.end())
 
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            self._router.dispatch()
+            self._dispatch()
+        self._dispatch()  # what the loop has told last; the first of it, if a command is slow
+
+    def _dispatch(self) -> None:
+        with contextlib.suppress(StoixError):  # the database is busy, or the disk is full: at the next look
+            self._router.dispatch(self._ended.is_set)
 
     def _run_commands(self, event: PipelineEvent) -> None:
         kinds = [event.kind]

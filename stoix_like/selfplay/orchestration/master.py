@@ -14,11 +14,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig
-from stoix_like.errors import StoixError
+from stoix_like.errors import CheckpointError, RunError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import curriculum, events, report_matches
 from stoix_like.selfplay.orchestration.cadence import Cadence
+from stoix_like.selfplay.orchestration.curriculum import GameProgress
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
@@ -58,32 +59,49 @@ class MasterLoop:
         self._runners = {runner.game: runner for runner in runners}
         self.stats = MasterStats(seconds=dict.fromkeys(self._runners, 0.0))
         self._told: dict[str, float] = {}  # the weights that were told last
+        self._num_blocked = 0  # games that wait for a breaker, at the last look
 
     def run(self) -> None:
         """Runs until it is stopped, or has made its iterations."""
-        for runner in self._runners.values():
-            runner.recover()
-        self._rebalance()
         with contextlib.suppress(Interrupted):
             while not (self._services.stop.is_set or self._is_over()):
-                if not self._do_something():
+                try:
+                    is_idle = not self._do_something()
+                except (CheckpointError, RunError, OSError) as error:  # the disk is full, or the database busy
+                    self._services.reporter.warning(f"it is tried again in {IDLE_SECONDS:g} s: {error}")
+                    is_idle = True
+                if is_idle:
                     self._wait()
         self._enter("stopped", None)
 
     def _wait(self) -> None:
-        """Waits a little, then asks anew for what is due: a breaker, a disk or a person may let it go on."""
-        is_blocked = all(runner.is_blocked() for runner in self._runners.values())
-        self._enter("error" if is_blocked else "idle", None)
+        """Waits a little: a breaker, a disk or a person may let something go on."""
+        self._enter("error" if self._num_blocked == len(self._runners) else "idle", None)
         self._services.stop.wait(IDLE_SECONDS, self._services.clock)
-        for runner in self._runners.values():
-            runner.recover()
 
     def _is_over(self) -> bool:
         return 0 < self.config.loop.max_iterations <= self.stats.successful_iterations + self.stats.failed_iterations
 
     def _do_something(self) -> bool:
         """Does the first thing that is due; False if everything waits."""
+        self._num_blocked = 0
+        if not self.stats.weights:
+            self._rebalance()
         return self._poll() or self._run_stages() or self._evaluate() or self._play() or self._play_more()
+
+    def _look(self, runner: GameRunner) -> tuple[int, Step] | None:
+        """(the iteration, the stage that is due) of a game; None if its files cannot be read, which is tried later."""
+        if runner.may_look() is not None:
+            self._num_blocked += 1
+            return None
+        try:
+            runner.recover()
+            found = runner.due()
+        except (CheckpointError, OSError) as error:
+            runner.failed_to_look(error)
+            return None
+        runner.looked()
+        return found
 
     def _poll(self) -> bool:
         """Takes in the shards of other folders, for the iterations that have not exported yet."""
@@ -93,31 +111,30 @@ class MasterLoop:
                 f"poll/{runner.game}", interval, at_first=True
             ):
                 self._cadence.done(f"poll/{runner.game}")
-                if runner.may_poll():
+                if self._look(runner) is not None and runner.may_poll():
                     self._work(runner, "sync", runner.poll)
         return False
 
     def _run_stages(self) -> bool:
-        """Runs one stage that was asked for."""
+        """Runs one stage that was asked for, of the first game in which nothing holds it back."""
         for runner in self._runners.values():
-            number, step = runner.due()
-            asked = self._services.wiring.requests.take(runner.game)
-            if asked is None:
+            if (found := self._look(runner)) is None:
                 continue
-            if asked != number or step.stage == "selfplay":
-                return True  # late, or more games are needed: these have their turn
-            return self._run_due(runner, step)
+            number, step = found
+            is_asked = self._services.wiring.requests.take(runner.game) == number
+            if is_asked and step.stage != "selfplay" and self._run_due(runner, step):
+                return True
         return False
 
     def _run_due(self, runner: GameRunner, step: Step) -> bool:
         """Whether the stage was run, or has failed; not if something holds it back."""
         outcome = self._timed(runner, step.stage, runner.run_due)
         if outcome.kind == "waits":
+            self._num_blocked += outcome.retry_at is not None
             return False
         if outcome.kind == "failed":
             self.stats.failed_iterations += 1
             self.stats.last_error = f"{runner.game}: {outcome.stage}: {outcome.reason}"
-            self._services.wiring.requests.add(runner.game, runner.due()[0])
         elif outcome.kind == "finished":
             self.stats.successful_iterations += 1
             self._services.reporter.info(iteration_line(runner.layout))
@@ -129,12 +146,13 @@ class MasterLoop:
     def _timed(self, runner: GameRunner, state: str, work: Callable[[], Outcome]) -> Outcome:
         """What came of work for a game, whose time is counted."""
         self._enter(state, runner.game)
-        stop, began = self._services.stop, self._services.clock.now()
+        stop, began = self._services.stop, self._services.clock.monotonic()
         stop.set_deadline(time.monotonic() + self.config.health.stage_timeout_seconds)
-        outcome = work()
-        stop.set_deadline(None)
-        self.stats.seconds[runner.game] += max(self._services.clock.now() - began, 0.0)
-        return outcome
+        try:
+            return work()
+        finally:
+            stop.go_on()  # a time-out that the stage has not seen
+            self.stats.seconds[runner.game] += self._services.clock.monotonic() - began
 
     def _evaluate(self) -> bool:
         """Plays one evaluation for the report that is due."""
@@ -161,16 +179,22 @@ class MasterLoop:
     def _work(self, runner: GameRunner, state: str, work: Callable[[], object]) -> None:
         """Does what is no stage. A failure is reported, and tried again at its next time."""
         self._enter(state, runner.game)
+        stop = self._services.stop
+        stop.set_deadline(time.monotonic() + self.config.health.stage_timeout_seconds)
         try:
             with iteration.work_lock(runner.layout):
                 work()
         except Interrupted:
-            raise
+            if not stop.go_on():
+                raise
+            self._services.reporter.warning(f"{runner.game}: {state} did not end in time")
         except Exception as error:
             if not isinstance(error, StoixError):
                 self._services.reporter.warning(traceback.format_exc())
             text = f"{error.what} ({error.hint})" if isinstance(error, StoixError) else repr(error)
             self._services.reporter.warning(f"{runner.game}: {state} failed: {text}")
+        finally:
+            stop.go_on()
 
     def _play(self) -> bool:
         """Runs self-play of the game whose turn it is."""
@@ -178,26 +202,24 @@ class MasterLoop:
         while waiting:
             runner = self._runners[curriculum.next_game(waiting, self.stats.weights)]
             del waiting[runner.game]
-            _, step = runner.due()
-            if step.stage == "selfplay" and self._run_due(runner, step):
+            found = self._look(runner)
+            if found is not None and found[1].stage == "selfplay" and self._run_due(runner, found[1]):
                 return True
         return False
 
     def _play_more(self) -> bool:
         """Plays a batch more for an iteration that waits to be trained on."""
         for runner in self._runners.values():
-            if runner.may_play_more(1 + self.config.loop.idle_batches):
-                outcome = self._timed(runner, "selfplay", runner.play_more)
-                return outcome.kind != "waits"
+            if self._look(runner) is None or not runner.may_play_more(1 + self.config.loop.idle_batches):
+                continue
+            if self._timed(runner, "selfplay", runner.play_more).kind != "waits":
+                return True
         return False
 
     def _rebalance(self) -> None:
         """Sets the weights of all games, and tells of them if one has changed."""
         config, now = self.config.curriculum, self._services.clock.now()
-        progress = {
-            game: curriculum.read_progress(runner.layout, config.progress_iterations)
-            for game, runner in self._runners.items()
-        }
+        progress = {game: self._progress(runner, config.progress_iterations) for game, runner in self._runners.items()}
         before = self.stats.weights or self._cadence.read_weights()
         self.stats.weights = curriculum.rebalanced(before, progress, config, now)
         self._cadence.write_weights(self.stats.weights)
@@ -210,6 +232,13 @@ class MasterLoop:
             )
             self._services.log.append([told])
             self._services.router.dispatch()
+
+    def _progress(self, runner: GameRunner, iterations: int) -> GameProgress:
+        """The progress of a game; of one whose files cannot be read, that of a game that has just been played."""
+        try:
+            return curriculum.read_progress(runner.layout, iterations)
+        except (CheckpointError, OSError):
+            return GameProgress(0.0, self._services.clock.now())
 
     def _clean(self, runner: GameRunner) -> None:
         section = self.config.retention

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from stoix_like.errors import RunError
+from stoix_like.errors import RunError, StoixError
 from stoix_like.selfplay.orchestration.database import Database
 
 MASTER, CONTINUOUS, SUPERVISOR = "master", "continuous", "supervisor"  # names of loops
@@ -98,7 +98,7 @@ class HeartbeatThread:
     def __exit__(self, *_: object) -> None:
         self._ended.set()
         self._thread.join()
-        with contextlib.suppress(RunError):  # the disk is full; readers see that the lock is free
+        with contextlib.suppress(StoixError):  # the disk is full; readers see that the lock is free
             self.beat()
 
     def beat(self) -> None:
@@ -109,7 +109,7 @@ class HeartbeatThread:
 
     def _run(self) -> None:
         while not self._ended.wait(HEARTBEAT_SECONDS):
-            with contextlib.suppress(RunError):  # tried again at the next beat
+            with contextlib.suppress(StoixError):  # tried again at the next beat
                 self.beat()
 
 

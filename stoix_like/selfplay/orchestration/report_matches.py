@@ -6,6 +6,7 @@ Their games stand below `evaluations/`, apart from those that decisions rest on,
 from __future__ import annotations
 
 import itertools
+import math
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +30,7 @@ from stoix_like.selfplay.orchestration.reports import SHADOW, TOURNAMENT
 from stoix_like.selfplay.pipeline import Pipeline
 
 MEAN_RATING = 1000.0  # Elo, of a tournament's candidates
-UNKNOWN_SPREAD = 1e6  # Elo, of who has not played yet
+UNKNOWN = 1e9  # what a match of two is worth of whom nothing is known
 
 
 def shadow_evaluation(pipeline: Pipeline, openings: int) -> dict[str, Any]:
@@ -139,7 +140,8 @@ def next_pair(names: Sequence[str], played: Sequence[MatchRecord], most_games: f
         played: the matches so far, by pair.
         most_games: that a pair can play.
     """
-    rated = {row.name: row for row in ratings.rate(list(played), mean=MEAN_RATING).rows} if played else {}
+    rows = ratings.rate(list(played), mean=MEAN_RATING).rows if played else ()
+    rated = {row.name: row for row in rows if math.isfinite(row.high - row.low)}
     games = {(record.first, record.second): record.games for record in played}
     waiting = [pair for pair in itertools.combinations(names, 2) if games.get(pair, 0.0) < most_games]
     worth = {pair: _worth(rated.get(pair[0]), rated.get(pair[1]), games.get(pair, 0.0)) for pair in waiting}
@@ -147,9 +149,11 @@ def next_pair(names: Sequence[str], played: Sequence[MatchRecord], most_games: f
 
 
 def _worth(first: Rating | None, second: Rating | None, games: float) -> float:
-    """Of a match: the widths of both intervals, times the chance of either result, less with each game played."""
-    spreads = [UNKNOWN_SPREAD if one is None else min(one.high - one.low, UNKNOWN_SPREAD) for one in (first, second)]
+    """Of a match: the widths of both intervals, times the chance of either result, less with each game played.
+
+    Whoever has no rating yet plays first, against someone who has one, so that all are connected.
+    """
     if first is None or second is None:
-        return sum(spreads)
+        return UNKNOWN if first is None and second is None else 2.0 * UNKNOWN
     odds = 1.0 / (1.0 + 10.0 ** (abs(first.rating - second.rating) / 400.0))
-    return sum(spreads) * 4.0 * odds * (1.0 - odds) / (1.0 + games)
+    return (first.high - first.low + second.high - second.low) * 4.0 * odds * (1.0 - odds) / (1.0 + games)

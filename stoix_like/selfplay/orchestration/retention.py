@@ -1,12 +1,13 @@
-"""What is removed from the folder of a game: files that nothing will read again. Imports no JAX.
+"""What is removed from the folder of a game: files that nothing will read again.
 
 Kept are all manifests, records and games of evaluations, the last two iterations whole, the shards of the newest
-positions, the parameters of all champions and of the newest candidates. What an iteration loses is noted in its
-`removed.json` before it is removed.
+positions, the parameters of all who were ever champion and of the newest candidates. What an iteration loses is noted
+in its `removed.json` before it is removed.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
@@ -17,8 +18,9 @@ from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import ARRAYS, PARAMETERS, VALIDATION_FILE, WINDOW_FILE, Layout
+from stoix_like.selfplay.store import added_shards
 
-REMOVED = "removed.json"
+REMOVED, MARK = "removed.json", "retention.json"
 WHOLE_ITERATIONS = 2  # finished ones, the newest, of which nothing is removed
 
 
@@ -35,26 +37,43 @@ class RetentionRule(NamedTuple):
 
 
 def clean(layout: Layout, rule: RetentionRule) -> int:
-    """Removes what is no longer kept; returns how many bytes that gave back. Called under the lock of the game."""
-    finished = [n for n in layout.iterations() if n > 0 and read_manifest(layout.stage(n, "promote")) is not None]
-    if len(finished) <= WHOLE_ITERATIONS or not layout.champion.is_file():
+    """Removes what is no longer kept; returns how many bytes that gave back. Called under the lock of the game.
+
+    It goes from old to new, and notes below which iteration nothing is left to remove, so that it never looks at all of
+    them again.
+    """
+    finished = list(itertools.islice(_finished(layout), max(rule.candidates, WHOLE_ITERATIONS)))  # the newest first
+    if len(finished) < WHOLE_ITERATIONS or not layout.champion.is_file():
         return 0
-    first_whole = finished[-WHOLE_ITERATIONS]
-    old = [number for number in finished if number < first_whole]
+    first_whole = finished[WHOLE_ITERATIONS - 1]
     first_shard = min(_first_kept_shard(layout, rule.positions), first_whole)
-    first_candidate = finished[-rule.candidates] if len(finished) > rule.candidates else 0
-    champions = {record.iteration for record in records.lineage(layout)} | {first_whole}
-    freed = 0
-    for number in reversed(old):
+    first_candidate = finished[-1] if len(finished) == rule.candidates else 0
+    cleaned, freed = _read_mark(layout), 0
+    for number in [one for one in layout.iterations() if cleaned <= one < first_whole and one > 0]:
         doomed = [layout.stage(number, "export") / name for name in (WINDOW_FILE, VALIDATION_FILE)]
         if number < first_shard:
             doomed += list(_shards_of(layout, number))
-        if number < first_candidate and number not in champions:
+        if number < first_candidate and not records.record_path(layout, number).is_file():  # never champion
             doomed.append(layout.stage(number, "train") / PARAMETERS)
-        if (found := [path for path in doomed if path.is_file()]) == [] and number < min(first_shard, first_candidate):
-            break  # earlier ones were cleaned before
-        freed += _remove(layout, number, found)
+        freed += _remove(layout, number, [path for path in doomed if path.is_file()])
+    mark = min(first_shard, first_candidate)
+    if mark > cleaned:
+        atomic_write_json(layout.root / MARK, {"cleaned_below": mark})
     return freed
+
+
+def _finished(layout: Layout) -> Iterator[int]:
+    """The finished iterations, the newest first."""
+    for number in reversed(layout.iterations()):
+        if number > 0 and read_manifest(layout.stage(number, "promote")) is not None:
+            yield number
+
+
+def _read_mark(layout: Layout) -> int:
+    try:
+        return int(json.loads((layout.root / MARK).read_bytes())["cleaned_below"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return 0
 
 
 def _first_kept_shard(layout: Layout, positions: int) -> int:
@@ -62,7 +81,7 @@ def _first_kept_shard(layout: Layout, positions: int) -> int:
     held = 0
     for number in reversed(layout.iterations()):
         if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
-            held += sum(int(count) for _, _, count in synced.facts["added"])
+            held += sum(shard.num_positions for shard in added_shards(layout, number, synced))
             if held >= positions:
                 return number
     return 0
@@ -72,7 +91,9 @@ def _shards_of(layout: Layout, number: int) -> Iterator[Path]:
     """The files of an iteration's shards: in the store, and the other names of those that it has played."""
     synced, played = (read_manifest(layout.stage(number, name)) for name in ("sync", "selfplay"))
     if synced is not None:
-        yield from (layout.store / f"{name}{ARRAYS}" for name, _, _ in synced.facts["added"])
+        yield from (
+            layout.store / f"{one if isinstance(one, str) else one[0]}{ARRAYS}" for one in synced.facts["added"]
+        )
     if played is not None:
         yield from (layout.stage(number, "selfplay") / name for name in played.outputs)
 

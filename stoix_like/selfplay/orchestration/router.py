@@ -61,12 +61,12 @@ class EventRouter:
         """Lets a consumer see the events behind a place of the log again."""
         self._log.advance(name, after)
 
-    def dispatch(self) -> None:
-        """Calls every consumer with what it has not seen yet."""
+    def dispatch(self, is_ending: Callable[[], bool] = lambda: False) -> None:
+        """Calls every consumer with what it has not seen yet; with one event at most once `is_ending`."""
         for subscription in self.subscriptions:
             while events := self._log.read(self._log.position(subscription.name) or 0):
-                if not all(self._deliver(subscription, logged) for logged in events):
-                    break  # the same event again at the next call
+                if not all(self._deliver(subscription, logged) and not is_ending() for logged in events):
+                    break  # the same event again at the next call, or the next one in another process
 
     def _deliver(self, subscription: Subscription, logged: LoggedEvent) -> bool:
         """Whether the consumer is done with the event."""

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.errors import ConfigError, LockedError, StoixError
+from stoix_like.errors import ConfigError, LockedError, RunError, StoixError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import iteration, store
@@ -34,6 +34,7 @@ from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 
 GIGABYTE = 1e9
+BEGIN, LOOK = "begin", "look"  # what breakers call beginning an iteration, and reading the files of a game
 
 
 class Gates(NamedTuple):
@@ -89,7 +90,7 @@ class GameRunner:
 
     def __init__(self, config: SelfPlayConfig, layout: Layout, services: LoopServices) -> None:
         self.config, self.layout, self._services = config, layout, services
-        self._is_first = True  # no iteration has been begun or taken up by this process
+        self._taken: int | None = None  # the iteration that this process has begun, or taken up
 
     @property
     def game(self) -> str:
@@ -119,15 +120,23 @@ class GameRunner:
     def run_due(self) -> Outcome:
         """Runs the stage that is due, if nothing holds it back. Raises Interrupted if a signal or a stop ended it."""
         number, step = self.due()
-        if (held := self._held_back(step)) is not None:
+        if self._services.stop.is_set:
+            raise Interrupted(step.stage)
+        if self._taken != number:
+            if (held := self._held_by_breaker(BEGIN)) is not None:
+                return held
+            if (outcome := self._attempt(number, BEGIN, lambda: self._begin(number))).kind != "ran":
+                return outcome
+            number, step = self.due()
+        if (held := self._held_back(step.stage)) is not None:
             return held
-        return self._attempt(number, step.stage, lambda: self._run(number))
+        return self._attempt(number, step.stage, lambda: self._run(number, step))
 
-    def _attempt(self, number: int, stage: str, work: Callable[[], tuple[int, str]]) -> Outcome:
+    def _attempt(self, number: int, stage: str, work: Callable[[], object]) -> Outcome:
         """What came of running a stage, of which the breaker and the log are told."""
         services = self._services
         try:
-            number, ran = work()
+            work()
         except LockedError as error:
             services.breakers.release(self.game, stage)
             return Outcome("waits", stage, error.what)
@@ -137,18 +146,40 @@ class GameRunner:
                 raise
             return self._failed(number, stage, "it did not end in time")
         except Exception as error:
-            if not isinstance(error, StoixError):
-                services.reporter.warning(traceback.format_exc())
-            text = f"{error.what} ({error.hint})" if isinstance(error, StoixError) else repr(error)
-            return self._failed(number, stage, text)
-        services.breakers.succeed(self.game, stage)
-        self._append(derive.events_of(self.layout, number, services.watch))
-        return Outcome("finished" if iteration.next_iteration(self.layout) > number else "ran", ran)
+            return self.failed(number, stage, error)
+        return self._succeeded(number, stage)
 
-    def is_blocked(self) -> bool:
-        """Whether the stage that is due waits for its breaker."""
-        _, step = self.due()
-        return self._services.breakers.state(self.game, step.stage, self._services.clock.now()) == "open"
+    def _succeeded(self, number: int, stage: str) -> Outcome:
+        """Closes the breaker, tells, and asks for the next stage."""
+        services = self._services
+        is_finished = stage != BEGIN and iteration.next_iteration(self.layout) > number
+        try:
+            services.breakers.succeed(self.game, stage)
+            self._append(derive.events_of(self.layout, number, services.watch))
+        except RunError as error:  # the disk is full: it is told when the game is looked at again
+            services.reporter.warning(f"{error.what} ({error.hint})")
+        if not is_finished and stage != BEGIN:
+            services.wiring.requests.add(self.game, number)
+        return Outcome("finished" if is_finished else "ran", stage)
+
+    def may_look(self) -> Outcome | None:
+        """Why the files of the game are not looked at now: they could not be read, and are looked at again later."""
+        return self._held_by_breaker(LOOK)
+
+    def failed_to_look(self, error: Exception) -> Outcome:
+        """Notes that the files of the game cannot be read."""
+        return self.failed(max(self.layout.iterations(), default=0), LOOK, error)
+
+    def looked(self) -> None:
+        """Notes that they can."""
+        self._services.breakers.succeed(self.game, LOOK)
+
+    def failed(self, number: int, stage: str, error: Exception) -> Outcome:
+        """Notes a failure; one that no user can cause with its traceback."""
+        if not isinstance(error, StoixError):
+            self._services.reporter.warning("".join(traceback.format_exception(error)))
+        text = f"{error.what} ({error.hint})" if isinstance(error, StoixError) else repr(error)
+        return self._failed(number, stage, text)
 
     def clean(self, keep_windows: float, keep_candidates: int) -> None:
         """Removes the files that nothing will read again, unless another process works on the game."""
@@ -160,7 +191,7 @@ class GameRunner:
         """Whether the shards of other folders would still count for the present iteration."""
         number, step = self.due()
         is_synced = read_manifest(self.layout.stage(number, "sync")) is not None
-        return is_synced and step.stage in ("selfplay", "export")
+        return is_synced and step.stage in ("selfplay", "export") and store.has_unseen(self.pipeline)
 
     def poll(self) -> None:
         """Takes in the shards of other folders. Called under the lock of the game."""
@@ -183,74 +214,71 @@ class GameRunner:
         """Plays another batch into the present iteration."""
         number, step = self.due()
         more = Step("selfplay", step.batches + 1)
-        if (held := self._held_back(more)) is not None:
+        if (held := self._held_back(more.stage)) is not None:
             return held
+        return self._attempt(number, more.stage, lambda: iteration.run_step(self.pipeline, number, more))
 
-        def work() -> tuple[int, str]:
-            iteration.run_step(self.pipeline, number, more)
-            return number, more.stage
-
-        return self._attempt(number, more.stage, work)
-
-    def _run(self, number: int) -> tuple[int, str]:
-        """(the iteration, the stage) that was run; of the next iteration, if the begun one had other settings."""
-        number = self._begun(number)
-        _, step = self.due()
+    def _run(self, number: int, step: Step) -> None:
         if step.stage == "train":
             self._append([derive.training_started(self.layout, number, self._services.clock.now())])
         iteration.run_step(self.pipeline, number, step)
-        return number, step.stage
 
-    def _held_back(self, step: Step) -> Outcome | None:
-        """Why the stage is not run now, for a reason that is no failure."""
-        services, stage = self._services, step.stage
-        if not services.wiring.triggers.allows(stage):
+    def _held_back(self, stage: str) -> Outcome | None:
+        """Why a stage is not run now, for a reason that is no failure."""
+        if not self._services.wiring.triggers.allows(stage):
             return Outcome("waits", stage, "it is not triggered by itself")
-        if stage == "selfplay" and (free := self._free_disk()) < services.gates.min_free_disk:
+        if (free := self._free_disk()) < self._services.gates.min_free_disk:
             return Outcome("waits", stage, f"{free:.1f} GB of disk are free")
-        if not services.breakers.acquire(self.game, stage, services.clock.now()):
-            breaker = services.breakers.read(self.game, stage)
-            return Outcome("waits", stage, f"its breaker is open: {breaker.error}", retry_at(breaker))
-        return None
+        return self._held_by_breaker(stage)
+
+    def _held_by_breaker(self, stage: str) -> Outcome | None:
+        services = self._services
+        if services.breakers.acquire(self.game, stage, services.clock.now()):
+            return None
+        breaker = services.breakers.read(self.game, stage)
+        return Outcome("waits", stage, f"its breaker is open: {breaker.error}", retry_at(breaker))
 
     def _free_disk(self) -> float:
         """In gigabytes, where the folder is, or will be."""
         folder = next(path for path in (self.layout.root, *self.layout.root.absolute().parents) if path.exists())
         return shutil.disk_usage(folder).free / GIGABYTE
 
-    def _begun(self, number: int) -> int:
-        """The iteration that is worked on, which is begun now if it was not."""
+    def _begin(self, number: int) -> None:
+        """Begins an iteration, or takes up the begun one: the next one instead, if its settings were others."""
         if read_start(self.layout, number) is None:
+            derive.derive_missing(self._services.log, self.layout, self._services.watch)
             boost = history.exploration_boost(history.results(self.layout))
-            number = iteration.begin_iteration(self.pipeline, IterationOptions(exploration_boost=boost))
-        elif self._is_first:
-            number = self._take_up(number)
-        self._is_first = False
-        return number
-
-    def _take_up(self, number: int) -> int:
-        """The iteration that goes on: the begun one, or the next one if its settings were others."""
+            self._taken = iteration.begin_iteration(self.pipeline, IterationOptions(exploration_boost=boost))
+            return
         try:
-            return iteration.begin_iteration(self.pipeline)
+            self._taken = iteration.begin_iteration(self.pipeline)
         except ConfigError as error:
             self._services.reporter.note(f"{self.game}: {error.problems[0]}; iteration {number + 1} is begun instead")
-            return iteration.begin_iteration(self.pipeline, IterationOptions(new_iteration=True))
+            self._taken = iteration.begin_iteration(self.pipeline, IterationOptions(new_iteration=True))
 
     def _failed(self, number: int, stage: str, error: str) -> Outcome:
         """Notes a failure, in the breaker and as events."""
-        services, now = self._services, self._services.clock.now()
+        services = self._services
         services.reporter.warning(f"{self.game}: {stage} of iteration {number} failed: {error}")
-        breaker = services.breakers.fail(self.game, stage, now, error)
-        if self.layout.champion.is_file():  # else there is no pipeline that an event could name
-            part = services.log.count(self.game, number, events.StageFailed.kind) + 1
+        try:
+            breaker = services.breakers.fail(self.game, stage, services.clock.now(), error)
+            self._tell_failure(number, stage, error, is_open=breaker.opened > 0)
+        except StoixError as problem:  # the disk is full, or there is no pipeline that an event could name
+            services.reporter.warning(f"{problem.what} ({problem.hint})")
+        return Outcome("failed", stage, error, retry_at(services.breakers.read(self.game, stage)))
+
+    def _tell_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:
+        services, run = self._services, ""
+        with contextlib.suppress(StoixError):
             run = derive.pipeline_run(self.layout)
-            base: dict[str, Any] = {"game": self.game, "iteration": number, "run": run, "time": now, "part": part}
-            state = "open" if breaker.opened else "closed"
-            told: list[PipelineEvent] = [events.StageFailed(**base, failed_stage=stage, error=error, breaker=state)]
-            if stage == "train":
-                told.append(events.TrainingFailed(**base, error=error))
-            self._append(told)
-        return Outcome("failed", stage, error, retry_at(breaker))
+        part = services.log.count(self.game, number, events.StageFailed.kind) + 1
+        base: dict[str, Any] = {"game": self.game, "iteration": number, "run": run, "part": part}
+        base["time"] = services.clock.now()
+        state = "open" if is_open else "closed"
+        told: list[PipelineEvent] = [events.StageFailed(**base, failed_stage=stage, error=error, breaker=state)]
+        if stage == "train":
+            told.append(events.TrainingFailed(**base, error=error))
+        self._append(told)
 
     def _append(self, told: list[PipelineEvent]) -> None:
         self._services.log.append(told)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,7 @@ from typing import Any, NamedTuple
 from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of, leaves_of
+from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.training.stopping import stopping_on_signals
@@ -131,11 +133,9 @@ def run_master(
     )
     with _opened(MASTER, Path(config.loop.save_dir), chosen, rules, wiring, reporter) as opened:
         loop = MasterLoop(config, opened.runners, opened.services, Cadence(opened.database, opened.services.clock))
-        services = opened.services
-        with (
-            _threads(MASTER, opened, lambda: dict(vars(loop.stats))),
-            HookThread(services.log, commands, services.reporter),
-        ):
+        _recover(opened)  # so that no command is run for what should have been told before
+        hooks = HookThread(opened.services.log, commands, opened.services.reporter)
+        with _threads(MASTER, opened, lambda: dict(vars(loop.stats))), hooks:
             loop.run()
     return loop.stats
 
@@ -161,13 +161,13 @@ def _opened(
 ) -> Iterator[OpenedLoop]:
     """A loop's games and services, while it is present in the folder."""
     first = next(iter(chosen.values()))
-    devices.select(first.hardware, first.logging)
     progress, stop, clock = LatestProgress(reporter or Reporter()), LoopStop(), Clock()
     with (
         stopping_on_signals(stop),
         presence.present(folder, name),
         contextlib.closing(Database(folder)) as database,
     ):
+        devices.select(first.hardware, first.logging)  # after the lock: whoever is refused takes no device
         if presence.clear_stop_by_hand(database, name):
             progress.reporter.note(f"the {name} loop had been stopped, and is started again")
         breakers, log = Breakers(database, rules.breaker), EventLog(database)
@@ -178,12 +178,24 @@ def _opened(
         yield OpenedLoop(runners, services, database, progress)
 
 
+def _recover(opened: OpenedLoop) -> None:
+    """Adds the events that are missing. Of a game that cannot be read the loop says so."""
+    for runner in opened.runners:
+        with contextlib.suppress(CheckpointError):
+            runner.recover()
+
+
 @contextlib.contextmanager
 def _threads(name: str, opened: OpenedLoop, status: Callable[[], dict[str, Any]]) -> Iterator[None]:
     """The heartbeat of a loop, and the look for a stop."""
-    database, stop = opened.database, opened.services.stop
-    with (
-        HeartbeatThread(database, name, lambda: status() | {"progress": opened.progress.line}),
-        StopWatcher(stop, lambda: presence.is_stopped(database, name)),
-    ):
+    database, stop, parent = opened.database, opened.services.stop, os.getppid()
+
+    def is_stopped() -> bool:
+        is_orphan = presence.SUPERVISED in os.environ and os.getppid() != parent
+        return is_orphan or presence.is_stopped(database, name)
+
+    def beat() -> dict[str, Any]:
+        return status() | {"progress": opened.progress.line, "is_late": stop.is_late}
+
+    with HeartbeatThread(database, name, beat), StopWatcher(stop, is_stopped):
         yield

@@ -43,7 +43,7 @@ def read_status(save_dir: Path, now: float | None = None) -> dict[str, Any]:
     loops += [_unknown_loop(name) for name in missing]  # it has just been started
     stored = breaker.read_all(rows)
     games = [_game(layout, stored, now) for layout in layouts(save_dir)]
-    running = [loop for loop in loops if loop["running"]]
+    running = [loop for loop in loops if loop["running"] and loop["name"] in (MASTER, CONTINUOUS)]
     return {
         "schema": SCHEMA,
         "save_dir": str(save_dir),
@@ -69,7 +69,7 @@ def _loop(save_dir: Path, beat: Sequence[Any], stops: Sequence[str], now: float)
     return {
         "name": name,
         "running": is_running,
-        "healthy": is_running and age < LATE_SECONDS and state not in _BAD_STATES,
+        "healthy": is_running and age < LATE_SECONDS and state not in _BAD_STATES and not status.get("is_late"),
         "stop_requested": name in stops,
         "pid": pid,
         "host": host,
@@ -156,7 +156,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
 
 
 def _unhealthy_text(status: dict[str, Any]) -> str:
-    return "unhealthy" if any(loop["running"] for loop in status["loops"]) else "no loop is running"
+    names = [loop["name"] for loop in status["loops"] if loop["running"]]
+    return "unhealthy" if {MASTER, CONTINUOUS} & {*names} else "no loop is running"
 
 
 def _loop_lines(loop: dict[str, Any]) -> list[str]:

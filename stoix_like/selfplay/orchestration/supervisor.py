@@ -26,7 +26,7 @@ from stoix_like.selfplay.orchestration.presence import SUPERVISOR, HeartbeatThre
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds before a loop is started again
 LONG_ENOUGH = 600.0  # seconds after which an end begins with the first pause again
 _LOOK_SECONDS = 0.2
-REFUSED = 2  # exit code of a wrong command line, which starting again does not mend
+REFUSED = (2, 3, 5)  # exit codes of what starting again does not mend: a wrong flag, no such game, a missing package
 
 
 @dataclass
@@ -85,13 +85,13 @@ def _keep_running(
     pause: Callable[[int], float],
 ) -> int:
     in_a_row = 0
-    while True:
+    while _wait_for_another(database, stats, stop, reporter):
         stats.current_state, began = "running", time.monotonic()
         code = _run_once(command, stop)
         stats.last_exit_code = code
         if stop.is_set or presence.is_stopped(database, stats.loop):
             return INTERRUPTED if stop.is_set else 0
-        if code in (0, REFUSED):
+        if code in (0, *REFUSED):
             return code
         in_a_row = 0 if time.monotonic() - began > LONG_ENOUGH else in_a_row
         seconds = pause(in_a_row)
@@ -102,6 +102,20 @@ def _keep_running(
             if stop.is_set or presence.is_stopped(database, stats.loop):
                 return INTERRUPTED if stop.is_set else 0
             time.sleep(_LOOK_SECONDS)
+    return INTERRUPTED if stop.is_set else 0
+
+
+def _wait_for_another(database: Database, stats: SupervisorStats, stop: StopRequest, reporter: Reporter) -> bool:
+    """Waits while a loop that someone else has started runs; False if this one shall not be started any more."""
+    save_dir, is_told = database.path.parent, False
+    while presence.is_present(save_dir, stats.loop):
+        if not is_told:
+            reporter.note(f"a {stats.loop} loop runs already: another one is started when it has ended")
+            stats.current_state, is_told = "waiting", True
+        if stop.is_set or presence.is_stopped(database, stats.loop):
+            return False
+        time.sleep(_LOOK_SECONDS)
+    return True
 
 
 def _run_once(command: Sequence[str], stop: StopRequest) -> int:
@@ -109,11 +123,15 @@ def _run_once(command: Sequence[str], stop: StopRequest) -> int:
     environment = {**os.environ, presence.SUPERVISED: "1"}
     with subprocess.Popen(command, start_new_session=True, env=environment) as process:
         is_told = False
-        while process.poll() is None:
-            if stop.is_set and not is_told:
-                process.send_signal(signal.SIGTERM)
-                is_told = True
-            time.sleep(_LOOK_SECONDS)
+        try:
+            while process.poll() is None:
+                if stop.is_set and not is_told:
+                    process.send_signal(signal.SIGTERM)
+                    is_told = True
+                time.sleep(_LOOK_SECONDS)
+        except BaseException:  # a second signal: the loop must not be left behind
+            process.kill()
+            raise
         return int(process.returncode)
 
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from stoix_like.errors import StoixError
 from stoix_like.runtime.training.stopping import StopRequest
 
 _LOOK_SECONDS = 1.0
+_LATE_SECONDS = 120.0  # beyond a deadline, after which the loop is unhealthy
 
 
 class Clock(NamedTuple):
     """Where the time comes from."""
 
-    now: Callable[[], float] = time.time  # seconds since 1970
+    now: Callable[[], float] = time.time  # seconds since 1970, for what is stored; it may jump
+    monotonic: Callable[[], float] = time.monotonic  # seconds, for waiting and durations
     sleep: Callable[[float], None] = time.sleep
 
 
@@ -47,6 +51,11 @@ class LoopStop(StopRequest):
         if self._deadline is not None and time.monotonic() > self._deadline and not self.is_set:
             self.timed_out, self.is_set = True, True
 
+    @property
+    def is_late(self) -> bool:
+        """Whether a stage goes on long after its time is over: nothing in it has looked."""
+        return self._deadline is not None and time.monotonic() > self._deadline + _LATE_SECONDS
+
     def go_on(self) -> bool:
         """Whether it was a time-out, which is over now."""
         was_time_out, self._deadline = self.timed_out, None
@@ -56,13 +65,13 @@ class LoopStop(StopRequest):
 
     def wait(self, seconds: float, clock: Clock) -> None:
         """Waits so long, or until the loop shall end."""
-        end = clock.now() + seconds
-        while not self.is_set and (left := end - clock.now()) > 0.0:
+        end = clock.monotonic() + seconds
+        while not self.is_set and (left := end - clock.monotonic()) > 0.0:
             clock.sleep(min(left, seconds, _LOOK_SECONDS / 5.0))
 
 
 class StopWatcher:
-    """A thread that looks every second whether a loop shall end its stage."""
+    """A thread that looks every second whether a loop shall end its stage. A look that fails is made again."""
 
     def __init__(self, stop: LoopStop, is_stopped: Callable[[], bool]) -> None:
         self._stop, self._is_stopped, self._ended = stop, is_stopped, threading.Event()
@@ -78,4 +87,7 @@ class StopWatcher:
 
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            self._stop.look(self._is_stopped())
+            is_stopped = False
+            with contextlib.suppress(StoixError):  # the database is busy, or the disk is full
+                is_stopped = self._is_stopped()
+            self._stop.look(is_stopped)

@@ -12,6 +12,7 @@ from stoix_like.selfplay import iteration
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import derive
 from stoix_like.selfplay.orchestration.continuous import LoopState
+from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
 from stoix_like.selfplay.orchestration.runner import Gates
@@ -298,3 +299,109 @@ def test_the_champion_is_the_one_that_the_gate_has_let_through(finished):
     events = [logged for logged in loop.kept if logged.event.kind == "MODEL_PROMOTED"]
     if events:
         assert events[-1].event.candidate == champion_hash(loop.layout)
+
+
+def test_a_time_out_that_no_stage_has_seen_does_not_end_the_loop(copied, monkeypatch):
+    pipeline, folder = copied
+    promoted = iteration.promote.promote_stage
+
+    def slow(*arguments):
+        result = promoted(*arguments)
+        loop.stop.set_deadline(-1e9)
+        loop.stop.look(is_stopped=False)  # as the watcher does, while the stage ends
+        return result
+
+    monkeypatch.setattr(iteration.promote, "promote_stage", slow)
+    with small_loop(pipeline, folder, max_iterations=2) as loop:
+        assert loop.run().successful_iterations == 2
+
+
+def test_a_deferred_loop_that_is_stopped_begins_nothing(copied):
+    pipeline, folder = copied
+    lock = PresenceLock(folder, MASTER)
+    clock = FakeClock(lambda clock: setattr(loop.stop, "is_set", True))
+    try:
+        with small_loop(pipeline, folder, small_config(folder, actor_lr=0.01), clock=clock) as loop:
+            assert loop.run().total_iterations == 0
+            assert loop.layout.iterations() == [0, 1, 2]
+    finally:
+        lock.close()
+
+
+def test_files_that_cannot_be_read_are_a_failure_of_their_game_and_end_nothing(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=2) as loop:
+        path = loop.layout.stage(2, "promote") / "manifest.json"
+        text = path.read_text()
+        path.write_text("{")
+        loop.fake._then = lambda clock: path.write_text(text)
+        stats = loop.run()
+        assert (stats.successful_iterations, stats.failed_iterations) == (1, 1)
+        assert "look: " in stats.last_error
+        assert loop.breakers.read(loop.runner.game, "look").failures == 0  # it could be read again
+
+
+def test_a_database_that_cannot_be_written_is_written_later(copied, monkeypatch):
+    pipeline, folder = copied
+    append, calls = EventLog.append, []
+
+    def failing(self, events):
+        calls.append(events)
+        if 2 <= len(calls) <= 4:
+            raise RunError("database or disk is full", "free some space")
+        return append(self, events)
+
+    monkeypatch.setattr(EventLog, "append", failing)
+    with small_loop(pipeline, folder, max_iterations=4) as loop:
+        assert loop.run().successful_iterations >= 1
+        assert [key for key in loop.keys[16:] if "FAILED" not in key][:8] == told(3, loop.layout)
+        assert len(set(loop.keys)) == len(loop.keys)
+
+
+def test_batches_before_one_that_fails_or_is_killed_are_kept(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(training=False)) as loop:
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
+        loop.run()
+        before = digests(loop.layout, 3)
+        played = []
+
+        def failing(*arguments):
+            played.append(arguments)
+            raise RunError("no memory", "lower --num-envs")
+
+        monkeypatch.setattr(iteration.play, "play_shard", failing)
+        loop.stop.is_set = False
+        assert loop.runner.play_more().kind == "failed"
+        assert played
+        assert digests(loop.layout, 3) == before
+        assert loop.runner.due()[1].stage == "train"
+
+
+def test_a_stage_whose_manifest_was_removed_runs_again_and_the_rest_follows(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(promotion=False)) as loop:
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
+        loop.run()
+        (loop.layout.stage(3, "export") / "manifest.json").unlink()
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert loop.fake.slept == []  # one turn made all of it
+
+
+def test_a_folder_of_an_older_version_goes_on(copied):
+    """Its manifests of sync name shards without their counts, and neither batches nor rounds."""
+    from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
+
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        for number in (1, 2):
+            stage = loop.layout.stage(number, "sync")
+            synced = read_manifest(stage)
+            names = [name for name, *_ in synced.facts["added"]]
+            write_manifest(stage, synced._replace(inputs={}, facts=synced.facts | {"added": names}))
+        for path in folder.glob("events.sqlite*"):
+            path.unlink()
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert read_manifest(loop.layout.stage(3, "sync")).facts["games"] == 30

@@ -1,8 +1,11 @@
 """Weights of games, by hand; and the next pair of a tournament."""
 
+import math
+
 import pytest
 
 from stoix_like.config.unified_loop import CurriculumConfig
+from stoix_like.evaluation import ratings
 from stoix_like.evaluation.match_records import MatchRecord
 from stoix_like.selfplay.orchestration.curriculum import GameProgress, next_game, rebalanced
 from stoix_like.selfplay.orchestration.report_matches import next_pair
@@ -52,3 +55,17 @@ def test_a_tournament_plays_where_ratings_are_least_certain():
     lost = [MatchRecord("a", "b", 10.0, 20.0), MatchRecord("a", "c", 19.5, 20.0), MatchRecord("b", "c", 19.5, 20.0)]
     assert next_pair(names, lost, 1000.0) == ("a", "b")  # the others' result is known beforehand
     assert next_pair(names, lost, 20.0) is None
+
+
+def test_a_tournament_of_many_rates_all_of_them():
+    """Whoever has not played meets someone who has, so that nobody stays without a rating."""
+    names = [f"iteration {number}" for number in range(16)]
+    played = {}
+    for _ in range(40):
+        pair = next_pair(names, list(played.values()), 400.0)
+        games = played[pair].games + 20.0 if pair in played else 20.0
+        played[pair] = MatchRecord(*pair, 0.45 * games, games)
+    rows = ratings.rate(list(played.values()), mean=1000.0).rows
+    assert {row.name for row in rows} == set(names)
+    assert all(math.isfinite(row.rating) for row in rows)
+    assert len(played) > 20  # what is left of the budget goes to many pairs

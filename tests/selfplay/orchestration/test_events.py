@@ -236,3 +236,15 @@ def test_a_reader_sees_what_is_written_and_makes_nothing(tmp_path):
             assert [logged.event for logged in last_events(connection, 2)] == [played(2), played(3)]
             with pytest.raises(sqlite3.OperationalError):
                 connection.execute("DELETE FROM events")
+
+
+def test_an_event_of_a_stage_that_was_done_again_takes_the_place_of_the_former(log):
+    seen = []
+    router = EventRouter(log, SILENT, [Subscription("all", seen.append, from_start=True)])
+    log.append([played(1), played(2)])
+    router.dispatch()
+    again = dataclasses.replace(played(1), games=20)
+    assert log.append([again]) == [again]
+    router.dispatch()
+    assert seen == [played(1), played(2), again]
+    assert [logged.event for logged in log.read()] == [played(2), again]

@@ -75,3 +75,13 @@ def test_wrong_hooks_are_refused(commands, problem):
 def test_without_commands_nothing_is_read(log):
     with HookThread(log, {}, SILENT) as thread:
         assert not thread._thread.is_alive()
+
+
+def test_commands_that_are_added_later_are_not_run_for_the_past(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
+    path = tmp_path / "told"
+    with HookThread(log, {}, SILENT):
+        log.append([failed(1, "open")])
+    with HookThread(log, {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}, SILENT):
+        log.append([failed(2, "open")])  # and the thread ends before its next look: it is told at the end
+    assert [json.loads(line.split(" ", 1)[1])["part"] for line in path.read_text().splitlines()] == [2]

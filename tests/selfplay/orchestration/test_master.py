@@ -1,6 +1,9 @@
 """The master loop with nothing replaced but the clock: stages, evaluations for the report, retention, more play."""
 
+import copy
+import dataclasses
 import json
+import shutil
 
 import pytest
 from support.loops import FakeClock, small_loop
@@ -11,12 +14,13 @@ from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.weights.parameters import stored_arrays
-from stoix_like.selfplay import iteration, records
+from stoix_like.selfplay import iteration, records, store
 from stoix_like.selfplay.ancestry import read_ancestry
-from stoix_like.selfplay.folders import PARAMETERS, STAGES, WINDOW_FILE
+from stoix_like.selfplay.folders import PARAMETERS, STAGES, WINDOW_FILE, Layout
 from stoix_like.selfplay.orchestration import report_matches, retention
 from stoix_like.selfplay.orchestration.reports import SHADOW, TOURNAMENT, read_report
 from stoix_like.selfplay.orchestration.retention import REMOVED, RetentionRule
+from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
 
 
@@ -127,8 +131,6 @@ def test_shards_of_other_folders_are_polled_into_the_iteration_that_has_not_expo
     theirs.mkdir()
     source = next(iter((folder / "tic_tac_toe_2p" / "store").glob("*.npz")))
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
-        import dataclasses
-
         section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(theirs))
         loop.runner.config = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
 
@@ -171,3 +173,61 @@ def test_retention_removes_what_nobody_reads_again_and_everything_goes_on(copied
         assert all(read_manifest(loop.layout.stage(7, name)) is not None for name in STAGES)
         while records.read_record(loop.layout.champion).previous is not None:
             records.roll_back(loop.layout, lambda path: array_hash(stored_arrays(path)))
+
+
+def test_a_game_that_waits_for_its_breaker_is_tried_again_while_another_one_plays(
+    copied, finished, tmp_path, monkeypatch
+):
+    """Two games of one kind in two folders, which share their programs."""
+    pipeline, folder = copied
+    failures, trained = [], iteration.train.train_stage
+
+    def failing(pipeline, *arguments):
+        if pipeline.layout.root == other.layout.root:
+            failures.append(loop.fake.at)
+            if len(failures) <= 3:
+                raise RunError("no memory", "lower --batch-size")
+        return trained(pipeline, *arguments)
+
+    with small_loop(pipeline, folder) as loop:
+        second = copy.copy(pipeline)
+        second.layout = Layout(folder / "another_2p")
+        shutil.copytree(loop.layout.root, second.layout.root)
+        other = GameRunner(pipeline.config, second.layout, loop.services)
+        other.pipeline = second
+        monkeypatch.setattr(iteration.train, "train_stage", failing)
+        original = loop.runner.run_due
+
+        def slowly():
+            loop.fake.at += 20.0  # what a stage takes
+            return original()
+
+        loop.runner.run_due = slowly
+        master = loop.master(max_iterations=12)
+        master._runners[other.game], master.stats.seconds[other.game] = other, 0.0
+        master.run()
+        assert len(failures) >= 4
+        assert failures[3] - failures[2] >= 300.0
+        assert max(other.layout.iterations()) >= 3
+
+
+def test_removed_shards_of_other_folders_are_not_taken_in_again(copied, tmp_path):
+    pipeline, folder = copied
+    theirs = tmp_path / "theirs"
+    shutil.copytree(folder / "tic_tac_toe_2p" / "store", theirs)
+    with small_loop(pipeline, folder) as loop:
+        section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(theirs))
+        loop.runner.config = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
+        pipeline.seen_shards.clear()
+        for path in loop.layout.store.iterdir():
+            path.unlink()  # as retention does
+        loop.layout.iteration(3).mkdir()
+        synced, _ = store.sync_stage(pipeline, 3)
+        assert synced.facts["added"] == []
+        assert list(loop.layout.store.iterdir()) == []
+        assert not store.has_unseen(pipeline)
+        (theirs / "torn.npz").write_bytes(b"PK")
+        assert store.has_unseen(pipeline)
+        store.sync_stage(pipeline, 3, again=True)
+        store.sync_stage(pipeline, 3, again=True)
+        assert len([line for line in loop.said if "torn.npz" in line]) == 1

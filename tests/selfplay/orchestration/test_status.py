@@ -102,3 +102,14 @@ def test_reading_imports_no_jax_takes_no_lock_and_is_plain_json(database, tmp_pa
         assert presence.is_present(tmp_path, MASTER)
     finally:
         lock.close()
+
+
+def test_a_supervisor_is_no_loop_and_a_stage_that_hangs_is_unhealthy(database, tmp_path):
+    beat(database, "supervisor-master", current_state="pausing")
+    with presence.present(tmp_path, "supervisor-master"):
+        found = read_status(tmp_path)
+        assert exit_code(found) == 1
+        assert status_lines(found)[0].endswith(": no loop is running")
+    beat(database, MASTER, current_state="train", is_late=True)
+    with presence.present(tmp_path, MASTER):
+        assert exit_code(read_status(tmp_path)) == 1
