@@ -20,6 +20,11 @@ class StoixError(Exception):
         self.hint = hint
         self.add_note(f"hint: {hint}")  # a notebook's traceback ends with it
 
+    @property
+    def line(self) -> str:
+        """Message and hint as one line, for reports that go on."""
+        return f"{self.what} ({self.hint})"
+
 
 class RunError(StoixError):
     """The run cannot continue: unwritable folder, full disk, another writer, non-finite loss. Exit code 1."""

@@ -18,9 +18,10 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from stoix_like.bench.measure import Measurement
+from stoix_like.bench.memory import resident_bytes
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.stages.manifest import read_manifest
 
@@ -75,7 +76,7 @@ def soak(save_dir: Path, iterations: int, kills: int, seed: int = 0) -> SoakResu
     while made < kills:
         goal = round(0.75 * iterations * (made + 1) / kills)
         with _loop(save_dir) as process:
-            _wait_for(process, save_dir, goal)
+            wait_for(process, save_dir, goal)
             time.sleep(draws.random() * min(_LONGEST_LIFE, 1.0 + num_finished(save_dir) / 10.0))
             process.send_signal(signal.SIGKILL)
             process.wait()
@@ -85,9 +86,9 @@ def soak(save_dir: Path, iterations: int, kills: int, seed: int = 0) -> SoakResu
         first = num_finished(save_dir) + _WARM
         while num_finished(save_dir) < iterations:
             seen = num_finished(save_dir)
-            _wait_for(process, save_dir, seen + 1)
+            wait_for(process, save_dir, seen + 1)
             if seen >= first:
-                memory.append(_resident(process.pid))
+                memory.append(resident_bytes(process.pid) / 2**20)
                 descriptors.append(len(list(Path(f"/proc/{process.pid}/fd").iterdir())))
         process.send_signal(signal.SIGTERM)
         process.wait()
@@ -108,18 +109,18 @@ def _loop(save_dir: Path) -> Iterator[subprocess.Popen[bytes]]:
             process.kill()
 
 
-def _wait_for(process: subprocess.Popen[bytes], save_dir: Path, goal: int) -> None:
+def wait_for(process: subprocess.Popen[Any], save_dir: Path, goal: int, game: str = GAME) -> None:
     """Waits for so many finished iterations. Raises RuntimeError if the process ends before, or makes none."""
     end = time.monotonic() + _TIMEOUT
-    while num_finished(save_dir) < goal:
+    while num_finished(save_dir, game) < goal:
         if process.poll() is not None or time.monotonic() > end:
             raise RuntimeError(f"the loop has ended with {process.returncode}, or makes no iteration")
         time.sleep(_LOOK_SECONDS)
 
 
-def num_finished(save_dir: Path) -> int:
+def num_finished(save_dir: Path, game: str = GAME) -> int:
     """Iterations whose last stage is done."""
-    return len(list((save_dir / GAME / "iterations").glob("*/promote/manifest.json")))
+    return len(list((save_dir / game / "iterations").glob("*/promote/manifest.json")))
 
 
 def _changed(save_dir: Path, done: dict[Path, int]) -> list[str]:
@@ -162,11 +163,6 @@ def _leaked(save_dir: Path) -> Iterator[str]:
     command = [sys.executable, str(ROOT / "scripts" / "launch_daemons.py"), "--status", "--json", "--save-dir"]
     found = json.loads(subprocess.run([*command, str(save_dir)], check=False, capture_output=True, text=True).stdout)
     yield from (f"the {loop['name']} loop is {loop['state']}" for loop in found["loops"] if loop["state"] != "stopped")
-
-
-def _resident(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024.0
 
 
 def soak_suite(iterations: int = 200, kills: int = 50) -> Iterator[Measurement]:

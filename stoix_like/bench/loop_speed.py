@@ -16,7 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from stoix_like.bench.loop_soak import wait_for
 from stoix_like.bench.measure import Measurement
+from stoix_like.bench.memory import resident_bytes
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 
@@ -64,8 +66,8 @@ def loops_suite() -> Iterator[Measurement]:
 def _loop_rows(save_dir: Path) -> Iterator[Measurement]:
     process = _start(*_LOOP, "--save-dir", str(save_dir))
     try:
-        _wait_for(process, save_dir, ITERATIONS)
-        resident = _resident(process.pid)
+        wait_for(process, save_dir, ITERATIONS, GAME)
+        resident = resident_bytes(process.pid) / 2**20
         answers = [_seconds_of("launch_daemons", "--status", "--save-dir", str(save_dir)) for _ in range(REPETITIONS)]
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
@@ -120,16 +122,3 @@ def _seconds_of(script: str, *argv: str) -> float:
     began = time.perf_counter()
     _start(script, *argv).wait(_TIMEOUT)
     return time.perf_counter() - began
-
-
-def _wait_for(process: subprocess.Popen[Any], save_dir: Path, number: int) -> None:
-    end = time.monotonic() + _TIMEOUT
-    while not (save_dir / GAME / "iterations" / f"{number:04d}" / "promote" / "manifest.json").is_file():
-        if process.poll() is not None or time.monotonic() > end:
-            raise RuntimeError(f"the loop has ended with {process.returncode}, or makes no iteration")
-        time.sleep(0.5)
-
-
-def _resident(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024.0

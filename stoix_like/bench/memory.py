@@ -23,12 +23,13 @@ def main() -> None:
     for _ in range(CHUNKS[1]):
         jax.block_until_ready(run())
         gc.collect()
-        sizes.append(_resident_bytes())
+        sizes.append(resident_bytes())
     print(sizes[CHUNKS[0] - 1], sizes[CHUNKS[1] - 1])
 
 
-def _resident_bytes() -> int:
-    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
+def resident_bytes(process: int | str = "self") -> int:
+    """The memory that a process holds, by its number."""
+    return int(Path(f"/proc/{process}/statm").read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 if __name__ == "__main__":

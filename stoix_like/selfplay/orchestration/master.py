@@ -191,7 +191,7 @@ class MasterLoop:
         except Exception as error:
             if not isinstance(error, StoixError):
                 self._services.reporter.warning(traceback.format_exc())
-            text = f"{error.what} ({error.hint})" if isinstance(error, StoixError) else repr(error)
+            text = error.line if isinstance(error, StoixError) else repr(error)
             self._services.reporter.warning(f"{runner.game}: {state} failed: {text}")
         finally:
             stop.go_on()

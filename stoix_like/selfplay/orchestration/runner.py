@@ -157,7 +157,7 @@ class GameRunner:
             services.breakers.succeed(self.game, stage)
             self._append(derive.events_of(self.layout, number, services.watch))
         except RunError as error:  # the disk is full: it is told when the game is looked at again
-            services.reporter.warning(f"{error.what} ({error.hint})")
+            services.reporter.warning(error.line)
         if not is_finished and stage != BEGIN:
             services.wiring.requests.add(self.game, number)
         return Outcome("finished" if is_finished else "ran", stage)
@@ -178,7 +178,7 @@ class GameRunner:
         """Notes a failure; one that no user can cause with its traceback."""
         if not isinstance(error, StoixError):
             self._services.reporter.warning("".join(traceback.format_exception(error)))
-        text = f"{error.what} ({error.hint})" if isinstance(error, StoixError) else repr(error)
+        text = error.line if isinstance(error, StoixError) else repr(error)
         return self._failed(number, stage, text)
 
     def clean(self, keep_windows: float, keep_candidates: int) -> None:
@@ -264,7 +264,7 @@ class GameRunner:
             breaker = services.breakers.fail(self.game, stage, services.clock.now(), error)
             self._tell_failure(number, stage, error, is_open=breaker.opened > 0)
         except StoixError as problem:  # the disk is full, or there is no pipeline that an event could name
-            services.reporter.warning(f"{problem.what} ({problem.hint})")
+            services.reporter.warning(problem.line)
         return Outcome("failed", stage, error, retry_at(services.breakers.read(self.game, stage)))
 
     def _tell_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:

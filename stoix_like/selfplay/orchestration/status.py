@@ -1,6 +1,6 @@
 """What loops and pipelines are doing, read from disk: of a loop in another process, of a killed one, of none.
 
-Takes no lock, writes nothing and imports no JAX.
+Takes no lock and imports no JAX. SQLite may make the two small files beside its own that a reader needs.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _game(layout: Layout, stored: dict[tuple[str, str], breaker.Breaker], now: f
     try:
         found = _readable_game(layout)
     except CheckpointError as error:
-        found = {"game": layout.root.name, "error": f"{error.what} ({error.hint})"}
+        found = {"game": layout.root.name, "error": error.line}
     breakers = {stage: one for (game, stage), one in stored.items() if game == layout.root.name and one.failures}
     found["breakers"] = [
         {

@@ -297,8 +297,8 @@ def test_games_that_cannot_be_played_are_refused(tmp_path):
 def test_the_champion_is_the_one_that_the_gate_has_let_through(finished):
     _, _, _, loop = finished
     events = [logged for logged in loop.kept if logged.event.kind == "MODEL_PROMOTED"]
-    if events:
-        assert events[-1].event.candidate == champion_hash(loop.layout)
+    assert events, "the configuration of this test promotes someone"
+    assert events[-1].event.candidate == champion_hash(loop.layout)
 
 
 def test_a_time_out_that_no_stage_has_seen_does_not_end_the_loop(copied, monkeypatch):

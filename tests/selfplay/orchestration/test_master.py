@@ -34,7 +34,8 @@ def test_it_makes_the_same_iterations_as_the_continuous_loop(finished, tmp_path)
         assert loop.keys == reference.kept_keys
         for number in (1, 2):
             assert digests(loop.layout, number) == digests(reference.layout, number)
-        assert stats.weights == {"tic_tac_toe_2p": pytest.approx(stats.weights["tic_tac_toe_2p"])}
+        # aged at the start, 0.7 * 1 + 0.3 * 1.5; after each iteration 0.7 times that and 0.3 * 1
+        assert stats.weights == {"tic_tac_toe_2p": pytest.approx(0.7 * (0.7 * 1.15 + 0.3) + 0.3)}
 
 
 def test_evaluations_for_the_report_add_games_decide_nothing_and_are_never_learned_from(copied):
