@@ -103,15 +103,26 @@ def make_parser() -> ArgumentParser:
         "spo",
         "alphazero",
         "promotion",
+        "loops",
         "compile",
         "memory",
         "baselines",
         "parity",
     ]
-    by_name = ("learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze")
+    by_name = (
+        "learning",
+        "learning_maze",
+        "ablation",
+        "search",
+        "search_large",
+        "search_equal",
+        "search_maze",
+        "loop_soak",
+    )
     with_options = ("alphazero_learning", "selfplay_learning")
     help_text = (
-        "suite to run; all is everything but *learning*, ablation and search*, which train for hours (default: all)"
+        "suite to run; all is everything but *learning*, ablation, search* and loop_soak, which take long"
+        " (default: all)"
     )
     parser.add_argument("--suite", choices=(*in_all, *by_name, *with_options, "all"), default="all", help=help_text)
     _add_learning_flags(parser)

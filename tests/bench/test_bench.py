@@ -12,7 +12,7 @@ from support.marks import full
 from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing, suites
 from stoix_like.bench.measure import Measurement, Timing, row_text
 from stoix_like.bench.updates import preset_config
-from stoix_like.commands.bench import main
+from stoix_like.commands.bench import main, make_parser
 from stoix_like.config.layers import resolve
 from stoix_like.envs import registry
 
@@ -72,6 +72,12 @@ def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
     trained = {"learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze"}
     trained |= {"loop_soak"}
     assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name not in trained)}
+
+
+def test_the_command_knows_every_suite():
+    """Its parser names them again, so that --help imports none."""
+    (action,) = [action for action in make_parser()._actions if action.dest == "suite"]
+    assert set(action.choices) == {*suites.SUITES, *suites.WITH_OPTIONS, "all"}
 
 
 def test_a_rollout_goes_on_and_knows_its_memory():
