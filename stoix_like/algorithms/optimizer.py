@@ -47,12 +47,24 @@ def init_optimizer(params: NetworkParams) -> OptimizerState:
 
 
 def apply_gradients(
-    params: NetworkParams, state: OptimizerState, gradients: NetworkParams, rates: Rates, factor: Array
+    params: NetworkParams,
+    state: OptimizerState,
+    gradients: NetworkParams,
+    rates: Rates,
+    factor: Array,
+    weight_decay: Array | None = None,
 ) -> tuple[NetworkParams, OptimizerState]:
-    """(parameters, optimiser state) one step later; `factor` multiplies both rates."""
+    """(parameters, optimiser state) one step later; `factor` multiplies both rates.
+
+    With a `weight_decay`, kernels also shrink by rate * factor * weight_decay of themselves, apart from the gradient
+    (AdamW, Loshchilov & Hutter 2019, arXiv 1711.05101, algorithm 2); biases and scales, which are vectors, do not.
+    """
 
     def step(rate: Array, values: Any, slopes: Any, moments: optax.OptState) -> tuple[Any, optax.OptState]:
         changes, moments = _adam(rate * factor, rates.max_grad_norm).update(slopes, moments)
+        if weight_decay is not None:
+            shrinking = rate * factor * weight_decay
+            changes = jax.tree.map(lambda x, w: x - shrinking * w if w.ndim > 1 else x, changes, values)
         return optax.apply_updates(values, changes), moments
 
     policy_values, policy_slopes = (params.torso, params.actor), (gradients.torso, gradients.actor)

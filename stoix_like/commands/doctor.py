@@ -25,7 +25,7 @@ EXTRAS = {
     "telemetry": ("opentelemetry.exporter", "tensorboardX"),
     "mlflow": ("mlflow", "sqlalchemy", "alembic"),
     "wandb": ("wandb",),
-    "sweep": ("optuna",),
+    "sweep": ("optuna", "cmaes"),
     "notebooks": ("jupytext", "ipykernel", "nbclient", "nbconvert"),
     "docs": ("material", "mkdocstrings"),
 }

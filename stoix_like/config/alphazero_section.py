@@ -35,6 +35,9 @@ class AlphaZeroSectionConfig:
     replay_buffer_size: int = leaf(65_536, "positions kept", SHAPE, low=1)
     batch_size: int = leaf(1024, "positions per gradient step", SHAPE, low=1)
     max_reuse: float = leaf(4.0, "times that a position is learned from, on average at most", LEARNING, above=0.0)
+    weight_decay: float = leaf(
+        0.0, "share that kernels lose per gradient step, times the rate (AdamW)", LEARNING, low=0.0
+    )
     use_symmetries: bool = leaf(True, "show each drawn position in a random symmetry of the board", LEARNING)
     anchors: str | None = leaf(
         "random", "further opponents of every evaluation, such as random, mcts-128; null = none", SCORING

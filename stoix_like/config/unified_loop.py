@@ -110,6 +110,18 @@ class HooksConfig:
 
 
 @dataclass(frozen=True)
+class PlateauHookConfig:
+    """What is started when the champions of a game no longer gain."""
+
+    enabled: bool = leaf(False, "start the function after a PLATEAU_DETECTED")
+    function: str = leaf(
+        "cma_es", "cma_es = a sweep of learning rate and weight decay, or a name of sl.register_plateau_hook"
+    )
+    num_trials: int = leaf(24, "trials of the sweep", low=2)
+    trial_epochs: float = leaf(4.0, "passes over the window of each trial", above=0.0)
+
+
+@dataclass(frozen=True)
 class UnifiedLoopConfig:
     """The configuration of the master loop."""
 
@@ -122,6 +134,7 @@ class UnifiedLoopConfig:
     health: HealthConfig = dataclasses.field(default_factory=HealthConfig)
     retention: RetentionConfig = dataclasses.field(default_factory=RetentionConfig)
     hooks: HooksConfig = dataclasses.field(default_factory=HooksConfig)
+    plateau_hook: PlateauHookConfig = dataclasses.field(default_factory=PlateauHookConfig)
 
 
 def games_of(text: str) -> list[tuple[str, int]]:

@@ -58,12 +58,23 @@ class Layout(NamedTuple):
         """The folder of a stage of an iteration."""
         return self.iteration(number) / name
 
+    def plateau(self, number: int) -> Path:
+        """What was searched when champions no longer gained, at the end of an iteration."""
+        return self.root / "plateau" / f"{number:04d}"
+
     def iterations(self) -> list[int]:
         """The numbers of the iterations that were begun, in order."""
-        folder = self.root / "iterations"
-        if not folder.is_dir():
-            return []
-        return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
+        return _numbers(self.root / "iterations")
+
+    def plateaus(self) -> list[int]:
+        """The numbers of the iterations after which something was searched, in order."""
+        return _numbers(self.root / "plateau")
+
+
+def _numbers(folder: Path) -> list[int]:
+    if not folder.is_dir():
+        return []
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
 
 
 def find_layout(text: str, save_dir: str = "runs") -> Layout:

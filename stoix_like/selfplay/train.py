@@ -54,6 +54,7 @@ SETTINGS = (
     "actor_lr",
     "critic_lr",
     "max_grad_norm",
+    "weight_decay",
     "vf_coef",
     "tau",
     "decay_learning_rates",
@@ -248,15 +249,18 @@ def _trained_params(pipeline: Pipeline, update: int) -> NetworkParams:
 
 def validation_losses(pipeline: Pipeline, params: NetworkParams, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """{name: mean loss} over the games that are not learned from; empty if there are none."""
-    samples = samples_of(pipeline, arrays)
-    if (count := len(samples.is_full)) == 0:
+    if not len(arrays["is_full"]):
         return {}
-    rows = []
+    found = position_losses(pipeline, params, arrays)
+    return {f"validation_{name}": float(np.mean(values)) for name, values in found.items()}
+
+
+def position_losses(pipeline: Pipeline, params: NetworkParams, arrays: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """{policy_loss, value_loss: [M]} of each position of a window, of which there is one at least."""
+    samples, rows = samples_of(pipeline, arrays), list[dict[str, np.ndarray]]()
+    count = len(samples.is_full)
     for first in range(0, count, _BATCH):
         chosen = np.minimum(np.arange(first, first + _BATCH), count - 1)  # the last batch is filled up
         found = jax.device_get(pipeline.losses(params, jax.tree.map(lambda x, chosen=chosen: x[chosen], samples)))
         rows.append({name: values[: count - first] for name, values in found.items()})
-    names = ("policy_loss", "value_loss")
-    return {
-        f"validation_{name}": float(np.mean(np.concatenate([row[f"trainer/{name}"] for row in rows]))) for name in names
-    }
+    return {name: np.concatenate([row[f"trainer/{name}"] for row in rows]) for name in ("policy_loss", "value_loss")}

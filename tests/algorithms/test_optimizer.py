@@ -47,6 +47,32 @@ def test_first_step_is_the_rate_times_the_sign_and_clips_are_apart_but_for_a_sha
     np.testing.assert_allclose(after.actor, -0.1 * changes[1], rtol=1e-6)
 
 
+def test_weight_decay_shrinks_kernels_apart_from_the_gradient_as_adamw_does():
+    """By hand: a kernel of 2 without gradient loses 0.1 * 0.5 * 0.2 * 2 = 0.02; a bias stays."""
+    kernel, bias = jnp.full((1, 2), 2.0), jnp.full(2, 2.0)
+    params = NetworkParams((kernel, bias), jnp.full((2, 1), 3.0), jnp.full((1, 1), 4.0))
+    still = jax.tree.map(jnp.zeros_like, params)
+    given = params, init_optimizer(params), still, Rates(), jnp.float32(0.5)
+    after, _ = apply_gradients(*given, jnp.float32(0.2))
+    np.testing.assert_allclose(after.torso[0], [[1.98, 1.98]], rtol=1e-6)
+    np.testing.assert_array_equal(after.torso[1], bias)
+    np.testing.assert_allclose(after.critic, [[4.0 - 0.01 * 0.5 * 0.2 * 4.0]], rtol=1e-6)
+    sloped = jax.tree.map(lambda x: 0.1 * jnp.ones_like(x), params)
+    after, _ = apply_gradients(params, init_optimizer(params), sloped, Rates(), jnp.float32(1.0), jnp.float32(0.2))
+    adamw = optax.adamw(0.1, eps=ADAM_EPS, weight_decay=0.2, mask=lambda tree: jax.tree.map(lambda x: x.ndim > 1, tree))
+    policy = (params.torso, params.actor)
+    changes, _ = adamw.update((sloped.torso, sloped.actor), adamw.init(policy), policy)
+    expected = optax.apply_updates(policy, changes)
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6), (after.torso, after.actor), expected)
+
+
+def test_no_weight_decay_changes_no_bit():
+    params = NetworkParams(*(jnp.linspace(-1.0, 1.0, 6).reshape(2, 3) for _ in range(3)))
+    slopes = jax.tree.map(jnp.sin, params)
+    given = params, init_optimizer(params), slopes, Rates(), jnp.float32(1.0)
+    jax.tree.map(np.testing.assert_array_equal, apply_gradients(*given), apply_gradients(*given, jnp.float32(0.0)))
+
+
 @pytest.mark.parametrize(
     ("sizes", "shards"),
     [((64, 128, 16), 8), ((12, 10, 3), 4), ((6, 4, 2), 2), ((3, 5, 5), 1), ((8, 1, 8), 1), ((8, 2, 4), 4)],

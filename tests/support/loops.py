@@ -16,7 +16,8 @@ from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.master import MasterLoop
 from stoix_like.selfplay.orchestration.router import EventRouter
-from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices
+from stoix_like.selfplay.orchestration.runner import GameRunner
+from stoix_like.selfplay.orchestration.services import Gates, LoopServices
 from stoix_like.selfplay.orchestration.timing import Clock, LoopStop
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
 

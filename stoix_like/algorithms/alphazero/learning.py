@@ -111,7 +111,7 @@ def _gradient_step(
     gradients, metrics = jax.grad(loss, has_aux=True)(params.online, setup.network, hyper, batch)
     metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
     metrics["trainer/sample_age"] = jnp.mean((step - batch.step).astype(jnp.float32))
-    online, optimizer = apply_gradients(params.online, optimizer, gradients, hyper, factor)
+    online, optimizer = apply_gradients(params.online, optimizer, gradients, hyper, factor, hyper.weight_decay)
     average = trees.soft_update(params.average, online, hyper.tau)
     budget = budget._replace(samples=budget.samples - batch_size, recently_drawn=budget.recently_drawn + batch_size)
     return Learning(AlphaZeroParams(online, average), optimizer, budget), metrics

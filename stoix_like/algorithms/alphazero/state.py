@@ -30,6 +30,7 @@ class AlphaZeroHyper(NamedTuple):
     actor_lr: Array
     critic_lr: Array
     max_grad_norm: Array
+    weight_decay: Array  # of kernels, per gradient step and unit of rate
     vf_coef: Array
     tau: Array
     play_temperature: Array

@@ -1,7 +1,7 @@
 """The plan of a sweep: its file, checked as a whole before anything is trained.
 
 A sweep file names a configuration (a preset or a file), the leaves it fixes, the search space (`space.py`), and how
-trials are compared. All problems are reported at once, each with its line. Only `study.py` uses Optuna.
+trials are compared. All problems are reported at once, each with its line. Only `study.py` and `cma_es.py` use Optuna.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The study of a sweep: its trials, their sampler and their pruner. The only user of Optuna.
+"""The study of a sweep: its trials, their sampler and their pruner. It and `cma_es.py` are the users of Optuna.
 
 A study is one SQLite file next to the folders of its trials. The process that opens it holds the study's lock, so a
 trial with state running is one whose process ended. It keeps its number and parameters until its result is recorded
@@ -60,7 +60,7 @@ class Study:
         self._plan = plan
         optuna = require_optuna()
         self.path = (folder / FILE_NAME).absolute()
-        self._distributions = {name: _distribution(dimension) for name, dimension in plan.space.items()}
+        self._distributions = {name: distribution(dimension) for name, dimension in plan.space.items()}
         with _reraise_file_errors(self.path):
             self._storage = optuna.storages.RDBStorage(f"sqlite:///{self.path}")
             self._study = optuna.create_study(
@@ -172,7 +172,8 @@ def _make_trial(trial: Any) -> Trial:
     return Trial(trial.number, state, dict(trial.params), value, dict(trial.user_attrs))
 
 
-def _distribution(dimension: Dimension) -> Any:
+def distribution(dimension: Dimension) -> Any:
+    """The dimension as Optuna states it."""
     kinds = require_optuna().distributions
     if isinstance(dimension, Choices):
         return kinds.CategoricalDistribution(dimension.values)

@@ -13,7 +13,8 @@ from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.reports import iteration_line
-from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
+from stoix_like.selfplay.orchestration.runner import GameRunner
+from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
 
 KEEP_WINDOWS, KEEP_CANDIDATES = 2.0, 16  # as the master loop's defaults

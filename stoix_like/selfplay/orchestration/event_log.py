@@ -6,9 +6,10 @@ import dataclasses
 import json
 import sqlite3
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.database import Database, reading
 from stoix_like.selfplay.orchestration.events import PipelineEvent, event_from
 
 _COLUMNS = "id, kind, fields"
@@ -100,6 +101,27 @@ class EventLog:
 def _without_time(text: str) -> dict[str, Any]:
     """The fields of an event that say what happened."""
     return {name: value for name, value in json.loads(text).items() if name != "time"}
+
+
+def read_events(save_dir: str | Path, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
+    """At most so many events of the loops in a folder behind a place, in their order; the folder is only read.
+
+    The `position` of the last one is where to go on, while a loop runs and afterwards.
+
+    Args:
+        save_dir: of the loops.
+        after: the position of an event; 0 for the beginning.
+        limit: of events.
+
+    Raises:
+        CheckpointError: its database is damaged, or of a later version.
+        RunError: it cannot be read.
+    """
+    with reading(Path(save_dir)) as connection:
+        if connection is None:
+            return []
+        statement = f"SELECT {_COLUMNS} FROM events WHERE id > ? ORDER BY id LIMIT ?"
+        return [_logged(row) for row in connection.execute(statement, (after, limit)).fetchall()]
 
 
 def last_events(connection: sqlite3.Connection, limit: int) -> list[LoggedEvent]:

@@ -17,11 +17,12 @@ from stoix_like.config.unified_loop import UnifiedLoopConfig
 from stoix_like.errors import CheckpointError, RunError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.orchestration import curriculum, events, report_matches
+from stoix_like.selfplay.orchestration import curriculum, events, plateau, report_matches
 from stoix_like.selfplay.orchestration.cadence import Cadence
 from stoix_like.selfplay.orchestration.curriculum import GameProgress
 from stoix_like.selfplay.orchestration.reports import iteration_line
-from stoix_like.selfplay.orchestration.runner import GameRunner, LoopServices, Outcome
+from stoix_like.selfplay.orchestration.runner import GameRunner
+from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
 
 IDLE_SECONDS = 10.0  # between two looks when everything waits
@@ -87,7 +88,8 @@ class MasterLoop:
         self._num_blocked = 0
         if not self.stats.weights:
             self._rebalance()
-        return self._poll() or self._run_stages() or self._evaluate() or self._play() or self._play_more()
+        first = self._poll() or self._run_stages() or self._answer_plateau() or self._evaluate()
+        return first or self._play() or self._play_more()
 
     def _look(self, runner: GameRunner) -> tuple[int, Step] | None:
         """(the iteration, the stage that is due) of a game; None if its files cannot be read, which is tried later."""
@@ -107,7 +109,7 @@ class MasterLoop:
         """Takes in the shards of other folders, for the iterations that have not exported yet."""
         interval = self.config.data_ingestion.poll_interval_seconds
         for runner in self._runners.values():
-            if runner.config.selfplay.sync_from and self._cadence.is_due(
+            if runner.configured.selfplay.sync_from and self._cadence.is_due(
                 f"poll/{runner.game}", interval, at_first=True
             ):
                 self._cadence.done(f"poll/{runner.game}")
@@ -153,6 +155,16 @@ class MasterLoop:
         finally:
             stop.go_on()  # a time-out that the stage has not seen
             self.stats.seconds[runner.game] += self._services.clock.monotonic() - began
+
+    def _answer_plateau(self) -> bool:
+        """Starts the function of one game whose champions no longer gain, if one is enabled."""
+        options = self.config.plateau_hook
+        for runner in self._runners.values() if options.enabled else ():
+            last = plateau.due_iteration(self._services.log, runner.layout, self._services.watch)
+            if last is not None:
+                self._work(runner, "plateau_hook", functools.partial(plateau.answer, runner, options, last))
+                return True
+        return False
 
     def _evaluate(self) -> bool:
         """Plays one evaluation for the report that is due."""

@@ -10,26 +10,23 @@ import functools
 import shutil
 import traceback
 from collections.abc import Callable
-from typing import Any, Literal, NamedTuple
+from typing import Any
 
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError, LockedError, RunError, StoixError
-from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import iteration, store
 from stoix_like.selfplay.due import Needs, Step, due_step, num_batches
 from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.found_leaves import with_found_leaves
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import derive, events, history, retention
-from stoix_like.selfplay.orchestration.breaker import Breakers, retry_at
-from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.breaker import retry_at
 from stoix_like.selfplay.orchestration.events import PipelineEvent
-from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.retention import RetentionRule
-from stoix_like.selfplay.orchestration.router import EventRouter
-from stoix_like.selfplay.orchestration.timing import Clock, LoopStop
-from stoix_like.selfplay.orchestration.wiring import PipelineWiring
+from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
+from stoix_like.selfplay.orchestration.timing import LoopStop
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 
@@ -37,65 +34,39 @@ GIGABYTE = 1e9
 BEGIN, LOOK = "begin", "look"  # what breakers call beginning an iteration, and reading the files of a game
 
 
-class Gates(NamedTuple):
-    """What holds a stage back, without being a failure.
-
-    Attributes:
-        max_data_age: of its newest games, in seconds; beyond, it plays another batch.
-        min_free_disk: in gigabytes; below, nothing is played.
-    """
-
-    max_data_age: float = 7.0 * 24.0 * 3600.0
-    min_free_disk: float = 1.0
-
-
-class LoopServices(NamedTuple):
-    """What the games of a loop share."""
-
-    log: EventLog
-    router: EventRouter
-    breakers: Breakers
-    wiring: PipelineWiring
-    reporter: Reporter
-    stop: LoopStop
-    clock: Clock
-    gates: Gates
-    watch: WatchRule
-
-
-class Outcome(NamedTuple):
-    """What came of a look at a game.
-
-    Attributes:
-        kind: ran: a stage is done; finished: and with it the iteration; failed; waits: for what `reason` says.
-        stage: that ran, failed or waits.
-        reason: of a failure, or what is waited for.
-        retry_at: when a breaker allows the next trial, in seconds since 1970; None if none is open.
-    """
-
-    kind: Literal["ran", "finished", "failed", "waits"]
-    stage: str
-    reason: str = ""
-    retry_at: float | None = None
-
-
 class GameRunner:
     """The pipeline of a game in a loop.
 
     Args:
-        config: of its pipeline.
+        configured: of its pipeline; leaves that were found while it ran take the place of some.
         layout: its folder.
         services: of the loop.
     """
 
-    def __init__(self, config: SelfPlayConfig, layout: Layout, services: LoopServices) -> None:
-        self.config, self.layout, self._services = config, layout, services
+    def __init__(self, configured: SelfPlayConfig, layout: Layout, services: LoopServices) -> None:
+        self.configured, self.layout, self._services = configured, layout, services
         self._taken: int | None = None  # the iteration that this process has begun, or taken up
 
     @property
     def game(self) -> str:
         """Such as connect_four_2p."""
         return self.layout.root.name
+
+    @property
+    def stop(self) -> LoopStop:
+        """What ends its stages."""
+        return self._services.stop
+
+    @functools.cached_property
+    def config(self) -> SelfPlayConfig:
+        """The configuration of iterations that begin now. Raises CheckpointError if found leaves cannot be read."""
+        return with_found_leaves(self.configured, self.layout)
+
+    def take_found_leaves(self) -> None:
+        """Reads the configuration anew, and compiles its programs again if it has changed."""
+        self.__dict__.pop("config", None)
+        if "pipeline" in self.__dict__ and self.pipeline.config != self.config:
+            del self.pipeline
 
     @functools.cached_property
     def pipeline(self) -> Pipeline:

@@ -25,10 +25,12 @@ from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.hooks import HookThread, check_hooks
 from stoix_like.selfplay.orchestration.master import MasterLoop, MasterStats
+from stoix_like.selfplay.orchestration.plateau import check_plateau_hook
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
 from stoix_like.selfplay.orchestration.reports import LatestProgress
 from stoix_like.selfplay.orchestration.router import EventRouter
-from stoix_like.selfplay.orchestration.runner import GameRunner, Gates, LoopServices
+from stoix_like.selfplay.orchestration.runner import GameRunner
+from stoix_like.selfplay.orchestration.services import Gates, LoopServices
 from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
 from stoix_like.selfplay.orchestration.wiring import PipelineWiring, wire_pipeline_events
 
@@ -124,6 +126,7 @@ def run_master(
     """
     commands, health = config.hooks.on_event, config.health
     check_hooks(commands)
+    check_plateau_hook(config.plateau_hook)
     chosen = _games_of_master(config, words)
     wiring = wiring or wire_pipeline_events(config.training.auto_trigger)
     rules = LoopRules(

@@ -15,7 +15,7 @@ from stoix_like.selfplay.orchestration.continuous import LoopState
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
-from stoix_like.selfplay.orchestration.runner import Gates
+from stoix_like.selfplay.orchestration.services import Gates
 from stoix_like.selfplay.orchestration.start import run_continuous
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
 

@@ -133,7 +133,7 @@ def test_shards_of_other_folders_are_polled_into_the_iteration_that_has_not_expo
     source = next(iter((folder / "tic_tac_toe_2p" / "store").glob("*.npz")))
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
         section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(theirs))
-        loop.runner.config = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
+        loop.runner.configured = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
 
         def then(clock):
             if clock.at > 1_000_030.0:

@@ -1,0 +1,58 @@
+"""CMA-ES over a few numbers, by Optuna's sampler. The study stays in memory, for that sampler keeps pickles in a file.
+
+It samples the same after the same values were told, so whoever notes them can go on after a kill.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from stoix_like.runtime.console import installation
+from stoix_like.runtime.sweeps.space import Range
+from stoix_like.runtime.sweeps.study import distribution, require_optuna
+
+_SPREAD = 0.25  # standard deviation of the first generation, as a share of each range
+
+
+def require_cma_es() -> None:
+    """Raises MissingExtraError if Optuna or the package of its sampler is not installed."""
+    installation.require_extra("a sweep by CMA-ES", "sweep", "optuna", "cmaes")
+
+
+class CmaEsSearch:
+    """A search for the parameters with the lowest value (Hansen 2016, arXiv 1604.00772).
+
+    Args:
+        ranges: of the parameters; the first generation is drawn around their middle.
+        first: the parameters of the first trial.
+        seed: of the samples.
+
+    Raises:
+        MissingExtraError: a package is not installed.
+    """
+
+    def __init__(self, ranges: Mapping[str, Range], first: Mapping[str, float], seed: int) -> None:
+        require_cma_es()
+        optuna = require_optuna()
+        self._distributions = {name: distribution(one) for name, one in ranges.items()}
+        with warnings.catch_warnings(action="ignore"):  # of options that Optuna calls experimental
+            sampler = optuna.samplers.CmaEsSampler(sigma0=_SPREAD, seed=seed)
+        self._study = optuna.create_study(sampler=sampler, direction="minimize")
+        self._study.enqueue_trial(dict(first))
+        self._trial: Any = None
+
+    def ask(self) -> dict[str, float]:
+        """The parameters of the next trial, whose value is then told."""
+        self._trial = self._study.ask(fixed_distributions=self._distributions)
+        return {name: float(value) for name, value in self._trial.params.items()}
+
+    def tell(self, value: float) -> None:
+        """The value of the trial that was asked for; one that is not finite counts as failed."""
+        states = require_optuna().trial.TrialState
+        if math.isfinite(value):
+            self._study.tell(self._trial, value)
+        else:
+            self._study.tell(self._trial, state=states.FAIL)

@@ -1,0 +1,177 @@
+"""A sweep of learning rate and weight decay by CMA-ES, for a pipeline whose champions no longer gain.
+
+Every trial goes on from the last state of the run, with the newest window and the same draws. It is judged by its loss
+on those games of the window that nothing learns from. The first trial has the present settings. The best takes their
+place if it is better by more than chance: three standard errors of the difference, games counted as independent.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.algorithms.alphazero import window_learner
+from stoix_like.algorithms.alphazero.state import AlphaZeroHyper, AlphaZeroState
+from stoix_like.errors import RunError
+from stoix_like.runtime.runs.checkpoint import CheckpointStore
+from stoix_like.runtime.runs.saved import state_template
+from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.sweeps.cma_es import CmaEsSearch
+from stoix_like.runtime.sweeps.space import Range
+from stoix_like.selfplay import export, train
+from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
+from stoix_like.selfplay.orchestration.plateau import PlateauContext
+from stoix_like.selfplay.progress import Progress
+
+TRIALS = "trials.json"
+RATE_FACTOR = 8.0  # rates from an eighth to eight times the present ones
+WEIGHT_DECAYS = (1e-6, 0.1)  # that are searched; with the lowest hardly anything decays
+STANDARD_ERRORS = 3.0
+
+
+class Trial(NamedTuple):
+    """A trial that is done."""
+
+    parameters: dict[str, float]  # actor_lr, weight_decay
+    loss: float | None  # on the games that nothing learns from; None if it was not finite
+
+
+class _Data(NamedTuple):
+    """What all trials share."""
+
+    start: AlphaZeroState  # of the run, with the window
+    held_out: dict[str, np.ndarray]
+    games: np.ndarray  # [M] int, the game of each position that is held out
+    num_updates: int
+
+
+def sweep_rates(context: PlateauContext) -> dict[str, float]:
+    """{leaf: value} of the best trial; empty if none is better than the present settings by more than chance.
+
+    Raises:
+        MissingExtraError: Optuna or cmaes is not installed.
+        RunError: the last iteration has no games that are validated on.
+        CheckpointError: its files are missing or damaged.
+        Interrupted: it is stopped; the trials that are done are not made again.
+    """
+    pipeline = context.pipeline
+    runs, present = _TrialRuns(context, _read_data(context)), pipeline.leaves(("actor_lr", "weight_decay"))
+    trials = _all_trials(context, runs, present)
+    losses = [math.inf if trial.loss is None else trial.loss for trial in trials]
+    best = losses.index(min(losses))
+    first, found = trials[0], trials[best]
+    pipeline.reporter.info(f"plateau: loss {losses[0]:.4f} as it is, {losses[best]:.4f} in the best of {len(trials)}")
+    if best == 0 or found.loss is None:
+        return {}
+    gain, error = paired_gain(runs.losses_of(0, first.parameters), runs.losses_of(best, found.parameters), runs.games)
+    if math.isfinite(gain) and gain <= STANDARD_ERRORS * error:
+        return {}
+    return {**found.parameters, "critic_lr": runs.critic_rate(found.parameters)}
+
+
+def _all_trials(context: PlateauContext, runs: _TrialRuns, present: dict[str, Any]) -> list[Trial]:
+    """The trials, of which those that a process made before it ended are not made again."""
+    seed = int(np.random.SeedSequence([int(runs.seed), context.iteration]).generate_state(1)[0])
+    rate, decay = present["actor_lr"], min(max(present["weight_decay"], WEIGHT_DECAYS[0]), WEIGHT_DECAYS[1])
+    rates = Range(rate / RATE_FACTOR, rate * RATE_FACTOR, log=True)
+    ranges = {"actor_lr": rates, "weight_decay": Range(*WEIGHT_DECAYS, log=True)}
+    search = CmaEsSearch(ranges, {"actor_lr": rate, "weight_decay": decay}, seed)
+    known, trials = _read_trials(context.folder / TRIALS), list[Trial]()
+    while (number := len(trials)) < context.options.num_trials:
+        asked = search.ask()
+        if number < len(known) and known[number].parameters == asked:
+            trials.append(known[number])
+        else:
+            known, loss = [], float(runs.losses_of(number, asked).mean())
+            trials.append(Trial(asked, loss if math.isfinite(loss) else None))
+            atomic_write_json(context.folder / TRIALS, [trial._asdict() for trial in trials])
+        search.tell(math.nan if trials[-1].loss is None else trials[-1].loss)
+    return trials
+
+
+def _read_trials(path: Path) -> list[Trial]:
+    """The trials of a process that was killed or stopped; none if the file cannot be read."""
+    try:
+        return [Trial(**one) for one in json.loads(path.read_bytes())]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def _read_data(context: PlateauContext) -> _Data:
+    """The window of the last iteration, and the run's state after it."""
+    pipeline, last = context.pipeline, context.iteration
+    folder, trained = pipeline.layout.stage(last, "export"), read_manifest(pipeline.layout.stage(last, "train"))
+    held_out, window = (read_arrays(folder / name) for name in (VALIDATION_FILE, WINDOW_FILE))
+    if trained is None or not len(held_out["is_full"]):
+        what = f"iteration {last} has no games that are validated on"
+        raise RunError(what, "raise validation_share, or select another function")
+    store, template = CheckpointStore(pipeline.layout.train_run / "checkpoints"), state_template(pipeline.learner, 1)
+    update = int(trained.facts["update"])
+    stored = {name: store.load_part(name, getattr(template, name), update) for name in ("params", "optimizer", "step")}
+    start: AlphaZeroState = jax.jit(pipeline.learner.init)(pipeline.root)
+    start = window_learner.window_of(start._replace(**stored), export.samples_of(pipeline, window))
+    samples = pipeline.settings.most_gradient_steps * pipeline.settings.batch_size
+    num_updates = max(math.ceil(context.options.trial_epochs * len(window["is_full"]) / samples), 1)
+    games = np.unique(held_out["game_id"], return_inverse=True)[1]
+    return _Data(start, held_out, games, num_updates)
+
+
+class _TrialRuns:
+    """Trains with the settings of trials, each once in this process.
+
+    Args:
+        context: of the function.
+        data: what all trials share.
+    """
+
+    def __init__(self, context: PlateauContext, data: _Data) -> None:
+        pipeline, section = context.pipeline, context.pipeline.config.optimization
+        self._pipeline, self._data, self.games = pipeline, data, data.games
+        self.seed, self._critic_share = pipeline.config.architecture.seed, section.critic_lr / section.actor_lr
+        total = context.options.num_trials * data.num_updates
+        self._progress = Progress(pipeline.reporter, pipeline.stop, "plateau", "updates", total)
+        self._losses = dict[int, np.ndarray]()
+        self._update = jax.jit(self._one_update)
+
+    def critic_rate(self, parameters: dict[str, float]) -> float:
+        """The rate of the critic, which keeps its ratio to the actor's."""
+        return parameters["actor_lr"] * self._critic_share
+
+    def losses_of(self, number: int, parameters: dict[str, float]) -> np.ndarray:
+        """[M] losses of the positions that are held out, after the trial. Raises Interrupted."""
+        if number not in self._losses:
+            self._losses[number] = self._trained_losses(number, parameters)
+        return self._losses[number]
+
+    def _trained_losses(self, number: int, parameters: dict[str, float]) -> np.ndarray:
+        pipeline, data = self._pipeline, self._data
+        values = parameters | {"critic_lr": self.critic_rate(parameters), "num_updates": data.num_updates}
+        values["num_updates"] += int(data.start.step)
+        hyper = data.start.hyper._replace(**{name: jnp.float32(value) for name, value in values.items()})
+        learned = data.start.params, data.start.optimizer, data.start.step
+        for done in range(data.num_updates):
+            self._progress.update(number * data.num_updates + done)
+            learned = self._update(data.start, hyper, *learned)
+        found = train.position_losses(pipeline, learned[0].average, data.held_out)
+        return found["policy_loss"] + pipeline.config.optimization.vf_coef * found["value_loss"]
+
+    def _one_update(self, start: AlphaZeroState, hyper: AlphaZeroHyper, params: Any, optimizer: Any, step: Any) -> Any:
+        state = start._replace(hyper=hyper, params=params, optimizer=optimizer, step=step)
+        after = self._pipeline.learner.update(state)[0]
+        return after.params, after.optimizer, after.step
+
+
+def paired_gain(before: np.ndarray, after: np.ndarray, games: np.ndarray) -> tuple[float, float]:
+    """(mean of `before` - `after`, its standard error) over positions [M], which are independent between games only."""
+    difference = before - after
+    mean = float(difference.mean())
+    by_game = np.bincount(games, weights=difference - mean)  # sums to 0 over all games
+    return mean, float(np.sqrt(np.sum(by_game**2)) / len(difference))

@@ -1,0 +1,75 @@
+"""Leaves that were found while a pipeline ran: which hold, and which are refused."""
+
+import pytest
+from support.pipelines import small_config
+
+from stoix_like.config.checks import get_leaf, replace_leaves
+from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.found_leaves import (
+    RESULT,
+    FoundLeaves,
+    read_result,
+    with_found_leaves,
+    with_leaves,
+    write_result,
+)
+
+
+def result(rate, configured):
+    leaves = {} if rate is None else {"actor_lr": rate}
+    return FoundLeaves(leaves, {"actor_lr": configured} if leaves else {}, None, 0.0)
+
+
+def found(layout, *results):
+    """Writes them after iterations 20, 40 …"""
+    for index, one in enumerate(results):
+        path = layout.plateau(20 * (index + 1))
+        path.mkdir(parents=True)
+        write_result(layout, 20 * (index + 1), one)
+
+
+def test_the_newest_that_has_leaves_holds(tmp_path):
+    config, layout = small_config(tmp_path, actor_lr=0.01), Layout(tmp_path / "tic_tac_toe_2p")
+    assert with_found_leaves(config, layout) == config
+    failed = FoundLeaves({}, {}, "no memory", 0.0)
+    found(layout, result(0.002, 0.01), result(0.004, 0.01), result(None, 0.01), failed)
+    assert read_result(layout, 80) == failed
+    assert read_result(layout, 60).leaves == {}
+    changed = with_found_leaves(config, layout)
+    assert changed == replace_leaves(config, {"actor_lr": 0.004})
+
+
+def test_another_value_in_the_configuration_takes_its_place(tmp_path):
+    layout = Layout(tmp_path / "tic_tac_toe_2p")
+    found(layout, result(0.002, 0.01), result(0.004, 0.01))
+    config = small_config(tmp_path, actor_lr=0.03)
+    assert with_found_leaves(config, layout) == config
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"leaves": {}}'])
+def test_a_damaged_result_is_one_line(tmp_path, text):
+    layout = Layout(tmp_path / "tic_tac_toe_2p")
+    found(layout, result(0.002, 0.01))
+    (layout.plateau(20) / RESULT).write_text(text)
+    with pytest.raises(CheckpointError, match="cannot be read") as error:
+        with_found_leaves(small_config(tmp_path), layout)
+    assert "remove it" in error.value.hint
+
+
+def test_leaves_of_a_later_version_are_no_crash(tmp_path):
+    layout = Layout(tmp_path / "tic_tac_toe_2p")
+    found(layout, FoundLeaves({"momentum": 0.9}, {"momentum": 0.5}, None, 0.0))
+    with pytest.raises(CheckpointError, match="do not fit"):
+        with_found_leaves(small_config(tmp_path), layout)
+
+
+def test_only_what_may_change_while_a_pipeline_runs_can_be_set(tmp_path):
+    config = small_config(tmp_path)
+    changed = with_leaves(config, {"actor_lr": 0.5, "weight_decay": 1, "temperature_plies": 3})
+    assert (get_leaf(changed, "weight_decay"), get_leaf(changed, "temperature_plies")) == (1.0, 3)
+    wrong = {"hidden_dim": 16, "save_dir": "x", "actor_rate": 1.0, "critic_lr": -1.0, "tau": "much"}
+    with pytest.raises(ConfigError) as error:
+        with_leaves(config, wrong)
+    assert len(error.value.problems) == len(wrong)
+    assert all(any(name in problem for problem in error.value.problems) for name in wrong)
