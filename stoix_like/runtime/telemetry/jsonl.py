@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -19,6 +20,8 @@ from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.telemetry.sink import Report, RunMeta
 
 FILE_NAME = "metrics.jsonl"
+
+_END_BYTES = 1 << 16  # of a file, in which the last rows are looked for
 
 
 class JsonlSink:
@@ -82,7 +85,8 @@ def cut_after(path: Path, update: int, *, keeps_evaluation: bool = True) -> None
     """Removes the rows after `update`, and lines that are no rows, by an atomic replacement; other lines are unchanged.
 
     The rows of `update` stay, because they were written before its checkpoint. Without `keeps_evaluation` its EVALUATOR
-    rows are removed: the run was killed between an evaluation and the checkpoint that records it.
+    rows are removed: the run was killed between an evaluation and the checkpoint that records it. A file whose end has
+    nothing to remove is not read whole, since its rows are in the order of their updates.
     """
 
     def is_kept(row: dict[str, Any] | None) -> bool:
@@ -90,6 +94,8 @@ def cut_after(path: Path, update: int, *, keeps_evaluation: bool = True) -> None
             return False
         return keeps_evaluation or row.get("update") != update or row.get("category") != "EVALUATOR"
 
+    if _ends_within(path, update, is_kept):
+        return
     lines = _lines(path)
     kept = [line for line in lines if is_kept(_parse(line))]
     content = b"".join(line + b"\n" for line in kept)
@@ -97,6 +103,22 @@ def cut_after(path: Path, update: int, *, keeps_evaluation: bool = True) -> None
         return
     with atomic_write(path) as temporary:
         temporary.write_bytes(content)
+
+
+def _ends_within(path: Path, update: int, is_kept: Callable[[dict[str, Any] | None], bool]) -> bool:
+    """Whether all rows from the last one before `update` on, which is near the end of the file, are kept."""
+    with path.open("rb") as file:
+        length = file.seek(0, os.SEEK_END)
+        file.seek(max(length - _END_BYTES, 0))
+        *lines, rest = file.read().split(b"\n")
+    if rest:
+        return False
+    for row in map(_parse, reversed(lines)):
+        if not is_kept(row) or row is None:
+            return False
+        if row.get("category") != "MISC" and row.get("update", update) < update:  # a start says nothing of its order
+            return True
+    return False
 
 
 def _lines(path: Path) -> list[bytes]:

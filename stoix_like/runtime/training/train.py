@@ -23,7 +23,7 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.storage.atomic import atomic_write_text
-from stoix_like.runtime.telemetry import MarlEvalSink, Sink, event, open_telemetry
+from stoix_like.runtime.telemetry import MarlEvalSink, Sink, event, marl_eval, open_telemetry
 from stoix_like.runtime.telemetry.terminal import TerminalView
 from stoix_like.runtime.training import chunk, header, start
 from stoix_like.runtime.training.best import BestCheckpoint
@@ -181,7 +181,9 @@ def _open_files(parts: RunParts, view: TerminalView, closing: contextlib.ExitSta
     params = start.on_local_device(parts.template.params)
     is_comparable = best.restore(params, plan.resumed.update) if plan.resumed else True
     meta = header.run_meta(parts, best)
-    telemetry = open_telemetry(plan.path, meta, [view, MarlEvalSink(), *parts.sinks], parts.selected_sinks)
+    is_evaluated = bool(parts.evaluators) or (plan.path / marl_eval.FILE_NAME).is_file()
+    sinks: list[Sink] = [view, *([MarlEvalSink()] if is_evaluated else []), *parts.sinks]
+    telemetry = open_telemetry(plan.path, meta, sinks, parts.selected_sinks)
     closing.callback(telemetry.close)
     header.log_run_header(parts, view, telemetry, meta)
     if not is_comparable:

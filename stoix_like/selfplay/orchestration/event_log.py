@@ -88,11 +88,15 @@ class EventLog:
         self.advance(consumer, position)
 
     def remove_before(self, time: float) -> int:
-        """Removes events older than that, but for each game's last iteration; returns how many there were."""
+        """Removes events older than that; returns how many there were.
+
+        Those of each game's last iteration stay, and of those that are no game's, the last one.
+        """
+        last = "SELECT MAX(iteration) FROM events AS other WHERE other.game = events.game"
+        newest = "SELECT MAX(id) FROM events WHERE game = ''"
         with self._database.transaction() as connection:
             found = connection.execute(
-                "DELETE FROM events WHERE time < ? AND iteration < (SELECT MAX(iteration) FROM events AS other"
-                " WHERE other.game = events.game)",
+                f"DELETE FROM events WHERE time < ? AND (iteration < ({last}) OR (game = '' AND id < ({newest})))",
                 (time,),
             )
             return found.rowcount

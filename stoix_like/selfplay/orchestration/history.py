@@ -12,6 +12,7 @@ from stoix_like.selfplay.due import end_of
 from stoix_like.selfplay.folders import Layout
 
 LARGEST_BOOST, BOOST_ON_REJECTION, BOOST_DECAY = 2.0, 1.3, 0.9
+BOOST_MEMORY = 50  # decisions at most that count for it; of an earlier one 0.9^50, half a percent, would be left
 
 
 class IterationResult(NamedTuple):
@@ -63,7 +64,8 @@ def exploration_boost(newest_first: Iterator[IterationResult]) -> float:
     Each rejection multiplies it by 1.3; what is neither rejected nor promoted lets it fall by a tenth of what it is
     above 1; a promotion ends it.
     """
-    since = list(itertools.takewhile(lambda result: not result.promoted, newest_first))
+    recent = itertools.islice(newest_first, BOOST_MEMORY)
+    since = list(itertools.takewhile(lambda result: not result.promoted, recent))
     boost = 1.0
     for result in reversed(since):
         boost = (

@@ -174,8 +174,8 @@ class MasterLoop:
             for kind, interval in intervals.items():
                 name = f"{kind}/{runner.game}"
                 if runner.layout.champion.is_file() and self._cadence.is_due(name, interval):
-                    self._cadence.done(name)
                     self._work(runner, kind, functools.partial(self._report, runner, kind))
+                    self._cadence.done(name)  # a killed or stopped one goes on with the pieces that it has played
                     return True
         return False
 
@@ -238,7 +238,7 @@ class MasterLoop:
         changes = [abs(weight - self._told.get(game, 0.0)) for game, weight in self.stats.weights.items()]
         if len(changes) > 1 and max(changes) >= _TELLING_CHANGE:
             self._told = dict(self.stats.weights)
-            part = self._services.log.count("", 0, events.CurriculumRebalanced.kind) + 1
+            part = self._services.log.end() + 1  # older ones are removed
             told = events.CurriculumRebalanced(
                 game="", iteration=0, run="", time=now, part=part, weights=self.stats.weights
             )

@@ -54,8 +54,12 @@ def shadow_evaluation(pipeline: Pipeline, openings: int) -> dict[str, Any]:
     return found
 
 
+def _match_path(layout: Layout, subject: MatchSubject) -> Path:
+    return layout.evaluations / json_digest(subject._asdict())[:16]
+
+
 def _match_folder(layout: Layout, subject: MatchSubject) -> Path:
-    folder = layout.evaluations / json_digest(subject._asdict())[:16]
+    folder = _match_path(layout, subject)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -75,12 +79,17 @@ def _scores(pipeline: Pipeline, match: PlannedMatch, num_openings: int, per_piec
 class Entrant(NamedTuple):
     """A candidate of a tournament."""
 
-    name: str  # `iteration 7`
+    iteration: int
     version: NetworkVersion
+
+    @property
+    def name(self) -> str:
+        """Such as `iteration 7`."""
+        return f"iteration {self.iteration}"
 
 
 def entrants(pipeline: Pipeline, most: int) -> list[Entrant]:
-    """The champions and the newest candidates whose parameters are kept, at most so many, the newest first."""
+    """The newest champions and candidates whose parameters are kept, at most so many, in the order of iterations."""
     layout = pipeline.layout
     champions = [record.iteration for record in records.lineage(layout)]
     others = [number for number in reversed(layout.iterations()) if number not in champions]
@@ -93,31 +102,44 @@ def entrants(pipeline: Pipeline, most: int) -> list[Entrant]:
         if number == 0:
             known = records.read_record(records.record_path(layout, 0)).hash
         if known is not None and path.is_file():
-            found.append(Entrant(f"iteration {number}", read_version(pipeline, path, known)))
-    return found
+            found.append(Entrant(number, read_version(pipeline, path, known)))
+    return sorted(found, key=lambda entrant: entrant.iteration)
 
 
 def play_tournament(pipeline: Pipeline, most: int, num_openings: int, per_match: int) -> dict[str, Any] | None:
     """What is written to `tournament.json`; None with fewer than two candidates.
 
-    Matches of `per_match` openings are played between those whose ratings are least certain, until `num_openings` are
-    used up.
+    Games of earlier tournaments count. Beyond them, matches of `per_match` openings are played between those whose
+    ratings are least certain, until `num_openings` are used up.
     """
     players = entrants(pipeline, most)
     if len({one.version.hash for one in players}) < 2:
         return None
-    played: dict[tuple[str, str], MatchRecord] = {}
+    played = _earlier_matches(pipeline, players, per_match)
     most_games = float(len(pipeline.book.moves) // per_match * per_match * pipeline.game.num_players)
     for _ in range(max(num_openings // per_match, len(players) - 1)):
         pair = next_pair([one.name for one in players], list(played.values()), most_games)
         if pair is None:
             break
         first, second = (next(one for one in players if one.name == name) for name in pair)
-        games = int(played[pair].games) // pipeline.game.num_players if pair in played else 0
-        played[pair] = _tournament_match(pipeline, first, second, games + per_match, per_match)
+        openings = int(played[pair].games) // pipeline.game.num_players if pair in played else 0
+        played[pair] = _tournament_match(pipeline, first, second, openings + per_match, per_match)
     table = ratings.rate(list(played.values()), mean=MEAN_RATING)
     found = {"time": time.time(), "openings": num_openings, "ratings": [row._asdict() for row in table.rows]}
     atomic_write_json(pipeline.layout.evaluations / TOURNAMENT, found)
+    return found
+
+
+def _earlier_matches(
+    pipeline: Pipeline, players: Sequence[Entrant], per_match: int
+) -> dict[tuple[str, str], MatchRecord]:
+    """{(earlier, later candidate): their match} of those that have played before."""
+    found = {}
+    for first, second in itertools.combinations(players, 2):
+        subject = evaluate.subject_of(pipeline, first.version.hash, second.version.hash)
+        if pieces := len(list(_match_path(pipeline.layout, subject).glob("piece_*.npz"))):
+            openings = min(pieces * per_match, len(pipeline.book.moves) // per_match * per_match)
+            found[first.name, second.name] = _tournament_match(pipeline, first, second, openings, per_match)
     return found
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import json
 import math
 import os
 import pty
@@ -15,7 +16,7 @@ import pytest
 from support.telemetry import META, RecordingSink, report, run_meta, write
 
 from stoix_like.errors import MissingExtraError, RunError
-from stoix_like.runtime.telemetry import Clock, Report, open_telemetry, read_rows
+from stoix_like.runtime.telemetry import Clock, Report, jsonl, open_telemetry, read_rows
 from stoix_like.runtime.telemetry.summary import RunSummary, parse_labels
 from stoix_like.runtime.telemetry.terminal import TerminalView
 
@@ -56,6 +57,35 @@ def test_resume_cuts_a_torn_line_and_the_rows_after_the_checkpoint(tmp_path, tor
         telemetry.write(_reports(3))
     assert [row["update"] for row in read_rows(path)] == [1, 1, 2, 2, 3, 3]
     assert [entry.name for entry in tmp_path.iterdir()] == ["metrics.jsonl"]  # no temporary file stays
+
+
+@pytest.mark.parametrize("evaluated", [True, False])
+@pytest.mark.parametrize("resumed", [2_990, 2_999, 3_000])
+def test_a_long_record_is_cut_as_a_short_one_and_read_whole_only_if_there_is_something_to_cut(
+    tmp_path, monkeypatch, resumed, evaluated
+):
+    """A start at update 2,995 stands before the rows of 2,996, as where a run went on from there."""
+    rows = [("TRAINER", update) for update in range(1, 2_996)] + [("MISC", 2_995)]
+    rows += [("TRAINER", update) for update in range(2_996, 3_001)] + [("EVALUATOR", 3_000)]
+    path = tmp_path / "metrics.jsonl"
+    path.write_text("".join(json.dumps({"category": kind, "update": at, "text": "-" * 20}) + "\n" for kind, at in rows))
+    parsed, parse = [], jsonl._parse
+    monkeypatch.setattr(jsonl, "_parse", lambda line: parsed.append(line) or parse(line))
+    jsonl.cut_after(path, resumed, keeps_evaluation=evaluated)
+    found = [json.loads(line) for line in path.read_text().splitlines()]
+    expected = [
+        (kind, at) for kind, at in rows if at <= resumed and (evaluated or (kind, at) != ("EVALUATOR", resumed))
+    ]
+    assert [(row["category"], row["update"]) for row in found] == expected
+    assert (len(parsed) < 10) == (expected == rows)
+
+
+def test_a_start_alone_does_not_hide_what_is_behind_an_earlier_checkpoint(tmp_path):
+    path = tmp_path / "metrics.jsonl"
+    rows = [("TRAINER", 7), ("TRAINER", 8), ("TRAINER", 9), ("MISC", 0)]
+    path.write_text("".join(json.dumps({"category": kind, "update": at}) + "\n" for kind, at in rows))
+    jsonl.cut_after(path, 8)
+    assert [json.loads(line)["update"] for line in path.read_text().splitlines()] == [7, 8, 0]
 
 
 @pytest.mark.parametrize(("evaluated", "kept"), [(True, [1, 2, 2]), (False, [1, 2])])

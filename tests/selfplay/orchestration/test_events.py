@@ -12,7 +12,7 @@ from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.orchestration import database as database_module
 from stoix_like.selfplay.orchestration import events
 from stoix_like.selfplay.orchestration.database import FILE, MIGRATIONS, Database, reading
-from stoix_like.selfplay.orchestration.event_log import EventLog, last_events
+from stoix_like.selfplay.orchestration.event_log import EventLog, last_events, read_events
 from stoix_like.selfplay.orchestration.events import EVENT_TYPES, event_from
 from stoix_like.selfplay.orchestration.router import MAX_ATTEMPTS, EventRouter, Subscription
 from stoix_like.selfplay.orchestration.wiring import PipelineWiring, StageRequests, Triggers, wire_pipeline_events
@@ -192,6 +192,26 @@ def test_old_events_are_removed_but_for_the_last_iteration_and_none_gets_its_pla
     assert [logged.event.iteration for logged in log.read()] == [3]
     log.append([played(4)])
     assert log.read()[-1].position == end + 1
+
+
+def test_old_events_of_no_game_are_removed_but_for_the_last_one(log):
+    def rebalanced(part):
+        return events.CurriculumRebalanced(game="", iteration=0, run="", time=float(part), part=part, weights={})
+
+    log.append([rebalanced(1), rebalanced(2), played(1), rebalanced(3)])
+    assert log.remove_before(99.0) == 2
+    assert [logged.event.part for logged in log.read() if not logged.event.game] == [3]
+    assert log.remove_before(99.0) == 0
+
+
+def test_events_are_read_from_any_place_and_a_folder_without_any_has_none(log, tmp_path):
+    log.append([played(n) for n in (1, 2, 3)])
+    folder = log._database.path.parent
+    first, *rest = read_events(folder)
+    assert [logged.event.iteration for logged in read_events(folder, after=first.position)] == [2, 3]
+    assert read_events(folder, after=first.position, limit=1) == rest[:1]
+    assert read_events(tmp_path / "nothing") == []
+    assert not (tmp_path / "nothing").exists()
 
 
 def test_a_transaction_is_whole_or_nothing(log, database):

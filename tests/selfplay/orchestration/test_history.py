@@ -46,6 +46,15 @@ def test_the_boost_rises_with_rejections_falls_by_itself_and_ends_with_a_promoti
     assert exploration_boost(iter(results(*words))) == pytest.approx(boost)
 
 
+def test_the_boost_reads_no_more_than_the_decisions_that_count():
+    read = []
+    rows = (read.append(row) or row for row in results(*"i" * 500 + "r" * 500))
+    assert exploration_boost(rows) == 1.0
+    assert len(read) == 50
+    alternating = results(*"ri" * 500)
+    assert exploration_boost(iter(alternating)) == pytest.approx(exploration_boost(iter(alternating[:200])))
+
+
 RULE = WatchRule(plateau_iterations=3, plateau_elo=15.0, regression_iterations=2, regression_elo=50.0)
 
 

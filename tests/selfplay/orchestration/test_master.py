@@ -54,7 +54,8 @@ def test_evaluations_for_the_report_add_games_decide_nothing_and_are_never_learn
         assert shadow["champion"] == champion
         assert shadow["anchors"]["random"]["games"] == 8  # all of the book's four openings, twice two
         assert {row["name"] for row in tournament["ratings"]} == {"iteration 0", "iteration 1", "iteration 2"}
-        assert sum(row["games"] for row in tournament["ratings"]) == 2 * 2 * 4
+        # two tournaments, whose games add up: each of four openings, from both seats, counted for both players
+        assert sum(row["games"] for row in tournament["ratings"]) == 2 * (4 * 2 * 2)
         assert (digests(loop.layout, 2), champion_hash(loop.layout)) == (before, champion)
         stored = {path.name for path in loop.layout.store.iterdir()}
         games = list(loop.layout.evaluations.rglob("*.npz"))
