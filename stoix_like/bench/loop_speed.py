@@ -25,6 +25,9 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 GAME, ITERATIONS, REPETITIONS, NUM_EVENTS = "connect_four_2p", 8, 5, 10_000
 _LOOP = f"run_continuous_training -c {GAME} --games 4000 --cooldown 0".split()
+#: The other two, for their memory.
+_SINGLE = f"run_training_loop --board-type connect_four --selfplay-games 4000 --max-iterations {ITERATIONS + 1}".split()
+_MASTER = f"master_loop --games {GAME} --selfplay-games 4000".split()
 _TIMEOUT = 1800.0  # seconds
 #: Writes so many events, then lets a consumer see all of them; prints the seconds of both.
 _REPLAY = f"""
@@ -54,6 +57,9 @@ def loops_suite() -> Iterator[Measurement]:
     """The rows."""
     with tempfile.TemporaryDirectory() as folder:
         yield from _loop_rows(Path(folder))
+    for name, words in (("single", _SINGLE), ("master", _MASTER)):
+        with tempfile.TemporaryDirectory() as folder:
+            yield _resident_row(name, words, Path(folder))
     with tempfile.TemporaryDirectory() as folder:
         told = subprocess.run(
             [sys.executable, "-c", _REPLAY, folder], check=True, stdout=subprocess.PIPE, text=True
@@ -63,11 +69,27 @@ def loops_suite() -> Iterator[Measurement]:
     yield Measurement(f"loops/replay_{NUM_EVENTS}_events", replayed, "s", note=note)
 
 
+def _resident_row(name: str, words: list[str], save_dir: Path) -> Measurement:
+    """The memory of another loop, at the same place."""
+    process = _start(*words, "--save-dir", str(save_dir))
+    try:
+        wait_for(process, save_dir, ITERATIONS, GAME)
+        return _memory(name, process.pid)
+    finally:
+        process.terminate()
+        process.wait(_TIMEOUT)
+
+
+def _memory(name: str, pid: int) -> Measurement:
+    note = f"resident, after {ITERATIONS} iterations of connect four"
+    return Measurement(f"loops/memory/{name}", resident_bytes(pid) / 2**20, "MB", note=note)
+
+
 def _loop_rows(save_dir: Path) -> Iterator[Measurement]:
     process = _start(*_LOOP, "--save-dir", str(save_dir))
     try:
         wait_for(process, save_dir, ITERATIONS, GAME)
-        resident = resident_bytes(process.pid) / 2**20
+        memory = _memory("continuous", process.pid)
         answers = [_seconds_of("launch_daemons", "--status", "--save-dir", str(save_dir)) for _ in range(REPETITIONS)]
         began = time.monotonic()
         process.send_signal(signal.SIGTERM)
@@ -77,7 +99,7 @@ def _loop_rows(save_dir: Path) -> Iterator[Measurement]:
         process.kill()
     found = [_manifests(save_dir, number) for number in range(2, ITERATIONS + 1)]  # the first one compiles
     yield from _cost_rows(found)
-    yield Measurement("loops/resident", resident, "MB", note="of the loop, after eight iterations of connect four")
+    yield memory
     note = f"of {REPETITIONS} calls while the loop runs, the start of Python included"
     yield Measurement("loops/status", statistics.median(answers), "s", note=note)
     yield Measurement(

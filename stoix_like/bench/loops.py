@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
 from stoix_like.algorithms import tasks
 from stoix_like.bench import alphazero_matches as measured
@@ -66,10 +67,11 @@ def finished_loop(minutes: float, seed: int) -> LoopRun:
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)
                 process.wait()
-    return LoopRun(path, list(_iterations(path)))
+    return LoopRun(path, list(finished_iterations(path)))
 
 
-def _iterations(path: Path) -> Iterator[dict[str, Manifest]]:
+def finished_iterations(path: Path) -> Iterator[dict[str, Manifest]]:
+    """{stage: manifest} of each iteration of a pipeline that is finished."""
     for folder in sorted((path / "iterations").iterdir()):
         found = {name: read_manifest(folder / name) for name in STAGES}
         if all(manifest is not None for manifest in found.values()):
@@ -81,14 +83,14 @@ def loop_suite(options: LearningOptions) -> Iterator[Measurement]:
     solved = measured.solved_positions(*SOLVED)
     for seed in options.seeds:
         loop = finished_loop(options.minutes, seed)
-        yield from _rows(loop, f"loop/{GAME}/s{seed}")
+        yield from decision_rows(loop, f"loop/{GAME}/s{seed}")
         yield _overhead_row(loop, f"loop/{GAME}/s{seed}", seed)
-        yield _rating_row(loop, f"loop/{GAME}/s{seed}")
+        yield rating_row(loop, f"loop/{GAME}/s{seed}")
         yield from _kept_value_rows(loop, f"loop/{GAME}/s{seed}", solved)
         yield from _match_rows(loop, f"loop/{GAME}/s{seed}", options.minutes, seed)
 
 
-def _rows(loop: LoopRun, name: str) -> Iterator[Measurement]:
+def decision_rows(loop: LoopRun, name: str) -> Iterator[Measurement]:
     """Decisions, positions, and seconds by stage without the first iteration, in which programs are compiled."""
     seconds = {stage: sum(one[stage].recorded["seconds"] for one in loop.iterations[1:]) for stage in STAGES}
     positions = sum(one["selfplay"].facts["positions"] for one in loop.iterations)
@@ -144,8 +146,8 @@ def seconds_per_position(path: Path, said: str) -> float:
     return sum(seconds for _, seconds in told) / sum(one.facts["positions"] for one in played if one is not None)
 
 
-def _rating_row(loop: LoopRun, name: str) -> Measurement:
-    """The rating of the last champion, and those of all candidates on the way."""
+def rating_row(loop: LoopRun, name: str, most: int = 1000) -> Measurement:
+    """The rating of the last champion, and those of candidates on the way: at most so many, evenly over iterations."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "lineage.json"
         script = ROOT / "scripts" / "ratings.py"
@@ -154,7 +156,8 @@ def _rating_row(loop: LoopRun, name: str) -> Measurement:
         found: list[dict[str, Any]] = [one for one in json.loads(file.read_text()) if one["rating"] is not None]
     champion = next(one for one in found if one["status"] == "champion")
     marks = {"champion": "*", "former champion": "*"}
-    curve = ", ".join(f"{one['iteration']}{marks.get(one['status'], '')} {one['rating']:.0f}" for one in found)
+    shown = [found[index] for index in sorted({round(index) for index in np.linspace(0, len(found) - 1, most)})]
+    curve = ", ".join(f"{one['iteration']}{marks.get(one['status'], '')} {one['rating']:.0f}" for one in shown)
     note = f"iteration {champion['iteration']}, [{champion['low']:.0f}, {champion['high']:.0f}]"
     note += f"; by iteration, * became champion: {curve}"
     return Measurement(f"{name}/rating", champion["rating"], "Elo", note=note)

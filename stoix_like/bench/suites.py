@@ -23,6 +23,7 @@ from stoix_like.bench import (
     loop_soak,
     loop_speed,
     loops,
+    master_learning,
     overhead,
     scaling,
     searches,
@@ -155,6 +156,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
 WITH_OPTIONS: dict[str, Callable[[alphazero_learning.LearningOptions], Iterable[Measurement]]] = {
     "alphazero_learning": alphazero_learning.learning_suite,
     "selfplay_learning": loops.loop_suite,
+    "master_learning": master_learning.master_suite,
 }
 #: They train for hours if their runs do not exist, so they run only by name.
 NOT_IN_ALL = ("learning", "learning_maze", "ablation", "loop_soak", *searches.COMPARISONS)

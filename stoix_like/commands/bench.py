@@ -71,7 +71,9 @@ def _minutes(text: str) -> float:
 
 def _add_learning_flags(parser: ArgumentParser) -> None:
     """Adds what alphazero_learning is told."""
-    group = parser.add_argument_group("alphazero_learning; of selfplay_learning minutes and seeds")
+    group = parser.add_argument_group(
+        "alphazero_learning; of selfplay_learning minutes and seeds; of master_learning games, minutes and seeds"
+    )
     games = ",".join(LEARNED_GAMES)
     group.add_argument(
         "--games",
@@ -119,7 +121,7 @@ def make_parser() -> ArgumentParser:
         "search_maze",
         "loop_soak",
     )
-    with_options = ("alphazero_learning", "selfplay_learning")
+    with_options = ("alphazero_learning", "selfplay_learning", "master_learning")
     help_text = (
         "suite to run; all is everything but *learning*, ablation, search* and loop_soak, which take long"
         " (default: all)"

@@ -1,9 +1,11 @@
 """The measures of a loop of self-play, on a small one."""
 
+import json
+
 import pytest
 from support.pipelines import small_pipeline
 
-from stoix_like.bench import loops
+from stoix_like.bench import loops, master_learning
 from stoix_like.config.checks import steps_per_update
 from stoix_like.selfplay.iteration import run_iteration
 
@@ -13,12 +15,12 @@ def loop(tmp_path_factory):
     pipeline = small_pipeline(tmp_path_factory.mktemp("loop"))
     for _ in range(3):
         run_iteration(pipeline)
-    return loops.LoopRun(pipeline.layout.root, list(loops._iterations(pipeline.layout.root)))
+    return loops.LoopRun(pipeline.layout.root, list(loops.finished_iterations(pipeline.layout.root)))
 
 
 def test_seconds_and_decisions_are_those_of_the_manifests(loop):
     assert len(loop.iterations) == 3
-    rows = {row.name: row for row in loops._rows(loop, "loop")}
+    rows = {row.name: row for row in loops.decision_rows(loop, "loop")}
     assert rows["loop/iterations"].value == 3
     assert rows["loop/iterations"].note.startswith("promote ")
     assert 0.0 < rows["loop/evaluation_share"].value < 1.0
@@ -46,12 +48,36 @@ def test_an_unfinished_iteration_is_not_counted(loop):
     manifest = loop.path / "iterations" / "0003" / "promote" / "manifest.json"
     text = manifest.read_text()
     manifest.unlink()
-    assert len(list(loops._iterations(loop.path))) == 2
+    assert len(list(loops.finished_iterations(loop.path))) == 2
     manifest.write_text(text)
 
 
 def test_the_rating_is_that_of_the_last_champion(loop):
-    row = loops._rating_row(loop, "loop")
+    row = loops.rating_row(loop, "loop")
     assert row.name == "loop/rating"
     assert "*" in row.note
     assert row.value > 0
+
+
+def test_a_master_loop_is_measured_by_game_with_some_of_its_ratings(loop):
+    shadow = {"iteration": 2, "anchors": {"random": {"score": 0.75, "low": 0.5, "high": 0.9, "games": 8}}}
+    (loop.path / "evaluations").mkdir()
+    (loop.path / "evaluations" / "shadow.json").write_text(json.dumps(shadow))
+    rows = {row.name: row for row in master_learning.master_rows(loop, "master/x/s0")}
+    assert rows["master/x/s0/iterations"].value == 3
+    assert rows["master/x/s0/against_random"].value == 0.75
+    assert len(rows["master/x/s0/rating"].note.split("champion: ")[1].split(",")) == 4  # iterations 0 to 3
+    assert len(loops.rating_row(loop, "loop", 2).note.split("champion: ")[1].split(",")) == 2
+
+
+def test_a_game_that_has_finished_no_iteration_has_none(tmp_path):
+    (row,) = master_learning.master_rows(loops.LoopRun(tmp_path, []), "master/x/s0")
+    assert (row.name, row.value) == ("master/x/s0/iterations", 0.0)
+
+
+def test_a_master_loop_runs_its_time_and_a_folder_that_exists_is_left_as_it_is(tmp_path, monkeypatch):
+    monkeypatch.setattr(master_learning, "RUNS", tmp_path)
+    made = tmp_path / "master-5min-s3"
+    made.mkdir()
+    assert master_learning.finished_master(["tic_tac_toe"], 5.0, 3) == made
+    assert list(made.iterdir()) == []
