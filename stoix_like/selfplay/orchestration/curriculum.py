@@ -2,7 +2,8 @@
 
 w = clip((1 - s) w + s (1 + a d + b g), 0.5, 2), with the smoothing s, the weights a and b, how far a game's progress
 lies behind the others' d, and the age of its newest games g. Progress is what its champions have gained in Elo over the
-last iterations. This module is the only one that makes weights.
+last iterations. A game on a plateau has d = -1 and counts for no mean: one that is solved gains nothing and would else
+get most. This module is the only one that makes weights.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import NamedTuple
 from stoix_like.config.unified_loop import CurriculumConfig
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import history
+from stoix_like.selfplay.orchestration.history import WatchRule
 
 LOWEST, HIGHEST = 0.5, 2.0
 LEAST_PROGRESS = 50.0  # Elo; differences in smaller progress are noise
@@ -24,23 +26,26 @@ class GameProgress(NamedTuple):
 
     gained: float  # Elo of its champions over the last iterations
     newest: float | None  # when its last iteration was decided, in seconds since 1970; None if there is none
+    is_on_plateau: bool = False
 
 
-def read_progress(layout: Layout, iterations: int) -> GameProgress:
-    """The progress of a game, from its manifests."""
-    recent = list(itertools.islice(history.results(layout), iterations))
-    gained = sum(max(result.elo or 0.0, 0.0) for result in recent if result.promoted)
-    return GameProgress(gained, recent[0].time if recent else None)
+def read_progress(layout: Layout, iterations: int, rule: WatchRule) -> GameProgress:
+    """The progress of a game, from its manifests; the rule says what a plateau is."""
+    recent = list(itertools.islice(history.results(layout), max(iterations, rule.plateau_iterations)))
+    gained = sum(max(result.elo or 0.0, 0.0) for result in recent[:iterations] if result.promoted)
+    is_on_plateau = history.plateau(recent, rule) is not None
+    return GameProgress(gained, recent[0].time if recent else None, is_on_plateau)
 
 
 def rebalanced(
     weights: Mapping[str, float], progress: Mapping[str, GameProgress], config: CurriculumConfig, now: float
 ) -> dict[str, float]:
     """The new weight of every game in `progress`; one that has none yet begins at 1."""
-    mean = sum(one.gained for one in progress.values()) / len(progress)
+    rising = [one.gained for one in progress.values() if not one.is_on_plateau]
+    mean = sum(rising) / max(len(rising), 1)
     found = {}
     for game, one in progress.items():
-        behind = min(max((mean - one.gained) / max(mean, LEAST_PROGRESS), -1.0), 1.0)
+        behind = -1.0 if one.is_on_plateau else min(max((mean - one.gained) / max(mean, LEAST_PROGRESS), -1.0), 1.0)
         hours = config.age_hours if one.newest is None else (now - one.newest) / 3600.0
         age = min(max(hours / config.age_hours, 0.0), 1.0)
         newest = 1.0 + config.progress_weight * behind + config.age_weight * age

@@ -248,7 +248,7 @@ class MasterLoop:
     def _progress(self, runner: GameRunner, iterations: int) -> GameProgress:
         """The progress of a game; of one whose files cannot be read, that of a game that has just been played."""
         try:
-            return curriculum.read_progress(runner.layout, iterations)
+            return curriculum.read_progress(runner.layout, iterations, self._services.watch)
         except (CheckpointError, OSError):
             return GameProgress(0.0, self._services.clock.now())
 

@@ -26,6 +26,13 @@ def test_a_game_that_lags_behind_or_has_waited_gets_more():
     assert weights({}, a=(10.0, 0.0), b=(0.0, 0.0)) == {"a": 0.95, "b": 1.05}  # small differences count for little
 
 
+def test_a_game_on_a_plateau_gets_least_and_counts_for_no_mean():
+    rows = {"solved": GameProgress(0.0, NOW, True), "a": GameProgress(300.0, NOW), "b": GameProgress(100.0, NOW)}
+    # the mean of the others is 200, which a is above by half of it and b below
+    assert rebalanced({}, rows, CONFIG, NOW) == {"solved": 0.5, "a": 1.0 - 0.5 * 0.5, "b": 1.0 + 0.5 * 0.5}
+    assert rebalanced({}, {"solved": GameProgress(0.0, NOW - 6.0 * 3600.0, True)}, CONFIG, NOW) == {"solved": 1.0}
+
+
 def test_weights_stay_between_a_half_and_two_and_move_smoothly():
     extreme = CurriculumConfig(progress_weight=10.0, age_weight=10.0, smoothing=1.0)
     assert weights({}, extreme, a=(1000.0, 0.0), b=(0.0, 99.0)) == {"a": 0.5, "b": 2.0}
