@@ -8,6 +8,7 @@ from stoix_like.config.checks import replace_leaves
 from stoix_like.config.loops import LoopConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig
 from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.orchestration.cadence import Cadence
 from stoix_like.selfplay.orchestration.continuous import ContinuousLoop
@@ -28,6 +29,29 @@ SMALL_WORDS = [
     if name not in ("task_id", "selfplay_games")
     for word in (f"--{name.replace('_', '-')}", "null" if value is None else str(value))
 ]
+
+#: What an iteration tells, in its order.
+TOLD = (
+    "selfplay/SELFPLAY_COMPLETE/1",
+    "sync/DATA_SYNC_COMPLETED/1",
+    "export/NPZ_EXPORT_COMPLETE/1",
+    "train/TRAINING_STARTED/1",
+    "train/TRAINING_COMPLETED/1",
+    "evaluate/EVALUATION_COMPLETED/1",
+    "promote/*/1",
+    "promote/ITERATION_COMPLETE/1",
+)
+
+
+def told(number, layout):
+    """The keys of what a finished iteration tells, as `SmallLoop.keys` has them."""
+    decided = "MODEL_PROMOTED" if is_promoted(layout, number) else "PROMOTION_REJECTED"
+    return [f"{number}/{key.replace('*', decided)}" for key in TOLD]
+
+
+def is_promoted(layout, number):
+    """Whether the candidate of an iteration became champion."""
+    return read_manifest(layout.stage(number, "promote")).facts["promoted"]
 
 
 class FakeClock:

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from support.loops import FakeClock, small_loop
+from support.loops import FakeClock, small_loop, told
 from support.pipelines import champion_hash, digests, small_config
 
 from stoix_like.config.loops import LoopConfig
@@ -18,29 +18,6 @@ from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
 from stoix_like.selfplay.orchestration.services import Gates
 from stoix_like.selfplay.orchestration.start import run_continuous
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
-
-#: What an iteration tells, in its order.
-TOLD = (
-    "selfplay/SELFPLAY_COMPLETE/1",
-    "sync/DATA_SYNC_COMPLETED/1",
-    "export/NPZ_EXPORT_COMPLETE/1",
-    "train/TRAINING_STARTED/1",
-    "train/TRAINING_COMPLETED/1",
-    "evaluate/EVALUATION_COMPLETED/1",
-    "promote/*/1",
-    "promote/ITERATION_COMPLETE/1",
-)
-
-
-def told(number, layout):
-    decided = "MODEL_PROMOTED" if is_promoted(layout, number) else "PROMOTION_REJECTED"
-    return [f"{number}/{key.replace('*', decided)}" for key in TOLD]
-
-
-def is_promoted(layout, number):
-    from stoix_like.runtime.stages.manifest import read_manifest
-
-    return read_manifest(layout.stage(number, "promote")).facts["promoted"]
 
 
 def test_two_iterations_are_made_and_everything_is_told_once(finished):
