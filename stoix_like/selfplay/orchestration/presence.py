@@ -23,7 +23,8 @@ from stoix_like.selfplay.orchestration.database import Database
 
 MASTER, CONTINUOUS, SUPERVISOR = "master", "continuous", "supervisor"  # names of loops
 HEARTBEAT_SECONDS = 5.0
-SUPERVISED = "STOIX_LIKE_SUPERVISED"  # set in the environment of a loop that a supervisor has started
+#: Set in the environment of a loop that a supervisor has started, to its process id; to 1 by a service manager.
+SUPERVISED, _SERVICE_MANAGER = "STOIX_LIKE_SUPERVISED", "1"
 _IS_MAC = sys.platform == "darwin"
 _FLOCK = "qqihh" if _IS_MAC else "hhqqi"  # struct flock: type, whence, start, length, process; there in another order
 _TYPE = 3 if _IS_MAC else 0  # the place of its type
@@ -133,6 +134,12 @@ def clear_stop_by_hand(database: Database, name: str) -> bool:
 def is_stopped(database: Database, name: str) -> bool:
     """Whether a loop shall be stopped."""
     return bool(database.rows("SELECT 1 FROM stops WHERE name = ?", (name,)))
+
+
+def is_orphan() -> bool:
+    """Whether the supervisor that has started this process is gone, however early it went."""
+    supervisor = os.environ.get(SUPERVISED, "")
+    return supervisor.isdecimal() and supervisor not in (_SERVICE_MANAGER, str(os.getppid()))
 
 
 @contextlib.contextmanager

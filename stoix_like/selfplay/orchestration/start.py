@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -191,11 +190,10 @@ def _recover(opened: OpenedLoop) -> None:
 @contextlib.contextmanager
 def _threads(name: str, opened: OpenedLoop, status: Callable[[], dict[str, Any]]) -> Iterator[None]:
     """The heartbeat of a loop, and the look for a stop."""
-    database, stop, parent = opened.database, opened.services.stop, os.getppid()
+    database, stop = opened.database, opened.services.stop
 
     def is_stopped() -> bool:
-        is_orphan = presence.SUPERVISED in os.environ and os.getppid() != parent
-        return is_orphan or presence.is_stopped(database, name)
+        return presence.is_orphan() or presence.is_stopped(database, name)
 
     def beat() -> dict[str, Any]:
         return status() | {"progress": opened.progress.line, "is_late": stop.is_late}

@@ -120,7 +120,7 @@ def _wait_for_another(database: Database, stats: SupervisorStats, stop: StopRequ
 
 def _run_once(command: Sequence[str], stop: StopRequest) -> int:
     """The exit code of the loop. A signal that this process receives is handed on, and the loop's end waited for."""
-    environment = {**os.environ, presence.SUPERVISED: "1"}
+    environment = {**os.environ, presence.SUPERVISED: str(os.getpid())}
     with subprocess.Popen(command, start_new_session=True, env=environment) as process:
         is_told = False
         try:

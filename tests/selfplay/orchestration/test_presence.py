@@ -68,6 +68,16 @@ def test_a_stop_sticks_until_it_is_cleared(database, tmp_path):
     assert not presence.clear_stop(database, MASTER)
 
 
+def test_a_loop_is_an_orphan_if_its_parent_is_not_the_supervisor_that_started_it(monkeypatch):
+    """A service manager says 1, and is no parent that could go."""
+    monkeypatch.delenv(presence.SUPERVISED, raising=False)
+    assert not presence.is_orphan()
+    expected = {"1": False, "yes": False, str(os.getppid()): False, str(os.getpid()): True}
+    for supervisor, is_orphan in expected.items():
+        monkeypatch.setenv(presence.SUPERVISED, supervisor)
+        assert presence.is_orphan() == is_orphan
+
+
 def test_a_stop_and_a_time_out_end_a_stage_and_only_the_time_out_is_gone_on_from():
     stop = LoopStop()
     stop.set_deadline(-1e9)  # long ago
