@@ -6,9 +6,11 @@ import signal
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
+from stoix_like.commands.entry import exit_code
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.orchestration import presence
@@ -20,16 +22,21 @@ from stoix_like.selfplay.orchestration.supervisor import pause_before, stop_loop
 CHILD = """
 import os, signal, sys, time
 what, path = sys.argv[1:]
+def receive(*_):
+    with open(path + ".signals", "a") as file:
+        file.write(f"{os.getpid()}\\n")
+    if what != "goes on":
+        sys.exit(7)
+signal.signal(signal.SIGTERM, receive)
 with open(path, "a") as file:
     file.write(os.environ["STOIX_LIKE_SUPERVISED"] + "\\n")
 starts = len(open(path).read().split())
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))
 if what == "fails twice" and starts <= 2:
     os.kill(os.getpid(), signal.SIGKILL)
 if what == "is wrong":
     sys.exit(2)
-if what == "runs":
-    time.sleep(600)
+while what in ("runs", "goes on"):
+    time.sleep(1)
 """
 
 
@@ -99,7 +106,35 @@ def test_a_signal_is_handed_on_and_the_end_waited_for(tmp_path):
     log = tmp_path / "log"
     with when(lambda: starts(log) == 1, lambda: os.kill(os.getpid(), signal.SIGTERM)):
         code = supervise(CONTINUOUS, tmp_path, child("runs", log), SILENT)
-    assert (code, starts(log)) == (130, 1)
+    assert (code, starts(log), starts(log.with_name("log.signals"))) == (130, 1, 1)  # not 7, as the loop ends with
+
+
+def test_a_second_signal_ends_a_loop_that_goes_on_at_once(tmp_path, capsys):
+    """The first one is handed on once; the loop has it, and goes on until it is killed."""
+    log = tmp_path / "log"
+    signals = log.with_name("log.signals")
+
+    def kill_twice():
+        os.kill(os.getpid(), signal.SIGTERM)
+        while not starts(signals):
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with when(lambda: starts(log) == 1, kill_twice):
+        code = exit_code(lambda argv: supervise(CONTINUOUS, tmp_path, child("goes on", log), SILENT), [])
+    assert (code, starts(log), starts(signals)) == (130, 1, 1)
+    assert capsys.readouterr().err == "interrupted\n"
+    wait_for_the_end_of(int(signals.read_text()))
+    assert not presence.is_present(tmp_path, "supervisor-continuous")
+
+
+def wait_for_the_end_of(pid):
+    """Waits until no process of this id runs; one that nobody has waited for yet does not run."""
+    deadline = time.monotonic() + 60.0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        while Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+            assert time.monotonic() < deadline, f"process {pid} still runs"
+            time.sleep(0.02)
 
 
 def test_only_one_supervisor_works_in_a_folder(tmp_path):
