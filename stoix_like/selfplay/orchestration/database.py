@@ -76,16 +76,14 @@ class Database:
         with self._lock:
             try:
                 self._connection.execute("BEGIN IMMEDIATE")
-                try:
-                    yield self._connection
-                except BaseException:
-                    self._connection.execute("ROLLBACK")
-                    raise
+                yield self._connection
                 self._connection.execute("COMMIT")
-            except sqlite3.Error as error:
-                with contextlib.suppress(sqlite3.Error):
-                    self._connection.execute("ROLLBACK")  # of a COMMIT that failed
-                raise database_error(self.path, error) from error
+            except BaseException as error:
+                with contextlib.suppress(sqlite3.Error):  # if the disk is full, SQLite has done so by itself
+                    self._connection.execute("ROLLBACK")
+                if isinstance(error, sqlite3.Error):
+                    raise database_error(self.path, error) from error
+                raise
 
     def rows(self, statement: str, values: Sequence[Any] = ()) -> list[Any]:
         """The rows of a query."""
