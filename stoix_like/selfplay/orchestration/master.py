@@ -123,8 +123,14 @@ class MasterLoop:
             if (found := self._look(runner)) is None:
                 continue
             number, step = found
-            is_asked = self._services.wiring.requests.take(runner.game) == number
-            if is_asked and step.stage != "selfplay" and self._run_due(runner, step):
+            if self._is_asked(runner, number) and step.stage != "selfplay" and self._run_due(runner, step):
+                return True
+        return False
+
+    def _is_asked(self, runner: GameRunner, number: int) -> bool:
+        """Whether the next stage of an iteration was asked for. Requests for others are late, and are dropped."""
+        while (asked := self._services.wiring.requests.take(runner.game)) is not None:
+            if asked == number:
                 return True
         return False
 
