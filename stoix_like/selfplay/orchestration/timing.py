@@ -6,6 +6,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from types import FrameType
 from typing import NamedTuple
 
 from stoix_like.errors import StoixError
@@ -27,13 +28,26 @@ class LoopStop(StopRequest):
     """Whether a loop shall end its stage: after a signal, a stop in the database, or a time-out.
 
     Attributes:
-        timed_out: whether it is a time-out, after which the loop goes on.
+        timed_out: whether its time is over. The loop goes on after that, unless it is stopped as well.
     """
 
     def __init__(self) -> None:
-        super().__init__()
-        self.timed_out = False
+        self.timed_out, self._is_stopped = False, False
         self._deadline: float | None = None
+        super().__init__()
+
+    @property
+    def is_set(self) -> bool:
+        """Whether the stage shall end."""
+        return self._is_stopped or self.timed_out
+
+    @is_set.setter
+    def is_set(self, value: bool) -> None:
+        self._is_stopped = value
+
+    def _receive(self, number: int, frame: FrameType | None) -> None:
+        self._deadline, self.timed_out = None, False  # a signal after a time-out is the first one
+        super()._receive(number, frame)
 
     def set_deadline(self, at: float | None) -> None:
         """Sets when the stages that run now have to be done, on the monotonic clock; None for never."""
@@ -46,10 +60,10 @@ class LoopStop(StopRequest):
 
     def look(self, is_stopped: bool) -> None:
         """Ends the stage if the loop shall stop, or the time is over."""
-        if is_stopped and not self.is_set:
+        if is_stopped:
             self.is_set = True
         if self._deadline is not None and time.monotonic() > self._deadline and not self.is_set:
-            self.timed_out, self.is_set = True, True
+            self.timed_out = True
 
     @property
     def is_late(self) -> bool:
@@ -57,11 +71,9 @@ class LoopStop(StopRequest):
         return self._deadline is not None and time.monotonic() > self._deadline + _LATE_SECONDS
 
     def go_on(self) -> bool:
-        """Whether it was a time-out, which is over now."""
-        was_time_out, self._deadline = self.timed_out, None
-        if was_time_out:
-            self.timed_out = self.is_set = False
-        return was_time_out
+        """Whether it was a time-out alone, which is over now. A stop stays."""
+        was_time_out, self._deadline, self.timed_out = self.timed_out, None, False
+        return was_time_out and not self.is_set
 
     def wait(self, seconds: float, clock: Clock) -> None:
         """Waits so long, or until the loop shall end."""

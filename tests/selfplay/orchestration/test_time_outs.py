@@ -1,0 +1,136 @@
+"""Time-outs of stages: each ends one stage, counts as its failure, and leaves nothing behind for the next one."""
+
+import signal
+import time
+
+import pytest
+from support.loops import FakeClock, small_loop
+
+from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.selfplay import iteration
+from stoix_like.selfplay.folders import STAGES
+from stoix_like.selfplay.orchestration import events
+from stoix_like.selfplay.orchestration.timing import LoopStop
+
+#: {stage: where the loop calls it}.
+CALLS = {
+    "selfplay": (iteration.play, "selfplay_stage"),
+    "sync": (iteration.store, "sync_stage"),
+    "export": (iteration.export, "export_stage"),
+    "train": (iteration.train, "train_stage"),
+    "evaluate": (iteration.evaluate, "evaluate_stage"),
+    "promote": (iteration.promote, "promote_stage"),
+}
+
+
+def end_of_time(stop):
+    """The time of the stage that runs is over, and the watcher sees it."""
+    assert stop.has_deadline
+    stop.set_deadline(-1e9)
+    stop.look(is_stopped=False)
+    assert stop.timed_out
+
+
+class Watched:
+    """Notes the deadline of each stage when it begins, and lets the first call of one take too long."""
+
+    def __init__(self, monkeypatch, slow=None):
+        self.seen, self._slow, self.stop = [], slow, None
+        for stage, (module, name) in CALLS.items():
+            monkeypatch.setattr(module, name, self._watched(stage, getattr(module, name)))
+
+    def _watched(self, stage, original):
+        def call(*arguments, **options):
+            left = None if self.stop._deadline is None else self.stop._deadline - time.monotonic()
+            self.seen.append((stage, left, self.stop.is_set))
+            if stage == self._slow:
+                self._slow = None
+                end_of_time(self.stop)
+            return original(*arguments, **options)
+
+        return call
+
+
+def test_a_time_out_in_self_play_is_its_failure_and_the_next_stages_have_their_own_time(copied, monkeypatch):
+    pipeline, folder = copied
+    watched = Watched(monkeypatch, slow="selfplay")
+    with small_loop(pipeline, folder) as loop:
+        watched.stop = loop.stop
+        master = loop.master(max_iterations=2, stage_timeout_seconds=1000.0)
+        master.run()
+        stats = master.stats
+        assert (stats.successful_iterations, stats.failed_iterations) == (1, 1)
+        assert stats.last_error == "tic_tac_toe_2p: selfplay: it did not end in time"
+        failed = [logged.event for logged in loop.log.read() if logged.event.kind == events.StageFailed.kind]
+        assert [(event.iteration, event.failed_stage, event.error) for event in failed] == [
+            (3, "selfplay", "it did not end in time")
+        ]
+        assert loop.breakers.read(loop.runner.game, "selfplay").failures == 0  # it was played at the second trial
+        assert not loop.stop.has_deadline
+    assert [stage for stage, *_ in watched.seen] == ["selfplay", *STAGES]
+    assert all(0.0 < left <= 1000.0 and not is_set for _, left, is_set in watched.seen)
+
+
+def test_self_play_of_the_continuous_loop_has_all_the_time_also_after_a_stage_that_had_too_little(copied, monkeypatch):
+    """The stages after it share theirs: it is counted once, and ends with the iteration that has failed."""
+    pipeline, folder = copied
+    watched, in_pauses = Watched(monkeypatch, slow="evaluate"), []
+    clock = FakeClock(lambda clock: in_pauses.append(loop.stop.has_deadline))
+    with small_loop(pipeline, folder, clock=clock, max_iterations=3, pipeline_timeout_seconds=1000.0) as loop:
+        watched.stop = loop.stop
+        stats = loop.run()
+        assert (stats.successful_iterations, stats.failed_iterations) == (2, 1)
+        assert stats.last_error == "tic_tac_toe_2p: evaluate: it did not end in time"
+    first, second = STAGES[: STAGES.index("evaluate") + 1], STAGES[STAGES.index("evaluate") :]
+    assert [stage for stage, *_ in watched.seen] == [*first, *second, *STAGES]
+    assert [left for stage, left, _ in watched.seen if stage == "selfplay"] == [None, None]
+    shared = [left for stage, left, _ in watched.seen[1:5]]
+    assert shared == sorted(shared, reverse=True)
+    assert all(0.0 < left <= 1000.0 for stage, left, _ in watched.seen if stage != "selfplay")
+    assert not any(is_set for *_, is_set in watched.seen)
+    assert set(in_pauses) == {False}
+
+
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+def test_a_stop_that_comes_while_a_stage_is_out_of_time_ends_the_loop(copied, monkeypatch, kind):
+    pipeline, folder = copied
+    original = iteration.evaluate.evaluate_stage
+
+    def slow(*arguments):
+        end_of_time(loop.stop)
+        loop.stop.look(is_stopped=True)
+        return original(*arguments)
+
+    monkeypatch.setattr(iteration.evaluate, "evaluate_stage", slow)
+    with small_loop(pipeline, folder, max_iterations=3) as loop:
+        (loop.loop if kind == "continuous" else loop.master(max_iterations=3)).run()
+        assert loop.stop.is_set
+        assert loop.layout.iterations() == [0, 1, 2, 3]
+        assert loop.runner.due()[1].stage == "evaluate"
+        assert not [key for key in loop.keys if "FAILED" in key]  # a stop is no failure
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_the_first_signal_while_a_stage_is_out_of_time_ends_the_loop_at_its_next_chunk(number, not_under_nohup, capsys):
+    stop = LoopStop()
+    with stopping_on_signals(stop):
+        stop.set_deadline(1e18)
+        end_of_time(stop)
+        signal.raise_signal(number)
+        assert stop.is_set
+        assert not stop.go_on()  # the stage is interrupted, and has not failed
+        assert stop.is_set
+        if number != signal.SIGHUP:
+            with pytest.raises(KeyboardInterrupt):
+                signal.raise_signal(number)
+
+
+@pytest.mark.parametrize("comes_first", ["stop", "time-out"])
+def test_a_stop_is_kept_whether_it_comes_before_or_after_a_time_out(comes_first):
+    stop = LoopStop()
+    stop.set_deadline(-1e9)  # long ago
+    for is_stopped in (True, False) if comes_first == "stop" else (False, True):
+        stop.look(is_stopped)
+    assert not stop.go_on()
+    assert stop.is_set
+    assert not stop.has_deadline
