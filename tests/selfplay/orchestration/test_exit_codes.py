@@ -1,0 +1,57 @@
+"""The exit codes of loops that have made all their iterations: 0 if one of them was finished, 1 if all have failed."""
+
+import pytest
+from support.loops import SMALL_WORDS
+from support.scripted_runs import command
+
+from stoix_like.errors import RunError
+from stoix_like.selfplay import iteration
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.orchestration import runner
+
+SMALL = [*SMALL_WORDS, "--min-samples", "0"]
+CONTINUOUS = ["run-continuous-training", "-c", "tic_tac_toe:2", "--games", 10, "--cooldown", 0, *SMALL]
+MASTER = ["master-loop", "--games", "tic_tac_toe:2", "--selfplay-games", 10, "--min-samples-to-trigger", 0]
+MASTER += SMALL_WORDS
+
+
+@pytest.fixture
+def compiled(copied, monkeypatch):
+    """A folder in which commands find their programs compiled; they are the same as theirs, leaf by leaf."""
+    pipeline, folder = copied
+    before = pipeline.layout, pipeline.config, pipeline.stop, pipeline.reporter
+
+    def same(config, reporter, stop):
+        pipeline.layout = Layout(folder / "tic_tac_toe_2p")
+        pipeline.config, pipeline.reporter, pipeline.stop = config, reporter, stop
+        return pipeline
+
+    monkeypatch.setattr(runner, "Pipeline", same)
+    yield folder
+    pipeline.layout, pipeline.config, pipeline.stop, pipeline.reporter = before
+
+
+@pytest.mark.parametrize("words", [CONTINUOUS, MASTER], ids=["continuous", "master"])
+@pytest.mark.parametrize(("num_failures", "code"), [(0, 0), (1, 0), (2, 1)])
+def test_two_iterations_of_which_some_fail(compiled, monkeypatch, capsys, words, num_failures, code):
+    failures, trained = [], iteration.train.train_stage
+
+    def failing(*arguments):
+        if len(failures) < num_failures:
+            failures.append(1)
+            raise RunError("no memory", "lower --batch-size")
+        return trained(*arguments)
+
+    monkeypatch.setattr(iteration.train, "train_stage", failing)
+    assert command(*words, "--max-iterations", 2, "--save-dir", compiled) == code
+    assert f"{2 - num_failures} iterations finished, {num_failures} failed" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [CONTINUOUS, MASTER], ids=["continuous", "master"])
+def test_iterations_that_cannot_be_begun_have_failed(tmp_path, capsys, words):
+    nowhere = tmp_path / "nowhere"
+    argv = [*words, "--max-iterations", 2, "--save-dir", tmp_path / "runs", "--sync-from", nowhere]
+    assert command(*argv) == 1
+    captured = capsys.readouterr()
+    assert "0 iterations finished, 2 failed" in captured.out
+    assert captured.err.count(f"begin of iteration 1 failed: --sync-from: no folder {nowhere}") == 2
