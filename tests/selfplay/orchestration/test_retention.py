@@ -1,0 +1,124 @@
+"""Retention that is killed at any moment: the next one finishes its work, and what is gone is named."""
+
+import contextlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from support.loops import small_loop
+
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay import records
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.orchestration import retention
+from stoix_like.selfplay.orchestration.retention import MARK, REMOVED, RetentionRule
+
+RULE = RetentionRule(positions=100, candidates=2)
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+@pytest.fixture(scope="module")
+def six(finished, tmp_path_factory):
+    """The folder of a game after six iterations."""
+    pipeline, folder, *_ = finished
+    save_dir = tmp_path_factory.mktemp("retention") / "runs"
+    shutil.copytree(folder, save_dir)
+    with small_loop(pipeline, save_dir, max_iterations=4) as loop:
+        loop.runner.clean = lambda *_: None  # all of it is left to these tests
+        loop.run()
+        return loop.layout
+
+
+def copy_of(layout, save_dir):
+    """A copy of it; no file is written in place, so names of the same files are enough."""
+    shutil.copytree(layout.root, save_dir / layout.root.name, copy_function=os.link)
+    return Layout(save_dir / layout.root.name)
+
+
+def files(layout):
+    """The names of all files of a game, without those that say what was removed."""
+    found = {path.relative_to(layout.root).as_posix() for path in layout.root.rglob("*") if path.is_file()}
+    return {name for name in found if not name.endswith((REMOVED, MARK))}
+
+
+def doomed(layout):
+    """What is to be removed of the first four iterations: the last two have more than 100 positions, 60 each."""
+    found, champions = set(), {record.iteration for record in records.lineage(layout)}
+    for number in (1, 2, 3, 4):
+        stages = f"iterations/{number:04d}"
+        found |= {f"{stages}/export/{name}.npz" for name in ("window", "validation")}
+        found |= {f"{stages}/selfplay/shard_{shard:04d}.npz" for shard in (0, 1)}
+        found |= {f"store/{name}.npz" for name, *_ in read_manifest(layout.stage(number, "sync")).facts["added"]}
+        found |= set() if number in champions else {f"{stages}/train/params.safetensors"}
+    return found
+
+
+def named(layout):
+    """What `removed.json` of all iterations name."""
+    notes = layout.root.glob(f"iterations/*/{REMOVED}")
+    return {name for note in notes for name in json.loads(note.read_text())["files"]}
+
+
+@contextlib.contextmanager
+def killed_before(operation):
+    """Ends the process before it removes or notes something for the n-th time, from 0; gives what it did until then."""
+    made = []
+
+    def counted(original, name):
+        def call(path, *arguments, **options):
+            if not path.name.startswith("."):  # of a file that is being written
+                if len(made) == operation:
+                    raise Killed
+                made.append(name)
+            return original(path, *arguments, **options)
+
+        return call
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Path, "unlink", counted(Path.unlink, "remove"))
+        patch.setattr(retention, "atomic_write_json", counted(retention.atomic_write_json, "note"))
+        yield made
+
+
+def check_finished(layout, everything, gone):
+    """What was to be removed is gone and named, everything else is there, and nothing is left to do."""
+    assert retention.clean(layout, RULE) >= 0
+    assert files(layout) == everything - gone
+    assert named(layout) == gone
+    assert json.loads((layout.root / MARK).read_text()) == {"cleaned_below": 5}
+    assert retention.clean(layout, RULE) == 0
+
+
+def test_a_clean_that_is_killed_anywhere_is_finished_by_the_next_one(six, tmp_path):
+    everything, gone = files(six), doomed(six)
+    assert gone < everything
+    operation, is_killed = 0, True
+    while is_killed:
+        layout = copy_of(six, tmp_path / str(operation))
+        with killed_before(operation) as made:
+            try:
+                retention.clean(layout, RULE)
+                is_killed = False
+            except Killed:
+                assert len(made) == operation
+        assert everything - gone <= files(layout)  # nothing that is kept is lost
+        assert everything - files(layout) <= named(layout) <= gone
+        assert made.count("remove") == len(everything - files(layout))
+        check_finished(layout, everything, gone)
+        operation += 1
+    assert made.count("remove") == len(gone)
+    assert made.count("note") == 4 + 1  # one of each iteration, and the mark
+
+
+def test_cleans_that_are_all_killed_after_a_file_come_to_the_same_end(six, tmp_path):
+    layout, everything, gone = copy_of(six, tmp_path), files(six), doomed(six)
+    for left in reversed(range(len(gone))):
+        with killed_before(2), contextlib.suppress(Killed):
+            retention.clean(layout, RULE)
+        assert len(gone & files(layout)) == left
+    check_finished(layout, everything, gone)
