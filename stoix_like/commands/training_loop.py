@@ -102,7 +102,7 @@ def _last_start(root: Path) -> tuple[Layout, int, IterationStart] | None:
     layout = Layout(root)
     if not layout.champion.is_file():
         raise CheckpointError(f"--resume: no pipeline in {root}", "leave out --resume to begin one")
-    for number in reversed(layout.iterations()):
+    for number in layout.newest_first():
         if (start := read_start(layout, number)) is not None:
             return layout, number, start
     return None

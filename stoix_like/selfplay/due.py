@@ -139,7 +139,7 @@ def new_positions(layout: Layout, number: int) -> int:
 
 def learned_positions(layout: Layout, number: int) -> int:
     """Positions that the store had when the latest candidate of earlier iterations was trained; 0 if there is none."""
-    for before in reversed([one for one in layout.iterations() if 0 < one < number]):
+    for before in layout.newest_first(number - 1):
         exported = read_manifest(layout.stage(before, "export"))
         known = None if exported is None else exported.facts.get("store_positions")
         if known is not None and read_manifest(layout.stage(before, "train")) is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -63,18 +65,42 @@ class Layout(NamedTuple):
         return self.root / "plateau" / f"{number:04d}"
 
     def iterations(self) -> list[int]:
-        """The numbers of the iterations that were begun, in order."""
+        """The numbers of the iterations that were begun, in order. It lists all of them."""
         return _numbers(self.root / "iterations")
+
+    def last_iteration(self) -> int:
+        """The newest iteration that was begun; 0 if there is none.
+
+        It looks at the folders behind the one that it has seen last, however many there are before.
+        """
+        number = _last_seen.get(self.root, 0)
+        if not self.iteration(number).is_dir():  # nothing was seen yet, or it was removed
+            number = max(self.iterations(), default=0)
+        while self.iteration(number + 1).is_dir():
+            number += 1
+        _last_seen[self.root] = number
+        return number
+
+    def newest_first(self, last: int | None = None) -> Iterator[int]:
+        """The iterations that were begun, from `last` or the newest back to 1."""
+        newest = self.last_iteration()
+        for number in range(newest if last is None else min(last, newest), 0, -1):
+            if self.iteration(number).is_dir():
+                yield number
 
     def plateaus(self) -> list[int]:
         """The numbers of the iterations after which something was searched, in order."""
         return _numbers(self.root / "plateau")
 
 
+_last_seen: dict[Path, int] = {}  # by the folder of a game: its newest iteration, when it was looked for last
+
+
 def _numbers(folder: Path) -> list[int]:
     if not folder.is_dir():
         return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal() and path.is_dir())
+    with os.scandir(folder) as entries:
+        return sorted(int(entry.name) for entry in entries if entry.name.isdecimal() and entry.is_dir())
 
 
 def find_layout(text: str, save_dir: str = "runs") -> Layout:

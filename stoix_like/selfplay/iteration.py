@@ -77,11 +77,10 @@ class IterationReport(NamedTuple):
 
 def next_iteration(layout: Layout, *, new: bool = False) -> int:
     """The iteration that a call works on: the last one while it is unfinished, unless a new one is asked for."""
-    numbers = [number for number in layout.iterations() if number > 0]
-    if not numbers:
+    if (last := layout.last_iteration()) == 0:
         return 1
-    is_done = read_manifest(layout.stage(numbers[-1], "promote")) is not None
-    return numbers[-1] + (is_done or new)
+    is_done = read_manifest(layout.stage(last, "promote")) is not None
+    return last + (is_done or new)
 
 
 def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> IterationReport:
@@ -220,7 +219,7 @@ def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
     if section.engine != NETWORK_ENGINE:
         return SelfPlayer(section.engine, None)
     if section.selfplay_model == "latest":
-        for before in reversed([n for n in layout.iterations() if 0 < n < number]):
+        for before in layout.newest_first(number - 1):
             folder = layout.stage(before, "train")
             if (manifest := read_manifest(folder)) is not None:
                 place = (folder / PARAMETERS).relative_to(layout.root).as_posix()

@@ -78,7 +78,7 @@ def sync_stage(pipeline: Pipeline, iteration: int, *, again: bool = False) -> tu
 
 def totals_before(layout: Layout, iteration: int) -> StoreTotals:
     """What the store had taken in before an iteration."""
-    for number in reversed([number for number in layout.iterations() if number < iteration]):
+    for number in layout.newest_first(iteration - 1):
         if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
             return StoreTotals(**{name: synced.facts[name] for name in StoreTotals._fields})
     return StoreTotals()
@@ -87,7 +87,7 @@ def totals_before(layout: Layout, iteration: int) -> StoreTotals:
 def _unsynced(layout: Layout, iteration: int) -> list[int]:
     """The iterations that may have games which the store lacks: from the last one that was synced to this one."""
     found = list[int]()
-    for number in reversed([number for number in layout.iterations() if number <= iteration]):
+    for number in layout.newest_first(iteration):
         found.append(number)
         if number < iteration and read_manifest(layout.stage(number, "sync")) is not None:
             break
@@ -211,7 +211,7 @@ def _link(source: Path, path: Path) -> None:
 
 def restore(layout: Layout, path: Path) -> None:
     """Links a shard that is missing from the store again, if this pipeline has played it."""
-    for number in reversed(layout.iterations()):
+    for number in layout.newest_first():
         folder = layout.stage(number, "selfplay")
         played = read_manifest(folder)
         for name, found in {} if played is None else played.outputs.items():
@@ -236,7 +236,7 @@ def _quarantine(pipeline: Pipeline, path: Path, reason: str) -> None:
 
 def stored_shards(layout: Layout, iteration: int) -> Iterator[StoredShard]:
     """The shards that were taken in up to an iteration, the newest first: what its manifests of `sync` name."""
-    for number in reversed([number for number in layout.iterations() if number <= iteration]):
+    for number in layout.newest_first(iteration):
         if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
             yield from reversed(added_shards(layout, number, synced))
 

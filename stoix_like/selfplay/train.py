@@ -192,7 +192,7 @@ def num_updates(pipeline: Pipeline, window_positions: int, new_positions: int) -
 
 def last_update(pipeline: Pipeline, iteration: int) -> int:
     """Updates that the latest candidate of earlier iterations was trained for; 0 if there is none."""
-    for number in reversed([number for number in pipeline.layout.iterations() if number < iteration]):
+    for number in pipeline.layout.newest_first(iteration - 1):
         if (trained := read_manifest(pipeline.layout.stage(number, "train"))) is not None:
             return int(trained.facts["update"])
     return 0

@@ -111,7 +111,7 @@ def derive_missing(log: EventLog, layout: Layout, rule: WatchRule) -> list[Pipel
     if not layout.champion.is_file():
         return []
     numbers = list[int]()
-    for number in reversed([number for number in layout.iterations() if number > 0]):
+    for number in layout.newest_first():
         if log.count(layout.root.name, number, events.IterationComplete.kind):
             break
         numbers.append(number)

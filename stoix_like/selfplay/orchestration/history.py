@@ -37,7 +37,7 @@ class IterationResult(NamedTuple):
 
 def results(layout: Layout, last: int | None = None) -> Iterator[IterationResult]:
     """The results of finished iterations up to `last`, the newest first."""
-    for number in reversed([one for one in layout.iterations() if one > 0 and (last is None or one <= last)]):
+    for number in layout.newest_first(last):
         promoted = read_manifest(layout.stage(number, "promote"))
         if promoted is None:
             continue

@@ -36,7 +36,7 @@ class LatestProgress:
 
 def iteration_line(layout: Layout) -> str:
     """What the last finished iteration of a game has come to."""
-    number = next(one for one in reversed(layout.iterations()) if read_manifest(layout.stage(one, "promote")))
+    number = next(one for one in layout.newest_first() if read_manifest(layout.stage(one, "promote")))
     done = {name: manifest for name in STAGES if (manifest := read_manifest(layout.stage(number, name))) is not None}
     parts = [f"{layout.root.name} iteration {number}: {records.status_of(done['promote'])}"]
     if "evaluate" in done and "score" in done["evaluate"].facts:

@@ -49,7 +49,7 @@ def clean(layout: Layout, rule: RetentionRule) -> int:
     first_shard = min(_first_kept_shard(layout, rule.positions), first_whole)
     first_candidate = finished[-1] if len(finished) == rule.candidates else 0
     cleaned, freed = _read_mark(layout), 0
-    for number in [one for one in layout.iterations() if cleaned <= one < first_whole and one > 0]:
+    for number in range(max(cleaned, 1), first_whole):
         doomed = [layout.stage(number, "export") / name for name in (WINDOW_FILE, VALIDATION_FILE)]
         if number < first_shard:
             doomed += list(_shards_of(layout, number))
@@ -64,8 +64,8 @@ def clean(layout: Layout, rule: RetentionRule) -> int:
 
 def _finished(layout: Layout) -> Iterator[int]:
     """The finished iterations, the newest first."""
-    for number in reversed(layout.iterations()):
-        if number > 0 and read_manifest(layout.stage(number, "promote")) is not None:
+    for number in layout.newest_first():
+        if read_manifest(layout.stage(number, "promote")) is not None:
             yield number
 
 
@@ -79,7 +79,7 @@ def _read_mark(layout: Layout) -> int:
 def _first_kept_shard(layout: Layout, positions: int) -> int:
     """The first iteration whose shards are kept, so that together they have so many positions."""
     held = 0
-    for number in reversed(layout.iterations()):
+    for number in layout.newest_first():
         if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
             held += sum(shard.num_positions for shard in added_shards(layout, number, synced))
             if held >= positions:

@@ -139,7 +139,7 @@ class GameRunner:
 
     def failed_to_look(self, error: Exception) -> Outcome:
         """Notes that the files of the game cannot be read."""
-        return self.failed(max(self.layout.iterations(), default=0), LOOK, error)
+        return self.failed(self.layout.last_iteration(), LOOK, error)
 
     def looked(self) -> None:
         """Notes that they can."""

@@ -107,8 +107,7 @@ def _game(layout: Layout, stored: dict[tuple[str, str], breaker.Breaker], now: f
 
 
 def _readable_game(layout: Layout) -> dict[str, Any]:
-    numbers = [number for number in layout.iterations() if number > 0]
-    number = numbers[-1] if numbers else 0
+    number = layout.last_iteration()
     found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
     start = read_start(layout, number)
     needs = Needs(0 if start is None else int(start.kept.get("min_samples", 0)))
