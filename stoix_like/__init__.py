@@ -83,6 +83,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "run_master": ("stoix_like.selfplay.orchestration.start", "run_master"),
     "read_events": ("stoix_like.selfplay.orchestration.event_log", "read_events"),
     "register_plateau_hook": ("stoix_like.selfplay.orchestration.plateau", "register_plateau_hook"),
+    "PlateauHookConfig": ("stoix_like.config.unified_loop", "PlateauHookConfig"),
     "PlateauContext": ("stoix_like.selfplay.orchestration.plateau", "PlateauContext"),
     "wire_pipeline_events": ("stoix_like.selfplay.orchestration.wiring", "wire_pipeline_events"),
     "is_unified_loop_running": ("stoix_like.selfplay.orchestration.presence", "is_unified_loop_running"),
@@ -118,6 +119,7 @@ __all__ = [
     "Observation",
     "PPOConfig",
     "PlateauContext",
+    "PlateauHookConfig",
     "Root",
     "SPOConfig",
     "SearchConfig",
@@ -189,7 +191,7 @@ if TYPE_CHECKING:
         ppo_config,
         spo_config,
     )
-    from stoix_like.config.unified_loop import UnifiedLoopConfig
+    from stoix_like.config.unified_loop import PlateauHookConfig, UnifiedLoopConfig
     from stoix_like.envs.boards.registry import make_game
     from stoix_like.envs.boards.versus import versus
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS

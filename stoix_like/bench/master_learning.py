@@ -34,13 +34,13 @@ def master_suite(options: LearningOptions) -> Iterator[Measurement]:
 
 def finished_master(games: Sequence[str], minutes: float, seed: int) -> Path:
     """The folder of a master loop over these games: run now for so many minutes, or as it was left."""
-    save_dir = RUNS / f"master-{minutes:g}min-s{seed}"
+    save_dir = RUNS / f"master-{'-'.join(games)}-{minutes:g}min-s{seed}"
     if not save_dir.is_dir():
         flags = ["--games", ",".join(f"{game}:2" for game in games), "--save-dir", str(save_dir), "--seed", str(seed)]
         command = [sys.executable, str(ROOT / "scripts" / "master_loop.py"), *flags]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
             try:
-                process.wait(60.0 * minutes)
+                raise RuntimeError(f"the loop has ended with {process.wait(60.0 * minutes)} before its time")
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGTERM)
                 process.wait()

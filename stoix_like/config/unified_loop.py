@@ -117,8 +117,9 @@ class PlateauHookConfig:
     function: str = leaf(
         "cma_es", "cma_es = a sweep of learning rate and weight decay, or a name of sl.register_plateau_hook"
     )
-    num_trials: int = leaf(24, "trials of the sweep", low=2)
-    trial_epochs: float = leaf(4.0, "passes over the window of each trial", above=0.0)
+    num_trials: int = leaf(24, "trials of the sweep, the present settings included", low=2)
+    trial_epochs: float = leaf(1.0, "passes over the window of each trial", above=0.0)
+    max_seconds: float = leaf(3600.0, "after which the sweep begins no other trial", above=0.0)
 
 
 @dataclass(frozen=True)

@@ -137,11 +137,15 @@ class Pipeline:
             quick_search=None if quick is None else quick._replace(gumbel_scale=scale),
         )
 
-    @functools.cache  # noqa: B019 - lives as long as the process
-    def begin_games(self, num_games: int) -> Callable[[Key], GameBatch]:
-        """`whole_games.begin` of so many games."""
-        slots = min(self.config.environment.num_envs, num_games)
-        return jax.jit(functools.partial(whole_games.begin, self.game, self.settings, num_games, slots))
+    @functools.cached_property
+    def begin_games(self) -> Callable[[int], Callable[[Key], GameBatch]]:
+        """By number of games: `whole_games.begin` of so many."""
+
+        def begin(num_games: int) -> Callable[[Key], GameBatch]:
+            slots = min(self.config.environment.num_envs, num_games)
+            return jax.jit(functools.partial(whole_games.begin, self.game, self.settings, num_games, slots))
+
+        return functools.cache(begin)
 
     @functools.cached_property
     def book(self) -> OpeningBook:
@@ -168,11 +172,15 @@ class Pipeline:
         """Matches of two networks."""
         return MatchPlayer(self.game, self.network_player, self.network_player, self.book)
 
-    @functools.cache  # noqa: B019 - lives as long as the process
-    def anchor_player(self, name: str) -> MatchPlayer:
-        """Matches of a network against an engine."""
-        engine = players.engine_player(self.game, parse_engine(name))
-        return MatchPlayer(self.game, self.network_player, engine, self.book)
+    @functools.cached_property
+    def anchor_player(self) -> Callable[[str], MatchPlayer]:
+        """By name of an engine: matches of a network against it."""
+
+        def against(name: str) -> MatchPlayer:
+            engine = players.engine_player(self.game, parse_engine(name))
+            return MatchPlayer(self.game, self.network_player, engine, self.book)
+
+        return functools.cache(against)
 
 
 def fewer_slots(num_slots: int) -> int:

@@ -77,7 +77,7 @@ def test_a_game_that_has_finished_no_iteration_has_none(tmp_path):
 
 def test_a_master_loop_runs_its_time_and_a_folder_that_exists_is_left_as_it_is(tmp_path, monkeypatch):
     monkeypatch.setattr(master_learning, "RUNS", tmp_path)
-    made = tmp_path / "master-5min-s3"
+    made = tmp_path / "master-tic_tac_toe-5min-s3"
     made.mkdir()
     assert master_learning.finished_master(["tic_tac_toe"], 5.0, 3) == made
     assert list(made.iterdir()) == []

@@ -6,15 +6,12 @@ It samples the same after the same values were told, so whoever notes them can g
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from stoix_like.runtime.console import installation
 from stoix_like.runtime.sweeps.space import Range
 from stoix_like.runtime.sweeps.study import distribution, require_optuna
-
-_SPREAD = 0.25  # standard deviation of the first generation, as a share of each range
 
 
 def require_cma_es() -> None:
@@ -23,25 +20,21 @@ def require_cma_es() -> None:
 
 
 class CmaEsSearch:
-    """A search for the parameters with the lowest value (Hansen 2016, arXiv 1604.00772).
+    """A search for the parameters with the lowest value (Hansen 2016, arXiv 1604.00772). The first are drawn at random.
 
     Args:
         ranges: of the parameters; the first generation is drawn around their middle.
-        first: the parameters of the first trial.
         seed: of the samples.
 
     Raises:
         MissingExtraError: a package is not installed.
     """
 
-    def __init__(self, ranges: Mapping[str, Range], first: Mapping[str, float], seed: int) -> None:
+    def __init__(self, ranges: Mapping[str, Range], seed: int) -> None:
         require_cma_es()
         optuna = require_optuna()
         self._distributions = {name: distribution(one) for name, one in ranges.items()}
-        with warnings.catch_warnings(action="ignore"):  # of options that Optuna calls experimental
-            sampler = optuna.samplers.CmaEsSampler(sigma0=_SPREAD, seed=seed)
-        self._study = optuna.create_study(sampler=sampler, direction="minimize")
-        self._study.enqueue_trial(dict(first))
+        self._study = optuna.create_study(sampler=optuna.samplers.CmaEsSampler(seed=seed), direction="minimize")
         self._trial: Any = None
 
     def ask(self) -> dict[str, float]:

@@ -22,10 +22,16 @@ class Cadence:
         since = self._clock.now() - float(rows[0][0])
         return since >= interval or since < 0.0
 
-    def done(self, name: str) -> None:
-        """Notes that it is done, or begun, now."""
+    def last(self, name: str) -> float | None:
+        """When it was done last, in seconds since 1970; None if it never was."""
+        rows = self._database.rows("SELECT time FROM done WHERE name = ?", (name,))
+        return float(rows[0][0]) if rows else None
+
+    def done(self, name: str, at: float | None = None) -> None:
+        """Notes that it is done, or begun, now, or was at another time."""
         with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?)", (name, self._clock.now()))
+            time = self._clock.now() if at is None else at
+            connection.execute("INSERT OR REPLACE INTO done VALUES (?, ?)", (name, time))
 
     def read_weights(self) -> dict[str, float]:
         """The weights that were written last."""

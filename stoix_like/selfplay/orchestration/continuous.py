@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stoix_like.config.loops import LoopConfig
-from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.errors import CheckpointError, ConfigError, RunError, StoixError
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
 
-KEEP_WINDOWS, KEEP_CANDIDATES = 2.0, 16  # as the master loop's defaults
+KEEP_WINDOWS, KEEP_CANDIDATES, KEEP_EVENT_DAYS = 2.0, 16, 90.0  # as the master loop's defaults
+DAY = 24.0 * 3600.0
 _LEAST_WAIT = 1.0  # seconds, so that a loop in which all games wait does not spin
 
 
@@ -77,6 +78,7 @@ class ContinuousLoop:
     ) -> None:
         self.config, self.save_dir, self.runners, self._services = config, save_dir, runners, services
         self.stats = LoopStats(start_time=services.clock.now())
+        self._events_removed = 0.0  # when, in seconds since 1970
 
     def run(self) -> None:
         """Runs until it is stopped, or has made its iterations."""
@@ -123,7 +125,16 @@ class ContinuousLoop:
             stats.consecutive_failures = 0
             self._services.reporter.info(iteration_line(runner.layout))
             runner.clean(KEEP_WINDOWS, KEEP_CANDIDATES)
+            self._remove_events()
         return outcome
+
+    def _remove_events(self) -> None:
+        """Once a day, old events."""
+        now = self._services.clock.now()
+        if not 0.0 <= now - self._events_removed < DAY:
+            self._events_removed = now
+            with contextlib.suppress(StoixError):  # the database is busy: tomorrow
+                self._services.log.remove_before(now - KEEP_EVENT_DAYS * DAY)
 
     def _iterate(self, runner: GameRunner) -> Outcome:
         """Runs stages as they are asked for, until the iteration is finished, or one fails or waits."""

@@ -2,8 +2,8 @@
 
 w = clip((1 - s) w + s (1 + a d + b g), 0.5, 2), with the smoothing s, the weights a and b, how far a game's progress
 lies behind the others' d, and the age of its newest games g. Progress is what its champions have gained in Elo over the
-last iterations. A game on a plateau has d = -1 and counts for no mean: one that is solved gains nothing and would else
-get most. This module is the only one that makes weights.
+last iterations. A game on a plateau has d = -1 and is left out of the mean: one that is solved gains nothing, and
+would get most. This module is the only one that makes weights.
 """
 
 from __future__ import annotations

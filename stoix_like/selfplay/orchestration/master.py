@@ -14,18 +14,20 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig
-from stoix_like.errors import CheckpointError, RunError, StoixError
+from stoix_like.errors import CheckpointError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import curriculum, events, plateau, report_matches
 from stoix_like.selfplay.orchestration.cadence import Cadence
 from stoix_like.selfplay.orchestration.curriculum import GameProgress
+from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.progress import Interrupted
 
 IDLE_SECONDS = 10.0  # between two looks when everything waits
+RETRY_SECONDS = 300.0  # before a plateau hook whose result could not be kept is started again
 _TELLING_CHANGE = 0.05  # of a weight, since it was told last
 
 
@@ -33,12 +35,13 @@ _TELLING_CHANGE = 0.05  # of a weight, since it was told last
 class MasterStats:
     """What the loop is doing, and has done since it was started."""
 
-    current_state: str = "idle"  # idle, or what it is doing: a stage, shadow, tournament; error; stopped
+    current_state: str = "idle"  # or a stage, shadow, tournament, plateau_hook; error; stopped
     current_config: str | None = None
     total_iterations: int = 0
     successful_iterations: int = 0
     failed_iterations: int = 0
     last_error: str | None = None
+    waiting: dict[str, str] = field(default_factory=dict)  # by game, what its next stage waits for
     weights: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by game, of its stages
 
@@ -60,7 +63,7 @@ class MasterLoop:
         self._runners = {runner.game: runner for runner in runners}
         self.stats = MasterStats(seconds=dict.fromkeys(self._runners, 0.0))
         self._told: dict[str, float] = {}  # the weights that were told last
-        self._num_blocked = 0  # games that wait for a breaker, at the last look
+        self._blocked: set[str] = set()  # games that wait for a breaker, at the last look
 
     def run(self) -> None:
         """Runs until it is stopped, or has made its iterations."""
@@ -68,7 +71,7 @@ class MasterLoop:
             while not (self._services.stop.is_set or self._is_over()):
                 try:
                     is_idle = not self._do_something()
-                except (CheckpointError, RunError, OSError) as error:  # the disk is full, or the database busy
+                except (StoixError, OSError) as error:  # the disk is full, the database busy, a folder gone
                     self._services.reporter.warning(f"it is tried again in {IDLE_SECONDS:g} s: {error}")
                     is_idle = True
                 if is_idle:
@@ -77,7 +80,7 @@ class MasterLoop:
 
     def _wait(self) -> None:
         """Waits a little: a breaker, a disk or a person may let something go on."""
-        self._enter("error" if self._num_blocked == len(self._runners) else "idle", None)
+        self._enter("error" if self._blocked == self._runners.keys() else "idle", None)
         self._services.stop.wait(IDLE_SECONDS, self._services.clock)
 
     def _is_over(self) -> bool:
@@ -85,16 +88,16 @@ class MasterLoop:
 
     def _do_something(self) -> bool:
         """Does the first thing that is due; False if everything waits."""
-        self._num_blocked = 0
+        self._blocked.clear()
         if not self.stats.weights:
             self._rebalance()
-        first = self._poll() or self._run_stages() or self._answer_plateau() or self._evaluate()
+        first = self._poll() or self._run_stages() or self._run_plateau_hook() or self._evaluate()
         return first or self._play() or self._play_more()
 
     def _look(self, runner: GameRunner) -> tuple[int, Step] | None:
         """(the iteration, the stage that is due) of a game; None if its files cannot be read, which is tried later."""
-        if runner.may_look() is not None:
-            self._num_blocked += 1
+        if (outcome := runner.may_look()) is not None:
+            self._note_waiting(runner, outcome)
             return None
         try:
             runner.recover()
@@ -113,7 +116,7 @@ class MasterLoop:
                 f"poll/{runner.game}", interval, at_first=True
             ):
                 self._cadence.done(f"poll/{runner.game}")
-                if self._look(runner) is not None and runner.may_poll():
+                if self._look(runner) is not None:
                     self._work(runner, "sync", runner.poll)
         return False
 
@@ -138,8 +141,9 @@ class MasterLoop:
         """Whether the stage was run, or has failed; not if something holds it back."""
         outcome = self._timed(runner, step.stage, runner.run_due)
         if outcome.kind == "waits":
-            self._num_blocked += outcome.retry_at is not None
+            self._note_waiting(runner, outcome)
             return False
+        self.stats.waiting.pop(runner.game, None)
         if outcome.kind == "failed":
             self.stats.failed_iterations += 1
             self.stats.last_error = f"{runner.game}: {outcome.stage}: {outcome.reason}"
@@ -150,6 +154,11 @@ class MasterLoop:
             self._clean(runner)
         self.stats.total_iterations = self.stats.successful_iterations + self.stats.failed_iterations
         return True
+
+    def _note_waiting(self, runner: GameRunner, outcome: Outcome) -> None:
+        self.stats.waiting[runner.game] = f"{outcome.stage}: {outcome.reason}"
+        if outcome.retry_at is not None:
+            self._blocked.add(runner.game)
 
     def _timed(self, runner: GameRunner, state: str, work: Callable[[], Outcome]) -> Outcome:
         """What came of work for a game, whose time is counted."""
@@ -162,14 +171,23 @@ class MasterLoop:
             stop.go_on()  # a time-out that the stage has not seen
             self.stats.seconds[runner.game] += self._services.clock.monotonic() - began
 
-    def _answer_plateau(self) -> bool:
+    def _run_plateau_hook(self) -> bool:
         """Starts the function of one game whose champions no longer gain, if one is enabled."""
         options = self.config.plateau_hook
         for runner in self._runners.values() if options.enabled else ():
-            last = plateau.due_iteration(self._services.log, runner.layout, self._services.watch)
-            if last is not None:
-                self._work(runner, "plateau_hook", functools.partial(plateau.answer, runner, options, last))
+            name = f"plateau_hook/{runner.game}"
+            if self._look(runner) is None or not self._cadence.is_due(name, RETRY_SECONDS, at_first=True):
+                continue
+            try:
+                last = plateau.due_iteration(runner.layout, self._services.watch) if runner.has_disk else None
+            except (CheckpointError, OSError) as error:
+                runner.failed_to_look(error)
+                continue
+            if last is None:
+                continue
+            if self._work(runner, "plateau_hook", functools.partial(run_plateau_hook, runner, options, last)):
                 return True
+            self._cadence.done(name)  # its result could not be kept, or another process works on the game
         return False
 
     def _evaluate(self) -> bool:
@@ -180,10 +198,19 @@ class MasterLoop:
             for kind, interval in intervals.items():
                 name = f"{kind}/{runner.game}"
                 if runner.layout.champion.is_file() and self._cadence.is_due(name, interval):
-                    self._work(runner, kind, functools.partial(self._report, runner, kind))
-                    self._cadence.done(name)  # a killed or stopped one goes on with the pieces that it has played
+                    self._work_once(name, runner, kind, functools.partial(self._report, runner, kind))
                     return True
         return False
+
+    def _work_once(self, name: str, runner: GameRunner, state: str, work: Callable[[], object]) -> None:
+        """Does what is due by its name: again if it is stopped; later if the process is killed, perhaps by it."""
+        last = self._cadence.last(name)
+        self._cadence.done(name)
+        try:
+            self._work(runner, state, work)
+        except Interrupted:
+            self._cadence.done(name, last)
+            raise
 
     def _report(self, runner: GameRunner, kind: str) -> None:
         section = self.config.evaluation
@@ -194,14 +221,15 @@ class MasterLoop:
             sizes = section.tournament_candidates, section.tournament_openings
             report_matches.play_tournament(runner.pipeline, *sizes, each)
 
-    def _work(self, runner: GameRunner, state: str, work: Callable[[], object]) -> None:
-        """Does what is no stage. A failure is reported, and tried again at its next time."""
+    def _work(self, runner: GameRunner, state: str, work: Callable[[], object]) -> bool:
+        """Does what is no stage, and counts its time; False if that fails, which is reported."""
         self._enter(state, runner.game)
-        stop = self._services.stop
+        stop, began = self._services.stop, self._services.clock.monotonic()
         stop.set_deadline(time.monotonic() + self.config.health.stage_timeout_seconds)
         try:
             with iteration.work_lock(runner.layout):
                 work()
+            return True
         except Interrupted:
             if not stop.go_on():
                 raise
@@ -213,6 +241,8 @@ class MasterLoop:
             self._services.reporter.warning(f"{runner.game}: {state} failed: {text}")
         finally:
             stop.go_on()
+            self.stats.seconds[runner.game] += self._services.clock.monotonic() - began
+        return False
 
     def _play(self) -> bool:
         """Runs self-play of the game whose turn it is."""

@@ -1,12 +1,13 @@
 """What a master loop starts when the champions of a game no longer gain: one registered function, if it is enabled.
 
-Whether it is due is read from disk: a plateau that lasts, its PLATEAU_DETECTED, and no result since. So a killed
-process starts it again, and a result ends it, a failure too, until the next such event.
+Whether it is due is a function of manifests and of earlier results. So a killed process starts it again; a result, a
+failure too, ends it, and the next one is due after twice as many iterations if nothing was found.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import time
 import traceback
 from collections.abc import Callable, Mapping
@@ -14,24 +15,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from stoix_like.config.checks import get_leaf
+from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import PlateauHookConfig
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, StoixError
+from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.found_leaves import FoundLeaves, read_result, with_leaves, write_result
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import history
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.events import PlateauDetected
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.tuned_leaves import TuningResult, read_result, tuned_leaves, with_leaves, write_result
 
 if TYPE_CHECKING:
     from stoix_like.selfplay.orchestration.runner import GameRunner
     from stoix_like.selfplay.pipeline import Pipeline
 
 CMA_ES = "cma_es"  # the function that is shipped
+STARTS, MOST_STARTS = "starts.json", 3  # of a function that never came back: it has ended the process
+_MOST_DOUBLINGS = 6
 
 
 class PlateauContext(NamedTuple):
@@ -39,12 +42,14 @@ class PlateauContext(NamedTuple):
 
     Attributes:
         pipeline: of the game, with its programs and its present configuration.
+        configured: the configuration without what was tuned before.
         iteration: the last one, which is finished; no other has begun.
         folder: where it may keep files; the same when it is started again after a kill.
         options: of the section `plateau_hook`.
     """
 
     pipeline: Pipeline
+    configured: SelfPlayConfig
     iteration: int
     folder: Path
     options: PlateauHookConfig
@@ -56,7 +61,7 @@ _functions: dict[str, PlateauFunction] = {}
 
 
 def register_plateau_hook(name: str, function: PlateauFunction) -> None:
-    """Makes a function known by a name, which `plateau_hook.function` of a master loop then takes.
+    """Makes a function known by a name, which `plateau_hook.function` of `sl.run_master` in this process then takes.
 
     Args:
         name: a new one.
@@ -80,53 +85,66 @@ def check_plateau_hook(options: PlateauHookConfig) -> None:
         return
     if options.function not in _known():
         what = f"plateau_hook.function: '{options.function}' is not registered{nearest(options.function, _known())}"
-        raise ConfigError(what, f"known are {', '.join(_known())}; sl.register_plateau_hook adds one")
+        raise ConfigError(what, f"known are {', '.join(_known())}; sl.register_plateau_hook adds one for sl.run_master")
     if options.function == CMA_ES:
         from stoix_like.runtime.sweeps.cma_es import require_cma_es
 
         require_cma_es()
 
 
-def due_iteration(log: EventLog, layout: Layout, rule: WatchRule) -> int | None:
-    """The last iteration of a game, if the function is to be started after it.
+def due_iteration(layout: Layout, rule: WatchRule) -> int | None:
+    """The last iteration of a game, if the function is to be started after it: between two iterations, on a plateau.
 
-    That is between two iterations, as long as a plateau that was told has neither ended nor been answered.
+    After a result it is due when so many iterations have been made that another plateau could have been seen, and
+    twice as many after each one in a row that has no leaves. Raises CheckpointError if a file cannot be read.
     """
-    following = iteration.next_iteration(layout)
-    if read_start(layout, following) is not None:
-        return None
+    last = iteration.next_iteration(layout) - 1
     recent = list(itertools.islice(history.results(layout), rule.plateau_iterations))
-    if history.plateau(recent, rule) is None:
+    if read_start(layout, last + 1) is not None or history.plateau(recent, rule) is None:
         return None
-    told = [one.iteration for one in recent if log.count(layout.root.name, one.iteration, PlateauDetected.kind)]
-    answered = [number for number in layout.plateaus() if read_result(layout, number) is not None]
-    return following - 1 if told and max(answered, default=0) < told[0] else None
+    results = [(n, one) for n in reversed(layout.plateaus()) if (one := read_result(layout, n)) is not None]
+    if not results:
+        return last
+    fruitless = sum(1 for _ in itertools.takewhile(lambda one: not one[1].leaves, results))
+    return last if last - results[0][0] >= rule.plateau_iterations * 2 ** min(fruitless, _MOST_DOUBLINGS) else None
 
 
-def answer(runner: GameRunner, options: PlateauHookConfig, last: int) -> FoundLeaves:
-    """Starts the function, and keeps its result. Called under the lock of the game.
+def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) -> TuningResult:
+    """Starts the function after an iteration, and keeps its result. Called under the lock of the game.
 
-    Raises Interrupted if it is stopped, and OSError if its result cannot be written.
+    Raises Interrupted if it is stopped, and OSError or RunError if its result cannot be kept.
     """
     folder, pipeline = runner.layout.plateau(last), runner.pipeline
     folder.mkdir(parents=True, exist_ok=True)
     leaves, error = dict[str, Any](), None
     try:
-        leaves = dict(_function(options.function)(PlateauContext(pipeline, last, folder, options)))
+        _count_start(folder / STARTS)
+        leaves = dict(_function(options.function)(PlateauContext(pipeline, runner.configured, last, folder, options)))
         with_leaves(pipeline.config, leaves)
     except Interrupted:
-        if not runner.stop.timed_out:
+        (folder / STARTS).unlink(missing_ok=True)
+        if not runner.stop.go_on():
             raise
         leaves, error = {}, "it did not end in time"
     except Exception as problem:
         if not isinstance(problem, StoixError):
             pipeline.reporter.warning(traceback.format_exc())
         leaves, error = {}, problem.line if isinstance(problem, StoixError) else repr(problem)
-    result = FoundLeaves(leaves, {leaf: get_leaf(runner.configured, leaf) for leaf in leaves}, error, time.time())
+    held = tuned_leaves(runner.configured, runner.layout) | leaves if leaves else {}
+    result = TuningResult(held, {leaf: get_leaf(runner.configured, leaf) for leaf in held}, error, time.time())
     write_result(runner.layout, last, result)
-    pipeline.reporter.note(f"{runner.game}: {_text(options.function, result)}")
-    runner.take_found_leaves()
+    pipeline.reporter.note(f"{runner.game}: {_text(options.function, leaves, error)}")
+    if error is not None:
+        runner.tell_failure(last, "plateau_hook", error, is_open=False)
     return result
+
+
+def _count_start(path: Path) -> None:
+    """Counts a start. Raises RuntimeError if those before were so many, of which none came back."""
+    starts = int(json.loads(path.read_bytes())) if path.is_file() else 0
+    if starts >= MOST_STARTS:
+        raise RuntimeError(f"it has ended the process {starts} times")
+    atomic_write_json(path, starts + 1)
 
 
 def _function(name: str) -> PlateauFunction:
@@ -137,11 +155,8 @@ def _function(name: str) -> PlateauFunction:
     return sweep_rates
 
 
-def _text(name: str, result: FoundLeaves) -> str:
-    if result.error is not None:
-        return f"{name} has failed: {result.error}"
-    found = ", ".join(
-        f"{leaf} {value:.4g}" if isinstance(value, float) else f"{leaf} {value}"
-        for leaf, value in result.leaves.items()
-    )
-    return f"{name}: the next iterations have {found}" if found else f"{name}: nothing better was found"
+def _text(name: str, leaves: Mapping[str, Any], error: str | None) -> str:
+    if error is not None:
+        return f"{name} has failed: {error}"
+    texts = (f"{leaf} {value:.4g}" if isinstance(value, float) else f"{leaf} {value}" for leaf, value in leaves.items())
+    return f"{name}: the next iterations have {', '.join(texts)}" if leaves else f"{name}: nothing better was found"

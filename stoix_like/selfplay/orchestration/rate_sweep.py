@@ -1,14 +1,15 @@
 """A sweep of learning rate and weight decay by CMA-ES, for a pipeline whose champions no longer gain.
 
 Every trial goes on from the last state of the run, with the newest window and the same draws. It is judged by its loss
-on those games of the window that nothing learns from. The first trial has the present settings. The best takes their
-place if it is better by more than chance: three standard errors of the difference, games counted as independent.
+on those games of the window that nothing learns from. Trial 0 has the present settings. The best takes their place if
+it is better by more than chance: three standard errors of the difference, games counted as independent.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,6 +25,7 @@ from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.runtime.sweeps.cma_es import CmaEsSearch
 from stoix_like.runtime.sweeps.space import Range
 from stoix_like.selfplay import export, train
@@ -32,9 +34,10 @@ from stoix_like.selfplay.orchestration.plateau import PlateauContext
 from stoix_like.selfplay.progress import Progress
 
 TRIALS = "trials.json"
-RATE_FACTOR = 8.0  # rates from an eighth to eight times the present ones
-WEIGHT_DECAYS = (1e-6, 0.1)  # that are searched; with the lowest hardly anything decays
+RATE_FACTOR = 8.0  # rates from an eighth to eight times the configured one
+WEIGHT_DECAYS = (1e-6, 0.1)  # that are searched
 STANDARD_ERRORS = 3.0
+LEAST_GAMES = 20  # that are held out; with fewer a standard error says little
 
 
 class Trial(NamedTuple):
@@ -51,6 +54,7 @@ class _Data(NamedTuple):
     held_out: dict[str, np.ndarray]
     games: np.ndarray  # [M] int, the game of each position that is held out
     num_updates: int
+    digest: str  # of all that makes trials comparable
 
 
 def sweep_rates(context: PlateauContext) -> dict[str, float]:
@@ -58,50 +62,59 @@ def sweep_rates(context: PlateauContext) -> dict[str, float]:
 
     Raises:
         MissingExtraError: Optuna or cmaes is not installed.
-        RunError: the last iteration has no games that are validated on.
+        RunError: the last iteration has too few games that are validated on.
         CheckpointError: its files are missing or damaged.
         Interrupted: it is stopped; the trials that are done are not made again.
     """
-    pipeline = context.pipeline
-    runs, present = _TrialRuns(context, _read_data(context)), pipeline.leaves(("actor_lr", "weight_decay"))
-    trials = _all_trials(context, runs, present)
+    runs = _TrialRuns(context, _read_data(context))
+    trials = _all_trials(context, runs)
     losses = [math.inf if trial.loss is None else trial.loss for trial in trials]
     best = losses.index(min(losses))
-    first, found = trials[0], trials[best]
-    pipeline.reporter.info(f"plateau: loss {losses[0]:.4f} as it is, {losses[best]:.4f} in the best of {len(trials)}")
-    if best == 0 or found.loss is None:
+    context.pipeline.reporter.info(
+        f"plateau: loss {losses[0]:.4f} as it is, {losses[best]:.4f} in the best of {len(trials)} trials"
+    )
+    before, after = (runs.losses_of(index, trials[index].parameters) for index in (0, best))
+    if best == 0 or not is_better(before, after, runs.games):
         return {}
-    gain, error = paired_gain(runs.losses_of(0, first.parameters), runs.losses_of(best, found.parameters), runs.games)
-    if math.isfinite(gain) and gain <= STANDARD_ERRORS * error:
-        return {}
-    return {**found.parameters, "critic_lr": runs.critic_rate(found.parameters)}
+    found = trials[best].parameters
+    return {**found, "critic_lr": runs.critic_rate(found)}
 
 
-def _all_trials(context: PlateauContext, runs: _TrialRuns, present: dict[str, Any]) -> list[Trial]:
-    """The trials, of which those that a process made before it ended are not made again."""
-    seed = int(np.random.SeedSequence([int(runs.seed), context.iteration]).generate_state(1)[0])
-    rate, decay = present["actor_lr"], min(max(present["weight_decay"], WEIGHT_DECAYS[0]), WEIGHT_DECAYS[1])
-    rates = Range(rate / RATE_FACTOR, rate * RATE_FACTOR, log=True)
-    ranges = {"actor_lr": rates, "weight_decay": Range(*WEIGHT_DECAYS, log=True)}
-    search = CmaEsSearch(ranges, {"actor_lr": rate, "weight_decay": decay}, seed)
-    known, trials = _read_trials(context.folder / TRIALS), list[Trial]()
-    while (number := len(trials)) < context.options.num_trials:
-        asked = search.ask()
+def is_better(before: np.ndarray, after: np.ndarray, games: np.ndarray) -> bool:
+    """Whether the losses `after` [M] are finite, and lower than those `before` by more than chance."""
+    gain, error = paired_gain(before, after, games)
+    return bool(np.isfinite(after).all()) and not gain <= STANDARD_ERRORS * error  # nan: those before are not finite
+
+
+def _all_trials(context: PlateauContext, runs: _TrialRuns) -> list[Trial]:
+    """The trials. Those that a process made before it ended are not made again."""
+    seed = np.random.SeedSequence([context.pipeline.config.architecture.seed, context.iteration]).generate_state(1)[0]
+    configured = context.configured.optimization.actor_lr
+    rates = Range(configured / RATE_FACTOR, configured * RATE_FACTOR, log=True)
+    search = CmaEsSearch({"actor_lr": rates, "weight_decay": Range(*WEIGHT_DECAYS, log=True)}, int(seed))
+    known, trials = _read_trials(context.folder / TRIALS, runs.digest), list[Trial]()
+    end = time.monotonic() + context.options.max_seconds
+    while len(trials) < context.options.num_trials and (len(trials) < 2 or time.monotonic() < end):
+        number = len(trials)
+        asked = search.ask() if number else context.pipeline.leaves(("actor_lr", "weight_decay"))
         if number < len(known) and known[number].parameters == asked:
             trials.append(known[number])
         else:
             known, loss = [], float(runs.losses_of(number, asked).mean())
             trials.append(Trial(asked, loss if math.isfinite(loss) else None))
-            atomic_write_json(context.folder / TRIALS, [trial._asdict() for trial in trials])
-        search.tell(math.nan if trials[-1].loss is None else trials[-1].loss)
+            rows = [trial._asdict() for trial in trials]
+            atomic_write_json(context.folder / TRIALS, {"digest": runs.digest, "trials": rows})
+        if number:
+            search.tell(math.nan if trials[-1].loss is None else trials[-1].loss)
     return trials
 
 
-def _read_trials(path: Path) -> list[Trial]:
-    """The trials of a process that was killed or stopped; none if the file cannot be read."""
+def _read_trials(path: Path, digest: str) -> list[Trial]:
+    """The trials of a process that was killed or stopped; none if they are of others, or the file cannot be read."""
     try:
-        return [Trial(**one) for one in json.loads(path.read_bytes())]
-    except (OSError, ValueError, TypeError):
+        stored = json.loads(path.read_bytes())
+        return [Trial(**one) for one in stored["trials"]] if stored["digest"] == digest else []
+    except (OSError, ValueError, TypeError, KeyError):
         return []
 
 
@@ -110,9 +123,10 @@ def _read_data(context: PlateauContext) -> _Data:
     pipeline, last = context.pipeline, context.iteration
     folder, trained = pipeline.layout.stage(last, "export"), read_manifest(pipeline.layout.stage(last, "train"))
     held_out, window = (read_arrays(folder / name) for name in (VALIDATION_FILE, WINDOW_FILE))
-    if trained is None or not len(held_out["is_full"]):
-        what = f"iteration {last} has no games that are validated on"
-        raise RunError(what, "raise validation_share, or select another function")
+    games = np.unique(held_out["game_id"], return_inverse=True)[1]
+    if trained is None or (count := len({*games.tolist()})) < LEAST_GAMES:
+        what = f"iteration {last} has {0 if trained is None else count} games that are validated on"
+        raise RunError(what, f"a sweep needs {LEAST_GAMES}: raise validation_share, or select another function")
     store, template = CheckpointStore(pipeline.layout.train_run / "checkpoints"), state_template(pipeline.learner, 1)
     update = int(trained.facts["update"])
     stored = {name: store.load_part(name, getattr(template, name), update) for name in ("params", "optimizer", "step")}
@@ -120,8 +134,8 @@ def _read_data(context: PlateauContext) -> _Data:
     start = window_learner.window_of(start._replace(**stored), export.samples_of(pipeline, window))
     samples = pipeline.settings.most_gradient_steps * pipeline.settings.batch_size
     num_updates = max(math.ceil(context.options.trial_epochs * len(window["is_full"]) / samples), 1)
-    games = np.unique(held_out["game_id"], return_inverse=True)[1]
-    return _Data(start, held_out, games, num_updates)
+    settings = pipeline.leaves(train.SETTINGS) | {"iteration": last, "updates": num_updates, "at": update}
+    return _Data(start, held_out, games, num_updates, json_digest(settings))
 
 
 class _TrialRuns:
@@ -134,8 +148,8 @@ class _TrialRuns:
 
     def __init__(self, context: PlateauContext, data: _Data) -> None:
         pipeline, section = context.pipeline, context.pipeline.config.optimization
-        self._pipeline, self._data, self.games = pipeline, data, data.games
-        self.seed, self._critic_share = pipeline.config.architecture.seed, section.critic_lr / section.actor_lr
+        self._pipeline, self._data, self.games, self.digest = pipeline, data, data.games, data.digest
+        self._critic_share = section.critic_lr / section.actor_lr
         total = context.options.num_trials * data.num_updates
         self._progress = Progress(pipeline.reporter, pipeline.stop, "plateau", "updates", total)
         self._losses = dict[int, np.ndarray]()
@@ -161,7 +175,8 @@ class _TrialRuns:
             self._progress.update(number * data.num_updates + done)
             learned = self._update(data.start, hyper, *learned)
         found = train.position_losses(pipeline, learned[0].average, data.held_out)
-        return found["policy_loss"] + pipeline.config.optimization.vf_coef * found["value_loss"]
+        full_share = max(float(data.held_out["is_full"].mean()), 1.0 / len(data.games))  # others teach no policy
+        return found["policy_loss"] / full_share + pipeline.config.optimization.vf_coef * found["value_loss"]
 
     def _one_update(self, start: AlphaZeroState, hyper: AlphaZeroHyper, params: Any, optimizer: Any, step: Any) -> Any:
         state = start._replace(hyper=hyper, params=params, optimizer=optimizer, step=step)
@@ -173,5 +188,6 @@ def paired_gain(before: np.ndarray, after: np.ndarray, games: np.ndarray) -> tup
     """(mean of `before` - `after`, its standard error) over positions [M], which are independent between games only."""
     difference = before - after
     mean = float(difference.mean())
-    by_game = np.bincount(games, weights=difference - mean)  # sums to 0 over all games
-    return mean, float(np.sqrt(np.sum(by_game**2)) / len(difference))
+    by_game = np.bincount(games, weights=difference - mean)  # [G], sums to 0
+    count = len(by_game)
+    return mean, float(np.sqrt(np.sum(by_game**2) * count / max(count - 1, 1)) / len(difference))

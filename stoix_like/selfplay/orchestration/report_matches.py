@@ -44,7 +44,7 @@ def shadow_evaluation(pipeline: Pipeline, openings: int) -> dict[str, Any]:
     }
     for name in anchor_names(pipeline.config.promotion.match_anchors):
         subject = evaluate.subject_of(pipeline, champion.hash, name)
-        folder = _match_folder(pipeline.layout, subject)
+        folder = _match_folder(pipeline.layout, subject, openings)
         number = _next_openings(pipeline, folder, openings)
         match = PlannedMatch(subject, folder, pipeline.anchor_player(name), (champion.params, None))
         scores = _scores(pipeline, match, number, openings)
@@ -54,12 +54,13 @@ def shadow_evaluation(pipeline: Pipeline, openings: int) -> dict[str, Any]:
     return found
 
 
-def _match_path(layout: Layout, subject: MatchSubject) -> Path:
-    return layout.evaluations / json_digest(subject._asdict())[:16]
+def _match_path(layout: Layout, subject: MatchSubject, per_piece: int) -> Path:
+    """The folder of a match in pieces of so many openings."""
+    return layout.evaluations / json_digest(subject._asdict() | {"openings": per_piece})[:16]
 
 
-def _match_folder(layout: Layout, subject: MatchSubject) -> Path:
-    folder = _match_path(layout, subject)
+def _match_folder(layout: Layout, subject: MatchSubject, per_piece: int) -> Path:
+    folder = _match_path(layout, subject, per_piece)
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -137,7 +138,7 @@ def _earlier_matches(
     found = {}
     for first, second in itertools.combinations(players, 2):
         subject = evaluate.subject_of(pipeline, first.version.hash, second.version.hash)
-        if pieces := len(list(_match_path(pipeline.layout, subject).glob("piece_*.npz"))):
+        if pieces := len(list(_match_path(pipeline.layout, subject, per_match).glob("piece_*.npz"))):
             openings = min(pieces * per_match, len(pipeline.book.moves) // per_match * per_match)
             found[first.name, second.name] = _tournament_match(pipeline, first, second, openings, per_match)
     return found
@@ -147,7 +148,7 @@ def _tournament_match(
     pipeline: Pipeline, first: Entrant, second: Entrant, num_openings: int, per_match: int
 ) -> MatchRecord:
     subject = evaluate.subject_of(pipeline, first.version.hash, second.version.hash)
-    folder = _match_folder(pipeline.layout, subject)
+    folder = _match_folder(pipeline.layout, subject, per_match)
     match = PlannedMatch(subject, folder, pipeline.match_player, (first.version.params, second.version.params))
     scores = _scores(pipeline, match, num_openings, per_match)
     share = matches.variance_share(scores.mean(axis=1), scores.shape[1])

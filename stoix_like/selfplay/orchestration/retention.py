@@ -98,12 +98,20 @@ def _shards_of(layout: Layout, number: int) -> Iterator[Path]:
         yield from (layout.stage(number, "selfplay") / name for name in played.outputs)
 
 
+def _noted(path: Path) -> list[str]:
+    """What an iteration has lost before; nothing if its note is damaged."""
+    try:
+        return list(json.loads(path.read_bytes())["files"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
+
+
 def _remove(layout: Layout, number: int, paths: list[Path]) -> int:
     if not paths:
         return 0
     note = layout.iteration(number) / REMOVED
     names = [path.relative_to(layout.root).as_posix() for path in paths]
-    before = json.loads(note.read_text())["files"] if note.is_file() else []
+    before = _noted(note)
     atomic_write_json(note, {"files": sorted({*before, *names}), "time": time.time()})
     sizes = {path.stat().st_ino: path.stat().st_size for path in paths}  # a shard has two names
     for path in paths:

@@ -18,7 +18,6 @@ from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import iteration, store
 from stoix_like.selfplay.due import Needs, Step, due_step, num_batches
 from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.found_leaves import with_found_leaves
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import derive, events, history, retention
@@ -29,6 +28,7 @@ from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.orchestration.timing import LoopStop
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.tuned_leaves import with_tuned_leaves
 
 GIGABYTE = 1e9
 BEGIN, LOOK = "begin", "look"  # what breakers call beginning an iteration, and reading the files of a game
@@ -60,9 +60,9 @@ class GameRunner:
     @functools.cached_property
     def config(self) -> SelfPlayConfig:
         """The configuration of iterations that begin now. Raises CheckpointError if found leaves cannot be read."""
-        return with_found_leaves(self.configured, self.layout)
+        return with_tuned_leaves(self.configured, self.layout)
 
-    def take_found_leaves(self) -> None:
+    def read_tuned_leaves(self) -> None:
         """Reads the configuration anew, and compiles its programs again if it has changed."""
         self.__dict__.pop("config", None)
         if "pipeline" in self.__dict__ and self.pipeline.config != self.config:
@@ -155,18 +155,21 @@ class GameRunner:
     def clean(self, keep_windows: float, keep_candidates: int) -> None:
         """Removes the files that nothing will read again, unless another process works on the game."""
         rule = RetentionRule(int(keep_windows * self.config.alphazero.replay_buffer_size), keep_candidates)
-        with contextlib.suppress(LockedError), iteration.work_lock(self.layout):
-            retention.clean(self.layout, rule)
-
-    def may_poll(self) -> bool:
-        """Whether the shards of other folders would still count for the present iteration."""
-        number, step = self.due()
-        is_synced = read_manifest(self.layout.stage(number, "sync")) is not None
-        return is_synced and step.stage in ("selfplay", "export") and store.has_unseen(self.pipeline)
+        try:
+            with contextlib.suppress(LockedError), iteration.work_lock(self.layout):
+                retention.clean(self.layout, rule)
+        except (StoixError, OSError) as error:  # it is tried again after the next iteration
+            self._services.reporter.warning(f"{self.game}: old files are not removed: {error}")
 
     def poll(self) -> None:
-        """Takes in the shards of other folders. Called under the lock of the game."""
-        number, _ = self.due()
+        """Takes in new shards of other folders, if they still count for the present iteration.
+
+        Called under the lock of the game.
+        """
+        number, step = self.due()
+        is_synced = read_manifest(self.layout.stage(number, "sync")) is not None
+        if not (is_synced and step.stage in ("selfplay", "export") and store.has_unseen(self.pipeline)):
+            return
         store.sync_stage(self.pipeline, number, again=True)
         self._append(derive.events_of(self.layout, number, self._services.watch))
 
@@ -175,11 +178,7 @@ class GameRunner:
         number, step = self.due()
         played = read_manifest(self.layout.stage(number, "selfplay"))
         is_waiting = step.stage in ("sync", "export", "train") and played is not None
-        return (
-            is_waiting
-            and num_batches(played) < most_batches
-            and self._free_disk() >= self._services.gates.min_free_disk
-        )
+        return is_waiting and num_batches(played) < most_batches and self.has_disk
 
     def play_more(self) -> Outcome:
         """Plays another batch into the present iteration."""
@@ -209,6 +208,11 @@ class GameRunner:
         breaker = services.breakers.read(self.game, stage)
         return Outcome("waits", stage, f"its breaker is open: {breaker.error}", retry_at(breaker))
 
+    @property
+    def has_disk(self) -> bool:
+        """Whether there is enough free disk to play, or to search."""
+        return self._free_disk() >= self._services.gates.min_free_disk
+
     def _free_disk(self) -> float:
         """In gigabytes, where the folder is, or will be."""
         folder = next(path for path in (self.layout.root, *self.layout.root.absolute().parents) if path.exists())
@@ -216,6 +220,7 @@ class GameRunner:
 
     def _begin(self, number: int) -> None:
         """Begins an iteration, or takes up the begun one: the next one instead, if its settings were others."""
+        self.read_tuned_leaves()  # another loop may have tuned some
         if read_start(self.layout, number) is None:
             derive.derive_missing(self._services.log, self.layout, self._services.watch)
             boost = history.exploration_boost(history.results(self.layout))
@@ -233,12 +238,13 @@ class GameRunner:
         services.reporter.warning(f"{self.game}: {stage} of iteration {number} failed: {error}")
         try:
             breaker = services.breakers.fail(self.game, stage, services.clock.now(), error)
-            self._tell_failure(number, stage, error, is_open=breaker.opened > 0)
+            self.tell_failure(number, stage, error, is_open=breaker.opened > 0)
         except StoixError as problem:  # the disk is full, or there is no pipeline that an event could name
             services.reporter.warning(problem.line)
         return Outcome("failed", stage, error, retry_at(services.breakers.read(self.game, stage)))
 
-    def _tell_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:
+    def tell_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:
+        """Tells that a stage, or a plateau hook, has failed."""
         services, run = self._services, ""
         with contextlib.suppress(StoixError):
             run = derive.pipeline_run(self.layout)

@@ -170,6 +170,7 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
     if loop["running"] and details.get("current_config"):
         lines.append(f"  {details['current_config']}: {details.get('progress') or 'no progress yet'}")
     if "total_iterations" in details:
+        lines += [f"  {game} waits: {reason}" for game, reason in details.get("waiting", {}).items()]
         counts = f"{details['successful_iterations']} iterations finished, {details['failed_iterations']} failed"
         lines.append(f"  {counts}" + (f"; last error: {details['last_error']}" if details["last_error"] else ""))
     return lines

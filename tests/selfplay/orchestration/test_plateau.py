@@ -1,45 +1,36 @@
-"""What is started when champions no longer gain: when it is due, what becomes of its result, and the shipped sweep."""
+"""What is started when champions no longer gain: when it is due, and what becomes of its result."""
 
+import dataclasses
+import gc
 import json
-import shutil
+import weakref
 
-import jax
-import jax.numpy as jnp
-import numpy as np
 import pytest
 from support.loops import small_loop
 
-from stoix_like.algorithms.alphazero import window_learner
 from stoix_like.config.checks import replace_leaves
 from stoix_like.config.unified_loop import PlateauHookConfig
-from stoix_like.errors import CheckpointError, ConfigError, RunError
-from stoix_like.runtime.runs.saved import load_run
-from stoix_like.runtime.stages.array_files import read_arrays
-from stoix_like.selfplay import export, iteration, train
-from stoix_like.selfplay.found_leaves import RESULT, FoundLeaves, read_result, write_result
+from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay import iteration
 from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import plateau, rate_sweep
-from stoix_like.selfplay.orchestration.events import PlateauDetected
+from stoix_like.selfplay.orchestration import plateau
 from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.plateau import PlateauContext, answer, due_iteration
+from stoix_like.selfplay.orchestration.plateau import due_iteration, run_plateau_hook
 from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.tuned_leaves import RESULT, TuningResult, read_result, write_result
 
-GAME = "tic_tac_toe_2p"
 WATCH = WatchRule(plateau_iterations=2, plateau_elo=1e6)  # always a plateau
-OPTIONS = PlateauHookConfig(enabled=True, function="test", num_trials=2, trial_epochs=1.0)
-
-
-def told(number):
-    return PlateauDetected(game=GAME, iteration=number, run="r", time=0.0, gain=0.0, iterations=2)
+OPTIONS = PlateauHookConfig(enabled=True, function="test")
+ENABLED = {"enabled": True, "function": "test", "idle_batches": 0}
 
 
 @pytest.fixture
 def loop(copied):
-    """A loop of two finished iterations, of which a plateau was told."""
+    """A loop of two finished iterations on a plateau."""
     pipeline, folder = copied
     config = replace_leaves(pipeline.config, {"save_dir": str(folder)})  # of the one that is compiled anew
     with small_loop(pipeline, folder, config, watch=WATCH) as loop:
-        loop.log.append([told(2)])
         yield loop
 
 
@@ -51,67 +42,100 @@ def register(monkeypatch):
 
 
 def due(loop, rule=WATCH):
-    return due_iteration(loop.log, loop.layout, rule)
+    return due_iteration(loop.layout, rule)
 
 
-def answered(loop, number):
+def finish(loop, number, *, leaves=None):
+    """Writes the result of a search after an iteration."""
     loop.layout.plateau(number).mkdir(parents=True, exist_ok=True)
-    write_result(loop.layout, number, FoundLeaves({}, {}, None, 0.0))
+    write_result(loop.layout, number, TuningResult(leaves or {}, {}, None, 0.0))
 
 
-def test_it_is_due_between_iterations_from_the_event_to_a_result(copied):
-    pipeline, folder = copied
-    with small_loop(pipeline, folder) as loop:
-        assert due(loop) is None  # nothing was told
-        loop.log.append([told(1)])
-        assert due(loop) == 2
-        answered(loop, 1)
-        assert due(loop) is None
-        loop.log.append([told(2)])
-        assert due(loop) == 2
-        assert due(loop, WATCH._replace(plateau_elo=0.0)) is None  # it has ended
-        assert due(loop, WATCH._replace(plateau_iterations=3)) is None
-        (loop.layout.plateau(2)).mkdir()  # begun, and killed
-        assert due(loop) == 2
-        (loop.layout.plateau(2) / RESULT).write_text("{")
-        with pytest.raises(CheckpointError):
-            due(loop)
-        answered(loop, 2)
-        assert due(loop) is None
-
-
-def test_it_waits_while_an_iteration_is_being_made(loop):
+def test_it_is_due_between_iterations_on_a_plateau_until_there_is_a_result(loop):
     assert due(loop) == 2
+    assert due(loop, WATCH._replace(plateau_elo=0.0)) is None  # champions gain enough
+    assert due(loop, WATCH._replace(plateau_iterations=3)) is None  # too few iterations to say
+    loop.layout.plateau(2).mkdir(parents=True)  # begun, and killed
+    assert due(loop) == 2
+    (loop.layout.plateau(2) / RESULT).write_text("{")
+    with pytest.raises(CheckpointError):
+        due(loop)
+    finish(loop, 2)
+    assert due(loop) is None
+    (loop.layout.plateau(2) / RESULT).unlink()
     iteration.begin_iteration(loop.runner.pipeline)
     assert due(loop) is None
 
 
-def test_the_master_loop_starts_it_once_and_the_next_iteration_has_its_leaves(loop, register):
+@pytest.mark.parametrize(
+    ("results", "next_one"),
+    [
+        ([(2, {"tau": 0.1})], 4),
+        ([(2, {})], 2 + 4),
+        ([(2, {}), (6, {})], 6 + 8),
+        ([(2, {}), (6, {"tau": 0.1})], 6 + 2),
+        ([(2, {"tau": 0.1}), (4, {})], 4 + 4),
+    ],
+)
+def test_the_next_one_is_due_after_twice_as_many_iterations_if_nothing_was_found(loop, monkeypatch, results, next_one):
+    for number, leaves in results:
+        finish(loop, number, leaves=leaves)
+    last = [0]
+    monkeypatch.setattr(plateau.iteration, "next_iteration", lambda layout: last[0] + 1)
+    found = []
+    for last[0] in range(results[-1][0], next_one + 1):
+        found.append(due(loop))
+    assert found == [None] * (len(found) - 1) + [next_one]
+
+
+def test_the_master_loop_starts_it_between_iterations_and_the_next_one_has_its_leaves(loop, register):
     calls, rate = [], loop.runner.config.optimization.actor_lr
 
     def halve(context):
-        calls.append(context)
-        loop.stop.is_set = len(calls) == 1
+        calls.append((context.iteration, context.folder, context.pipeline.config.optimization.actor_lr))
         return {"actor_lr": rate / 2.0}
 
     register(halve)
-    first, options = loop.runner.pipeline, {"enabled": True, "function": "test", "idle_batches": 0}
-    loop.master(**options).run()
-    assert [(one.pipeline, one.iteration, one.folder) for one in calls] == [(first, 2, loop.layout.plateau(2))]
+    first = weakref.ref(loop.runner.pipeline)
+    loop.master(**ENABLED, max_iterations=2).run()
+    # a result with leaves: the next one is due two iterations later, which the loop ends with
+    assert calls == [(2, loop.layout.plateau(2), rate)]
     assert read_result(loop.layout, 2)[:3] == ({"actor_lr": rate / 2.0}, {"actor_lr": rate}, None)
-    assert loop.runner.config.optimization.actor_lr == rate / 2.0
-    assert loop.runner.pipeline is not first  # its programs are compiled anew
+    assert [read_start(loop.layout, number).settings["actor_lr"] for number in (2, 3, 4)] == [rate, rate / 2, rate / 2]
+    assert read_manifest(loop.layout.stage(3, "train")).settings["actor_lr"] == rate / 2.0
     assert loop.runner.configured.optimization.actor_lr == rate
-    iteration.begin_iteration(loop.runner.pipeline)
-    assert read_start(loop.layout, 3).settings["actor_lr"] == rate / 2.0
+    assert loop.runner.pipeline is not first()
     assert any("the next iterations have actor_lr" in line for line in loop.said)
+
+
+def test_a_pipeline_that_is_replaced_is_freed(loop):
+    pipeline = type(loop.runner.pipeline)(loop.runner.config, loop.services.reporter)
+    pipeline.begin_games(4)
+    pipeline.anchor_player("random")
+    seen = weakref.ref(pipeline)
+    del pipeline
+    gc.collect()
+    assert seen() is None
+
+
+def test_the_other_loop_takes_up_an_iteration_with_leaves_that_were_tuned_meanwhile(loop, register):
+    """A continuous loop that has deferred has read its configuration before."""
+    rate = loop.runner.config.optimization.actor_lr
+    loop.layout.plateau(2).mkdir(parents=True)
+    write_result(loop.layout, 2, TuningResult({"actor_lr": rate / 2}, {"actor_lr": rate}, None, 0.0))
+    tuned = replace_leaves(loop.runner.configured, {"actor_lr": rate / 2})
+    iteration.begin_iteration(type(loop.runner.pipeline)(tuned, loop.services.reporter))
+    loop.loop.config = dataclasses.replace(loop.config, max_iterations=1)
+    loop.run()
+    assert loop.layout.last_iteration() == 3
+    assert read_manifest(loop.layout.stage(3, "train")).settings["actor_lr"] == rate / 2.0
 
 
 def test_nothing_is_started_unless_it_is_enabled(loop, register):
     calls = []
     register(lambda context: calls.append(context) or {})
-    assert not loop.master(function="test")._answer_plateau()
-    assert loop.master(function="test", enabled=True)._answer_plateau()
+    assert not loop.master(function="test")._run_plateau_hook()
+    assert loop.master(function="test", enabled=True)._run_plateau_hook()
     assert len(calls) == 1
 
 
@@ -123,16 +147,15 @@ def test_nothing_is_started_unless_it_is_enabled(loop, register):
         (lambda context: {"actor_lr": "fast"}, "actor_lr"),
     ],
 )
-def test_a_failure_is_said_and_kept_and_the_game_goes_on_as_it_was(loop, register, fails, text):
+def test_a_failure_is_told_and_kept_and_the_game_goes_on_as_it_was(loop, register, fails, text):
     register(fails)
-    before = loop.runner.pipeline
-    assert loop.master(function="test", enabled=True)._answer_plateau()
+    assert loop.master(function="test", enabled=True)._run_plateau_hook()
     found = read_result(loop.layout, 2)
     assert found.leaves == {}
     assert text in found.error
     assert due(loop) is None
-    assert loop.runner.pipeline is before
     assert any(text in line for line in loop.said)
+    assert [event.error for _, event in loop.log.read() if event.kind == "STAGE_FAILED"] == [found.error]
 
 
 def test_a_stop_leaves_it_due_and_a_time_out_does_not(loop, register):
@@ -142,11 +165,64 @@ def test_a_stop_leaves_it_due_and_a_time_out_does_not(loop, register):
     register(interrupted)
     loop.stop.is_set = True
     with pytest.raises(Interrupted):
-        answer(loop.runner, OPTIONS, 2)
+        run_plateau_hook(loop.runner, OPTIONS, 2)
     assert due(loop) == 2
-    loop.stop.timed_out = True
-    assert answer(loop.runner, OPTIONS, 2).error == "it did not end in time"
+    loop.stop.is_set, loop.stop.timed_out = False, True
+    assert run_plateau_hook(loop.runner, OPTIONS, 2).error == "it did not end in time"
     assert due(loop) is None
+
+
+def test_a_function_that_ends_the_process_is_started_three_times(loop, register):
+    class Killed(BaseException):
+        pass
+
+    calls = []
+
+    def kills(context):
+        calls.append(context)
+        raise Killed
+
+    register(kills)
+    for _ in range(3):
+        with pytest.raises(Killed):
+            run_plateau_hook(loop.runner, OPTIONS, 2)
+        assert due(loop) == 2
+    assert "it has ended the process 3 times" in run_plateau_hook(loop.runner, OPTIONS, 2).error
+    assert len(calls) == 3
+    assert due(loop) is None
+
+
+def test_a_result_that_cannot_be_kept_is_tried_again_later_and_the_game_goes_on(loop, register, monkeypatch):
+    calls = []
+    register(lambda context: calls.append(loop.fake.at) or {})
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(plateau, "write_result", full)
+    loop.fake._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_700.0)
+    loop.wiring.triggers = loop.wiring.triggers._replace(export=False)  # so that it waits in iteration 3
+    master = loop.master(**ENABLED, max_iterations=0)
+    assert not master._run_plateau_hook()
+    assert not master._run_plateau_hook()
+    assert len(calls) == 1
+    loop.fake.at += 300.0
+    assert not master._run_plateau_hook()
+    assert len(calls) == 2
+    master.run()
+    assert len(calls) == 2
+    assert read_manifest(loop.layout.stage(3, "selfplay")) is not None
+
+
+def test_leaves_that_were_tuned_before_stay_beside_new_ones(loop, register):
+    register(lambda context: {"tau": 0.5})
+    rate, tau = loop.runner.config.optimization.actor_lr, loop.runner.config.optimization.tau
+    loop.layout.plateau(1).mkdir(parents=True)
+    before = {"actor_lr": rate / 2, "tau": 0.25}
+    write_result(loop.layout, 1, TuningResult(before, {"actor_lr": rate, "tau": tau}, None, 0.0))
+    found = run_plateau_hook(loop.runner, OPTIONS, 2)
+    assert found.leaves == {"actor_lr": rate / 2, "tau": 0.5}
+    assert found.configured == {"actor_lr": rate, "tau": tau}
 
 
 def test_a_name_is_registered_once_and_an_unknown_one_is_one_line(register):
@@ -160,81 +236,11 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_one_line(register):
         plateau.check_plateau_hook(PlateauHookConfig(enabled=True, function="cma-es"))
 
 
-def test_a_gain_counts_games_as_independent_and_positions_of_one_game_as_not():
-    before, after = np.array([3.0, 3.0, 1.0, 1.0]), np.array([1.0, 1.0, 1.0, 1.0])
-    # differences 2, 2, 0, 0 with mean 1: by game 2 and -2 in all, so sqrt(2^2 + 2^2) / 4
-    assert rate_sweep.paired_gain(before, after, np.array([0, 0, 1, 1])) == (1.0, pytest.approx(8.0**0.5 / 4.0))
-    # each its own game: sqrt(4 * 1) / 4
-    assert rate_sweep.paired_gain(before, after, np.arange(4)) == (1.0, pytest.approx(0.5))
-
-
-def loss_by_hand(pipeline, rate, decay, num_updates):
-    """The loss on held out games after the same updates, made here one by one from what is on disk."""
-    stored = load_run(str(pipeline.layout.train_run), "latest").state
-    start = jax.jit(pipeline.learner.init)(pipeline.root)
-    state = start._replace(**{name: getattr(stored, name) for name in ("params", "optimizer", "step")})
-    folder = pipeline.layout.stage(2, "export")
-    state = window_learner.window_of(state, export.samples_of(pipeline, read_arrays(folder / "window.npz")))
-    section = pipeline.config.optimization
-    rates = {"actor_lr": rate, "critic_lr": rate * section.critic_lr / section.actor_lr, "weight_decay": decay}
-    state = state._replace(hyper=state.hyper._replace(**{name: jnp.float32(value) for name, value in rates.items()}))
-    for _ in range(num_updates):
-        state, _ = jax.jit(pipeline.learner.update)(state)
-    found = train.validation_losses(pipeline, state.params.average, read_arrays(folder / "validation.npz"))
-    return found["validation_policy_loss"] + pipeline.config.optimization.vf_coef * found["validation_value_loss"]
-
-
-def test_a_trial_is_training_from_the_last_state_judged_on_games_that_are_held_out(loop):
-    pipeline, folder = loop.runner.pipeline, loop.layout.plateau(2)
-    folder.mkdir(parents=True)
-    found = rate_sweep.sweep_rates(PlateauContext(pipeline, 2, folder, OPTIONS))
-    trials = json.loads((folder / "trials.json").read_text())
-    rate = pipeline.config.optimization.actor_lr
-    assert trials[0]["parameters"] == {"actor_lr": pytest.approx(rate), "weight_decay": 1e-6}
-    samples = pipeline.settings.most_gradient_steps * pipeline.settings.batch_size
-    window = read_arrays(pipeline.layout.stage(2, "export") / "window.npz")
-    num_updates = -(-len(window["is_full"]) // samples)
-    for trial in trials:
-        given = trial["parameters"]
-        expected = loss_by_hand(pipeline, given["actor_lr"], given["weight_decay"], num_updates)
-        assert trial["loss"] == pytest.approx(expected, rel=1e-5)
-    if found:  # the critic's rate keeps its share
-        assert found["actor_lr"] == trials[1]["parameters"]["actor_lr"]
-        assert found["critic_lr"] == pytest.approx(found["actor_lr"] * 0.001 / 0.0003)
-
-
-def test_an_interrupted_sweep_makes_no_trial_twice_and_asks_for_the_same(loop, monkeypatch):
-    pipeline, folder = loop.runner.pipeline, loop.layout.plateau(2)
-    folder.mkdir(parents=True)
-    context = PlateauContext(pipeline, 2, folder, PlateauHookConfig(num_trials=4, trial_epochs=1.0))
-    rate_sweep.sweep_rates(context)
-    whole = (folder / "trials.json").read_text()
-    shutil.rmtree(folder)
-    folder.mkdir()
-    trained, made = rate_sweep._TrialRuns._trained_losses, []
-
-    def counted(runs, number, parameters):
-        loop.stop.is_set = number == 2 and number not in made
-        made.append(number)
-        return trained(runs, number, parameters)
-
-    monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", counted)
-    with pytest.raises(Interrupted):
-        rate_sweep.sweep_rates(context)
-    assert len(json.loads((folder / "trials.json").read_text())) == 2
-    assert made == [0, 1, 2]
-    loop.stop.is_set = False
-    rate_sweep.sweep_rates(context)
-    assert (folder / "trials.json").read_text() == whole
-    assert made[3:5] == [2, 3]  # and at most those again that are compared
-    assert set(made[5:]) <= {0, 1}
-
-
-def test_a_pipeline_that_validates_on_nothing_is_one_line(loop):
-    pipeline, folder = loop.runner.pipeline, loop.layout.plateau(2)
-    path = pipeline.layout.stage(2, "export") / "validation.npz"
-    empty = {name: values[:0] if values.ndim else values for name, values in read_arrays(path).items()}
-    path.unlink()
-    np.savez(path, **empty)
-    with pytest.raises(RunError, match="validated on"):
-        rate_sweep.sweep_rates(PlateauContext(pipeline, 2, folder, OPTIONS))
+def test_the_present_state_and_what_is_waited_for_are_told(loop, register, monkeypatch):
+    register(lambda context: json.dumps(1) and {})
+    master = loop.master(**ENABLED)
+    monkeypatch.setattr(type(loop.runner), "_free_disk", lambda runner: 0.5)
+    assert not master._run_plateau_hook()  # no disk
+    assert due(loop) == 2
+    assert not master._play()
+    assert master.stats.waiting == {"tic_tac_toe_2p": "selfplay: 0.5 GB of disk are free"}

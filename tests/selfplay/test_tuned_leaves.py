@@ -6,19 +6,19 @@ from support.pipelines import small_config
 from stoix_like.config.checks import get_leaf, replace_leaves
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.found_leaves import (
+from stoix_like.selfplay.tuned_leaves import (
     RESULT,
-    FoundLeaves,
+    TuningResult,
     read_result,
-    with_found_leaves,
     with_leaves,
+    with_tuned_leaves,
     write_result,
 )
 
 
 def result(rate, configured):
     leaves = {} if rate is None else {"actor_lr": rate}
-    return FoundLeaves(leaves, {"actor_lr": configured} if leaves else {}, None, 0.0)
+    return TuningResult(leaves, {"actor_lr": configured} if leaves else {}, None, 0.0)
 
 
 def found(layout, *results):
@@ -31,12 +31,12 @@ def found(layout, *results):
 
 def test_the_newest_that_has_leaves_holds(tmp_path):
     config, layout = small_config(tmp_path, actor_lr=0.01), Layout(tmp_path / "tic_tac_toe_2p")
-    assert with_found_leaves(config, layout) == config
-    failed = FoundLeaves({}, {}, "no memory", 0.0)
+    assert with_tuned_leaves(config, layout) == config
+    failed = TuningResult({}, {}, "no memory", 0.0)
     found(layout, result(0.002, 0.01), result(0.004, 0.01), result(None, 0.01), failed)
     assert read_result(layout, 80) == failed
     assert read_result(layout, 60).leaves == {}
-    changed = with_found_leaves(config, layout)
+    changed = with_tuned_leaves(config, layout)
     assert changed == replace_leaves(config, {"actor_lr": 0.004})
 
 
@@ -44,7 +44,14 @@ def test_another_value_in_the_configuration_takes_its_place(tmp_path):
     layout = Layout(tmp_path / "tic_tac_toe_2p")
     found(layout, result(0.002, 0.01), result(0.004, 0.01))
     config = small_config(tmp_path, actor_lr=0.03)
-    assert with_found_leaves(config, layout) == config
+    assert with_tuned_leaves(config, layout) == config
+
+
+def test_each_leaf_holds_by_itself(tmp_path):
+    layout = Layout(tmp_path / "tic_tac_toe_2p")
+    found(layout, TuningResult({"actor_lr": 0.002, "tau": 0.5}, {"actor_lr": 0.01, "tau": 0.005}, None, 0.0))
+    config = small_config(tmp_path, actor_lr=0.03)
+    assert with_tuned_leaves(config, layout) == replace_leaves(config, {"tau": 0.5})
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"leaves": {}}'])
@@ -53,15 +60,15 @@ def test_a_damaged_result_is_one_line(tmp_path, text):
     found(layout, result(0.002, 0.01))
     (layout.plateau(20) / RESULT).write_text(text)
     with pytest.raises(CheckpointError, match="cannot be read") as error:
-        with_found_leaves(small_config(tmp_path), layout)
+        with_tuned_leaves(small_config(tmp_path), layout)
     assert "remove it" in error.value.hint
 
 
 def test_leaves_of_a_later_version_are_no_crash(tmp_path):
     layout = Layout(tmp_path / "tic_tac_toe_2p")
-    found(layout, FoundLeaves({"momentum": 0.9}, {"momentum": 0.5}, None, 0.0))
+    found(layout, TuningResult({"momentum": 0.9}, {"momentum": 0.5}, None, 0.0))
     with pytest.raises(CheckpointError, match="do not fit"):
-        with_found_leaves(small_config(tmp_path), layout)
+        with_tuned_leaves(small_config(tmp_path), layout)
 
 
 def test_only_what_may_change_while_a_pipeline_runs_can_be_set(tmp_path):

@@ -1,7 +1,7 @@
-"""Leaves that were found for a pipeline while it ran, such as better learning rates. Imports no JAX.
+"""Leaves that were tuned while a pipeline ran, such as learning rates. Imports no JAX.
 
-Each result stands in `plateau/<iteration>/result.json`. The newest that has leaves holds for the iterations which begin
-after it, as long as the configuration says what it said when they were found.
+Each result stands in `plateau/<iteration>/result.json`. The newest one that has leaves holds for the iterations that
+begin after it. A leaf of it holds only while the configuration has the value that it had when the leaf was tuned.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from stoix_like.selfplay.folders import Layout
 RESULT = "result.json"
 
 
-class FoundLeaves(NamedTuple):
-    """What came of a search.
+class TuningResult(NamedTuple):
+    """What came of tuning.
 
     Attributes:
-        leaves: {leaf: value}; empty if nothing better was found.
-        configured: {leaf: value} that the configuration had for them.
-        error: what was wrong, if the search has failed.
+        leaves: {leaf: value} that hold from now on, those of earlier results included; empty if nothing was found.
+        configured: {leaf: value} that the configuration has for them.
+        error: what was wrong, if it has failed.
         time: when it ended, in seconds since 1970.
     """
 
@@ -38,35 +38,43 @@ class FoundLeaves(NamedTuple):
     time: float
 
 
-def read_result(layout: Layout, iteration: int) -> FoundLeaves | None:
-    """The result of the search after an iteration; None if there is none. Raises CheckpointError if it is damaged."""
+def read_result(layout: Layout, iteration: int) -> TuningResult | None:
+    """The result of the tuning after an iteration; None if there is none. Raises CheckpointError if it is damaged."""
     path = layout.plateau(iteration) / RESULT
     if not path.is_file():
         return None
     try:
-        return FoundLeaves(**json.loads(path.read_bytes()))
+        return TuningResult(**json.loads(path.read_bytes()))
     except (ValueError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read", "remove it, and leaves are searched again") from error
+        raise CheckpointError(f"{path} cannot be read", "remove it, and leaves are tuned again") from error
 
 
-def write_result(layout: Layout, iteration: int, result: FoundLeaves) -> None:
+def write_result(layout: Layout, iteration: int, result: TuningResult) -> None:
     """Writes a result, whole or not at all."""
     atomic_write_json(layout.plateau(iteration) / RESULT, result._asdict())
 
 
-def with_found_leaves(config: SelfPlayConfig, layout: Layout) -> SelfPlayConfig:
-    """The configuration with the leaves that were found last. Raises CheckpointError if they cannot be read."""
+def tuned_leaves(config: SelfPlayConfig, layout: Layout) -> dict[str, Any]:
+    """{leaf: value} that hold for a configuration. Raises CheckpointError if they cannot be read."""
     for iteration in reversed(layout.plateaus()):
         result = read_result(layout, iteration)
         if result is None or not result.leaves:
             continue
+        leaves, before = result.leaves, result.configured
         try:
-            changed = any(get_leaf(config, leaf) != value for leaf, value in result.configured.items())
-            return config if changed else with_leaves(config, result.leaves)
+            held = {leaf: value for leaf, value in leaves.items() if get_leaf(config, leaf) == before[leaf]}
+            with_leaves(config, held)
         except (ConfigError, KeyError) as error:
             path = layout.plateau(iteration) / RESULT
             raise CheckpointError(f"{path} has leaves that do not fit: {error}", "remove it") from error
-    return config
+        return held
+    return {}
+
+
+def with_tuned_leaves(config: SelfPlayConfig, layout: Layout) -> SelfPlayConfig:
+    """The configuration with the leaves that hold for it. Raises as `tuned_leaves`."""
+    held = tuned_leaves(config, layout)
+    return with_leaves(config, held) if held else config
 
 
 def with_leaves(config: SelfPlayConfig, leaves: Mapping[str, Any]) -> SelfPlayConfig:

@@ -1,0 +1,144 @@
+"""What must not end a master loop, stop its other games, or make it spin."""
+
+import copy
+import dataclasses
+import shutil
+
+import pytest
+from support.loops import small_loop
+
+from stoix_like.config.checks import replace_leaves
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.orchestration import report_matches, retention
+from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.runner import GameRunner
+from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.tuned_leaves import RESULT
+
+WATCH = WatchRule(plateau_iterations=2, plateau_elo=1e6)  # always a plateau
+
+
+def two_games(loop, master):
+    """Adds a second game, a copy of the first, to a master loop; returns its runner."""
+    second = copy.copy(loop.runner.pipeline)
+    second.layout = Layout(loop.layout.root.parent / "another_2p")
+    shutil.copytree(loop.layout.root, second.layout.root)
+    other = GameRunner(loop.runner.configured, second.layout, loop.services)
+    other.pipeline = second
+    master._runners[other.game], master.stats.seconds[other.game] = other, 0.0
+    return other
+
+
+def stop_after(loop, seconds):
+    loop.fake._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_000.0 + seconds)
+
+
+def test_a_damaged_result_of_a_search_stops_its_game_alone(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, watch=WATCH) as loop:
+        stop_after(loop, 30.0)
+        master = loop.master(enabled=True, function="cma_es", max_iterations=1)
+        other = two_games(loop, master)
+        loop.layout.plateau(1).mkdir(parents=True)
+        (loop.layout.plateau(1) / RESULT).write_text("{")
+        for number in (1, 2):  # so that nothing is due of the other one
+            other.layout.plateau(number).mkdir(parents=True)
+        loop.layout.plateau(1)
+        (other.layout.plateau(2) / RESULT).write_text('{"leaves": {}, "configured": {}, "error": null, "time": 0}')
+        master.run()
+        assert other.layout.last_iteration() == 3
+        assert loop.layout.last_iteration() == 2
+        assert "result.json cannot be read" in str(master.stats.last_error or loop.said)
+
+
+def test_a_folder_of_other_shards_that_is_gone_ends_nothing(copied, tmp_path):
+    pipeline, folder = copied
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
+        section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(theirs))
+        loop.runner.configured = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
+
+        def then(clock):
+            if clock.at > 1_000_030.0 and theirs.exists():
+                theirs.rmdir()
+            loop.stop.is_set = clock.at > 1_000_200.0
+
+        loop.fake._then = then
+        master = loop.master(max_iterations=0, idle_batches=0)
+        master.run()
+        assert loop.fake.at > 1_000_200.0
+        assert any("theirs" in line and "sync failed" in line for line in loop.said)
+
+
+def test_an_evaluation_that_kills_the_process_is_due_later_and_one_that_is_stopped_at_once(copied, monkeypatch):
+    pipeline, folder = copied
+    calls = []
+
+    class Killed(BaseException):
+        pass
+
+    def evaluation(*_):
+        calls.append(loop.fake.at)
+        if len(calls) == 1:
+            raise Killed
+        loop.stop.is_set = True
+        raise Interrupted("evaluate")
+
+    with small_loop(pipeline, folder) as loop:
+        monkeypatch.setattr(report_matches, "shadow_evaluation", evaluation)
+        master = loop.master(shadow_interval_seconds=50.0)
+        assert not master._evaluate()  # the first is due an interval later
+        loop.fake.at += 50.0
+        with pytest.raises(Killed):
+            master._evaluate()
+        assert not loop.master(shadow_interval_seconds=50.0)._evaluate()
+        loop.fake.at += 50.0
+        with pytest.raises(Interrupted):
+            loop.master(shadow_interval_seconds=50.0)._evaluate()
+        loop.stop.is_set = False
+        with pytest.raises(Interrupted):
+            loop.master(shadow_interval_seconds=50.0)._evaluate()
+        assert len(calls) == 3
+
+
+def test_old_files_that_cannot_be_removed_are_said_and_end_nothing(copied, monkeypatch):
+    pipeline, folder = copied
+
+    def failing(*_):
+        raise OSError(30, "Read-only file system")
+
+    monkeypatch.setattr(retention, "clean", failing)
+    with small_loop(pipeline, folder) as loop:
+        loop.master(max_iterations=1).run()
+        assert read_manifest(loop.layout.stage(3, "promote")) is not None
+        assert any("old files are not removed" in line for line in loop.said)
+
+
+def test_one_game_that_waits_for_its_breaker_is_no_error_of_the_loop(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        master = loop.master(max_iterations=0, idle_batches=0, auto_trigger=False)
+        two_games(loop, master)
+        loop.wiring.triggers = wire_pipeline_events(False).triggers
+        states = []
+        loop.fake._then = lambda clock: (
+            states.append(master.stats.current_state) or setattr(loop.stop, "is_set", clock.at > 1_000_040.0)
+        )
+        manifest = loop.layout.stage(2, "promote") / "manifest.json"
+        manifest.write_text("{")
+        master.run()
+        assert set(states) == {"idle"}
+        assert "manifest.json" in master.stats.waiting["tic_tac_toe_2p"]
+
+
+def test_a_tournament_with_another_size_of_matches_spends_no_more_than_it_may(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, replace_leaves(pipeline.config, {"pairs_per_look": 1})) as loop:
+        given = loop.runner.pipeline, 16, 4
+        first = report_matches.play_tournament(*given, 2)
+        second = report_matches.play_tournament(*given, 1)
+        games = [sum(row["games"] for row in one["ratings"]) for one in (first, second)]
+        assert games == [4 * 2 * 2] * 2

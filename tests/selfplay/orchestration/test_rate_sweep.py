@@ -1,0 +1,170 @@
+"""The sweep of rates: trials against training by hand, its decision, and what a kill leaves."""
+
+import json
+import shutil
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from support.loops import small_loop
+
+from stoix_like.algorithms.alphazero import window_learner
+from stoix_like.config.checks import replace_leaves
+from stoix_like.config.unified_loop import PlateauHookConfig
+from stoix_like.errors import RunError
+from stoix_like.runtime.runs.saved import load_run
+from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.selfplay import export, train
+from stoix_like.selfplay.orchestration import rate_sweep
+from stoix_like.selfplay.orchestration.plateau import PlateauContext, run_plateau_hook
+from stoix_like.selfplay.progress import Interrupted
+
+GAMES = np.array([0, 0, 1, 1])
+
+
+@pytest.fixture
+def loop(copied, monkeypatch):
+    """A loop of two finished iterations, few of whose games are held out."""
+    monkeypatch.setattr(rate_sweep, "LEAST_GAMES", 1)
+    pipeline, folder = copied
+    config = replace_leaves(pipeline.config, {"save_dir": str(folder)})
+    with small_loop(pipeline, folder, config) as loop:
+        loop.layout.plateau(2).mkdir(parents=True)
+        yield loop
+
+
+def context_of(loop, **options):
+    options = PlateauHookConfig(**{"num_trials": 2, "trial_epochs": 1.0} | options)
+    return PlateauContext(loop.runner.pipeline, loop.runner.configured, 2, loop.layout.plateau(2), options)
+
+
+def trials_of(context):
+    return json.loads((context.folder / "trials.json").read_text())["trials"]
+
+
+def test_a_gain_counts_games_as_independent_and_positions_of_one_game_as_not():
+    before, after = np.array([3.0, 3.0, 1.0, 1.0]), np.ones(4)
+    # differences 2, 2, 0, 0 with mean 1: by game 2 and -2 in all; of two games sqrt((2^2 + 2^2) * 2 / 1) / 4
+    assert rate_sweep.paired_gain(before, after, GAMES) == (1.0, pytest.approx(1.0))
+    # each its own game: sqrt(4 * 1 * 4 / 3) / 4
+    assert rate_sweep.paired_gain(before, after, np.arange(4)) == (1.0, pytest.approx((16.0 / 3.0) ** 0.5 / 4.0))
+
+
+@pytest.mark.parametrize(
+    ("gains", "better"),
+    [
+        ([1.0] * 4, True),  # the same in all games
+        ([1.5, 0.5] * 2, True),  # by game 2 and 2: no spread
+        ([1.6, 1.6, 0.4, 0.4], False),  # mean 1, by game 1.2 and -1.2: an error of 0.6
+        ([1.2, 1.2, 0.8, 0.8], True),  # an error of 0.2
+        ([-1.0] * 4, False),
+        ([0.0] * 4, False),
+        ([np.nan] * 4, False),
+    ],
+)
+def test_better_is_what_gains_more_than_three_standard_errors(gains, better):
+    before = np.full(4, 5.0)
+    assert rate_sweep.is_better(before, before - np.array(gains), GAMES) is better
+
+
+def test_settings_that_diverge_lose_to_any_that_do_not():
+    assert rate_sweep.is_better(np.full(4, np.nan), np.ones(4), GAMES)
+    assert not rate_sweep.is_better(np.full(4, np.nan), np.full(4, np.nan), GAMES)
+
+
+def loss_by_hand(pipeline, rate, decay, num_updates):
+    """The loss on held out games after the same updates, made here one by one from what is on disk."""
+    stored = load_run(str(pipeline.layout.train_run), "latest").state
+    start = jax.jit(pipeline.learner.init)(pipeline.root)
+    state = start._replace(**{name: getattr(stored, name) for name in ("params", "optimizer", "step")})
+    folder = pipeline.layout.stage(2, "export")
+    state = window_learner.window_of(state, export.samples_of(pipeline, read_arrays(folder / "window.npz")))
+    section = pipeline.config.optimization
+    rates = {"actor_lr": rate, "critic_lr": rate * section.critic_lr / section.actor_lr, "weight_decay": decay}
+    state = state._replace(hyper=state.hyper._replace(**{name: jnp.float32(value) for name, value in rates.items()}))
+    for _ in range(num_updates):
+        state, _ = jax.jit(pipeline.learner.update)(state)
+    found = train.validation_losses(pipeline, state.params.average, read_arrays(folder / "validation.npz"))
+    return found["validation_policy_loss"] + section.vf_coef * found["validation_value_loss"]
+
+
+def test_a_trial_is_training_from_the_last_state_judged_on_games_that_are_held_out(loop):
+    context, pipeline = context_of(loop), loop.runner.pipeline
+    rate_sweep.sweep_rates(context)
+    trials = trials_of(context)
+    assert trials[0]["parameters"] == {"actor_lr": pipeline.config.optimization.actor_lr, "weight_decay": 0.0}
+    assert trials[1]["parameters"]["weight_decay"] >= 1e-6
+    samples = pipeline.settings.most_gradient_steps * pipeline.settings.batch_size
+    window = read_arrays(pipeline.layout.stage(2, "export") / "window.npz")
+    num_updates = -(-len(window["is_full"]) // samples)
+    for trial in trials:
+        given = trial["parameters"]
+        expected = loss_by_hand(pipeline, given["actor_lr"], given["weight_decay"], num_updates)
+        assert trial["loss"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize(("is_lower", "leaves"), [(True, 3), (False, 0)])
+def test_the_best_trial_becomes_the_settings_of_the_next_iterations(loop, monkeypatch, is_lower, leaves):
+    """Through the whole hook, with losses that are known."""
+
+    def losses(runs, number, parameters):
+        return np.full(len(runs.games), 1.0 - 0.1 * number if is_lower else 1.0 + 0.1 * number)
+
+    monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", losses)
+    options = PlateauHookConfig(enabled=True, function="cma_es", num_trials=3, trial_epochs=1.0)
+    found = run_plateau_hook(loop.runner, options, 2)
+    assert (found.error, len(found.leaves)) == (None, leaves)
+    if is_lower:
+        last = trials_of(context_of(loop))[2]["parameters"]
+        assert {name: found.leaves[name] for name in last} == last
+        assert found.leaves["critic_lr"] == pytest.approx(last["actor_lr"] * 0.001 / 0.0003)  # its share stays
+        loop.runner.read_tuned_leaves()
+        assert loop.runner.config.optimization.actor_lr == last["actor_lr"]
+
+
+def test_an_interrupted_sweep_makes_no_trial_twice_and_asks_for_the_same(loop, monkeypatch):
+    context = context_of(loop, num_trials=4)
+    rate_sweep.sweep_rates(context)
+    whole = (context.folder / "trials.json").read_text()
+    shutil.rmtree(context.folder)
+    context.folder.mkdir()
+    trained, made = rate_sweep._TrialRuns._trained_losses, []
+
+    def counted(runs, number, parameters):
+        loop.stop.is_set = number == 2 and number not in made
+        made.append(number)
+        return trained(runs, number, parameters)
+
+    monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", counted)
+    with pytest.raises(Interrupted):
+        rate_sweep.sweep_rates(context)
+    assert len(trials_of(context)) == 2
+    assert made == [0, 1, 2]
+    loop.stop.is_set = False
+    rate_sweep.sweep_rates(context)
+    assert (context.folder / "trials.json").read_text() == whole
+    assert made[3:5] == [2, 3]  # and at most those again that are compared
+    assert set(made[5:]) <= {0, 1}
+
+
+def test_trials_of_other_lengths_are_not_compared(loop, monkeypatch):
+    made, trained = [], rate_sweep._TrialRuns._trained_losses
+    monkeypatch.setattr(
+        rate_sweep._TrialRuns, "_trained_losses", lambda runs, *one: made.append(one[0]) or trained(runs, *one)
+    )
+    rate_sweep.sweep_rates(context_of(loop))
+    rate_sweep.sweep_rates(context_of(loop, trial_epochs=3.0))
+    assert made == [0, 1, 0, 1]
+
+
+def test_no_other_trial_is_begun_when_the_time_is_over(loop):
+    context = context_of(loop, num_trials=20, max_seconds=1e-6)
+    rate_sweep.sweep_rates(context)
+    assert len(trials_of(context)) == 2
+
+
+def test_too_few_games_that_are_held_out_are_one_line(loop, monkeypatch):
+    monkeypatch.setattr(rate_sweep, "LEAST_GAMES", 20)
+    with pytest.raises(RunError, match="games that are validated on"):
+        rate_sweep.sweep_rates(context_of(loop))
