@@ -131,6 +131,7 @@ def _run_once(command: Sequence[str], stop: StopRequest) -> int:
                 time.sleep(_LOOK_SECONDS)
         except BaseException:  # a second signal: the loop must not be left behind
             process.kill()
+            process.wait()
             raise
         return int(process.returncode)
 
