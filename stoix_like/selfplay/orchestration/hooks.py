@@ -104,7 +104,7 @@ class HookThread:
 
 def run_command(command: str, kind: str, event: PipelineEvent) -> None:
     """Runs a command. Raises CalledProcessError, TimeoutExpired or OSError if it fails."""
-    text = json.dumps({"kind": kind, "key": event.key, **dataclasses.asdict(event)})
+    text = json.dumps({"kind": kind, "key": event.key, **dataclasses.asdict(event)}) + "\n"
     environment = {**os.environ, VARIABLE: kind}
     subprocess.run(
         _words(command),

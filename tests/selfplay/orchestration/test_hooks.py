@@ -15,9 +15,8 @@ from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.hooks import BREAKER_OPEN, HookThread, check_hooks
 
 BASE = {"game": "tic_tac_toe_2p", "run": "abc", "time": 5.0, "iteration": 3}
-WRITES = (
-    "import os, sys; open(sys.argv[1], 'a').write(os.environ['STOIX_LIKE_EVENT'] + ' ' + sys.stdin.read() + chr(10))"
-)
+#: Adds a line: what a command reads ends with one.
+WRITES = "import os, sys; open(sys.argv[1], 'a').write(os.environ['STOIX_LIKE_EVENT'] + ' ' + sys.stdin.read())"
 
 
 @pytest.fixture
