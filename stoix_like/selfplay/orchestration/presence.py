@@ -36,12 +36,15 @@ class PresenceLock:
     """A lock of a folder by which a loop is known to run, `<save_dir>/master.lock`. Held until it is closed.
 
     The kernel keeps it (an open file description's record lock), so a killed process leaves nothing behind. Raises
-    RunError if another process holds it.
+    RunError if another process holds it, or the folder cannot be written.
     """
 
     def __init__(self, save_dir: Path, name: str) -> None:
-        save_dir.mkdir(parents=True, exist_ok=True)
-        self._file = (save_dir / f"{name}.lock").open("a+b")
+        try:
+            save_dir.mkdir(parents=True, exist_ok=True)
+            self._file = (save_dir / f"{name}.lock").open("a+b")
+        except OSError as error:
+            raise RunError(f"cannot write {save_dir}: {error.strerror}", "use another --save-dir") from error
         try:
             fcntl.fcntl(self._file, _SET, _whole_file(fcntl.F_WRLCK))
         except OSError as error:

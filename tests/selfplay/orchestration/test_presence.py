@@ -47,6 +47,14 @@ def database(tmp_path):
         yield database
 
 
+def test_a_folder_that_cannot_be_made_or_written_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "runs"):
+        with pytest.raises(RunError, match="cannot write") as caught:
+            PresenceLock(folder, MASTER)
+        assert caught.value.hint == "use another --save-dir"
+
+
 def test_a_heartbeat_says_what_the_loop_is_doing(database):
     state = {"current_state": "idle"}
     with HeartbeatThread(database, MASTER, lambda: state):
