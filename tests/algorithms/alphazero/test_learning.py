@@ -28,6 +28,7 @@ HYPER = AlphaZeroHyper(
     actor_lr=0.1,
     critic_lr=0.1,
     max_grad_norm=10.0,
+    weight_decay=0.0,
     vf_coef=0.5,
     tau=0.25,
     play_temperature=1.0,
