@@ -11,11 +11,12 @@ from stoix_like.config.loops import DEFAULT_GAMES, LoopConfig, check_games
 from stoix_like.config.sections import EvaluationConfig
 from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.errors import INTERRUPTED, RunError
+from stoix_like.errors import INTERRUPTED, ConfigError, RunError
 from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
 from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.selfplay.orchestration import games
 
@@ -45,6 +46,7 @@ _FIELDS = {
     "defer_interval": "defer_check_interval_seconds",
     "force": "force",
 }
+_INTRO = "[--config GAME[:N] ...]", "Each game has the leaves of its own preset, selfplay/GAME, and min_samples 10000."
 SHORT_ENGINE = "-e"  # of the leaf --engine
 
 
@@ -58,6 +60,9 @@ def main(argv: list[str]) -> int:
     words = _leaf_words(arguments, words)
     check_games(config.configs)
     each = [games.game_config(name, players, {}, words) for name, players in config.configs]
+    if flags.parse_flags(words, SelfPlayConfig).options.print_config:
+        print("---\n".join(map(to_yaml, each)), end="")
+        return 0
     from stoix_like.selfplay.orchestration.start import run_continuous
 
     save_dir, reporter = Path(each[0].checkpointing.save_dir), Reporter()
@@ -72,6 +77,12 @@ def main(argv: list[str]) -> int:
 def loop_config(arguments: argparse.Namespace) -> LoopConfig:
     """The configuration of the loop in the words of this command. Raises ConfigError with all that is wrong."""
     values = {field: getattr(arguments, name) for name, field in _FIELDS.items()}
+    for text in arguments.config or ():
+        if "/" in text or text.endswith((".yaml", ".yml")):
+            hint = (
+                "here --config names a game, such as connect_four:2; leaves are flags, and master_loop.py takes files"
+            )
+            raise ConfigError(f"--config: '{text}' is no game", hint)
     if arguments.config:
         values["configs"] = [parse_game(text) for text in arguments.config]
     return LoopConfig(**{field: value for field, value in values.items() if value is not None})
@@ -86,7 +97,7 @@ def _leaf_words(arguments: argparse.Namespace, words: list[str]) -> list[str]:
 
 def help_text() -> str:
     """What `--help` prints."""
-    general = {name: flags.OPTION_HELP[name] for name in ("debug", "help", "version")}
+    general = {name: flags.OPTION_HELP[name] for name in ("print_config", "debug", "help", "version")}
     own = {
         name: (metavar, f"{text} (also {short})" if short else text) for name, (short, metavar, text) in OPTIONS.items()
     }
@@ -100,7 +111,7 @@ def help_text() -> str:
     }
     preset = DEFAULT_PRESETS[games.ALGORITHM]
     return flags.help_text(
-        SelfPlayConfig, games.ALGORITHM, preset, command=COMMAND, options=own | general, left_out=left_out
+        SelfPlayConfig, games.ALGORITHM, preset, command=COMMAND, options=own | general, left_out=left_out, intro=_INTRO
     )
 
 

@@ -37,7 +37,8 @@ def main(argv: list[str]) -> int:
     started = [sys.executable, "-c", _PROGRAM, _LOOPS[chosen[0]], "--save-dir", str(save_dir), *words]
     reporter.info(f"keeping a {chosen[0]} loop running in {save_dir}; Ctrl-C stops both")
     code = supervisor.supervise(chosen[0], save_dir, started, reporter)
-    reporter.info(f"next: {command_line(COMMAND, *argv)}")
+    if code not in supervisor.REFUSED:
+        reporter.info(f"next: {command_line(COMMAND, *argv)}")
     return code
 
 

@@ -72,7 +72,9 @@ def _problems(config: LoopConfig) -> list[str]:
     ]
     if not config.configs:
         problems.append("configs: no games")
-    keys = [tuple(game) for game in config.configs]
+    wrong = [game for game in config.configs if not (isinstance(game, (tuple, list)) and len(game) == 2)]
+    problems += [f"configs: must be (game, number of players), got {game!r}" for game in wrong]
+    keys = [tuple(game) for game in config.configs if game not in wrong]
     if len(set(keys)) < len(keys):
         problems.append("configs: a game stands there twice")
     if config.parallel_configs:

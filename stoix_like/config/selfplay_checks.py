@@ -28,6 +28,8 @@ def selfplay_problems(config: Any) -> list[str]:
     if section.engine != NETWORK_ENGINE and not engine_name(section.engine).startswith("mcts-"):
         what = "a game without a search teaches no policy" if section.engine in ("random", "heuristic") else "unknown"
         problems.append(f"selfplay.engine: {section.engine!r}: {what}; use gumbel-mcts, or mcts-N such as mcts-64")
+    elif section.engine != NETWORK_ENGINE:
+        problems += engine_problems("selfplay.engine", [section.engine])
     if promotion.promotion_rule == "sprt" and promotion.promotion_elo_1 <= promotion.promotion_elo_0:
         problems.append(
             f"promotion.promotion_elo_1: {promotion.promotion_elo_1:g} is not above promotion_elo_0 ="

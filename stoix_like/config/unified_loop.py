@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from stoix_like.config.board_games import parse_game
+from stoix_like.config.checks import leaf_sections
 from stoix_like.config.leaves import leaf
 from stoix_like.config.loops import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
+from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 
 _DEFAULTS = LoopConfig()
@@ -145,6 +148,25 @@ def games_of(text: str) -> list[tuple[str, int]]:
     if not found or len(set(found)) < len(found):
         raise ConfigError(f"loop.games: '{text}' names no game, or one twice", "write such as connect_four:2,othello:2")
     return found
+
+
+def check_game_leaves(config: UnifiedLoopConfig) -> None:
+    """Raises ConfigError if `game_leaves` has a key that is neither a leaf nor, with leaves of its own, a game here.
+
+    Raises UnsupportedEnvironmentError for a game that does not exist.
+    """
+    here, homes = {name for name, _ in games_of(config.loop.games)}, leaf_sections(SelfPlayConfig)
+    problems = list[str]()
+    for key, value in config.loop.game_leaves.items():
+        if not isinstance(value, Mapping):
+            problems += [] if key in homes else [f"loop.game_leaves: no leaf '{key}'{nearest(key, homes)}"]
+        elif parse_game(key)[0] not in here:
+            problems.append(f"loop.game_leaves: '{key}' is no game of this loop")
+        else:
+            where = f"loop.game_leaves.{key}"
+            problems += [f"{where}: no leaf '{leaf}'{nearest(leaf, homes)}" for leaf in value if leaf not in homes]
+    if problems:
+        raise ConfigError(problems, "write {leaf: value} for all games, or {game: {leaf: value}} for one")
 
 
 def leaves_of(config: UnifiedLoopConfig, name: str) -> dict[str, Any]:

@@ -108,7 +108,10 @@ def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> i
     """The iteration that a call works on, begun if it was not. Raises as `run_iteration`."""
     layout = pipeline.layout
     check_iteration(pipeline, options)
-    layout.root.mkdir(parents=True, exist_ok=True)
+    try:
+        layout.root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunError(f"cannot make {layout.root}: {error.strerror}", "use another --save-dir") from error
     with work_lock(layout):
         begin_lineage(pipeline)
         number = next_iteration(layout, new=options.new_iteration)

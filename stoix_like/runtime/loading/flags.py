@@ -172,6 +172,13 @@ def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type
     return ParsedFlags(layer, options, shows, problems)
 
 
+_GRAMMAR = (
+    "Code defaults < YAML < flags; the defaults below apply to leaves that the YAML leaves out. A BOOL takes --flag,"
+    " --no-flag or --flag true|false; 1e7 is an integer; null and none both mean null. --print-config shows the whole"
+    " configuration."
+)
+
+
 def help_text(
     config_type: type,
     algorithm: str,
@@ -180,6 +187,7 @@ def help_text(
     command: str | None = None,
     options: Mapping[str, tuple[str, str]] = OPTION_HELP,
     left_out: Collection[str] = (),
+    intro: tuple[str, str] | None = None,
 ) -> str:
     """What `--help` prints: all flags by section with type, description, default and range.
 
@@ -190,13 +198,13 @@ def help_text(
         command: its name; train-<algorithm> unless given.
         options: {option: (metavar, text)} of the flags that are no leaves.
         left_out: leaves that mean nothing to the command.
+        intro: (how --config is written, the first sentence) of a command to which it means something else.
     """
+    config_usage, first = intro or ("[--config FILE|PRESET]", f"Without --config the preset {default_config} is used.")
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
     parser = argparse.ArgumentParser(  # for this text alone: `parse_flags` parses
-        usage=f"{usage(command or f'train-{algorithm}')} [--config FILE|PRESET] [--flag VALUE ...]",
-        description=f"Without --config the preset {default_config} is used. Code defaults < YAML < flags; the defaults"
-        " below apply to leaves that the YAML leaves out. A BOOL takes --flag, --no-flag or --flag true|false; 1e7 is"
-        " an integer; null and none both mean null. --print-config shows the whole configuration.",
+        usage=f"{usage(command or f'train-{algorithm}')} {config_usage} [--flag VALUE ...]",
+        description=f"{first} {_GRAMMAR}",
         formatter_class=lambda prog: argparse.HelpFormatter(prog, max_help_position=36, width=width),
         add_help=False,
     )
@@ -205,8 +213,7 @@ def help_text(
         _add_flag(group, name, metavar, text)
     defaults = config_type()
     for name, section in section_types(config_type).items():
-        fields = [field for field in dataclasses.fields(section) if field.name not in left_out]
-        if not fields:
+        if not (fields := [field for field in dataclasses.fields(section) if field.name not in left_out]):
             continue
         group = parser.add_argument_group(name, (section.__doc__ or "").splitlines()[0])
         for field in fields:

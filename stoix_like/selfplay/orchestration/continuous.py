@@ -78,6 +78,7 @@ class ContinuousLoop:
     ) -> None:
         self.config, self.save_dir, self.runners, self._services = config, save_dir, runners, services
         self.stats = LoopStats(start_time=services.clock.now())
+        self._noted: dict[str, str] = {}  # by game, what it was said to wait for
         self._events_removed = 0.0  # when, in seconds since 1970
 
     def run(self) -> None:
@@ -111,8 +112,9 @@ class ContinuousLoop:
         finally:
             self._services.stop.go_on()  # a time-out that no stage has seen
         if outcome.kind == "waits":
-            self._services.reporter.note(f"{runner.game}: {outcome.stage} waits: {outcome.reason}")
+            self._note_waiting(f"{runner.game}: {outcome.stage} waits: {outcome.reason}", runner.game)
             return outcome
+        self._noted.pop(runner.game, None)
         stats = self.stats
         stats.total_iterations += 1
         stats.last_config_trained, stats.last_iteration_time = runner.game, self._services.clock.monotonic() - began
@@ -127,6 +129,12 @@ class ContinuousLoop:
             runner.clean(KEEP_WINDOWS, KEEP_CANDIDATES)
             self._remove_events()
         return outcome
+
+    def _note_waiting(self, text: str, game: str) -> None:
+        """Says what a game waits for, once."""
+        if self._noted.get(game) != text:
+            self._services.reporter.note(text)
+        self._noted[game] = text
 
     def _remove_events(self) -> None:
         """Once a day, old events."""

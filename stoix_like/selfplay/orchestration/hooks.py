@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import threading
 from collections.abc import Mapping
@@ -38,8 +39,14 @@ def check_hooks(commands: Mapping[str, str]) -> None:
         for kind, command in commands.items()
         if not (isinstance(command, str) and _words(command))
     ]
+    problems += [
+        f"hooks.on_event: the command of {kind}: no program '{words[0]}'"
+        for kind, command in commands.items()
+        if isinstance(command, str) and (words := _words(command)) and shutil.which(words[0]) is None
+    ]
     if problems:
-        raise ConfigError(problems, f"events are {', '.join(known)}; a command is a text such as 'notify-send stopped'")
+        what = "a command is a text such as 'notify-send stopped', without a shell: sh -c '...' is one"
+        raise ConfigError(problems, f"events are {', '.join(known)}; {what}")
 
 
 def _words(command: str) -> list[str]:

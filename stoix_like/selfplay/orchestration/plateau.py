@@ -55,8 +55,8 @@ class PlateauContext(NamedTuple):
     options: PlateauHookConfig
 
 
-#: Returns {leaf: value} for the next iterations, empty to change nothing. It looks at `pipeline.stop` now and then.
-PlateauFunction = Callable[[PlateauContext], Mapping[str, Any]]
+#: Returns {leaf: value} for the next iterations; empty or None changes nothing. It looks at `pipeline.stop` at times.
+PlateauFunction = Callable[[PlateauContext], Mapping[str, Any] | None]
 _functions: dict[str, PlateauFunction] = {}
 
 
@@ -119,7 +119,8 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     leaves, error = dict[str, Any](), None
     try:
         _count_start(folder / STARTS)
-        leaves = dict(_function(options.function)(PlateauContext(pipeline, runner.configured, last, folder, options)))
+        found = _function(options.function)(PlateauContext(pipeline, runner.configured, last, folder, options))
+        leaves = _checked(found)
         with_leaves(pipeline.config, leaves)
     except Interrupted:
         (folder / STARTS).unlink(missing_ok=True)
@@ -137,6 +138,13 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     if error is not None:
         runner.tell_failure(last, "plateau_hook", error, is_open=False)
     return result
+
+
+def _checked(found: object) -> dict[str, Any]:
+    """What a function has returned; None is nothing."""
+    if found is not None and not isinstance(found, Mapping):
+        raise ConfigError(f"it returned {found!r}", "return {leaf: value}, such as {'actor_lr': 0.001}")
+    return dict(found or {})
 
 
 def _count_start(path: Path) -> None:

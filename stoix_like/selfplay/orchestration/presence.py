@@ -65,7 +65,7 @@ def is_present(save_dir: Path, name: str) -> bool:
     try:
         with (save_dir / f"{name}.lock").open("rb") as file:
             found = fcntl.fcntl(file, _GET, _whole_file(fcntl.F_RDLCK))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     return bool(struct.unpack(_FLOCK, found[: struct.calcsize(_FLOCK)])[_TYPE] != fcntl.F_UNLCK)
 

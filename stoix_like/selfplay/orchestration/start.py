@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of, leaves_of
+from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.hardware import devices
@@ -144,6 +144,7 @@ def run_master(
 
 def _games_of_master(config: UnifiedLoopConfig, words: Sequence[str]) -> dict[tuple[str, int], SelfPlayConfig]:
     """The configuration of each game of a master loop."""
+    check_game_leaves(config)
     section = config.loop
     set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
     set_here["min_samples"] = config.training.min_samples_to_trigger

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from stoix_like.selfplay.orchestration.events import PipelineEvent
+from stoix_like.config.values import nearest
+from stoix_like.errors import ConfigError
+from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent
 from stoix_like.selfplay.orchestration.router import Handler, Subscription
 
 CONSUMER = "pipeline"  # in the log, of the handler that asks for the next stage
@@ -78,7 +80,13 @@ class PipelineWiring:
             handler: should return soon; what it raises is reported, and never ends a loop.
             kinds: such as MODEL_PROMOTED; empty for all.
             from_start: whether a consumer that is new begins with the first event of the log.
+
+        Raises:
+            ConfigError: a kind that does not exist.
         """
+        if unknown := [kind for kind in kinds if kind not in EVENT_TYPES]:
+            what = f"subscribe: no event '{unknown[0]}'{nearest(unknown[0], EVENT_TYPES)}"
+            raise ConfigError(what, f"events are {', '.join(EVENT_TYPES)}")
         self.subscriptions.append(Subscription(name, handler, kinds, from_start))
 
     def _ask(self, event: PipelineEvent) -> None:

@@ -7,7 +7,7 @@ import sqlite3
 import pytest
 from support.asserts import refused
 
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.orchestration import database as database_module
 from stoix_like.selfplay.orchestration import events
@@ -268,3 +268,8 @@ def test_an_event_of_a_stage_that_was_done_again_takes_the_place_of_the_former(l
     router.dispatch()
     assert seen == [played(1), played(2), again]
     assert [logged.event for logged in log.read()] == [played(2), again]
+
+
+def test_a_kind_that_does_not_exist_is_refused_when_it_is_subscribed_to():
+    with pytest.raises(ConfigError, match="did you mean 'MODEL_PROMOTED'"):
+        wire_pipeline_events().subscribe("x", print, kinds=("MODEL_PROMOTE",))

@@ -62,6 +62,10 @@ def test_a_command_that_fails_is_said_and_passed_over(log, monkeypatch):
     [
         ({"MODEL_PROMOTE": "true"}, "hooks.on_event: no event 'MODEL_PROMOTE'; did you mean 'MODEL_PROMOTED'?"),
         ({"MODEL_PROMOTED": "'open"}, 'hooks.on_event: the command of MODEL_PROMOTED is "\'open"'),
+        (
+            {"MODEL_PROMOTED": "./nothing.sh now"},
+            "hooks.on_event: the command of MODEL_PROMOTED: no program './nothing.sh'",
+        ),
         ({"MODEL_PROMOTED": 3}, "hooks.on_event: the command of MODEL_PROMOTED is 3"),
     ],
 )

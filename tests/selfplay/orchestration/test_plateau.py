@@ -144,6 +144,7 @@ def test_nothing_is_started_unless_it_is_enabled(loop, register):
     [
         (lambda context: 1 / 0, "division by zero"),
         (lambda context: {"hidden_dim": 99}, "hidden_dim"),
+        (lambda context: 5, "it returned 5"),
         (lambda context: {"actor_lr": "fast"}, "actor_lr"),
     ],
 )
@@ -156,6 +157,11 @@ def test_a_failure_is_told_and_kept_and_the_game_goes_on_as_it_was(loop, registe
     assert due(loop) is None
     assert any(text in line for line in loop.said)
     assert [event.error for _, event in loop.log.read() if event.kind == "STAGE_FAILED"] == [found.error]
+
+
+def test_a_function_may_return_nothing(loop, register):
+    register(lambda context: None)
+    assert run_plateau_hook(loop.runner, OPTIONS, 2)[:3] == ({}, {}, None)
 
 
 def test_a_stop_leaves_it_due_and_a_time_out_does_not(loop, register):

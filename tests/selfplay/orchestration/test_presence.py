@@ -53,6 +53,7 @@ def test_a_folder_that_cannot_be_made_or_written_is_one_line(tmp_path):
         with pytest.raises(RunError, match="cannot write") as caught:
             PresenceLock(folder, MASTER)
         assert caught.value.hint == "use another --save-dir"
+        assert not is_unified_loop_running(folder)
 
 
 def test_a_heartbeat_says_what_the_loop_is_doing(database):

@@ -1,0 +1,68 @@
+"""What the commands of loops refuse or show before a loop begins; nothing is written."""
+
+import pytest
+from support.scripted_runs import command
+
+CONTINUOUS, MASTER = "run-continuous-training", "master-loop"
+
+
+def test_print_config_shows_each_game_and_starts_nothing(tmp_path, capsys):
+    argv = [
+        "-c",
+        "tic_tac_toe:2",
+        "-c",
+        "othello:2",
+        "--print-config",
+        "--hidden-dim",
+        24,
+        "--save-dir",
+        tmp_path / "x",
+    ]
+    assert command(CONTINUOUS, *argv) == 0
+    first, second = capsys.readouterr().out.split("---\n")
+    assert "task_id: tic_tac_toe" in first
+    assert "task_id: othello" in second
+    assert all("hidden_dim: 24" in text for text in (first, second))
+    assert not (tmp_path / "x").exists()
+
+
+def test_help_says_what_config_means_here(capsys):
+    assert command(CONTINUOUS, "--help") == 0
+    shown = capsys.readouterr().out
+    assert "[--config GAME[:N] ...]" in shown
+    assert "FILE|PRESET" not in shown
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "what", "hint"),
+    [
+        ([CONTINUOUS, "-c", "selfplay/tic_tac_toe"], 2, "'selfplay/tic_tac_toe' is no game", "connect_four:2"),
+        ([CONTINUOUS, "-c", "loop.yaml"], 2, "'loop.yaml' is no game", "master_loop.py takes files"),
+        ([CONTINUOUS, "-c", "tic_tac_toe", "--engine", "mcts-0"], 2, "from 1 to 100000", ""),
+        ([CONTINUOUS, "-c", "tic_tac_toe", "--engine", "mcst-8"], 2, "unknown; use gumbel-mcts", ""),
+        ([MASTER, "--engine", "mcts-0"], 2, "from 1 to 100000", ""),
+        ([MASTER, "--game-leaves", "{tic_tac_toe: {tau: 1}}"], 2, "'tic_tac_toe' is no game of this loop", "{game:"),
+        ([MASTER, "--game-leaves", "{connect_four: {taw: 1}}"], 2, "did you mean 'tau'?", "{leaf: value}"),
+        ([MASTER, "--game-leaves", "{num_simulation: 4}"], 2, "did you mean 'num_simulations'?", "{leaf: value}"),
+    ],
+)
+def test_wrong_input_is_one_line_each(tmp_path, capsys, argv, code, what, hint):
+    folder = tmp_path / "runs"
+    assert command(*argv, "--save-dir", folder) == code
+    shown = capsys.readouterr().err
+    assert what in shown
+    assert hint in shown
+    assert shown.startswith("error: ")
+    assert not folder.exists()
+
+
+def test_a_folder_that_is_a_file_is_one_line(tmp_path, capsys):
+    file = tmp_path / "file"
+    file.write_text("")
+    assert command(MASTER, "--status", "--save-dir", file) == 1
+    assert "no loop is running" in capsys.readouterr().out
+    for argv in ([CONTINUOUS, "-c", "tic_tac_toe"], [MASTER], ["launch-daemons", "--continuous"]):
+        assert command(*argv, "--save-dir", file) == 1
+        assert f"error: cannot write {file}" in capsys.readouterr().err
+    assert command("run-training-loop", "--board-type", "tic_tac_toe", "--save-dir", file) == 1
+    assert "error: cannot make" in capsys.readouterr().err
