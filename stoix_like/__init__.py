@@ -77,7 +77,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "promotion": ("stoix_like.evaluation.promotion", None),
     "ratings": ("stoix_like.evaluation.ratings", None),
     "LoopConfig": ("stoix_like.config.loops", "LoopConfig"),
-    "LoopStats": ("stoix_like.selfplay.orchestration.continuous", "LoopStats"),
+    "LoopStats": ("stoix_like.selfplay.orchestration.stats", "LoopStats"),
     "UnifiedLoopConfig": ("stoix_like.config.unified_loop", "UnifiedLoopConfig"),
     "run_continuous": ("stoix_like.selfplay.orchestration.start", "run_continuous"),
     "run_master": ("stoix_like.selfplay.orchestration.start", "run_master"),
@@ -216,11 +216,11 @@ if TYPE_CHECKING:
     from stoix_like.runtime.weights.exported_policy import load_policy
     from stoix_like.search import gumbel, players, smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel
-    from stoix_like.selfplay.orchestration.continuous import LoopStats
     from stoix_like.selfplay.orchestration.event_log import read_events
     from stoix_like.selfplay.orchestration.plateau import PlateauContext, register_plateau_hook
     from stoix_like.selfplay.orchestration.presence import is_unified_loop_running
     from stoix_like.selfplay.orchestration.start import run_continuous, run_master
+    from stoix_like.selfplay.orchestration.stats import LoopStats
     from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
     from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep
 

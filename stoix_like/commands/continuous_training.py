@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stoix_like.config.board_games import parse_game
 from stoix_like.config.checks import leaf_types
-from stoix_like.config.loops import DEFAULT_GAMES, LoopConfig, check_games
+from stoix_like.config.loops import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig, check_games
 from stoix_like.config.sections import EvaluationConfig
 from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
@@ -19,6 +19,7 @@ from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.selfplay.orchestration import games
+from stoix_like.selfplay.orchestration.reports import counts_text
 
 COMMAND = "run-continuous-training"
 _GAMES = " and ".join(f"{name}:{players}" for name, players in DEFAULT_GAMES)
@@ -46,7 +47,7 @@ _FIELDS = {
     "defer_interval": "defer_check_interval_seconds",
     "force": "force",
 }
-_INTRO = "[--config GAME[:N] ...]", "Each game has the leaves of its own preset, selfplay/GAME, and min_samples 10000."
+_INTRO = "[--config GAME[:N] ...]", "Each game has the leaves of its own preset, selfplay/GAME."
 SHORT_ENGINE = "-e"  # of the leaf --engine
 
 
@@ -67,9 +68,9 @@ def main(argv: list[str]) -> int:
 
     save_dir, reporter = Path(each[0].checkpointing.save_dir), Reporter()
     stats = run_continuous(config, save_dir, words=words, reporter=reporter)
-    counts = f"{stats.successful_iterations} iterations finished, {stats.failed_iterations} failed"
+    counts = counts_text(stats.successful_iterations, stats.failed_iterations)
     reporter.info(f"{counts}\nnext: {command_line(COMMAND, *argv)}")
-    if not 0 < config.max_iterations <= stats.total_iterations:
+    if stats.interrupted:
         return INTERRUPTED
     return 0 if stats.successful_iterations > 0 else RunError.exit_code
 
@@ -91,7 +92,8 @@ def loop_config(arguments: argparse.Namespace) -> LoopConfig:
 def _leaf_words(arguments: argparse.Namespace, words: list[str]) -> list[str]:
     """The flags that are leaves of the games' configurations. Raises ConfigError for those that a loop sets itself."""
     words = ["--engine" if word == SHORT_ENGINE else word for word in words]
-    layer = games.check_words(words, {"task_id": "--config names the games", "selfplay_games": "it is --games here"})
+    refused = {"task_id": "--config names the games", "selfplay_games": "it is --games here"}
+    layer = games.check_words(words, refused, list(map(flags.flag_name, OPTIONS)))
     return [*words, "--log-level", "debug"] if arguments.verbose and "log_level" not in layer else words
 
 
@@ -111,7 +113,14 @@ def help_text() -> str:
     }
     preset = DEFAULT_PRESETS[games.ALGORITHM]
     return flags.help_text(
-        SelfPlayConfig, games.ALGORITHM, preset, command=COMMAND, options=own | general, left_out=left_out, intro=_INTRO
+        SelfPlayConfig,
+        games.ALGORITHM,
+        preset,
+        command=COMMAND,
+        options=own | general,
+        left_out=left_out,
+        intro=_INTRO,
+        set_here={"min_samples": MIN_SAMPLES},
     )
 
 

@@ -17,6 +17,7 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
 from stoix_like.selfplay.orchestration import games, status
+from stoix_like.selfplay.orchestration.reports import counts_text
 
 if TYPE_CHECKING:
     from stoix_like.runtime.loading.partial import PartialConfig
@@ -52,14 +53,15 @@ def main(argv: list[str]) -> int:
         print(to_yaml(config), end="")
         return 0
     games_of(config.loop.games)
-    games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"})
+    own_flags = [*flags.flag_table(UnifiedLoopConfig), *map(flags.flag_name, OPTIONS)]
+    games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"}, own_flags)
     from stoix_like.selfplay.orchestration.start import run_master
 
     reporter = Reporter()
     stats = run_master(config, words=loaded.rest, reporter=reporter)
-    counts = f"{stats.successful_iterations} iterations finished, {stats.failed_iterations} failed"
+    counts = counts_text(stats.successful_iterations, stats.failed_iterations)
     reporter.info(f"{counts}\nnext: {command_line(COMMAND, *argv)}")
-    if not 0 < config.loop.max_iterations <= stats.total_iterations:
+    if stats.interrupted:
         return INTERRUPTED
     return 0 if stats.successful_iterations > 0 else RunError.exit_code
 

@@ -54,21 +54,31 @@ def write_result(layout: Layout, iteration: int, result: TuningResult) -> None:
     atomic_write_json(layout.plateau(iteration) / RESULT, result._asdict())
 
 
-def tuned_leaves(config: SelfPlayConfig, layout: Layout) -> dict[str, Any]:
-    """{leaf: value} that hold for a configuration. Raises CheckpointError if they cannot be read."""
+def newest_found(layout: Layout) -> tuple[int, TuningResult] | None:
+    """(the iteration after which it was tuned, the result) of the newest one that has leaves; None if there is none.
+
+    Raises CheckpointError if it, or a newer one, is damaged.
+    """
     for iteration in reversed(layout.plateaus()):
         result = read_result(layout, iteration)
-        if result is None or not result.leaves:
-            continue
-        leaves, before = result.leaves, result.configured
-        try:
-            held = {leaf: value for leaf, value in leaves.items() if get_leaf(config, leaf) == before[leaf]}
-            with_leaves(config, held)
-        except (ConfigError, KeyError) as error:
-            path = layout.plateau(iteration) / RESULT
-            raise CheckpointError(f"{path} has leaves that do not fit: {error}", "remove it") from error
-        return held
-    return {}
+        if result is not None and result.leaves:
+            return iteration, result
+    return None
+
+
+def tuned_leaves(config: SelfPlayConfig, layout: Layout) -> dict[str, Any]:
+    """{leaf: value} that hold for a configuration. Raises CheckpointError if they cannot be read."""
+    if (found := newest_found(layout)) is None:
+        return {}
+    iteration, result = found
+    leaves, before = result.leaves, result.configured
+    try:
+        held = {leaf: value for leaf, value in leaves.items() if get_leaf(config, leaf) == before[leaf]}
+        with_leaves(config, held)
+    except (ConfigError, KeyError) as error:
+        path = layout.plateau(iteration) / RESULT
+        raise CheckpointError(f"{path} has leaves that do not fit: {error}", "remove it") from error
+    return held
 
 
 def with_tuned_leaves(config: SelfPlayConfig, layout: Layout) -> SelfPlayConfig:

@@ -31,6 +31,7 @@ def test_help_says_what_config_means_here(capsys):
     shown = capsys.readouterr().out
     assert "[--config GAME[:N] ...]" in shown
     assert "FILE|PRESET" not in shown
+    assert "[default 10000, >= 0]" in shown  # min_samples of a loop
 
 
 @pytest.mark.parametrize(
@@ -40,6 +41,10 @@ def test_help_says_what_config_means_here(capsys):
         ([CONTINUOUS, "-c", "loop.yaml"], 2, "'loop.yaml' is no game", "master_loop.py takes files"),
         ([CONTINUOUS, "-c", "tic_tac_toe", "--engine", "mcts-0"], 2, "from 1 to 100000", ""),
         ([CONTINUOUS, "-c", "tic_tac_toe", "--engine", "mcst-8"], 2, "unknown; use gumbel-mcts", ""),
+        ([CONTINUOUS, "--max-iteration", "3"], 2, "did you mean '--max-iterations'?", "--help lists every flag"),
+        ([MASTER, "--idle-batchs", "3"], 2, "did you mean '--idle-batches'?", "--help lists every flag"),
+        ([MASTER, "--statsu"], 2, "did you mean '--status'?", "--help lists every flag"),
+        ([MASTER, "othello"], 2, "unexpected argument 'othello'", "--help lists every flag"),
         ([MASTER, "--engine", "mcts-0"], 2, "from 1 to 100000", ""),
         ([MASTER, "--game-leaves", "{tic_tac_toe: {tau: 1}}"], 2, "'tic_tac_toe' is no game of this loop", "{game:"),
         ([MASTER, "--game-leaves", "{connect_four: {taw: 1}}"], 2, "did you mean 'tau'?", "{leaf: value}"),

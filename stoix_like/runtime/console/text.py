@@ -27,6 +27,11 @@ def interval_text(low: float, high: float, digits: int = 3) -> str:
     return DASH if math.isnan(low) else f"[{number_text(low, digits)}, {number_text(high, digits)}]"
 
 
+def plural(noun: str, number: int) -> str:
+    """The noun as it stands after a number: `step`, `steps`."""
+    return noun if number == 1 else f"{noun}s"
+
+
 def aligned(rows: Sequence[Sequence[str]], *, right: bool = False) -> list[str]:
     """The rows of a table as lines. Each column is as wide as its widest cell."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

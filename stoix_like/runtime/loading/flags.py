@@ -14,7 +14,7 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, replace_leaves, section_types
 from stoix_like.config.layers import Layer
 from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.config.values import allows, choices, nearest, range_text, type_name
@@ -188,6 +188,7 @@ def help_text(
     options: Mapping[str, tuple[str, str]] = OPTION_HELP,
     left_out: Collection[str] = (),
     intro: tuple[str, str] | None = None,
+    set_here: Mapping[str, Any] | None = None,
 ) -> str:
     """What `--help` prints: all flags by section with type, description, default and range.
 
@@ -199,6 +200,7 @@ def help_text(
         options: {option: (metavar, text)} of the flags that are no leaves.
         left_out: leaves that mean nothing to the command.
         intro: (how --config is written, the first sentence) of a command to which it means something else.
+        set_here: {leaf: value} that the command has in place of code defaults.
     """
     config_usage, first = intro or ("[--config FILE|PRESET]", f"Without --config the preset {default_config} is used.")
     width = max(80, min(shutil.get_terminal_size((110, 24)).columns, 120))
@@ -211,14 +213,19 @@ def help_text(
     group = parser.add_argument_group("command", "What the command does.")
     for name, (metavar, text) in options.items():
         _add_flag(group, name, metavar, text)
-    defaults = config_type()
+    _add_leaves(parser, replace_leaves(config_type(), set_here or {}), left_out)
+    return parser.format_help().replace(UNBROKEN, " ").rstrip()
+
+
+def _add_leaves(parser: argparse.ArgumentParser, defaults: Any, left_out: Collection[str]) -> None:
+    """Adds the leaves of a configuration, whose values are their defaults."""
+    config_type: type = defaults.__class__
     for name, section in section_types(config_type).items():
         if not (fields := [field for field in dataclasses.fields(section) if field.name not in left_out]):
             continue
         group = parser.add_argument_group(name, (section.__doc__ or "").splitlines()[0])
         for field in fields:
             _add_flag(group, field.name, *_help_row(section, field, get_leaf(defaults, field.name)))
-    return parser.format_help().replace(UNBROKEN, " ").rstrip()
 
 
 def _add_flag(group: Any, name: str, metavar: str, text: str) -> None:

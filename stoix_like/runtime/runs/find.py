@@ -19,6 +19,7 @@ from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
 _MOST_NAMED = 5  # runs in a hint
 CHAMPION = "champion.json"  # in the folder of a self-play pipeline, whose champion's parameters it names
+TRAIN, ITERATIONS = "train", "iterations"  # there too: the run; an iteration has its candidate in `train`
 PUT_BACK = f"put it back, or copy iterations/N/promote/{CHAMPION} of the iteration N that was champion last"
 
 
@@ -42,7 +43,26 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
             raise CheckpointError(f"{path} is a sweep, not a run", f"its runs are {path}/trial-0000 and so on")
         if remedy := missing_config_hint(path):
             raise CheckpointError(f"{path} has no config.yaml", remedy)
+        if error := _pipeline_error(path):
+            raise error
     raise no_run_at(text, Path(save_dir) if Path(save_dir).is_dir() else Path(text).parent)
+
+
+def _pipeline_error(path: Path) -> CheckpointError | None:
+    """The error for a folder of self-play, which is no run; None for others."""
+    if (path / CHAMPION).is_file():
+        run, candidates = path / TRAIN, f"{usage('ratings')} --lineage {path} shows its candidates"
+        hint = f"its run is {run}; {candidates}" if (run / "config.yaml").is_file() else candidates
+        return CheckpointError(f"{path} is a self-play pipeline, not a run", hint)
+    if pipelines := sorted(pointer.parent for pointer in path.glob(f"*/{CHAMPION}")):
+        hint = f"give one of them: {', '.join(map(str, pipelines[:_MOST_NAMED]))}"
+        return CheckpointError(f"{path} is a folder of self-play pipelines, not a run", hint)
+    pipeline = path.parent.parent
+    if path.parent.name != ITERATIONS or not (pipeline / CHAMPION).is_file():
+        return None
+    what = "has no parameters: it is not trained yet, or they were removed" if path.is_dir() else "does not exist"
+    hint = f"an iteration that has some has the file {TRAIN}/{PARAMETERS}; {pipeline} is its champion"
+    return CheckpointError(f"{path} {what}", hint)
 
 
 def no_run_at(text: str, folder: Path) -> CheckpointError:
@@ -100,7 +120,7 @@ def _parameters_in(folder: Path) -> Path:
     """Where published parameters are, if the folder has some: its own, the champion's, or those of an iteration."""
     if (pointer := folder / CHAMPION).is_file():
         return folder / _champion_file(pointer)
-    own, trained = folder / PARAMETERS, folder / "train" / PARAMETERS
+    own, trained = folder / PARAMETERS, folder / TRAIN / PARAMETERS
     return trained if trained.is_file() and not own.is_file() else own
 
 

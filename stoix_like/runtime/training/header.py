@@ -13,7 +13,7 @@ from stoix_like.config.dicts import config_from_dict
 from stoix_like.config.sections import AlphaZeroConfig
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
-from stoix_like.runtime.console.text import algorithm_title
+from stoix_like.runtime.console.text import algorithm_title, plural
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading.config import preset_note
@@ -109,12 +109,12 @@ def plan_line(config: SearchConfig) -> str:
     particles, depth = config.num_particles, depth_of(config)
     most = "at most " if config.search_depth == "full" else ""
     cost = f"{most}{particles * depth:,} model steps per decision"
-    return f"search {particles:,} {_plural('particle', particles)} × {most}{depth:,} {_plural('step', depth)} = {cost}"
+    return f"search {particles:,} {plural('particle', particles)} × {most}{depth:,} {plural('step', depth)} = {cost}"
 
 
 def simulations_line(section: AlphaZeroSectionConfig) -> str:
     """The cost of a move of self-play: `search 16 simulations per move`."""
-    line = f"search {section.num_simulations:,} {_plural('simulation', section.num_simulations)} per move"
+    line = f"search {section.num_simulations:,} {plural('simulation', section.num_simulations)} per move"
     if section.quick_simulations is None:
         return line
     return f"{line} in {section.full_search_share:.0%} of the plies, {section.quick_simulations:,} in the others"
@@ -136,7 +136,3 @@ def replay_line(num_bytes: int, config: Any, algorithm: Algorithm) -> str:
     times = algorithm.samples_per_update(config) / algorithm.steps_per_update(config)
     size = f"{num_bytes / 1e6:,.0f} MB" if num_bytes >= 10**6 else f"{num_bytes / 1e3:,.1f} kB"
     return f"replay {section.replay_buffer_size:,} {unit} ({size}), each learned from {times:.3g} times on average"
-
-
-def _plural(noun: str, number: int) -> str:
-    return noun if number == 1 else f"{noun}s"

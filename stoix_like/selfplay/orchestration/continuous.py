@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from stoix_like.config.loops import LoopConfig
@@ -15,52 +13,12 @@ from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
+from stoix_like.selfplay.orchestration.stats import LoopState, LoopStats
 from stoix_like.selfplay.progress import Interrupted
 
 KEEP_WINDOWS, KEEP_CANDIDATES, KEEP_EVENT_DAYS = 2.0, 16, 90.0  # as the master loop's defaults
 DAY = 24.0 * 3600.0
 _LEAST_WAIT = 1.0  # seconds, so that a loop in which all games wait does not spin
-
-
-class LoopState(enum.Enum):
-    """What a continuous loop is doing."""
-
-    IDLE = "idle"
-    RUNNING_SELFPLAY = "running_selfplay"
-    WAITING_PIPELINE = "waiting_pipeline"  # the stages after self-play are running
-    COOLING_DOWN = "cooling_down"
-    DEFERRED = "deferred"  # a master loop is running
-    STOPPED = "stopped"
-    ERROR = "error"  # all games wait for their breakers
-
-
-@dataclass
-class LoopStats:
-    """What a loop has done since it was started.
-
-    Attributes:
-        total_iterations: finished or failed.
-        successful_iterations: finished.
-        failed_iterations: in which a stage failed.
-        consecutive_failures: since the last that was finished.
-        last_iteration_time: seconds of the last one.
-        last_config_trained: its game.
-        current_state: what the loop is doing.
-        current_config: the game that it is doing it for.
-        start_time: of the loop, in seconds since 1970.
-        last_error: what was wrong last.
-    """
-
-    total_iterations: int = 0
-    successful_iterations: int = 0
-    failed_iterations: int = 0
-    consecutive_failures: int = 0
-    last_iteration_time: float = 0.0
-    last_config_trained: str | None = None
-    current_state: LoopState = LoopState.IDLE
-    current_config: str | None = None
-    start_time: float = 0.0
-    last_error: str | None = None
 
 
 class ContinuousLoop:
@@ -96,6 +54,7 @@ class ContinuousLoop:
                 elif len(waiting) == len(self.runners):
                     self._wait_for_all(waiting)
                     waiting = []
+        self.stats.interrupted = not self._is_over()
         self._enter(LoopState.STOPPED)
 
     def _is_over(self) -> bool:
@@ -156,7 +115,7 @@ class ContinuousLoop:
             asked = requests.take(runner.game)
             number, step = runner.due()
             if asked is None:
-                return Outcome("waits", step.stage, "it is not asked for by any event")
+                return Outcome("waits", step.stage, "no event has asked for it")
             if asked != number:
                 continue  # late, or twice
             is_selfplay = step.stage == "selfplay"

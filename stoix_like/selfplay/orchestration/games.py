@@ -13,6 +13,7 @@ from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading.config import HINT
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.selfplay.folders import Layout
@@ -48,18 +49,20 @@ def game_config(name: str, num_players: int, leaves: Mapping[str, Any], words: S
     return config
 
 
-def check_words(words: Sequence[str], further: Mapping[str, str]) -> Layer:
-    """The leaves that flags set. Raises ConfigError for those that a pipeline, or a loop, sets itself.
+def check_words(words: Sequence[str], further: Mapping[str, str], further_flags: Sequence[str] = ()) -> Layer:
+    """The leaves that flags set. Raises ConfigError with all that is wrong, and for those that a loop sets itself.
 
     Args:
         words: of a command line.
         further: {leaf: why} of the loop.
+        further_flags: of the command, which are not among the words; one of them may have been meant.
     """
-    layer = flags.parse_flags(list(words), SelfPlayConfig).layer
+    parsed = flags.parse_flags(list(words), SelfPlayConfig, further_flags)
     refused = SET_BY_PIPELINE | {"task_id": "the loop names its games", **further}
-    if problems := [f"{flags.flag_name(leaf)}: {why}" for leaf, why in refused.items() if leaf in layer]:
-        raise ConfigError(problems, "leave it out")
-    return layer
+    problems = [f"{flags.flag_name(leaf)}: {why}" for leaf, why in refused.items() if leaf in parsed.layer]
+    if problems or parsed.problems:
+        raise ConfigError([*parsed.problems, *problems], HINT if parsed.problems else "leave it out")
+    return parsed.layer
 
 
 def flags_of(leaves: Mapping[str, Any]) -> list[str]:

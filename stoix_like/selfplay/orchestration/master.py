@@ -11,7 +11,6 @@ import functools
 import time
 import traceback
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig
 from stoix_like.errors import CheckpointError, StoixError
@@ -24,26 +23,12 @@ from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
+from stoix_like.selfplay.orchestration.stats import MasterStats
 from stoix_like.selfplay.progress import Interrupted
 
 IDLE_SECONDS = 10.0  # between two looks when everything waits
 RETRY_SECONDS = 300.0  # before a plateau hook whose result could not be kept is started again
 _TELLING_CHANGE = 0.05  # of a weight, since it was told last
-
-
-@dataclass
-class MasterStats:
-    """What the loop is doing, and has done since it was started."""
-
-    current_state: str = "idle"  # or a stage, shadow, tournament, plateau_hook; error; stopped
-    current_config: str | None = None
-    total_iterations: int = 0
-    successful_iterations: int = 0
-    failed_iterations: int = 0
-    last_error: str | None = None
-    waiting: dict[str, str] = field(default_factory=dict)  # by game, what its next stage waits for
-    weights: dict[str, float] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)  # by game, of its stages
 
 
 class MasterLoop:
@@ -76,6 +61,7 @@ class MasterLoop:
                     is_idle = True
                 if is_idle:
                     self._wait()
+        self.stats.interrupted = not self._is_over()
         self._enter("stopped", None)
 
     def _wait(self) -> None:
@@ -268,6 +254,7 @@ class MasterLoop:
         """Sets the weights of all games, and tells of them if one has changed."""
         config, now = self.config.curriculum, self._services.clock.now()
         progress = {game: self._progress(runner, config.progress_iterations) for game, runner in self._runners.items()}
+        self.stats.on_plateau = [game for game, one in progress.items() if one.is_on_plateau]
         before = self.stats.weights or self._cadence.read_weights()
         self.stats.weights = curriculum.rebalanced(before, progress, config, now)
         self._cadence.write_weights(self.stats.weights)

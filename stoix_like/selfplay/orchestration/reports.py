@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import STAGES, Layout
@@ -32,6 +33,11 @@ class LatestProgress:
     def _receive(self, line: str) -> None:
         self.line = line
         self._show(line)
+
+
+def counts_text(finished: int, failed: int) -> str:
+    """What a loop has done since it was started."""
+    return f"{finished:,} {plural('iteration', finished)} finished, {failed:,} failed"
 
 
 def iteration_line(layout: Layout) -> str:

@@ -71,7 +71,13 @@ class GameRunner:
     @functools.cached_property
     def pipeline(self) -> Pipeline:
         """Its programs, from the first use on."""
-        return Pipeline(self.config, self._services.reporter, self._services.stop)
+        reporter = self._services.reporter
+
+        def show(line: str) -> None:
+            reporter.progress(f"{self.game}: {line}")
+
+        show("its programs are compiled, each at its first use")
+        return Pipeline(self.config, reporter._replace(progress=show), self._services.stop)
 
     def recover(self) -> list[PipelineEvent]:
         """Adds the events that a killed process did not write, and asks for the stage that is due."""
@@ -196,7 +202,7 @@ class GameRunner:
     def _held_back(self, stage: str) -> Outcome | None:
         """Why a stage is not run now, for a reason that is no failure."""
         if not self._services.wiring.triggers.allows(stage):
-            return Outcome("waits", stage, "it is not triggered by itself")
+            return Outcome("waits", stage, "it does not follow by itself: run_training_loop.py runs it")
         if (free := self._free_disk()) < self._services.gates.min_free_disk:
             return Outcome("waits", stage, f"{free:.1f} GB of disk are free")
         return self._held_by_breaker(stage)

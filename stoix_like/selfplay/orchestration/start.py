@@ -8,28 +8,33 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
+from stoix_like.config.board_games import game_key
 from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
 from stoix_like.errors import CheckpointError
+from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay.orchestration import games, presence
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.orchestration.cadence import Cadence
-from stoix_like.selfplay.orchestration.continuous import ContinuousLoop, LoopStats, refuse_force
+from stoix_like.selfplay.orchestration.continuous import ContinuousLoop, refuse_force
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.hooks import HookThread, check_hooks
-from stoix_like.selfplay.orchestration.master import MasterLoop, MasterStats
+from stoix_like.selfplay.orchestration.master import MasterLoop
 from stoix_like.selfplay.orchestration.plateau import check_plateau_hook
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
 from stoix_like.selfplay.orchestration.reports import LatestProgress
 from stoix_like.selfplay.orchestration.router import EventRouter
 from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.services import Gates, LoopServices
+from stoix_like.selfplay.orchestration.stats import LoopStats, MasterStats
 from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
 from stoix_like.selfplay.orchestration.wiring import PipelineWiring, wire_pipeline_events
 
@@ -171,6 +176,7 @@ def _opened(
         contextlib.closing(Database(folder)) as database,
     ):
         devices.select(first.hardware, first.logging)  # after the lock: whoever is refused takes no device
+        progress.reporter.info(_header_line(name, folder, chosen))
         if presence.clear_stop_by_hand(database, name):
             progress.reporter.note(f"the {name} loop had been stopped, and is started again")
         breakers, log = Breakers(database, rules.breaker), EventLog(database)
@@ -179,6 +185,12 @@ def _opened(
         services = LoopServices(log, router, breakers, wiring, progress.reporter, stop, clock, rules.gates, rules.watch)
         runners = [GameRunner(each, games.layout_of(folder, *game), services) for game, each in chosen.items()]
         yield OpenedLoop(runners, services, database, progress)
+
+
+def _header_line(name: str, folder: Path, chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> str:
+    """The version, the device, the folder, the loop and its games."""
+    parts = f"stoix_like {versions()['stoix_like']}", devices.describe_devices(jax.devices()[:1]), str(folder)
+    return " · ".join((*parts, f"{name} loop", ", ".join(game_key(*game) for game in chosen)))
 
 
 def _recover(opened: OpenedLoop) -> None:

@@ -21,7 +21,10 @@ from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import breaker, presence
 from stoix_like.selfplay.orchestration.database import reading
 from stoix_like.selfplay.orchestration.event_log import last_events
+from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER
+from stoix_like.selfplay.orchestration.reports import counts_text
+from stoix_like.selfplay.tuned_leaves import newest_found
 
 SCHEMA = 1
 LATE_SECONDS = 120.0  # age of a heartbeat from which on its loop is unhealthy
@@ -33,7 +36,7 @@ def read_status(save_dir: Path, now: float | None = None) -> dict[str, Any]:
     """Everything that `--status --json` shows; docs/self-play-loops.md has the schema."""
     now = time.time() if now is None else now
     with reading(save_dir) as connection:
-        beats = [] if connection is None else connection.execute("SELECT * FROM heartbeats").fetchall()
+        beats = [] if connection is None else connection.execute("SELECT * FROM heartbeats ORDER BY name").fetchall()
         stops = [] if connection is None else [name for (name,) in connection.execute("SELECT name FROM stops")]
         rows = [] if connection is None else connection.execute(breaker.SELECT).fetchall()
         told = [] if connection is None else last_events(connection, NUM_EVENTS)
@@ -51,7 +54,7 @@ def read_status(save_dir: Path, now: float | None = None) -> dict[str, Any]:
         "healthy": bool(running) and all(loop["healthy"] for loop in running),
         "loops": loops,
         "games": games,
-        "events": [{"kind": one.event.kind, "key": one.event.key, "time": one.event.time} for one in told],
+        "events": [_event(one.event) for one in told],
     }
 
 
@@ -59,6 +62,10 @@ def layouts(save_dir: Path) -> list[Layout]:
     """The pipelines in a folder."""
     found = sorted(save_dir.iterdir()) if save_dir.is_dir() else []
     return [layout for path in found if (layout := Layout(path)).champion.is_file() or layout.iterations()]
+
+
+def _event(event: PipelineEvent) -> dict[str, Any]:
+    return {name: getattr(event, name) for name in ("kind", "key", "game", "iteration", "time")}
 
 
 def _loop(save_dir: Path, beat: Sequence[Any], stops: Sequence[str], now: float) -> dict[str, Any]:
@@ -114,6 +121,7 @@ def _readable_game(layout: Layout) -> dict[str, Any]:
     step = None if start is None else due.due_step(layout, number, needs)
     champion = records.read_record(layout.champion) if layout.champion.is_file() else None
     synced = found["sync"]
+    tuned = newest_found(layout)
     totals = {name: 0 if synced is None else synced.facts[name] for name in ("games", "positions")}
     return {
         "game": layout.root.name,
@@ -126,6 +134,7 @@ def _readable_game(layout: Layout) -> dict[str, Any]:
         "store_games": totals["games"],
         "store_positions": totals["positions"],
         "champion": None if champion is None else {"hash": champion.hash, "iteration": champion.iteration},
+        "tuned": None if tuned is None else {"iteration": tuned[0], "leaves": tuned[1].leaves},
     }
 
 
@@ -145,18 +154,21 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines += aligned([["game", "iteration", "champion", "store", "new", "next"], *rows])
     for game in status["games"]:
         lines += [f"{game['game']}: {game['error']}"] if game["error"] else []
+        lines += _tuned_lines(game)
         lines += [
             f"{game['game']}: breaker of {one['stage']} {one['state'].replace('_', '-')}"
             f" after {one['failures']} failures: {one['error']}"
             for one in game["breakers"]
         ]
-    lines += [f"{_clock_text(event['time'])} {event['key']}" for event in status["events"]]
+    lines += [_event_line(event) for event in status["events"]]
     return lines
 
 
 def _unhealthy_text(status: dict[str, Any]) -> str:
     names = [loop["name"] for loop in status["loops"] if loop["running"]]
-    return "unhealthy" if {MASTER, CONTINUOUS} & {*names} else "no loop is running"
+    if {MASTER, CONTINUOUS} & {*names}:
+        return "unhealthy"
+    return "no loop is running" + (", and its supervisor starts one again" if names else "")
 
 
 def _loop_lines(loop: dict[str, Any]) -> list[str]:
@@ -167,11 +179,13 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
     if loop["stop_requested"]:
         text += ", to be stopped"
     lines = [text]
-    if loop["running"] and details.get("current_config"):
-        lines.append(f"  {details['current_config']}: {details.get('progress') or 'no progress yet'}")
+    if loop["running"] and (game := details.get("current_config")):
+        progress = details.get("progress") or ""  # another game's until this one has some
+        lines.append(f"  {progress if progress.startswith(f'{game}: ') else f'{game}: no progress yet'}")
     if "total_iterations" in details:
         lines += [f"  {game} waits: {reason}" for game, reason in details.get("waiting", {}).items()]
-        counts = f"{details['successful_iterations']} iterations finished, {details['failed_iterations']} failed"
+        lines += [f"  {game} is on a plateau: its champions no longer gain" for game in details.get("on_plateau", ())]
+        counts = counts_text(details["successful_iterations"], details["failed_iterations"])
         lines.append(f"  {counts}" + (f"; last error: {details['last_error']}" if details["last_error"] else ""))
     return lines
 
@@ -183,6 +197,22 @@ def _game_row(game: dict[str, Any]) -> list[str]:
     name = "-" if champion is None else f"{champion['hash'][:12]} of {champion['iteration']}"
     games, new = f"{game['store_games']:,} games", f"{game['new_positions']:,}"
     return [game["game"], str(game["iteration"]), name, games, new, game["due"] or "next iteration"]
+
+
+def _tuned_lines(game: dict[str, Any]) -> list[str]:
+    if not (tuned := game.get("tuned")):
+        return []
+    leaves = ", ".join(f"{name} {_value_text(value)}" for name, value in tuned["leaves"].items())
+    return [f"{game['game']}: {leaves}, tuned after iteration {tuned['iteration']}"]
+
+
+def _value_text(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else json.dumps(value)
+
+
+def _event_line(event: dict[str, Any]) -> str:
+    where = f" {event['game']} iteration {event['iteration']}" if event["game"] else ""  # else of all games
+    return f"{_clock_text(event['time'])} {event['kind']}{where}"
 
 
 def _clock_text(at: float) -> str:

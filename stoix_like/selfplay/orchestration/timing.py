@@ -27,6 +27,8 @@ class Clock(NamedTuple):
 class LoopStop(StopRequest):
     """Whether a loop shall end its stage: after a signal, a stop in the database, or a time-out.
 
+    Threads look while the loop sets deadlines, so both hold a lock; a signal may come to the loop while it does.
+
     Attributes:
         timed_out: whether its time is over. The loop goes on after that, unless it is stopped as well.
     """
@@ -34,6 +36,7 @@ class LoopStop(StopRequest):
     def __init__(self) -> None:
         self.timed_out, self._is_stopped = False, False
         self._deadline: float | None = None
+        self._lock = threading.RLock()
         super().__init__()
 
     @property
@@ -46,12 +49,14 @@ class LoopStop(StopRequest):
         self._is_stopped = value
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
-        self._deadline, self.timed_out = None, False  # a signal after a time-out is the first one
+        with self._lock:
+            self._deadline, self.timed_out = None, False  # a signal after a time-out is the first one
         super()._receive(number, frame)
 
     def set_deadline(self, at: float | None) -> None:
         """Sets when the stages that run now have to be done, on the monotonic clock; None for never."""
-        self._deadline = at
+        with self._lock:
+            self._deadline = at
 
     @property
     def has_deadline(self) -> bool:
@@ -62,18 +67,25 @@ class LoopStop(StopRequest):
         """Ends the stage if the loop shall stop, or the time is over."""
         if is_stopped:
             self.is_set = True
-        if self._deadline is not None and time.monotonic() > self._deadline and not self.is_set:
-            self.timed_out = True
+        with self._lock:
+            if self._is_beyond(0.0) and not self.is_set:
+                self.timed_out = True
 
     @property
     def is_late(self) -> bool:
         """Whether a stage goes on long after its time is over: nothing in it has looked."""
-        return self._deadline is not None and time.monotonic() > self._deadline + _LATE_SECONDS
+        with self._lock:
+            return self._is_beyond(_LATE_SECONDS)
+
+    def _is_beyond(self, seconds: float) -> bool:
+        """Whether the deadline was so long ago."""
+        return self._deadline is not None and time.monotonic() > self._deadline + seconds
 
     def go_on(self) -> bool:
         """Whether it was a time-out alone, which is over now. A stop stays."""
-        was_time_out, self._deadline, self.timed_out = self.timed_out, None, False
-        return was_time_out and not self.is_set
+        with self._lock:
+            was_time_out, self._deadline, self.timed_out = self.timed_out, None, False
+            return was_time_out and not self.is_set
 
     def wait(self, seconds: float, clock: Clock) -> None:
         """Waits so long, or until the loop shall end."""

@@ -17,7 +17,7 @@ from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs import folder as run_folder
-from stoix_like.runtime.runs.find import find_checkpoint, find_run, find_runs, read_config
+from stoix_like.runtime.runs.find import find_checkpoint, find_run, find_runs, find_saved, read_config
 from stoix_like.runtime.storage import digests, lock
 from stoix_like.runtime.storage.lock import RunLock
 
@@ -187,6 +187,28 @@ def test_what_lies_beside_runs_is_left_out_and_one_without_configuration_is_not_
     with pytest.raises(CheckpointError, match=r"has no config\.yaml") as caught:
         find_run(str(run))
     assert f"'config' in {run / 'checkpoints' / '3' / 'meta.json'}" in caught.value.hint
+
+
+def test_folders_of_self_play_are_no_runs(tmp_path):
+    pipeline = tmp_path / "othello_2p"
+    first = pipeline / "iterations" / "0001"
+    first.mkdir(parents=True)
+    (pipeline / "champion.json").write_text("{}")
+
+    def check(find, path, what, hint):
+        with pytest.raises(CheckpointError) as caught:
+            find(str(path))
+        assert caught.value.what == f"{path} {what}"
+        assert hint in caught.value.hint
+
+    check(find_run, pipeline, "is a self-play pipeline, not a run", f"--lineage {pipeline} shows its candidates")
+    (pipeline / "train").mkdir()
+    (pipeline / "train" / "config.yaml").touch()
+    check(find_run, pipeline, "is a self-play pipeline, not a run", f"its run is {pipeline}/train; ")
+    check(find_run, tmp_path, "is a folder of self-play pipelines, not a run", f"give one of them: {pipeline}")
+    untrained = "has no parameters: it is not trained yet, or they were removed"
+    check(find_saved, first, untrained, f"{pipeline} is its champion")
+    check(find_saved, first.with_name("1"), "does not exist", f"{pipeline} is its champion")
 
 
 def test_which_checkpoint_is_meant(tmp_path):

@@ -11,12 +11,12 @@ from stoix_like.errors import ConfigError, LockedError, RunError, UnsupportedEnv
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import derive
-from stoix_like.selfplay.orchestration.continuous import LoopState
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
 from stoix_like.selfplay.orchestration.services import Gates
 from stoix_like.selfplay.orchestration.start import run_continuous
+from stoix_like.selfplay.orchestration.stats import LoopState
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
 
 
@@ -26,6 +26,7 @@ def test_two_iterations_are_made_and_everything_is_told_once(finished):
     counts = stats.total_iterations, stats.successful_iterations, stats.failed_iterations, stats.consecutive_failures
     assert counts == (2, 2, 0, 0)
     assert (stats.current_state, stats.last_config_trained) == (LoopState.STOPPED, "tic_tac_toe_2p")
+    assert not stats.interrupted
     assert sum(loop.fake.slept) == pytest.approx(5.0)  # one pause, between the two
     assert [line for line in loop.said if line.startswith("tic_tac_toe_2p iteration 2: ")]
 
@@ -299,7 +300,8 @@ def test_a_deferred_loop_that_is_stopped_begins_nothing(copied):
     clock = FakeClock(lambda clock: setattr(loop.stop, "is_set", True))
     try:
         with small_loop(pipeline, folder, small_config(folder, actor_lr=0.01), clock=clock) as loop:
-            assert loop.run().total_iterations == 0
+            stats = loop.run()
+            assert (stats.total_iterations, stats.interrupted) == (0, True)
             assert loop.layout.iterations() == [0, 1, 2]
     finally:
         lock.close()

@@ -8,6 +8,7 @@ from stoix_like.errors import RunError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import runner
+from stoix_like.selfplay.orchestration.reports import counts_text
 
 SMALL = [*SMALL_WORDS, "--min-samples", "0"]
 CONTINUOUS = ["run-continuous-training", "-c", "tic_tac_toe:2", "--games", 10, "--cooldown", 0, *SMALL]
@@ -44,7 +45,7 @@ def test_two_iterations_of_which_some_fail(compiled, monkeypatch, capsys, words,
 
     monkeypatch.setattr(iteration.train, "train_stage", failing)
     assert command(*words, "--max-iterations", 2, "--save-dir", compiled) == code
-    assert f"{2 - num_failures} iterations finished, {num_failures} failed" in capsys.readouterr().out
+    assert f"{counts_text(2 - num_failures, num_failures)}\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("words", [CONTINUOUS, MASTER], ids=["continuous", "master"])

@@ -31,6 +31,7 @@ def test_it_makes_the_same_iterations_as_the_continuous_loop(finished, tmp_path)
         master.run()
         stats = master.stats
         assert (stats.successful_iterations, stats.failed_iterations, stats.current_state) == (2, 0, "stopped")
+        assert not stats.interrupted
         assert loop.keys == reference.kept_keys
         for number in (1, 2):
             assert digests(loop.layout, number) == digests(reference.layout, number)
@@ -142,7 +143,9 @@ def test_shards_of_other_folders_are_polled_into_the_iteration_that_has_not_expo
             loop.stop.is_set = clock.at > 1_000_100.0
 
         loop.fake._then = then
-        loop.master(max_iterations=0, idle_batches=0).run()
+        master = loop.master(max_iterations=0, idle_batches=0)
+        master.run()
+        assert master.stats.interrupted
         synced = read_manifest(loop.layout.stage(3, "sync"))
         assert int(synced.inputs["round"]) >= 1
         assert any("torn.npz" in line for line in loop.said)

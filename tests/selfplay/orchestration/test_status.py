@@ -11,8 +11,11 @@ from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.events import CurriculumRebalanced, PlateauDetected
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread, PresenceLock
 from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status, status_lines
+from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
 
 
 @pytest.fixture
@@ -34,12 +37,18 @@ def test_a_folder_without_loops(tmp_path):
 
 
 def test_a_loop_is_healthy_while_it_runs_and_its_heart_beats(database, tmp_path):
-    beat(database, MASTER, current_state="train", current_config="tic_tac_toe_2p", progress="train: 3 of 5 updates")
+    beat(
+        database,
+        MASTER,
+        current_state="train",
+        current_config="tic_tac_toe_2p",
+        progress="tic_tac_toe_2p: train: 3 of 5",
+    )
     with presence.present(tmp_path, MASTER):
         found = read_status(tmp_path)
         (loop,) = found["loops"]
         assert (loop["running"], loop["healthy"], loop["state"], exit_code(found)) == (True, True, "train", 0)
-        assert "  tic_tac_toe_2p: train: 3 of 5 updates" in status_lines(found)
+        assert "  tic_tac_toe_2p: train: 3 of 5" in status_lines(found)
         late = read_status(tmp_path, found["time"] + LATE_SECONDS + 1.0)
         assert (late["loops"][0]["healthy"], exit_code(late)) == (False, 1)
         assert status_lines(late)[0].endswith(": unhealthy")
@@ -70,6 +79,50 @@ def test_a_loop_that_has_just_been_started_is_there(tmp_path):
         found = read_status(tmp_path)
         assert [(loop["name"], loop["state"]) for loop in found["loops"]] == [(MASTER, "starting")]
         assert exit_code(found) == 0
+
+
+def test_progress_is_of_the_game_that_is_worked_on(database, tmp_path):
+    beat(database, MASTER, current_state="train", current_config="othello_2p", progress="tic_tac_toe_2p: train: 3 of 5")
+    with presence.present(tmp_path, MASTER):
+        assert "  othello_2p: no progress yet" in status_lines(read_status(tmp_path))
+
+
+def test_loops_keep_their_order(database, tmp_path):
+    for name in (CONTINUOUS, MASTER, CONTINUOUS, "supervisor-master", MASTER):
+        beat(database, name, current_state="idle")
+        names = [loop["name"] for loop in read_status(tmp_path)["loops"]]
+        assert names == sorted(names)
+
+
+def test_plateaus_counts_and_events_are_told_in_words(database, tmp_path):
+    counts = {"total_iterations": 1, "successful_iterations": 1, "failed_iterations": 0, "last_error": None}
+    beat(database, MASTER, current_state="idle", on_plateau=["othello_2p"], **counts)
+    of_all = CurriculumRebalanced(game="", iteration=0, run="", time=0.0, weights={"othello_2p": 0.5})
+    of_one = PlateauDetected(game="othello_2p", iteration=40, run="ab", time=1.0, gain=3.0, iterations=20)
+    EventLog(database).append([of_all, of_one])
+    found = read_status(tmp_path)
+    lines = status_lines(found)
+    assert "  othello_2p is on a plateau: its champions no longer gain" in lines
+    assert "  1 iteration finished, 0 failed" in lines
+    assert [line.split(" ", 2)[2] for line in lines[-2:]] == [
+        "CURRICULUM_REBALANCED",
+        "PLATEAU_DETECTED othello_2p iteration 40",
+    ]
+    assert [(event["game"], event["iteration"]) for event in found["events"]] == [("", 0), ("othello_2p", 40)]
+
+
+def test_leaves_that_were_tuned_are_shown_with_the_iteration(tmp_path):
+    layout = Layout(tmp_path / "othello_2p")
+    layout.iteration(21).mkdir(parents=True)
+    for iteration in (10, 20):
+        layout.plateau(iteration).mkdir(parents=True)
+    write_result(layout, 20, TuningResult({}, {}, None, 1.0))
+    (game,) = read_status(tmp_path)["games"]
+    assert game["tuned"] is None
+    write_result(layout, 10, TuningResult({"actor_lr": 0.00071234, "tau": 1}, {"actor_lr": 0.001, "tau": 2}, None, 0.0))
+    found = read_status(tmp_path)
+    assert found["games"][0]["tuned"] == {"iteration": 10, "leaves": {"actor_lr": 0.00071234, "tau": 1}}
+    assert "othello_2p: actor_lr 0.0007123, tau 1, tuned after iteration 10" in status_lines(found)
 
 
 def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path):
@@ -109,7 +162,7 @@ def test_a_supervisor_is_no_loop_and_a_stage_that_hangs_is_unhealthy(database, t
     with presence.present(tmp_path, "supervisor-master"):
         found = read_status(tmp_path)
         assert exit_code(found) == 1
-        assert status_lines(found)[0].endswith(": no loop is running")
+        assert status_lines(found)[0].endswith(": no loop is running, and its supervisor starts one again")
     beat(database, MASTER, current_state="train", is_late=True)
     with presence.present(tmp_path, MASTER):
         assert exit_code(read_status(tmp_path)) == 1

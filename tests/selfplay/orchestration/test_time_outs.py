@@ -1,6 +1,7 @@
 """Time-outs of stages: each ends one stage, counts as its failure, and leaves nothing behind for the next one."""
 
 import signal
+import threading
 import time
 
 import pytest
@@ -9,7 +10,7 @@ from support.loops import FakeClock, small_loop
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import STAGES
-from stoix_like.selfplay.orchestration import events
+from stoix_like.selfplay.orchestration import events, timing
 from stoix_like.selfplay.orchestration.timing import LoopStop
 
 #: {stage: where the loop calls it}.
@@ -136,4 +137,26 @@ def test_a_stop_is_kept_whether_it_comes_before_or_after_a_time_out(comes_first)
         stop.look(is_stopped)
     assert not stop.go_on()
     assert stop.is_set
+    assert not stop.has_deadline
+
+
+@pytest.mark.parametrize("look", ["watcher", "heartbeat"])
+def test_a_stage_that_ends_while_a_thread_looks_at_its_time_leaves_no_time_out(monkeypatch, look):
+    stop, ends = LoopStop(), []
+    stop.set_deadline(-1e9)  # long ago
+
+    def monotonic():  # which a look asks for, after it has seen a deadline and before it compares
+        ends.append(threading.Thread(target=stop.go_on))
+        ends[0].start()
+        ends[0].join(0.1)  # the stage ends now, if the look lets it
+        return 0.0
+
+    monkeypatch.setattr(timing.time, "monotonic", monotonic)
+    if look == "watcher":
+        stop.look(is_stopped=False)
+    else:
+        assert stop.is_late  # it was, when it was asked
+    monkeypatch.undo()
+    ends[0].join()
+    assert not stop.is_set
     assert not stop.has_deadline
