@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -27,7 +28,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError("what is to be done?" if not chosen else f"--{chosen[0]} and --{chosen[1]}", f"give {flags}")
     if words and chosen[0] not in (CONTINUOUS, MASTER):
         raise ConfigError(f"unexpected argument '{words[0]}'", f"{prog(COMMAND)} --help lists its arguments")
-    save_dir, reporter = Path(arguments.save_dir), Reporter()
+    save_dir, reporter = _save_dir(arguments, words), Reporter()
     if chosen[0] in ("status", "watch"):
         return master_loop.show_status(save_dir, arguments)
     if arguments.stop:
@@ -42,6 +43,13 @@ def main(argv: list[str]) -> int:
     return code
 
 
+def _save_dir(arguments: argparse.Namespace, words: list[str]) -> Path:
+    """The folder of all pipelines: as given, or that of the master loop's configuration."""
+    if arguments.save_dir is None and arguments.master and not {"-h", "--help"} & set(words):
+        return Path(master_loop.load(words).config.loop.save_dir)
+    return Path(arguments.save_dir or "runs")
+
+
 def make_parser() -> ArgumentParser:
     """The parser of the command."""
     parser = ArgumentParser(prog(COMMAND), "Keep a loop running. Further flags are those of the loop.")
@@ -51,5 +59,6 @@ def make_parser() -> ArgumentParser:
     parser.add_argument("--status", action="store_true", help="show what loops are doing, also ones started directly")
     parser.add_argument("--watch", action="store_true", help="show it again every two seconds, until Ctrl-C")
     parser.add_argument("--json", action="store_true", help="with --status: as JSON")
-    parser.add_argument("--save-dir", default="runs", help="folder of all pipelines (default: runs)")
+    text = "folder of all pipelines (default: runs, or that of the master loop's --config)"
+    parser.add_argument("--save-dir", help=text)
     return parser

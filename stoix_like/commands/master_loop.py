@@ -40,7 +40,7 @@ def main(argv: list[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(help_text())
         return 0
-    loaded = _load(words)
+    loaded = load(words)
     config: UnifiedLoopConfig = loaded.config
     save_dir = Path(config.loop.save_dir)
     if arguments.json and not arguments.status:
@@ -66,7 +66,8 @@ def main(argv: list[str]) -> int:
     return 0 if stats.successful_iterations > 0 else RunError.exit_code
 
 
-def _load(words: list[str]) -> PartialConfig:
+def load(words: list[str]) -> PartialConfig:
+    """The configuration of a command line. Raises ConfigError with all that is wrong."""
     if SEED_PATH in words and not Path(SEED_PATH).is_file():
         raise ConfigError(f"--config: no file {SEED_PATH}", f"the shipped one is a preset: --config {PRESET}")
     return read_partial(UnifiedLoopConfig, KIND, words, PRESET)

@@ -27,6 +27,10 @@ class Layout(NamedTuple):
         """All shards, by hash."""
         return self.root / "store"
 
+    def shard(self, name: str) -> Path:
+        """The file of a shard in the store."""
+        return self.store / f"{name}{ARRAYS}"
+
     @property
     def quarantine(self) -> Path:
         """Files that were to be taken in and could not."""

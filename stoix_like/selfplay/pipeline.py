@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -39,6 +39,18 @@ HALVED_SLOTS = 256  # so many slots or more go on as half as many, once half hav
 LEAST_OPENINGS = 8  # of a match: fewer never decide anything
 
 
+class SyncMemory(NamedTuple):
+    """What the stage `sync` need not read again in this process.
+
+    Attributes:
+        seen: {(file, size, time): its name in the store, or None if it was refused}.
+        taken_in: {folder of the stage: names of the shards that it has taken in}, of iterations before the present one.
+    """
+
+    seen: dict[tuple[str, int, int], str | None]
+    taken_in: dict[Path, list[str]]
+
+
 class Pipeline:
     """What the stages of a game share. Nothing here is state of the pipeline, all of which is on disk.
 
@@ -56,8 +68,7 @@ class Pipeline:
         run = run_config(config, self.layout, 1)
         self.network = build.make_network(env, run)
         self.learner = alphazero.make(self.game, self.network, run)
-        #: {(file, size, time): its name in the store, or None if it was refused}, so that none is checked twice.
-        self.seen_shards: dict[tuple[str, int, int], str | None] = {}
+        self.sync_memory = SyncMemory({}, {})
 
     def leaves(self, names: Sequence[str]) -> dict[str, Any]:
         """{leaf: value} of the configuration, for a manifest."""

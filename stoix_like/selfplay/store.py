@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -31,6 +31,7 @@ from stoix_like.selfplay.shards import check_shard
 
 SETTINGS = ("task_id",)
 HASH_DIGITS = 32  # of a shard's hash, in its name
+FOREIGN = "foreign"  # in a manifest: the shards that came from other folders
 
 
 class StoredShard(NamedTuple):
@@ -65,15 +66,16 @@ def sync_stage(pipeline: Pipeline, iteration: int, *, again: bool = False) -> tu
     """(the manifest, whether it was done before) of taking in what the store does not have yet.
 
     Done once for the games of this iteration, it stays done: files that come to other folders later are for the next
-    one, unless it is done `again`. Facts: the shards that were taken in, in order, as [name, games, positions], and the
-    totals of the store.
+    one, unless it is done `again`. What was taken in from other folders stays, whether it is still there or not.
+    Facts: the shards that were taken in, in order, as [name, games, positions], and the totals of the store.
     """
     folder = pipeline.layout.stage(iteration, "sync")
     found = read_manifest(folder)
     number = (0 if found is None else int(found.inputs.get("round", 0))) + again
     played = due.digest_of(read_manifest(pipeline.layout.stage(iteration, "selfplay")))
     call = StageCall("sync", {"selfplay": played, "round": str(number)}, pipeline.leaves(SETTINGS))
-    return run_stage(folder, call, lambda: _take_in(pipeline, iteration))
+    taken = [] if found is None else list(found.recorded.get(FOREIGN, ()))
+    return run_stage(folder, call, lambda: _take_in(pipeline, iteration, taken), adds=True)
 
 
 def totals_before(layout: Layout, iteration: int) -> StoreTotals:
@@ -126,16 +128,18 @@ def _visible(folder: Path) -> Iterator[Path]:
     return (path for path in folder.glob(f"*{ARRAYS}") if not path.name.startswith("."))
 
 
-def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
+def _take_in(pipeline: Pipeline, iteration: int, taken: Sequence[str]) -> StageResult:
+    """Takes in what the sources have, and counts what was `taken` from other folders before in this iteration."""
     pipeline.layout.store.mkdir(parents=True, exist_ok=True)
     before = totals_before(pipeline.layout, iteration)
     found = sources(pipeline, iteration)
-    known, added, refused = _known(pipeline.layout, iteration, found), list[str](), list[str]()
+    known, added, refused = _known(pipeline, iteration, found), list[str](), list[str]()
+    foreign = [name for name in taken if name not in known and pipeline.layout.shard(name).is_file()]
     for source in found:
         if source.hash is not None and source.hash[:HASH_DIGITS] in known:
             continue
         stamp = _stamp(source)
-        if stamp in pipeline.seen_shards and pipeline.seen_shards[stamp] in (None, *known):
+        if stamp in pipeline.sync_memory.seen and pipeline.sync_memory.seen[stamp] in (None, *known):
             continue  # it is known, or was refused, and is the same file
         try:
             name = _take(pipeline, source, known)
@@ -145,12 +149,15 @@ def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
             if source.path.is_file():  # else another process has just removed it
                 refused.append(source.path.name)
                 _quarantine(pipeline, source.path, error.what)
-                pipeline.seen_shards[stamp] = None
+                pipeline.sync_memory.seen[stamp] = None
             continue
-        pipeline.seen_shards[stamp] = name
+        pipeline.sync_memory.seen[stamp] = name
         if name not in known:
             known.add(name)
             added.append(name)
+            if source.hash is None and name not in foreign:
+                foreign.append(name)
+    added += [name for name in foreign if name not in known]  # whose files are gone from their folder
     new = [_counted(pipeline.layout, name, iteration) for name in added]
     totals = StoreTotals(
         before.shards + len(new),
@@ -159,14 +166,24 @@ def _take_in(pipeline: Pipeline, iteration: int) -> StageResult:
         json_digest([before.store, *added]),
     )
     facts = {"added": [[shard.hash, shard.num_games, shard.num_positions] for shard in new], **totals._asdict()}
-    return StageResult({}, facts, {"new_shards": len(new), "refused": refused})
+    return StageResult({}, facts, {"new_shards": len(new), "refused": refused, FOREIGN: foreign})
 
 
-def _known(layout: Layout, iteration: int, found: list[_Source]) -> set[str]:
-    """The names of the shards that earlier iterations have taken in; only of late ones, if all sources are ours."""
+def _known(pipeline: Pipeline, iteration: int, found: list[_Source]) -> set[str]:
+    """The names of the shards that earlier iterations have taken in; only of late ones, if all sources are ours.
+
+    The manifest of an iteration is read once in a process.
+    """
+    layout, names = pipeline.layout, set[str]()
     first = 0 if any(source.hash is None for source in found) else _unsynced(layout, iteration)[0]
-    late = itertools.takewhile(lambda shard: shard.iteration >= first, stored_shards(layout, iteration - 1))
-    return {shard.hash for shard in late}
+    for number in itertools.takewhile(lambda one: one >= first, layout.newest_first(iteration - 1)):
+        folder = layout.stage(number, "sync")
+        if folder not in pipeline.sync_memory.taken_in:
+            synced = read_manifest(folder)
+            shards = [] if synced is None else added_shards(layout, number, synced)
+            pipeline.sync_memory.taken_in[folder] = [shard.hash for shard in shards]
+        names.update(pipeline.sync_memory.taken_in[folder])
+    return names
 
 
 def _stamp(source: _Source) -> tuple[str, int, int]:
@@ -180,7 +197,7 @@ def _stamp(source: _Source) -> tuple[str, int, int]:
 
 def has_unseen(pipeline: Pipeline) -> bool:
     """Whether the folders of `sync_from` have files that this process has not looked at."""
-    return any(_stamp(source) not in pipeline.seen_shards for source in _foreign_sources(pipeline))
+    return any(_stamp(source) not in pipeline.sync_memory.seen for source in _foreign_sources(pipeline))
 
 
 def _take(pipeline: Pipeline, source: _Source, known: Collection[str]) -> str:
@@ -191,7 +208,7 @@ def _take(pipeline: Pipeline, source: _Source, known: Collection[str]) -> str:
         return name  # and may have been removed from the store since
     if source.hash is None:
         _check(pipeline, arrays, source.path)
-    path = pipeline.layout.store / f"{name}{ARRAYS}"
+    path = pipeline.layout.shard(name)
     if not path.is_file():
         if source.hash is None:
             write_arrays(path, arrays)
@@ -249,13 +266,13 @@ def added_shards(layout: Layout, number: int, synced: Manifest) -> list[StoredSh
             found.append(_counted(layout, one, number))
         else:
             name, games, positions = one
-            found.append(StoredShard(layout.store / f"{name}{ARRAYS}", number, games, positions))
+            found.append(StoredShard(layout.shard(name), number, games, positions))
     return found
 
 
 def _counted(layout: Layout, name: str, iteration: int) -> StoredShard:
     """Reads the two small arrays that count games and positions; NumPy leaves the others on disk."""
-    path = layout.store / f"{name}{ARRAYS}"
+    path = layout.shard(name)
     try:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as stored:
             number, random = stored["num_plies"].astype(int), stored["num_random"].astype(int)

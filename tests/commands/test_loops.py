@@ -3,6 +3,8 @@
 import pytest
 from support.scripted_runs import command
 
+from stoix_like.selfplay.orchestration import supervisor
+
 CONTINUOUS, MASTER = "run-continuous-training", "master-loop"
 
 
@@ -71,3 +73,27 @@ def test_a_folder_that_is_a_file_is_one_line(tmp_path, capsys):
         assert f"error: cannot write {file}" in capsys.readouterr().err
     assert command("run-training-loop", "--board-type", "tic_tac_toe", "--save-dir", file) == 1
     assert "error: cannot make" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "folder"),
+    [
+        (["--master", "--config", "loop.yaml"], "elsewhere"),
+        (["--master", "--config", "loop.yaml", "--save-dir", "here"], "here"),
+        (["--master"], "runs"),
+        (["--continuous"], "runs"),
+    ],
+)
+def test_a_supervisor_works_in_the_folder_of_its_loop(tmp_path, monkeypatch, words, folder):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.yaml").write_text("loop:\n  save_dir: elsewhere\n")
+    given = []
+    monkeypatch.setattr(supervisor, "supervise", lambda name, save_dir, argv, _: given.append((save_dir, argv)) or 0)
+    assert command("launch-daemons", *words) == 0
+    ((save_dir, argv),) = given
+    assert str(save_dir) == argv[argv.index("--save-dir") + 1] == folder
+
+
+def test_a_supervisor_of_a_wrong_configuration_is_refused(tmp_path, capsys):
+    assert command("launch-daemons", "--master", "--config", tmp_path / "nowhere.yaml") == 2
+    assert "nowhere.yaml" in capsys.readouterr().err

@@ -23,8 +23,9 @@ from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.search import gumbel
 from stoix_like.selfplay import evaluate, iteration, play, promote, records, store, train
 from stoix_like.selfplay.ancestry import read_ancestry
+from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
-from stoix_like.selfplay.iteration import IterationOptions, next_iteration, run_iteration
+from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, next_iteration, run_iteration, run_step
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 
@@ -511,6 +512,33 @@ def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_nam
     assert any("an outcome is not that of the moves" in text for text in said)
     assert any("pickled objects, which are never loaded" in text for text in said)
     assert {path.name for path in copied.layout.quarantine.iterdir()} == {"cheated.npz", "pickled.npz", "torn.npz"}
+
+
+def test_shards_from_elsewhere_stay_when_their_files_are_gone_before_the_next_batch(copied, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    progress = Progress(SILENT, copied.stop, "selfplay", "games", 10)
+    found = play.play_shard(copied, 900, 0, 5, copied.first_params, progress)
+    write_arrays(theirs / "one.npz", play.shard_arrays(copied.game, found, play.ShardOrigin(0, 900, 0, "p", "e")))
+    config = copied.config
+    copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs), seed=config.architecture.seed)
+    try:
+        number = begin_iteration(copied)
+        for stage in ("selfplay", "sync"):
+            run_step(copied, number, Step(stage))
+        before = read_manifest(copied.layout.stage(number, "sync"))
+        (theirs / "one.npz").unlink()
+        copied.sync_memory.seen.clear()  # as in another process
+        for stage in ("selfplay", "sync"):
+            run_step(copied, number, Step(stage, 2))
+        after = read_manifest(copied.layout.stage(number, "sync"))
+    finally:
+        copied.config = config
+    foreign = before.facts["added"][-1:]
+    assert before.recorded["foreign"] == after.recorded["foreign"] == [foreign[0][0]]
+    assert len(after.facts["added"]) == len(before.facts["added"]) + 2
+    assert after.facts["added"][-1:] == foreign
+    assert after.facts["games"] == before.facts["games"] + 10
 
 
 def test_a_dry_run_writes_nothing(finished, tmp_path):

@@ -83,7 +83,6 @@ class SmallLoop:
         self.config = LoopConfig(configs=[("tic_tac_toe", 2)], **{"iteration_cooldown_seconds": 5.0} | fields)
         rule = BreakerRule(self.config.max_consecutive_failures, self.config.failure_backoff_seconds)
         self.breakers = Breakers(self.database, rule)
-        self.breakers.release_all()
         router = EventRouter(self.log, reporter, self.wiring.subscriptions)
         clock, gates = self.fake.clock, gates or Gates()
         services = LoopServices(

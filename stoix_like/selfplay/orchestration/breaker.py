@@ -2,7 +2,7 @@
 
 `state` is a function of what is stored and of the time; only `acquire` takes the one permit of a half-open breaker.
 Times are those of the wall clock, so that a breaker outlives its process; a clock that jumps back delays a trial by at
-most the pause itself.
+most the pause itself. The permit is of this process alone: whoever dies in a trial leaves none behind.
 """
 
 from __future__ import annotations
@@ -31,7 +31,6 @@ class Breaker(NamedTuple):
         opened: how often it has opened since the last success.
         opened_at: when it did so last, in seconds since 1970.
         pause: for how long, in seconds.
-        has_permit: whether a trial is under way.
         error: of the last failure.
     """
 
@@ -39,17 +38,16 @@ class Breaker(NamedTuple):
     opened: int = 0
     opened_at: float = 0.0
     pause: float = 0.0
-    has_permit: bool = False
     error: str = ""
 
 
 def state(breaker: Breaker, now: float) -> State:
-    """closed: go on; open: leave it alone; half_open: one trial may be made, or is being made."""
+    """closed: go on; open: leave it alone; half_open: one trial may be made."""
     if breaker.opened == 0:
         return "closed"
     pause = breaker.pause
     is_over = now >= breaker.opened_at + pause or now < breaker.opened_at - pause
-    return "half_open" if is_over or breaker.has_permit else "open"
+    return "half_open" if is_over else "open"
 
 
 def retry_at(breaker: Breaker) -> float | None:
@@ -71,6 +69,7 @@ class Breakers:
 
     def __init__(self, database: Database, rule: BreakerRule) -> None:
         self._database, self._rule = database, rule
+        self._trials: set[tuple[str, str]] = set()  # (game, stage) of permits that are taken
 
     def read(self, game: str, stage: str) -> Breaker:
         """What is stored."""
@@ -82,45 +81,40 @@ class Breakers:
 
     def acquire(self, game: str, stage: str, now: float) -> bool:
         """Whether the stage may be run now. Of a half-open breaker this takes the one permit."""
-        breaker = self.read(game, stage)
-        found = state(breaker, now)
-        if found == "half_open" and not breaker.has_permit:
-            self._write(game, stage, breaker._replace(has_permit=True))
+        found = self.state(game, stage, now)
+        if found == "half_open" and (game, stage) not in self._trials:
+            self._trials.add((game, stage))
             return True
         return found == "closed"
 
     def succeed(self, game: str, stage: str) -> None:
-        """Closes the breaker."""
+        """Closes the breaker. If that cannot be written, another trial closes it."""
+        self.release(game, stage)
         if self.read(game, stage) != Breaker():
             self._write(game, stage, Breaker())
 
     def fail(self, game: str, stage: str, now: float, error: str) -> Breaker:
         """The breaker after a failure."""
+        self.release(game, stage)
         breaker = after_failure(self.read(game, stage), self._rule, now, error)
         self._write(game, stage, breaker)
         return breaker
 
     def release(self, game: str, stage: str) -> None:
-        """Gives a permit back that led to neither success nor failure: the trial was interrupted."""
-        if (breaker := self.read(game, stage)).has_permit:
-            self._write(game, stage, breaker._replace(has_permit=False))
-
-    def release_all(self) -> None:
-        """Gives back what a killed process held. Only who owns the device calls this."""
-        with self._database.transaction() as connection:
-            connection.execute("UPDATE breakers SET has_permit = 0")
+        """Gives the permit back: the trial is over, or was interrupted."""
+        self._trials.discard((game, stage))
 
     def _write(self, game: str, stage: str, breaker: Breaker) -> None:
         with self._database.transaction() as connection:
             connection.execute(
-                "INSERT OR REPLACE INTO breakers VALUES (?, ?, ?, ?, ?, ?, ?, ?)", (game, stage, *breaker)
+                f"INSERT OR REPLACE INTO breakers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", (game, stage, *breaker)
             )
 
 
-SELECT = "SELECT game, stage, failures, opened, opened_at, pause, has_permit, error FROM breakers"
+_COLUMNS = "game, stage, failures, opened, opened_at, pause, error"
+SELECT = f"SELECT {_COLUMNS} FROM breakers"
 
 
 def read_all(rows: list[tuple[Any, ...]]) -> dict[tuple[str, str], Breaker]:
     """{(game, stage): breaker} of the rows of `SELECT`."""
-    found = {(game, stage): Breaker(*fields) for game, stage, *fields in rows}
-    return {key: breaker._replace(has_permit=bool(breaker.has_permit)) for key, breaker in found.items()}
+    return {(game, stage): Breaker(*fields) for game, stage, *fields in rows}

@@ -72,6 +72,7 @@ class ContinuousLoop:
             self._services.stop.go_on()  # a time-out that no stage has seen
         if outcome.kind == "waits":
             self._note_waiting(f"{runner.game}: {outcome.stage} waits: {outcome.reason}", runner.game)
+            runner.clean_if_full(KEEP_WINDOWS, KEEP_CANDIDATES)
             return outcome
         self._noted.pop(runner.game, None)
         stats = self.stats
@@ -118,6 +119,9 @@ class ContinuousLoop:
                 return Outcome("waits", step.stage, "no event has asked for it")
             if asked != number:
                 continue  # late, or twice
+            if (held := runner.take_up()) is not None:
+                return held
+            _, step = runner.due()
             is_selfplay = step.stage == "selfplay"
             self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
             if is_selfplay:

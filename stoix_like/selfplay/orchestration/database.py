@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from stoix_like.errors import CheckpointError, RunError
 
 FILE = "events.sqlite"
-_BUSY_SECONDS = 30.0
+_BUSY_SECONDS, _RETRY_SECONDS = 30.0, 0.05
 
 #: Statements that lead from each version of the schema to the next; `user_version` counts those that are done.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -36,6 +37,14 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "CREATE TABLE done (name TEXT PRIMARY KEY, time REAL NOT NULL)",
         "CREATE TABLE weights (game TEXT PRIMARY KEY, weight REAL NOT NULL)",
     ),
+    (  # without has_permit
+        "ALTER TABLE breakers RENAME TO old_breakers",
+        "CREATE TABLE breakers (game TEXT NOT NULL, stage TEXT NOT NULL, failures INTEGER NOT NULL,"
+        " opened INTEGER NOT NULL, opened_at REAL NOT NULL, pause REAL NOT NULL, error TEXT NOT NULL,"
+        " PRIMARY KEY (game, stage))",
+        "INSERT INTO breakers SELECT game, stage, failures, opened, opened_at, pause, error FROM old_breakers",
+        "DROP TABLE old_breakers",
+    ),
 )
 
 
@@ -50,16 +59,44 @@ class Database:
     def __init__(self, save_dir: Path) -> None:
         self.path = save_dir / FILE
         self._lock = threading.RLock()
+        self._open()
+
+    def _open(self) -> None:
         try:
-            save_dir.mkdir(parents=True, exist_ok=True)
+            self.path.parent.mkdir(parents=True, exist_ok=True)
             self._connection = sqlite3.connect(
                 self.path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False
             )
-            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._use_write_ahead_log()
             self._connection.execute("PRAGMA synchronous = NORMAL")
             self._migrate()
+            self._file = _identity(self.path)
         except (sqlite3.Error, OSError) as error:
             raise database_error(self.path, error) from error
+
+    def _use_write_ahead_log(self) -> None:
+        """Tries it for a while: SQLite does not wait for another process that has just made the file."""
+        end = time.monotonic() + _BUSY_SECONDS
+        while True:
+            try:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except sqlite3.OperationalError:
+                if time.monotonic() > end:
+                    raise
+                time.sleep(_RETRY_SECONDS)
+
+    @property
+    def is_moved(self) -> bool:
+        """Whether the file was moved away or removed, so that what is written is read by nobody."""
+        return _identity(self.path) != self._file
+
+    def reopen_if_moved(self) -> None:
+        """Makes a new file, or opens the one that took its place. Raises as the constructor."""
+        with self._lock:
+            if self.is_moved:
+                self._connection.close()
+                self._open()
 
     def _migrate(self) -> None:
         with self.transaction() as connection:
@@ -97,6 +134,15 @@ class Database:
         """Ends the connection, and moves what is in the write-ahead log into the file."""
         with self._lock:
             self._connection.close()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    """What stays the same while a file is the same; None if it cannot be found."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.selfplay.orchestration.database import Database, reading
-from stoix_like.selfplay.orchestration.events import PipelineEvent, event_from
+from stoix_like.selfplay.orchestration.events import IterationComplete, PipelineEvent, event_from
 
 _COLUMNS = "id, kind, fields"
 
@@ -90,15 +90,18 @@ class EventLog:
     def remove_before(self, time: float) -> int:
         """Removes events older than that; returns how many there were.
 
-        Those of each game's last iteration stay, and of those that are no game's, the last one.
+        Those of each game's last finished iteration stay, and of later ones, by which is known what was told; and of
+        those that are no game's, the last one. What consumers have failed on goes by its own age.
         """
-        last = "SELECT MAX(iteration) FROM events AS other WHERE other.game = events.game"
+        finished = f"other.game = events.game AND other.kind = '{IterationComplete.kind}'"
+        last = f"SELECT MAX(iteration) FROM events AS other WHERE {finished}"
         newest = "SELECT MAX(id) FROM events WHERE game = ''"
         with self._database.transaction() as connection:
             found = connection.execute(
                 f"DELETE FROM events WHERE time < ? AND (iteration < ({last}) OR (game = '' AND id < ({newest})))",
                 (time,),
             )
+            connection.execute("DELETE FROM dead_letters WHERE time < ?", (time,))
             return found.rowcount
 
 

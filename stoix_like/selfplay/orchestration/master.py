@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Callable, Sequence
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig
-from stoix_like.errors import CheckpointError, StoixError
+from stoix_like.errors import CheckpointError, RunError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import curriculum, events, plateau, report_matches
@@ -27,7 +27,7 @@ from stoix_like.selfplay.orchestration.stats import MasterStats
 from stoix_like.selfplay.progress import Interrupted
 
 IDLE_SECONDS = 10.0  # between two looks when everything waits
-RETRY_SECONDS = 300.0  # before a plateau hook whose result could not be kept is started again
+RETRY_SECONDS = 300.0  # before a plateau hook whose result could not be kept, or an evaluation, is started again
 _TELLING_CHANGE = 0.05  # of a weight, since it was told last
 
 
@@ -88,7 +88,7 @@ class MasterLoop:
         try:
             runner.recover()
             found = runner.due()
-        except (CheckpointError, OSError) as error:
+        except (CheckpointError, RunError, OSError) as error:
             runner.failed_to_look(error)
             return None
         runner.looked()
@@ -128,6 +128,7 @@ class MasterLoop:
         outcome = self._timed(runner, step.stage, runner.run_due)
         if outcome.kind == "waits":
             self._note_waiting(runner, outcome)
+            runner.clean_if_full(self.config.retention.keep_windows, self.config.retention.keep_candidates)
             return False
         self.stats.waiting.pop(runner.game, None)
         if outcome.kind == "failed":
@@ -184,16 +185,19 @@ class MasterLoop:
             for kind, interval in intervals.items():
                 name = f"{kind}/{runner.game}"
                 if runner.layout.champion.is_file() and self._cadence.is_due(name, interval):
-                    self._work_once(name, runner, kind, functools.partial(self._report, runner, kind))
+                    self._evaluate_once(name, runner, kind, interval)
                     return True
         return False
 
-    def _work_once(self, name: str, runner: GameRunner, state: str, work: Callable[[], object]) -> None:
-        """Does what is due by its name: again if it is stopped; later if the process is killed, perhaps by it."""
-        last = self._cadence.last(name)
+    def _evaluate_once(self, name: str, runner: GameRunner, kind: str, interval: float) -> None:
+        """Plays an evaluation that is due: at the next look again if it is stopped, soon if it fails, and an interval
+        later if the process is killed, perhaps by it.
+        """
+        last, began = self._cadence.last(name), self._services.clock.now()
         self._cadence.done(name)
         try:
-            self._work(runner, state, work)
+            if not self._work(runner, kind, functools.partial(self._report, runner, kind)):
+                self._cadence.done(name, began - interval + min(RETRY_SECONDS, interval))
         except Interrupted:
             self._cadence.done(name, last)
             raise

@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from stoix_like.errors import RunError, StoixError
 from stoix_like.selfplay.orchestration.database import Database
@@ -32,8 +32,18 @@ _TYPE = 3 if _IS_MAC else 0  # the place of its type
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", fcntl.F_SETLK), getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
 
 
+class Holder(NamedTuple):
+    """Who holds a lock, and since when, in seconds since 1970; None where the file does not say."""
+
+    pid: int | None = None
+    host: str | None = None
+    began: float | None = None
+
+
 class PresenceLock:
     """A lock of a folder by which a loop is known to run, `<save_dir>/master.lock`. Held until it is closed.
+
+    The file says who holds it.
 
     The kernel keeps it (an open file description's record lock), so a killed process leaves nothing behind. Raises
     RunError if another process holds it, or the folder cannot be written.
@@ -54,20 +64,36 @@ class PresenceLock:
                 raise RunError(what, "wait for it to end, stop it, or use another --save-dir") from error
             what = f"cannot lock {save_dir}: {error.strerror or error}"
             raise RunError(what, "use a --save-dir on a file system with locks") from error
+        with contextlib.suppress(OSError):  # the disk is full
+            self._file.truncate(0)
+            self._file.write(json.dumps(Holder(os.getpid(), platform.node(), time.time())._asdict()).encode())
+            self._file.flush()
 
     def close(self) -> None:
         """Gives the lock back."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # what a full disk did not take
+            self._file.close()
+
+
+def holder(save_dir: Path, name: str) -> Holder | None:
+    """Who runs a loop of this name in a folder; None if nobody does. Asks for its lock and never takes it."""
+    try:
+        with (save_dir / f"{name}.lock").open("rb") as file:
+            found = fcntl.fcntl(file, _GET, _whole_file(fcntl.F_RDLCK))
+            text = file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    if struct.unpack(_FLOCK, found[: struct.calcsize(_FLOCK)])[_TYPE] == fcntl.F_UNLCK:
+        return None
+    try:
+        return Holder(**json.loads(text))
+    except (ValueError, TypeError):  # it is just being written
+        return Holder()
 
 
 def is_present(save_dir: Path, name: str) -> bool:
     """Whether a loop of this name runs in a folder. Asks for its lock and never takes it."""
-    try:
-        with (save_dir / f"{name}.lock").open("rb") as file:
-            found = fcntl.fcntl(file, _GET, _whole_file(fcntl.F_RDLCK))
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    return bool(struct.unpack(_FLOCK, found[: struct.calcsize(_FLOCK)])[_TYPE] != fcntl.F_UNLCK)
+    return holder(save_dir, name) is not None
 
 
 def _whole_file(kind: int) -> bytes:

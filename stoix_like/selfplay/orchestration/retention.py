@@ -51,6 +51,7 @@ def clean(layout: Layout, rule: RetentionRule) -> int:
     cleaned, freed = _read_mark(layout), 0
     for number in range(max(cleaned, 1), first_whole):
         doomed = [layout.stage(number, "export") / name for name in (WINDOW_FILE, VALIDATION_FILE)]
+        doomed += layout.iteration(number).glob("*/.*.tmp*")  # of processes that were killed while they wrote
         if number < first_shard:
             doomed += list(_shards_of(layout, number))
         if number < first_candidate and not records.record_path(layout, number).is_file():  # never champion
@@ -89,13 +90,10 @@ def _first_kept_shard(layout: Layout, positions: int) -> int:
 
 def _shards_of(layout: Layout, number: int) -> Iterator[Path]:
     """The files of an iteration's shards: in the store, and the other names of those that it has played."""
-    synced, played = (read_manifest(layout.stage(number, name)) for name in ("sync", "selfplay"))
+    synced = read_manifest(layout.stage(number, "sync"))
     if synced is not None:
-        yield from (
-            layout.store / f"{one if isinstance(one, str) else one[0]}{ARRAYS}" for one in synced.facts["added"]
-        )
-    if played is not None:
-        yield from (layout.stage(number, "selfplay") / name for name in played.outputs)
+        yield from (layout.shard(one if isinstance(one, str) else one[0]) for one in synced.facts["added"])
+    yield from layout.stage(number, "selfplay").glob(f"*{ARRAYS}")  # also of self-play that was never finished
 
 
 def _noted(path: Path) -> list[str]:

@@ -96,18 +96,29 @@ class GameRunner:
 
     def run_due(self) -> Outcome:
         """Runs the stage that is due, if nothing holds it back. Raises Interrupted if a signal or a stop ended it."""
+        if (outcome := self.take_up()) is not None:
+            return outcome
         number, step = self.due()
-        if self._services.stop.is_set:
-            raise Interrupted(step.stage)
-        if self._taken != number:
-            if (held := self._held_by_breaker(BEGIN)) is not None:
-                return held
-            if (outcome := self._attempt(number, BEGIN, lambda: self._begin(number))).kind != "ran":
-                return outcome
-            number, step = self.due()
         if (held := self._held_back(step.stage)) is not None:
             return held
         return self._attempt(number, step.stage, lambda: self._run(number, step))
+
+    def take_up(self) -> Outcome | None:
+        """Begins the iteration that is due, or the next one, if this process has not yet; what came of it otherwise.
+
+        Raises Interrupted if a signal or a stop came between two stages.
+        """
+        number, step = self.due()
+        if self._services.stop.is_set:
+            if not self._services.stop.go_on():
+                raise Interrupted(step.stage)
+            return self._failed(number, step.stage, "the stages before it have taken all the time")
+        if self._taken == number:
+            return None
+        if (held := self._held_by_breaker(BEGIN)) is not None:
+            return held
+        outcome = self._attempt(number, BEGIN, lambda: self._begin(number))
+        return None if outcome.kind == "ran" else outcome
 
     def _attempt(self, number: int, stage: str, work: Callable[[], object]) -> Outcome:
         """What came of running a stage, of which the breaker and the log are told."""
@@ -145,7 +156,10 @@ class GameRunner:
 
     def failed_to_look(self, error: Exception) -> Outcome:
         """Notes that the files of the game cannot be read."""
-        return self.failed(self.layout.last_iteration(), LOOK, error)
+        number = 0
+        with contextlib.suppress(OSError):
+            number = self.layout.last_iteration()
+        return self.failed(number, LOOK, error)
 
     def looked(self) -> None:
         """Notes that they can."""
@@ -166,6 +180,12 @@ class GameRunner:
                 retention.clean(self.layout, rule)
         except (StoixError, OSError) as error:  # it is tried again after the next iteration
             self._services.reporter.warning(f"{self.game}: old files are not removed: {error}")
+
+    def clean_if_full(self, keep_windows: float, keep_candidates: int) -> None:
+        """`clean`, if there is too little free disk to run a stage: nothing else would give it back."""
+        with contextlib.suppress(OSError):
+            if not self.has_disk:
+                self.clean(keep_windows, keep_candidates)
 
     def poll(self) -> None:
         """Takes in new shards of other folders, if they still count for the present iteration.
@@ -242,17 +262,19 @@ class GameRunner:
         """Notes a failure, in the breaker and as events."""
         services = self._services
         services.reporter.warning(f"{self.game}: {stage} of iteration {number} failed: {error}")
+        retry = None
         try:
             breaker = services.breakers.fail(self.game, stage, services.clock.now(), error)
+            retry = retry_at(breaker)
             self.tell_failure(number, stage, error, is_open=breaker.opened > 0)
         except StoixError as problem:  # the disk is full, or there is no pipeline that an event could name
             services.reporter.warning(problem.line)
-        return Outcome("failed", stage, error, retry_at(services.breakers.read(self.game, stage)))
+        return Outcome("failed", stage, error, retry)
 
     def tell_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:
         """Tells that a stage, or a plateau hook, has failed."""
         services, run = self._services, ""
-        with contextlib.suppress(StoixError):
+        with contextlib.suppress(StoixError, OSError):
             run = derive.pipeline_run(self.layout)
         part = services.log.count(self.game, number, events.StageFailed.kind) + 1
         base: dict[str, Any] = {"game": self.game, "iteration": number, "run": run, "part": part}

@@ -14,9 +14,9 @@ from stoix_like.config.board_games import game_key
 from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.installation import versions
-from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay.orchestration import games, presence
@@ -169,7 +169,7 @@ def _opened(
 ) -> Iterator[OpenedLoop]:
     """A loop's games and services, while it is present in the folder."""
     first = next(iter(chosen.values()))
-    progress, stop, clock = LatestProgress(reporter or Reporter()), LoopStop(), Clock()
+    progress, stop, clock = LatestProgress(lossy(reporter or Reporter())), LoopStop(), Clock()
     with (
         stopping_on_signals(stop),
         presence.present(folder, name),
@@ -180,7 +180,6 @@ def _opened(
         if presence.clear_stop_by_hand(database, name):
             progress.reporter.note(f"the {name} loop had been stopped, and is started again")
         breakers, log = Breakers(database, rules.breaker), EventLog(database)
-        breakers.release_all()
         router = EventRouter(log, progress.reporter, wiring.subscriptions)
         services = LoopServices(log, router, breakers, wiring, progress.reporter, stop, clock, rules.gates, rules.watch)
         runners = [GameRunner(each, games.layout_of(folder, *game), services) for game, each in chosen.items()]
@@ -206,10 +205,13 @@ def _threads(name: str, opened: OpenedLoop, status: Callable[[], dict[str, Any]]
     database, stop = opened.database, opened.services.stop
 
     def is_stopped() -> bool:
-        return presence.is_orphan() or presence.is_stopped(database, name)
+        return presence.is_orphan() or database.is_moved or presence.is_stopped(database, name)
 
     def beat() -> dict[str, Any]:
         return status() | {"progress": opened.progress.line, "is_late": stop.is_late}
 
     with HeartbeatThread(database, name, beat), StopWatcher(stop, is_stopped):
         yield
+    if database.is_moved:
+        what = f"{database.path} was moved away or removed, and the {name} loop has ended"
+        raise RunError(what, "start it again: it makes a new one")

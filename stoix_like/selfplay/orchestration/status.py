@@ -22,7 +22,7 @@ from stoix_like.selfplay.orchestration import breaker, presence
 from stoix_like.selfplay.orchestration.database import reading
 from stoix_like.selfplay.orchestration.event_log import last_events
 from stoix_like.selfplay.orchestration.events import PipelineEvent
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Holder
 from stoix_like.selfplay.orchestration.reports import counts_text
 from stoix_like.selfplay.tuned_leaves import newest_found
 
@@ -40,10 +40,9 @@ def read_status(save_dir: Path, now: float | None = None) -> dict[str, Any]:
         stops = [] if connection is None else [name for (name,) in connection.execute("SELECT name FROM stops")]
         rows = [] if connection is None else connection.execute(breaker.SELECT).fetchall()
         told = [] if connection is None else last_events(connection, NUM_EVENTS)
-    loops = [_loop(save_dir, beat, stops, now) for beat in beats]
-    known = {loop["name"] for loop in loops}
-    missing = [name for name in (MASTER, CONTINUOUS) if name not in known and presence.is_present(save_dir, name)]
-    loops += [_unknown_loop(name) for name in missing]  # it has just been started
+    by_name = {beat[0]: beat for beat in beats}
+    names = sorted({*by_name, *(name for name in (MASTER, CONTINUOUS) if presence.is_present(save_dir, name))})
+    loops = [_loop(save_dir, name, by_name.get(name), name in stops, now) for name in names]
     stored = breaker.read_all(rows)
     games = [_game(layout, stored, now) for layout in layouts(save_dir)]
     running = [loop for loop in loops if loop["running"] and loop["name"] in (MASTER, CONTINUOUS)]
@@ -68,16 +67,20 @@ def _event(event: PipelineEvent) -> dict[str, Any]:
     return {name: getattr(event, name) for name in ("kind", "key", "game", "iteration", "time")}
 
 
-def _loop(save_dir: Path, beat: Sequence[Any], stops: Sequence[str], now: float) -> dict[str, Any]:
-    name, pid, host, began, at, text = beat
+def _loop(save_dir: Path, name: str, beat: Sequence[Any] | None, stops: bool, now: float) -> dict[str, Any]:
+    """A loop, by its lock and its last heartbeat."""
+    holder = presence.holder(save_dir, name)
+    if beat is None or (holder is not None and _is_of_another(holder, beat)):
+        return _silent_loop(name, holder, stops, now)
+    _, pid, host, began, at, text = beat
     status: dict[str, Any] = json.loads(text)
-    is_running, age = presence.is_present(save_dir, name), max(now - at, 0.0)
+    is_running, age = holder is not None, max(now - at, 0.0)
     state = status.get("current_state", "unknown")
     return {
         "name": name,
         "running": is_running,
         "healthy": is_running and age < LATE_SECONDS and state not in _BAD_STATES and not status.get("is_late"),
-        "stop_requested": name in stops,
+        "stop_requested": stops,
         "pid": pid,
         "host": host,
         "began": began,
@@ -87,10 +90,26 @@ def _loop(save_dir: Path, beat: Sequence[Any], stops: Sequence[str], now: float)
     }
 
 
-def _unknown_loop(name: str) -> dict[str, Any]:
-    nothing = dict.fromkeys(("pid", "host", "began", "heartbeat_age"))
-    loop = {"name": name, "running": True, "healthy": True, "stop_requested": False, "state": "starting"}
-    return loop | nothing | {"details": {}}
+def _is_of_another(holder: Holder, beat: Sequence[Any]) -> bool:
+    """Whether the last heartbeat is of a process before the one that runs now."""
+    _, pid, host, _, at, _ = beat
+    return holder.began is not None and ((holder.pid, holder.host) != (pid, host) or at < holder.began)
+
+
+def _silent_loop(name: str, holder: Holder | None, stops: bool, now: float) -> dict[str, Any]:
+    """A loop without a heartbeat in the database: it has just been started, hangs, or writes into another one."""
+    began = None if holder is None else holder.began
+    is_new = began is None or now - began < LATE_SECONDS
+    return {
+        "name": name,
+        "running": holder is not None,
+        "healthy": holder is not None and is_new,
+        "stop_requested": stops,
+        **(holder or Holder())._asdict(),
+        "heartbeat_age": None,
+        "state": "stopped" if holder is None else "starting" if is_new else "silent",
+        "details": {},
+    }
 
 
 def _game(layout: Layout, stored: dict[tuple[str, str], breaker.Breaker], now: float) -> dict[str, Any]:
@@ -175,7 +194,9 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
     details = loop["details"]
     text = f"{loop['name']} loop: {loop['state']}"
     if loop["running"] and loop["pid"] is not None:
-        text += f", process {loop['pid']} on {loop['host']}, heartbeat {loop['heartbeat_age']:.0f} s ago"
+        age = loop["heartbeat_age"]
+        text += f", process {loop['pid']} on {loop['host']}, "
+        text += "no heartbeat" if age is None else f"heartbeat {age:.0f} s ago"
     if loop["stop_requested"]:
         text += ", to be stopped"
     lines = [text]

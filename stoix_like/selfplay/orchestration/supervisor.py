@@ -16,8 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stoix_like.errors import INTERRUPTED, RunError
-from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.errors import INTERRUPTED, RunError, StoixError
+from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.database import Database
@@ -63,7 +63,7 @@ def supervise(
     Raises:
         RunError: another supervisor works in the folder.
     """
-    stats, supervisor = SupervisorStats(loop=name), f"{SUPERVISOR}-{name}"
+    stats, supervisor, reporter = SupervisorStats(loop=name), f"{SUPERVISOR}-{name}", lossy(reporter)
     with (
         stopping_on_signals() as stop,
         presence.present(save_dir, supervisor),
@@ -89,7 +89,9 @@ def _keep_running(
         stats.current_state, began = "running", time.monotonic()
         code = _run_once(command, stop)
         stats.last_exit_code = code
-        if stop.is_set or presence.is_stopped(database, stats.loop):
+        with contextlib.suppress(StoixError):
+            database.reopen_if_moved()  # by someone who wants a new one, which the loop makes when it is started
+        if stop.is_set or _is_stopped(database, stats):
             return INTERRUPTED if stop.is_set else 0
         if code in (0, *REFUSED):
             return code
@@ -99,10 +101,17 @@ def _keep_running(
         reporter.warning(f"the {stats.loop} loop ended with exit code {code}; it is started again in {seconds:g} s")
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if stop.is_set or presence.is_stopped(database, stats.loop):
+            if stop.is_set or _is_stopped(database, stats):
                 return INTERRUPTED if stop.is_set else 0
             time.sleep(_LOOK_SECONDS)
     return INTERRUPTED if stop.is_set else 0
+
+
+def _is_stopped(database: Database, stats: SupervisorStats) -> bool:
+    """Whether the loop shall be stopped; not while the database cannot be read, which is tried again."""
+    with contextlib.suppress(StoixError):
+        return presence.is_stopped(database, stats.loop)
+    return False
 
 
 def _wait_for_another(database: Database, stats: SupervisorStats, stop: StopRequest, reporter: Reporter) -> bool:
@@ -112,7 +121,7 @@ def _wait_for_another(database: Database, stats: SupervisorStats, stop: StopRequ
         if not is_told:
             reporter.note(f"a {stats.loop} loop runs already: another one is started when it has ended")
             stats.current_state, is_told = "waiting", True
-        if stop.is_set or presence.is_stopped(database, stats.loop):
+        if stop.is_set or _is_stopped(database, stats):
             return False
         time.sleep(_LOOK_SECONDS)
     return True

@@ -4,6 +4,7 @@ import contextlib
 
 import pytest
 
+from stoix_like.errors import RunError
 from stoix_like.selfplay.orchestration.breaker import (
     Breaker,
     BreakerRule,
@@ -26,7 +27,6 @@ OPEN = Breaker(failures=3, opened=1, opened_at=1000.0, pause=300.0)
         (OPEN, 1000.0, "open"),
         (OPEN, 1299.9, "open"),
         (OPEN, 1300.0, "half_open"),
-        (OPEN._replace(has_permit=True), 1300.0, "half_open"),
         (OPEN._replace(pause=600.0), 1599.9, "open"),
         (OPEN._replace(pause=600.0), 1600.0, "half_open"),
         # a clock that jumps back: by less than the pause it waits longer, by more it tries at once
@@ -99,7 +99,23 @@ def test_breakers_are_by_game_and_stage_and_outlive_a_process(database, tmp_path
         assert breakers.state("other", "train", 1100.0) == "closed"
         assert breakers.acquire("game", "train", 1300.0)
     with contextlib.closing(Database(tmp_path)) as killed:  # in the middle of its trial
-        breakers = Breakers(killed, RULE)
-        assert not breakers.acquire("game", "train", 1300.0)
-        breakers.release_all()
-        assert breakers.acquire("game", "train", 1300.0)
+        assert Breakers(killed, RULE).acquire("game", "train", 1300.0)
+
+
+@pytest.mark.parametrize("succeeds", [True, False])
+def test_a_trial_whose_end_cannot_be_written_leaves_the_permit_to_the_next_one(database, monkeypatch, succeeds):
+    breakers = Breakers(database, RULE)
+    for _ in range(3):
+        breakers.fail("game", "train", 1000.0, "no")
+    assert breakers.acquire("game", "train", 1300.0)
+    with monkeypatch.context() as patch, contextlib.suppress(RunError):
+        patch.setattr(database, "transaction", busy)
+        breakers.succeed("game", "train") if succeeds else breakers.fail("game", "train", 1300.0, "no")
+        pytest.fail("it was written")
+    assert breakers.acquire("game", "train", 1301.0)
+    breakers.succeed("game", "train")
+    assert breakers.state("game", "train", 1301.0) == "closed"
+
+
+def busy():
+    raise RunError("the database is locked", "wait")

@@ -11,6 +11,7 @@ from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.orchestration import database as database_module
 from stoix_like.selfplay.orchestration import events
+from stoix_like.selfplay.orchestration.breaker import Breaker, BreakerRule, Breakers
 from stoix_like.selfplay.orchestration.database import FILE, MIGRATIONS, Database, reading
 from stoix_like.selfplay.orchestration.event_log import EventLog, last_events, read_events
 from stoix_like.selfplay.orchestration.events import EVENT_TYPES, event_from
@@ -185,11 +186,16 @@ def test_events_ask_for_the_next_stage_however_often_and_late_they_come(log):
     assert [wiring.requests.take("tic_tac_toe_2p") for _ in range(2)] == [1, None]
 
 
-def test_old_events_are_removed_but_for_the_last_iteration_and_none_gets_its_place_again(log):
-    log.append([dataclasses.replace(played(n), time=float(n)) for n in (1, 2, 3)])
+def test_old_events_are_removed_but_for_the_last_finished_iteration_and_none_gets_its_place_again(log):
+    def finished(iteration):
+        return events.IterationComplete(**BASE, iteration=iteration, promoted=True, seconds=1.0)
+
+    log.append([one for n in (1, 2) for one in (played(n), finished(n))])
+    log.append([played(3)])  # which is not finished, so that the second tells up to where all was told
     end = log.end()
     assert log.remove_before(99.0) == 2
-    assert [logged.event.iteration for logged in log.read()] == [3]
+    assert [logged.event for logged in log.read()] == [played(2), finished(2), played(3)]
+    assert log.remove_before(99.0) == 0
     log.append([played(4)])
     assert log.read()[-1].position == end + 1
 
@@ -202,6 +208,43 @@ def test_old_events_of_no_game_are_removed_but_for_the_last_one(log):
     assert log.remove_before(99.0) == 2
     assert [logged.event.part for logged in log.read() if not logged.event.game] == [3]
     assert log.remove_before(99.0) == 0
+
+
+def test_old_events_that_a_consumer_has_failed_on_are_removed(log, database):
+    for at in (1.0, 200.0):
+        log.bury("mine", int(at), "Traceback", at)
+    log.remove_before(99.0)
+    assert database.rows("SELECT time FROM dead_letters") == [(200.0,)]
+
+
+def test_a_file_that_is_being_made_by_another_process_is_waited_for(database, monkeypatch):
+    tried = []
+
+    class Busy:
+        def execute(self, statement):
+            tried.append(statement)
+            if len(tried) < 3:
+                raise sqlite3.OperationalError("database is locked")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(database, "_connection", Busy())
+        database._use_write_ahead_log()
+        assert tried == ["PRAGMA journal_mode = WAL"] * 3
+        patch.setattr(database_module, "_BUSY_SECONDS", 0.0)
+        tried.clear()
+        with pytest.raises(sqlite3.OperationalError):
+            database._use_write_ahead_log()
+
+
+def test_a_database_that_was_moved_away_is_noticed_and_made_anew(database, tmp_path):
+    assert not database.is_moved
+    database.reopen_if_moved()
+    database.path.rename(tmp_path / "moved")
+    assert database.is_moved
+    database.reopen_if_moved()
+    assert not database.is_moved
+    EventLog(database).append([played(1)])
+    assert len(read_events(tmp_path)) == 1
 
 
 def test_events_are_read_from_any_place_and_a_folder_without_any_has_none(log, tmp_path):
@@ -234,10 +277,21 @@ def test_the_database_is_made_step_by_step_and_a_later_one_is_refused(tmp_path, 
         assert connection.execute("PRAGMA user_version").fetchone() == (len(more),)
         assert connection.execute("SELECT COUNT(*) FROM later").fetchone() == (0,)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="has version 2, and this one reads up to 1"):
+    with pytest.raises(CheckpointError, match="has version 3, and this one reads up to 2"):
         Database(tmp_path)
-    with pytest.raises(CheckpointError, match="has version 2"), reading(tmp_path):
+    with pytest.raises(CheckpointError, match="has version 3"), reading(tmp_path):
         pass
+
+
+def test_breakers_of_the_first_version_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(database_module, "MIGRATIONS", MIGRATIONS[:1])
+    with contextlib.closing(Database(tmp_path)) as first, first.transaction() as connection:
+        connection.execute("INSERT INTO breakers VALUES ('game', 'train', 4, 2, 1000.0, 600.0, 1, 'no')")
+    monkeypatch.undo()
+    with contextlib.closing(Database(tmp_path)) as database:
+        breakers = Breakers(database, BreakerRule())
+        assert breakers.read("game", "train") == Breaker(4, 2, 1000.0, 600.0, "no")
+        assert breakers.acquire("game", "train", 1600.0)  # the permit of the former process is none
 
 
 def test_a_file_that_is_no_database_is_refused(tmp_path):

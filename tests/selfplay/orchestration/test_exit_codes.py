@@ -1,14 +1,20 @@
-"""The exit codes of loops that have made all their iterations: 0 if one of them was finished, 1 if all have failed."""
+"""How loops end: with exit code 0 if one iteration was finished, 1 if all have failed; and what does not end them."""
+
+import dataclasses
 
 import pytest
 from support.loops import SMALL_WORDS
 from support.scripted_runs import command
 
+from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import RunError
+from stoix_like.runtime.console.reporter import SILENT, Reporter
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.orchestration import runner
+from stoix_like.selfplay.orchestration import presence, runner, start, timing
+from stoix_like.selfplay.orchestration.database import FILE
 from stoix_like.selfplay.orchestration.reports import counts_text
+from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
 
 SMALL = [*SMALL_WORDS, "--min-samples", "0"]
 CONTINUOUS = ["run-continuous-training", "-c", "tic_tac_toe:2", "--games", 10, "--cooldown", 0, *SMALL]
@@ -56,3 +62,29 @@ def test_iterations_that_cannot_be_begun_have_failed(tmp_path, capsys, words):
     captured = capsys.readouterr()
     assert "0 iterations finished, 2 failed" in captured.out
     assert captured.err.count(f"begin of iteration 1 failed: --sync-from: no folder {nowhere}") == 2
+
+
+CONFIG = LoopConfig([("tic_tac_toe", 2)], selfplay_games_per_iteration=10, iteration_cooldown_seconds=0.0)
+
+
+def test_a_loop_goes_on_when_nothing_can_be_printed(compiled):
+    def full(_line):
+        raise OSError(28, "No space left on device")
+
+    config = dataclasses.replace(CONFIG, max_iterations=1)
+    stats = start.run_continuous(config, compiled, words=SMALL, reporter=Reporter(full, full, full, full))
+    assert (stats.successful_iterations, stats.interrupted) == (1, False)
+
+
+def test_a_loop_whose_database_was_moved_away_ends(compiled, monkeypatch):
+    monkeypatch.setattr(timing, "_LOOK_SECONDS", 0.01)
+    wiring = wire_pipeline_events()
+
+    def move(event):
+        if (compiled / FILE).is_file():
+            (compiled / FILE).rename(compiled / f"moved_{event.iteration}")
+
+    wiring.subscribe("moves", move, kinds=("ITERATION_COMPLETE",))
+    with pytest.raises(RunError, match=r"events\.sqlite was moved away or removed, and the continuous loop has ended"):
+        start.run_continuous(CONFIG, compiled, words=SMALL, wiring=wiring, reporter=SILENT)
+    assert not presence.is_present(compiled, presence.CONTINUOUS)

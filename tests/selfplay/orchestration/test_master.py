@@ -223,7 +223,7 @@ def test_removed_shards_of_other_folders_are_not_taken_in_again(copied, tmp_path
     with small_loop(pipeline, folder) as loop:
         section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(theirs))
         loop.runner.config = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
-        pipeline.seen_shards.clear()
+        pipeline.sync_memory.seen.clear()
         for path in loop.layout.store.iterdir():
             path.unlink()  # as retention does
         loop.layout.iteration(3).mkdir()

@@ -2,17 +2,23 @@
 
 import copy
 import dataclasses
+import itertools
 import shutil
 
 import pytest
 from support.loops import small_loop
 
 from stoix_like.config.checks import replace_leaves
+from stoix_like.errors import RunError
 from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import report_matches, retention
 from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.master import RETRY_SECONDS
+from stoix_like.selfplay.orchestration.reports import SHADOW, read_report
 from stoix_like.selfplay.orchestration.runner import GameRunner
+from stoix_like.selfplay.orchestration.services import Gates
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
 from stoix_like.selfplay.progress import Interrupted
 from stoix_like.selfplay.tuned_leaves import RESULT
@@ -102,6 +108,69 @@ def test_an_evaluation_that_kills_the_process_is_due_later_and_one_that_is_stopp
         with pytest.raises(Interrupted):
             loop.master(shadow_interval_seconds=50.0)._evaluate()
         assert len(calls) == 3
+
+
+def test_an_evaluation_that_fails_is_tried_again_soon(copied):
+    """Another command works on the game when it is due."""
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        master = loop.master(shadow_interval_seconds=5e4, shadow_openings=2)
+        assert not master._evaluate()
+        loop.fake.at += 5e4
+        with iteration.work_lock(loop.layout):
+            assert master._evaluate()
+        assert read_report(loop.layout, SHADOW) is None
+        assert not master._evaluate()
+        loop.fake.at += RETRY_SECONDS
+        assert master._evaluate()
+        assert read_report(loop.layout, SHADOW) is not None
+        loop.fake.at += RETRY_SECONDS
+        assert not master._evaluate()
+
+
+@pytest.mark.parametrize("error", [RunError("the database is locked", "wait"), OSError(116, "Stale file handle")])
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+def test_a_game_that_cannot_be_looked_at_is_looked_at_again(copied, monkeypatch, kind, error):
+    """Three failures open the breaker, and the trial after its pause fails, too."""
+    pipeline, folder = copied
+    original, looks = GameRunner.recover, []
+
+    def failing(runner):
+        looks.append(loop.fake.at)
+        if len(looks) > 4:
+            return original(runner)
+        raise error
+
+    def stale(layout):
+        if len(looks) <= 4:
+            raise error
+        return last_iteration(layout)
+
+    last_iteration = Layout.last_iteration
+    with small_loop(pipeline, folder, max_iterations=5) as loop:
+        monkeypatch.setattr(GameRunner, "recover", failing)
+        if isinstance(error, OSError):
+            monkeypatch.setattr(Layout, "last_iteration", stale)
+        stop_after(loop, 5000.0)
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=1, idle_batches=0)
+        started.run()
+        assert started.stats.successful_iterations == 1
+        waited = [later - before for before, later in itertools.pairwise(looks[:5])]
+        assert [seconds >= 300.0 for seconds in waited] == [False, False, True, True]
+
+
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+def test_when_the_disk_is_full_old_files_are_removed(copied, kind):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, gates=Gates(min_free_disk=1e9)) as loop:
+        cleaned = []
+        loop.runner.clean = lambda *rule: cleaned.append(rule)
+        stop_after(loop, 15.0)
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=0)
+        started.run()
+        assert set(cleaned) == {(2.0, 16)}
+        assert loop.layout.last_iteration() == 3
+        assert started.stats.total_iterations == 0
 
 
 def test_old_files_that_cannot_be_removed_are_said_and_end_nothing(copied, monkeypatch):

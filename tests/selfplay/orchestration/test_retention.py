@@ -115,6 +115,16 @@ def test_a_clean_that_is_killed_anywhere_is_finished_by_the_next_one(six, tmp_pa
     assert made.count("note") == 4 + 1  # one of each iteration, and the mark
 
 
+def test_what_killed_processes_have_left_is_removed(six, tmp_path):
+    layout = copy_of(six, tmp_path)
+    left = [layout.stage(number, "selfplay") / "shard_0007.npz" for number in (1, 5)]  # never finished
+    left += [layout.stage(number, "export") / ".window.17.tmp.npz" for number in (2, 5)]
+    for path in left:
+        path.write_bytes(b"torn")
+    retention.clean(layout, RULE)
+    assert [path.is_file() for path in left] == [False, True, False, True]
+
+
 def test_cleans_that_are_all_killed_after_a_file_come_to_the_same_end(six, tmp_path):
     layout, everything, gone = copy_of(six, tmp_path), files(six), doomed(six)
     for left in reversed(range(len(gone))):

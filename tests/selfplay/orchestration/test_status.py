@@ -2,8 +2,10 @@
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
+import time
 
 import pytest
 
@@ -16,6 +18,8 @@ from stoix_like.selfplay.orchestration.events import CurriculumRebalanced, Plate
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread, PresenceLock
 from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status, status_lines
 from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
+
+PROGRESS = "tic_tac_toe_2p: train: 3 of 5"
 
 
 @pytest.fixture
@@ -37,18 +41,12 @@ def test_a_folder_without_loops(tmp_path):
 
 
 def test_a_loop_is_healthy_while_it_runs_and_its_heart_beats(database, tmp_path):
-    beat(
-        database,
-        MASTER,
-        current_state="train",
-        current_config="tic_tac_toe_2p",
-        progress="tic_tac_toe_2p: train: 3 of 5",
-    )
     with presence.present(tmp_path, MASTER):
+        beat(database, MASTER, current_state="train", current_config="tic_tac_toe_2p", progress=PROGRESS)
         found = read_status(tmp_path)
         (loop,) = found["loops"]
         assert (loop["running"], loop["healthy"], loop["state"], exit_code(found)) == (True, True, "train", 0)
-        assert "  tic_tac_toe_2p: train: 3 of 5" in status_lines(found)
+        assert f"  {PROGRESS}" in status_lines(found)
         late = read_status(tmp_path, found["time"] + LATE_SECONDS + 1.0)
         assert (late["loops"][0]["healthy"], exit_code(late)) == (False, 1)
         assert status_lines(late)[0].endswith(": unhealthy")
@@ -62,8 +60,8 @@ def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_pat
     breakers = Breakers(database, BreakerRule(1, 300.0))
     (tmp_path / "tic_tac_toe_2p" / "iterations" / "0001").mkdir(parents=True)
     breakers.fail("tic_tac_toe_2p", "train", 1000.0, "no memory")
-    beat(database, CONTINUOUS, current_state="error")
     with presence.present(tmp_path, CONTINUOUS):
+        beat(database, CONTINUOUS, current_state="error")
         found = read_status(tmp_path, 1100.0)
         assert exit_code(found) == 1
         (game,) = found["games"]
@@ -71,7 +69,7 @@ def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_pat
         assert (breaker["stage"], breaker["state"], breaker["retry_at"]) == ("train", "open", 1300.0)
         assert any("breaker of train open after 1 failures: no memory" in line for line in status_lines(found))
         assert read_status(tmp_path, 1400.0)["games"][0]["breakers"][0]["state"] == "half_open"
-        assert not breakers.read("tic_tac_toe_2p", "train").has_permit  # asking takes nothing
+        assert breakers.acquire("tic_tac_toe_2p", "train", 1400.0)  # asking takes nothing
 
 
 def test_a_loop_that_has_just_been_started_is_there(tmp_path):
@@ -82,8 +80,8 @@ def test_a_loop_that_has_just_been_started_is_there(tmp_path):
 
 
 def test_progress_is_of_the_game_that_is_worked_on(database, tmp_path):
-    beat(database, MASTER, current_state="train", current_config="othello_2p", progress="tic_tac_toe_2p: train: 3 of 5")
     with presence.present(tmp_path, MASTER):
+        beat(database, MASTER, current_state="train", current_config="othello_2p", progress=PROGRESS)
         assert "  othello_2p: no progress yet" in status_lines(read_status(tmp_path))
 
 
@@ -125,6 +123,19 @@ def test_leaves_that_were_tuned_are_shown_with_the_iteration(tmp_path):
     assert "othello_2p: actor_lr 0.0007123, tau 1, tuned after iteration 10" in status_lines(found)
 
 
+def test_a_loop_that_is_started_again_is_not_taken_for_the_one_before(database, tmp_path):
+    beat(database, MASTER, current_state="stopped")
+    with presence.present(tmp_path, MASTER):
+        found = read_status(tmp_path)
+        (loop,) = found["loops"]
+        assert (loop["running"], loop["state"], loop["pid"], exit_code(found)) == (True, "starting", os.getpid(), 0)
+        assert status_lines(found)[1].startswith(f"master loop: starting, process {os.getpid()} on ")
+        late = read_status(tmp_path, time.time() + LATE_SECONDS + 1.0)  # it hangs, or writes into another database
+        assert (late["loops"][0]["state"], exit_code(late)) == ("silent", 1)
+        beat(database, MASTER, current_state="idle")
+        assert read_status(tmp_path)["loops"][0]["state"] == "idle"
+
+
 def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path):
     layout = Layout(tmp_path / "tic_tac_toe_2p")
     layout.stage(1, "selfplay").mkdir(parents=True)
@@ -163,6 +174,6 @@ def test_a_supervisor_is_no_loop_and_a_stage_that_hangs_is_unhealthy(database, t
         found = read_status(tmp_path)
         assert exit_code(found) == 1
         assert status_lines(found)[0].endswith(": no loop is running, and its supervisor starts one again")
-    beat(database, MASTER, current_state="train", is_late=True)
     with presence.present(tmp_path, MASTER):
+        beat(database, MASTER, current_state="train", is_late=True)
         assert exit_code(read_status(tmp_path)) == 1

@@ -12,9 +12,9 @@ import pytest
 
 from stoix_like.commands.entry import exit_code
 from stoix_like.errors import RunError
-from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.console.reporter import SILENT, Reporter
 from stoix_like.selfplay.orchestration import presence
-from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.database import FILE, Database
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, PresenceLock
 from stoix_like.selfplay.orchestration.supervisor import pause_before, stop_loop, supervise
 
@@ -65,6 +65,30 @@ def test_a_killed_loop_is_started_again_and_one_that_is_over_is_not(tmp_path):
         ((name, text),) = database.rows("SELECT name, status FROM heartbeats")
         assert name == "supervisor-continuous"
         assert '"restarts": 2' in text
+
+
+def test_a_supervisor_goes_on_when_nothing_can_be_printed(tmp_path):
+    def full(_line):
+        raise OSError(28, "No space left on device")
+
+    log, reporter = tmp_path / "log", Reporter(full, full, full, full)
+    assert supervise(CONTINUOUS, tmp_path, child("fails twice", log), reporter, lambda _: 0.0) == 0
+    assert starts(log) == 3
+
+
+def test_a_stop_reaches_a_supervisor_whose_database_was_moved_away(tmp_path):
+    log = tmp_path / "log"
+
+    def pause(_):
+        if starts(log) == 1:
+            (tmp_path / FILE).rename(tmp_path / "moved")
+            return 0.0
+        PresenceLock(tmp_path, CONTINUOUS).close()
+        stop_loop(tmp_path, CONTINUOUS)
+        return 600.0
+
+    assert supervise(CONTINUOUS, tmp_path, child("fails twice", log), SILENT, pause) == 0
+    assert starts(log) == 2
 
 
 def test_a_wrong_command_line_is_not_tried_again(tmp_path):

@@ -6,12 +6,15 @@ import time
 
 import pytest
 from support.loops import FakeClock, small_loop
+from support.pipelines import small_config
 
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay import iteration
+from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.folders import STAGES
 from stoix_like.selfplay.orchestration import events, timing
 from stoix_like.selfplay.orchestration.timing import LoopStop
+from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
 
 #: {stage: where the loop calls it}.
 CALLS = {
@@ -90,6 +93,41 @@ def test_self_play_of_the_continuous_loop_has_all_the_time_also_after_a_stage_th
     assert all(0.0 < left <= 1000.0 for stage, left, _ in watched.seen if stage != "selfplay")
     assert not any(is_set for *_, is_set in watched.seen)
     assert set(in_pauses) == {False}
+
+
+@pytest.mark.parametrize("stage", ["sync", pytest.param("export", marks=pytest.mark.full), "evaluate"])
+def test_a_time_out_after_the_last_look_of_a_stage_is_a_failure_of_the_next_one(copied, monkeypatch, stage):
+    pipeline, folder = copied
+    module, name = CALLS[stage]
+    original, slow = getattr(module, name), [stage]
+
+    def call(*arguments, **options):
+        done = original(*arguments, **options)
+        if slow:
+            slow.pop()
+            end_of_time(loop.stop)
+        return done
+
+    monkeypatch.setattr(module, name, call)
+    with small_loop(pipeline, folder, max_iterations=2, pipeline_timeout_seconds=1000.0) as loop:
+        stats = loop.run()
+        assert (stats.successful_iterations, stats.failed_iterations, stats.interrupted) == (1, 1, False)
+        following = STAGES[STAGES.index(stage) + 1]
+        assert stats.last_error == f"tic_tac_toe_2p: {following}: the stages before it have taken all the time"
+
+
+def test_an_iteration_that_is_begun_instead_of_another_one_plays_without_a_time_limit(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, wiring=wire_pipeline_events(sync=False)) as loop:
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
+        loop.run()
+        assert loop.runner.due() == (3, Step("sync"))
+    watched = Watched(monkeypatch)
+    with small_loop(pipeline, folder, small_config(folder, actor_lr=0.00123), max_iterations=1) as loop:
+        watched.stop = loop.stop
+        assert loop.run().successful_iterations == 1
+        assert loop.layout.last_iteration() == 4
+    assert [left for stage, left, _ in watched.seen if stage == "selfplay"] == [None]
 
 
 @pytest.mark.parametrize("kind", ["continuous", "master"])
