@@ -19,6 +19,7 @@ from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.selfplay.orchestration import games
+from stoix_like.selfplay.orchestration.presence import is_supervised
 from stoix_like.selfplay.orchestration.reports import counts_text
 
 COMMAND = "run-continuous-training"
@@ -69,7 +70,9 @@ def main(argv: list[str]) -> int:
     save_dir, reporter = Path(each[0].checkpointing.save_dir), Reporter()
     stats = run_continuous(config, save_dir, words=words, reporter=reporter)
     counts = counts_text(stats.successful_iterations, stats.failed_iterations)
-    reporter.info(f"{counts}\nnext: {command_line(COMMAND, *argv)}")
+    reporter.info(counts)
+    if not is_supervised():  # else the supervisor says what goes on
+        reporter.info(f"next: {command_line(COMMAND, *argv)}")
     if stats.interrupted:
         return INTERRUPTED
     return 0 if stats.successful_iterations > 0 else RunError.exit_code

@@ -36,7 +36,6 @@ def main(argv: list[str]) -> int:
         reporter.info("it ends at its next shard or chunk" if found["running"] else "it is not running")
         return 0
     started = [sys.executable, "-c", _PROGRAM, _LOOPS[chosen[0]], "--save-dir", str(save_dir), *words]
-    reporter.info(f"keeping a {chosen[0]} loop running in {save_dir}; Ctrl-C stops both")
     code = supervisor.supervise(chosen[0], save_dir, started, reporter)
     if code not in supervisor.REFUSED:
         reporter.info(f"next: {command_line(COMMAND, *argv)}")
@@ -53,8 +52,12 @@ def _save_dir(arguments: argparse.Namespace, words: list[str]) -> Path:
 def make_parser() -> ArgumentParser:
     """The parser of the command."""
     parser = ArgumentParser(prog(COMMAND), "Keep a loop running. Further flags are those of the loop.")
-    parser.add_argument("--continuous", action="store_true", help="start the continuous loop, again when it ends")
-    parser.add_argument("--master", action="store_true", help="start the master loop, again when it ends")
+    parser.add_argument(
+        "--continuous", action="store_true", help="start the continuous loop, and again when it fails or is killed"
+    )
+    parser.add_argument(
+        "--master", action="store_true", help="start the master loop, and again when it fails or is killed"
+    )
     parser.add_argument("--stop", choices=[CONTINUOUS, MASTER], metavar="NAME", help="end a loop: continuous or master")
     parser.add_argument("--status", action="store_true", help="show what loops are doing, also ones started directly")
     parser.add_argument("--watch", action="store_true", help="show it again every two seconds, until Ctrl-C")

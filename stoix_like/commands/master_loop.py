@@ -17,6 +17,7 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
 from stoix_like.selfplay.orchestration import games, status
+from stoix_like.selfplay.orchestration.presence import is_supervised
 from stoix_like.selfplay.orchestration.reports import counts_text
 
 if TYPE_CHECKING:
@@ -60,7 +61,9 @@ def main(argv: list[str]) -> int:
     reporter = Reporter()
     stats = run_master(config, words=loaded.rest, reporter=reporter)
     counts = counts_text(stats.successful_iterations, stats.failed_iterations)
-    reporter.info(f"{counts}\nnext: {command_line(COMMAND, *argv)}")
+    reporter.info(counts)
+    if not is_supervised():  # else the supervisor says what goes on
+        reporter.info(f"next: {command_line(COMMAND, *argv)}")
     if stats.interrupted:
         return INTERRUPTED
     return 0 if stats.successful_iterations > 0 else RunError.exit_code

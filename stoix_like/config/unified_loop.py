@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +15,7 @@ from stoix_like.config.loops import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.values import nearest
-from stoix_like.errors import ConfigError
+from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
 _DEFAULTS = LoopConfig()
 
@@ -153,20 +154,27 @@ def games_of(text: str) -> list[tuple[str, int]]:
 def check_game_leaves(config: UnifiedLoopConfig) -> None:
     """Raises ConfigError if `game_leaves` has a key that is neither a leaf nor, with leaves of its own, a game here.
 
-    Raises UnsupportedEnvironmentError for a game that does not exist.
+    Raises UnsupportedEnvironmentError for a game of the loop that does not exist.
     """
     here, homes = {name for name, _ in games_of(config.loop.games)}, leaf_sections(SelfPlayConfig)
     problems = list[str]()
     for key, value in config.loop.game_leaves.items():
         if not isinstance(value, Mapping):
             problems += [] if key in homes else [f"loop.game_leaves: no leaf '{key}'{nearest(key, homes)}"]
-        elif parse_game(key)[0] not in here:
+        elif not _is_one_of(key, here):
             problems.append(f"loop.game_leaves: '{key}' is no game of this loop")
         else:
             where = f"loop.game_leaves.{key}"
             problems += [f"{where}: no leaf '{leaf}'{nearest(leaf, homes)}" for leaf in value if leaf not in homes]
     if problems:
         raise ConfigError(problems, "write {leaf: value} for all games, or {game: {leaf: value}} for one")
+
+
+def _is_one_of(text: str, names: Collection[str]) -> bool:
+    """Whether it is one of these games, with or without its number of players."""
+    with contextlib.suppress(UnsupportedEnvironmentError):
+        return parse_game(text)[0] in names
+    return False
 
 
 def leaves_of(config: UnifiedLoopConfig, name: str) -> dict[str, Any]:

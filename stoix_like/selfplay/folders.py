@@ -112,4 +112,7 @@ def find_layout(text: str, save_dir: str = "runs") -> Layout:
     for layout in (Layout(Path(text)), Layout(Path(save_dir) / text)):
         if layout.champion.is_file():
             return layout
-    raise CheckpointError(f"{text} is no folder of a self-play pipeline", "give the one with its champion.json")
+    folder = Path(text) if Path(text).is_dir() else Path(text).parent
+    found = ", ".join(str(pointer.parent) for pointer in sorted(folder.glob(f"*/{CHAMPION}"))[:5])
+    hint = f"there are {found}" if found else "give the one with its champion.json"
+    raise CheckpointError(f"{text} is no folder of a self-play pipeline", hint)

@@ -50,6 +50,7 @@ def test_help_says_what_config_means_here(capsys):
         ([MASTER, "--engine", "mcts-0"], 2, "from 1 to 100000", ""),
         ([MASTER, "--game-leaves", "{tic_tac_toe: {tau: 1}}"], 2, "'tic_tac_toe' is no game of this loop", "{game:"),
         ([MASTER, "--game-leaves", "{connect_four: {taw: 1}}"], 2, "did you mean 'tau'?", "{leaf: value}"),
+        ([MASTER, "--game-leaves", "{chess: {tau: 1}}"], 2, "loop.game_leaves: 'chess' is no game of this loop", ""),
         ([MASTER, "--game-leaves", "{num_simulation: 4}"], 2, "did you mean 'num_simulations'?", "{leaf: value}"),
     ],
 )
@@ -61,6 +62,20 @@ def test_wrong_input_is_one_line_each(tmp_path, capsys, argv, code, what, hint):
     assert hint in shown
     assert shown.startswith("error: ")
     assert not folder.exists()
+
+
+def test_all_that_is_wrong_in_a_file_is_said_at_once(tmp_path, capsys):
+    file = tmp_path / "loop.yaml"
+    sections = ("loop: {game_leaves: {chess: {tau: 1}}}", "hooks: {on_event: {FOO: 'true'}}")
+    file.write_text("\n".join((*sections, "plateau_hook: {enabled: true, function: bayes}")))
+    assert command(MASTER, "--config", file, "--save-dir", tmp_path / "runs") == 2
+    *errors, hint = capsys.readouterr().err.splitlines()
+    assert [line.split(":")[1].strip() for line in errors] == [
+        "loop.game_leaves",
+        "hooks.on_event",
+        "plateau_hook.function",
+    ]
+    assert hint == "hint: docs/self-play-loops.md describes every leaf"
 
 
 def test_a_folder_that_is_a_file_is_one_line(tmp_path, capsys):

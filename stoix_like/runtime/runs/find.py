@@ -55,7 +55,8 @@ def _pipeline_error(path: Path) -> CheckpointError | None:
         hint = f"its run is {run}; {candidates}" if (run / "config.yaml").is_file() else candidates
         return CheckpointError(f"{path} is a self-play pipeline, not a run", hint)
     if pipelines := sorted(pointer.parent for pointer in path.glob(f"*/{CHAMPION}")):
-        hint = f"give one of them: {', '.join(map(str, pipelines[:_MOST_NAMED]))}"
+        hint = f"their runs are {', '.join(str(one / TRAIN) for one in pipelines[:_MOST_NAMED])}"
+        hint += f"; {usage('ratings')} --lineage {pipelines[0]} shows its candidates"
         return CheckpointError(f"{path} is a folder of self-play pipelines, not a run", hint)
     pipeline = path.parent.parent
     if path.parent.name != ITERATIONS or not (pipeline / CHAMPION).is_file():

@@ -50,6 +50,8 @@ class ContinuousLoop:
                 turn += 1
                 waiting = [*waiting, outcome] if outcome.kind == "waits" else []
                 if not waiting and not self._is_over():
+                    seconds = self.config.iteration_cooldown_seconds
+                    self._services.reporter.progress(f"the next iteration begins in {seconds:g} s" if seconds else "")
                     self._wait(LoopState.COOLING_DOWN, self.config.iteration_cooldown_seconds)
                 elif len(waiting) == len(self.runners):
                     self._wait_for_all(waiting)
@@ -108,13 +110,14 @@ class ContinuousLoop:
         """Runs stages as they are asked for, until the iteration is finished, or one fails or waits."""
         stop, requests = self._services.stop, self._services.wiring.requests
         runner.recover()
-        number, step = runner.due()
+        runner.due()
         runner.looked()
-        if step.stage == "selfplay":
-            requests.add(runner.game, number)
         while True:
             asked = requests.take(runner.game)
             number, step = runner.due()
+            if asked is None and step.stage == "selfplay":  # a master loop has finished the one before meanwhile
+                requests.add(runner.game, number)
+                continue
             if asked is None:
                 return Outcome("waits", step.stage, "no event has asked for it")
             if asked != number:

@@ -9,11 +9,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import math
 import os
 import shlex
 import shutil
 import subprocess
 import threading
+import time
 from collections.abc import Mapping
 
 from stoix_like.config.values import nearest
@@ -28,6 +30,7 @@ CONSUMER = "on_event"
 TIMEOUT_SECONDS = 60.0
 VARIABLE = "STOIX_LIKE_EVENT"  # the kind; the event itself is on standard input, as JSON
 _LOOK_SECONDS = 1.0
+_LAST_SECONDS = 10.0  # in which commands are begun after the loop has ended
 
 
 def check_hooks(commands: Mapping[str, str]) -> None:
@@ -67,6 +70,7 @@ class HookThread:
 
     def __init__(self, log: EventLog, commands: Mapping[str, str], reporter: Reporter) -> None:
         self._commands, self._ended = commands, threading.Event()
+        self._last = math.inf  # when the loop ended
         self._router = EventRouter(log, reporter)
         if commands:
             self._router.subscribe(Subscription(CONSUMER, self._run_commands))
@@ -80,6 +84,7 @@ class HookThread:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._last = time.monotonic()
         self._ended.set()
         if self._commands:
             self._thread.join()
@@ -94,11 +99,15 @@ class HookThread:
     def _run(self) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
             self._dispatch()
-        self._dispatch()  # what the loop has told last; the first of it, if a command is slow
+        self._dispatch()  # what the loop has told last
 
     def _dispatch(self) -> None:
         with contextlib.suppress(StoixError):  # the database is busy, or the disk is full: at the next look
-            self._router.dispatch(self._ended.is_set)
+            self._router.dispatch(self._is_over)
+
+    def _is_over(self) -> bool:
+        """Whether what is left is for the next process."""
+        return time.monotonic() > self._last + _LAST_SECONDS
 
     def _run_commands(self, event: PipelineEvent) -> None:
         kinds = [event.kind]

@@ -70,7 +70,7 @@ class MasterLoop:
         self._services.stop.wait(IDLE_SECONDS, self._services.clock)
 
     def _is_over(self) -> bool:
-        return 0 < self.config.loop.max_iterations <= self.stats.successful_iterations + self.stats.failed_iterations
+        return 0 < self.config.loop.max_iterations <= self.stats.total_iterations
 
     def _do_something(self) -> bool:
         """Does the first thing that is due; False if everything waits."""
@@ -89,7 +89,7 @@ class MasterLoop:
             runner.recover()
             found = runner.due()
         except (CheckpointError, RunError, OSError) as error:
-            runner.failed_to_look(error)
+            self._note_failure(runner, runner.failed_to_look(error))
             return None
         runner.looked()
         return found
@@ -132,18 +132,25 @@ class MasterLoop:
             return False
         self.stats.waiting.pop(runner.game, None)
         if outcome.kind == "failed":
-            self.stats.failed_iterations += 1
-            self.stats.last_error = f"{runner.game}: {outcome.stage}: {outcome.reason}"
+            self._note_failure(runner, outcome)
         elif outcome.kind == "finished":
             self.stats.successful_iterations += 1
             self._services.reporter.info(iteration_line(runner.layout))
             self._rebalance()
             self._clean(runner)
-        self.stats.total_iterations = self.stats.successful_iterations + self.stats.failed_iterations
         return True
 
+    def _note_failure(self, runner: GameRunner, outcome: Outcome) -> None:
+        self.stats.waiting.pop(runner.game, None)
+        self.stats.failed_iterations += 1
+        self.stats.last_error = f"{runner.game}: {outcome.stage}: {outcome.reason}"
+
     def _note_waiting(self, runner: GameRunner, outcome: Outcome) -> None:
-        self.stats.waiting[runner.game] = f"{outcome.stage}: {outcome.reason}"
+        """Keeps what a game waits for, and says it if it is something else."""
+        text = f"{outcome.stage}: {outcome.reason}"
+        if self.stats.waiting.get(runner.game) != text:
+            self._services.reporter.note(f"{runner.game} waits: {text}")
+        self.stats.waiting[runner.game] = text
         if outcome.retry_at is not None:
             self._blocked.add(runner.game)
 
@@ -172,6 +179,7 @@ class MasterLoop:
                 continue
             if last is None:
                 continue
+            self._services.reporter.note(f"{runner.game}: {options.function} is started after iteration {last}")
             if self._work(runner, "plateau_hook", functools.partial(run_plateau_hook, runner, options, last)):
                 return True
             self._cadence.done(name)  # its result could not be kept, or another process works on the game
@@ -231,6 +239,7 @@ class MasterLoop:
             self._services.reporter.warning(f"{runner.game}: {state} failed: {text}")
         finally:
             stop.go_on()
+            self._services.reporter.progress("")
             self.stats.seconds[runner.game] += self._services.clock.monotonic() - began
         return False
 

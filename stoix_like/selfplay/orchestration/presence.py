@@ -157,7 +157,12 @@ def clear_stop(database: Database, name: str) -> bool:
 
 def clear_stop_by_hand(database: Database, name: str) -> bool:
     """`clear_stop` when a person starts the loop; a supervisor's start clears nothing."""
-    return SUPERVISED not in os.environ and clear_stop(database, name)
+    return os.environ.get(SUPERVISED) is None and clear_stop(database, name)
+
+
+def is_supervised() -> bool:
+    """Whether a supervisor of ours has started this process."""
+    return os.environ.get(SUPERVISED, _SERVICE_MANAGER) != _SERVICE_MANAGER
 
 
 def is_stopped(database: Database, name: str) -> bool:

@@ -70,8 +70,9 @@ def sweep_rates(context: PlateauContext) -> dict[str, float]:
     trials = _all_trials(context, runs)
     losses = [math.inf if trial.loss is None else trial.loss for trial in trials]
     best = losses.index(min(losses))
+    game = context.pipeline.layout.root.name
     context.pipeline.reporter.info(
-        f"plateau: loss {losses[0]:.4f} as it is, {losses[best]:.4f} in the best of {len(trials)} trials"
+        f"{game}: loss {losses[0]:.4f} as it is, {losses[best]:.4f} in the best of {len(trials)} trials"
     )
     before, after = (runs.losses_of(index, trials[index].parameters) for index in (0, best))
     if best == 0 or not is_better(before, after, runs.games):

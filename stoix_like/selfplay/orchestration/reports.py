@@ -24,7 +24,7 @@ def read_report(layout: Layout, name: str) -> dict[str, Any] | None:
 
 
 class LatestProgress:
-    """Keeps the last line of progress, which the heartbeat shows, and hands it on."""
+    """Keeps the last line of progress, which the heartbeat shows, and hands it on. An empty line ends it."""
 
     def __init__(self, reporter: Reporter) -> None:
         self.line, self._show = "", reporter.progress
@@ -32,7 +32,8 @@ class LatestProgress:
 
     def _receive(self, line: str) -> None:
         self.line = line
-        self._show(line)
+        if line:
+            self._show(line)
 
 
 def counts_text(finished: int, failed: int) -> str:
@@ -44,11 +45,14 @@ def iteration_line(layout: Layout) -> str:
     """What the last finished iteration of a game has come to."""
     number = next(one for one in layout.newest_first() if read_manifest(layout.stage(one, "promote")))
     done = {name: manifest for name in STAGES if (manifest := read_manifest(layout.stage(number, name))) is not None}
-    parts = [f"{layout.root.name} iteration {number}: {records.status_of(done['promote'])}"]
+    status = records.status_of(done["promote"])
+    if status == "promoted" and done["promote"].settings["promotion_rule"] == "non_inferior":
+        status = "promoted, as not weaker"
+    parts = [f"{layout.root.name} iteration {number}: {status}"]
     if "evaluate" in done and "score" in done["evaluate"].facts:
         point, low, high = done["evaluate"].facts["score"]
         parts.append(
-            f"{point:.3f} [{low:.3f}, {high:.3f}] against the champion of {done['evaluate'].facts['games']:,} games"
+            f"{point:.3f} [{low:.3f}, {high:.3f}] against the champion over {done['evaluate'].facts['games']:,} games"
         )
     if "selfplay" in done:
         parts.append(f"{done['selfplay'].facts['games']:,} games played")

@@ -135,6 +135,8 @@ class GameRunner:
             return self._failed(number, stage, "it did not end in time")
         except Exception as error:
             return self.failed(number, stage, error)
+        finally:
+            services.reporter.progress("")  # it is no longer that far
         return self._succeeded(number, stage)
 
     def _succeeded(self, number: int, stage: str) -> Outcome:
@@ -286,5 +288,11 @@ class GameRunner:
         self._append(told)
 
     def _append(self, told: list[PipelineEvent]) -> None:
-        self._services.log.append(told)
+        for event in self._services.log.append(told):
+            if isinstance(event, events.PlateauDetected):
+                gained = f"champions have gained {event.gain:.0f} Elo in {event.iterations} iterations"
+                self._services.reporter.note(f"{self.game}: a plateau after iteration {event.iteration}: {gained}")
+            elif isinstance(event, events.RegressionDetected):
+                below = f"the last {event.iterations} candidates lie {event.drop:.0f} Elo below the champion"
+                self._services.reporter.note(f"{self.game}: {below}")
         self._services.router.dispatch()

@@ -14,7 +14,7 @@ from stoix_like.config.board_games import game_key
 from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
-from stoix_like.errors import CheckpointError, RunError
+from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.hardware import devices
@@ -129,8 +129,7 @@ def run_master(
         RunError: another master loop runs in the folder, or it cannot be written.
     """
     commands, health = config.hooks.on_event, config.health
-    check_hooks(commands)
-    check_plateau_hook(config.plateau_hook)
+    _check_sections(config)
     chosen = _games_of_master(config, words)
     wiring = wiring or wire_pipeline_events(config.training.auto_trigger)
     rules = LoopRules(
@@ -142,14 +141,34 @@ def run_master(
         loop = MasterLoop(config, opened.runners, opened.services, Cadence(opened.database, opened.services.clock))
         _recover(opened)  # so that no command is run for what should have been told before
         hooks = HookThread(opened.services.log, commands, opened.services.reporter)
-        with _threads(MASTER, opened, lambda: dict(vars(loop.stats))), hooks:
+        with (
+            _threads(MASTER, opened, lambda: vars(loop.stats) | {"total_iterations": loop.stats.total_iterations}),
+            hooks,
+        ):
             loop.run()
     return loop.stats
 
 
+def _check_sections(config: UnifiedLoopConfig) -> None:
+    """Raises ConfigError with all that is wrong in sections that only a loop which starts can check."""
+    checks = (
+        lambda: check_game_leaves(config),
+        lambda: check_hooks(config.hooks.on_event),
+        lambda: check_plateau_hook(config.plateau_hook),
+    )
+    problems, hints = list[str](), list[str]()
+    for check in checks:
+        try:
+            check()
+        except ConfigError as error:
+            problems += error.problems
+            hints.append(error.hint)
+    if problems:
+        raise ConfigError(problems, hints[0] if len(hints) == 1 else "docs/self-play-loops.md describes every leaf")
+
+
 def _games_of_master(config: UnifiedLoopConfig, words: Sequence[str]) -> dict[tuple[str, int], SelfPlayConfig]:
     """The configuration of each game of a master loop."""
-    check_game_leaves(config)
     section = config.loop
     set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
     set_here["min_samples"] = config.training.min_samples_to_trigger

@@ -55,7 +55,6 @@ class MasterStats:
 
     current_state: str = "idle"  # or a stage, shadow, tournament, plateau_hook; error; stopped
     current_config: str | None = None
-    total_iterations: int = 0
     successful_iterations: int = 0
     failed_iterations: int = 0
     last_error: str | None = None
@@ -64,3 +63,8 @@ class MasterStats:
     seconds: dict[str, float] = field(default_factory=dict)  # by game, of its stages
     on_plateau: list[str] = field(default_factory=list)  # games whose champions no longer gain
     interrupted: bool = False  # by a signal or a stop, before its last iteration
+
+    @property
+    def total_iterations(self) -> int:
+        """Finished or failed."""
+        return self.successful_iterations + self.failed_iterations

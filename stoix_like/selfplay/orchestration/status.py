@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from stoix_like.errors import CheckpointError
-from stoix_like.runtime.console.text import aligned
+from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.console.text import aligned, plural
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import due, records
 from stoix_like.selfplay.due import Needs
@@ -20,7 +20,7 @@ from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import breaker, presence
 from stoix_like.selfplay.orchestration.database import reading
-from stoix_like.selfplay.orchestration.event_log import last_events
+from stoix_like.selfplay.orchestration.event_log import LoggedEvent, last_events
 from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Holder
 from stoix_like.selfplay.orchestration.reports import counts_text
@@ -34,27 +34,44 @@ _BAD_STATES = ("error", "stopped")
 
 def read_status(save_dir: Path, now: float | None = None) -> dict[str, Any]:
     """Everything that `--status --json` shows; docs/self-play-loops.md has the schema."""
-    now = time.time() if now is None else now
-    with reading(save_dir) as connection:
-        beats = [] if connection is None else connection.execute("SELECT * FROM heartbeats ORDER BY name").fetchall()
-        stops = [] if connection is None else [name for (name,) in connection.execute("SELECT name FROM stops")]
-        rows = [] if connection is None else connection.execute(breaker.SELECT).fetchall()
-        told = [] if connection is None else last_events(connection, NUM_EVENTS)
-    by_name = {beat[0]: beat for beat in beats}
-    names = sorted({*by_name, *(name for name in (MASTER, CONTINUOUS) if presence.is_present(save_dir, name))})
-    loops = [_loop(save_dir, name, by_name.get(name), name in stops, now) for name in names]
-    stored = breaker.read_all(rows)
-    games = [_game(layout, stored, now) for layout in layouts(save_dir)]
+    now, kept, problem = time.time() if now is None else now, _Stored(), None
+    try:
+        kept = _read_stored(save_dir)
+    except (CheckpointError, RunError) as error:  # the games are in files of their own
+        problem = error.line
+    names = sorted({*kept.beats, *(name for name in (MASTER, CONTINUOUS) if presence.is_present(save_dir, name))})
+    loops = [_loop(save_dir, name, kept.beats.get(name), name in kept.stops, now) for name in names]
+    games = [_game(layout, kept.breakers, now) for layout in layouts(save_dir)]
     running = [loop for loop in loops if loop["running"] and loop["name"] in (MASTER, CONTINUOUS)]
     return {
         "schema": SCHEMA,
         "save_dir": str(save_dir),
         "time": now,
-        "healthy": bool(running) and all(loop["healthy"] for loop in running),
+        "error": problem,
+        "healthy": problem is None and bool(running) and all(loop["healthy"] for loop in running),
         "loops": loops,
         "games": games,
-        "events": [_event(one.event) for one in told],
+        "events": [_event(one.event) for one in kept.events],
     }
+
+
+class _Stored(NamedTuple):
+    """What stands in the database; nothing if there is none."""
+
+    beats: Mapping[str, Sequence[Any]] = {}  # {loop: the row of its heartbeat}
+    stops: Sequence[str] = ()
+    breakers: Mapping[tuple[str, str], breaker.Breaker] = {}
+    events: Sequence[LoggedEvent] = ()
+
+
+def _read_stored(save_dir: Path) -> _Stored:
+    with reading(save_dir) as connection:
+        if connection is None:
+            return _Stored()
+        beats = {beat[0]: beat for beat in connection.execute("SELECT * FROM heartbeats")}
+        stops = [name for (name,) in connection.execute("SELECT name FROM stops")]
+        rows = connection.execute(breaker.SELECT).fetchall()
+        return _Stored(beats, stops, breaker.read_all(rows), last_events(connection, NUM_EVENTS))
 
 
 def layouts(save_dir: Path) -> list[Layout]:
@@ -64,7 +81,8 @@ def layouts(save_dir: Path) -> list[Layout]:
 
 
 def _event(event: PipelineEvent) -> dict[str, Any]:
-    return {name: getattr(event, name) for name in ("kind", "key", "game", "iteration", "time")}
+    fields = {name: getattr(event, name) for name in ("kind", "key", "game", "iteration", "time")}
+    return fields | {"stage": event.stage_name}
 
 
 def _loop(save_dir: Path, name: str, beat: Sequence[Any] | None, stops: bool, now: float) -> dict[str, Any]:
@@ -112,7 +130,7 @@ def _silent_loop(name: str, holder: Holder | None, stops: bool, now: float) -> d
     }
 
 
-def _game(layout: Layout, stored: dict[tuple[str, str], breaker.Breaker], now: float) -> dict[str, Any]:
+def _game(layout: Layout, stored: Mapping[tuple[str, str], breaker.Breaker], now: float) -> dict[str, Any]:
     """A game; what cannot be read stands in `error`."""
     try:
         found = _readable_game(layout)
@@ -165,9 +183,10 @@ def exit_code(status: dict[str, Any]) -> int:
 def status_lines(status: dict[str, Any]) -> list[str]:
     """The status as a person reads it."""
     lines = [f"{status['save_dir']}: {'healthy' if status['healthy'] else _unhealthy_text(status)}"]
+    lines += [status["error"]] if status["error"] else []
     for loop in status["loops"]:
         lines += _loop_lines(loop)
-    if not status["loops"]:
+    if not status["loops"] and not status["error"]:
         lines.append("no loop was started here")
     if rows := [_game_row(game) for game in status["games"]]:
         lines += aligned([["game", "iteration", "champion", "store", "new", "next"], *rows])
@@ -175,8 +194,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines += [f"{game['game']}: {game['error']}"] if game["error"] else []
         lines += _tuned_lines(game)
         lines += [
-            f"{game['game']}: breaker of {one['stage']} {one['state'].replace('_', '-')}"
-            f" after {one['failures']} failures: {one['error']}"
+            f"{game['game']}: {one['failures']} {plural('failure', one['failures'])} of {one['stage']} in a row"
+            f"{'' if one['state'] == 'closed' else ', breaker ' + one['state'].replace('_', '-')}: {one['error']}"
             for one in game["breakers"]
         ]
     lines += [_event_line(event) for event in status["events"]]
@@ -198,7 +217,7 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
         text += f", process {loop['pid']} on {loop['host']}, "
         text += "no heartbeat" if age is None else f"heartbeat {age:.0f} s ago"
     if loop["stop_requested"]:
-        text += ", to be stopped"
+        text += ", to be stopped" if loop["running"] else " by --stop, and no supervisor starts it again"
     lines = [text]
     if loop["running"] and (game := details.get("current_config")):
         progress = details.get("progress") or ""  # another game's until this one has some
@@ -207,7 +226,10 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
         lines += [f"  {game} waits: {reason}" for game, reason in details.get("waiting", {}).items()]
         lines += [f"  {game} is on a plateau: its champions no longer gain" for game in details.get("on_plateau", ())]
         counts = counts_text(details["successful_iterations"], details["failed_iterations"])
-        lines.append(f"  {counts}" + (f"; last error: {details['last_error']}" if details["last_error"] else ""))
+        lines.append(
+            f"  {counts} since it was started"
+            + (f"; last error: {details['last_error']}" if details["last_error"] else "")
+        )
     return lines
 
 
@@ -233,7 +255,8 @@ def _value_text(value: Any) -> str:
 
 def _event_line(event: dict[str, Any]) -> str:
     where = f" {event['game']} iteration {event['iteration']}" if event["game"] else ""  # else of all games
-    return f"{_clock_text(event['time'])} {event['kind']}{where}"
+    stage = f" {event['stage']}" if event["kind"] == "STAGE_FAILED" else ""
+    return f"{_clock_text(event['time'])} {event['kind']}{where}{stage}"
 
 
 def _clock_text(at: float) -> str:

@@ -70,6 +70,7 @@ def supervise(
         contextlib.closing(Database(save_dir)) as database,
         HeartbeatThread(database, supervisor, lambda: dict(vars(stats))),
     ):
+        reporter.info(f"keeping a {name} loop running in {save_dir}; Ctrl-C stops both")
         presence.clear_stop(database, name)
         code = _keep_running(database, stats, command, stop, reporter, pause)
         stats.current_state = "stopped"

@@ -205,7 +205,7 @@ def test_folders_of_self_play_are_no_runs(tmp_path):
     (pipeline / "train").mkdir()
     (pipeline / "train" / "config.yaml").touch()
     check(find_run, pipeline, "is a self-play pipeline, not a run", f"its run is {pipeline}/train; ")
-    check(find_run, tmp_path, "is a folder of self-play pipelines, not a run", f"give one of them: {pipeline}")
+    check(find_run, tmp_path, "is a folder of self-play pipelines, not a run", f"their runs are {pipeline}/train; ")
     untrained = "has no parameters: it is not trained yet, or they were removed"
     check(find_saved, first, untrained, f"{pipeline} is its champion")
     check(find_saved, first.with_name("1"), "does not exist", f"{pipeline} is its champion")

@@ -163,6 +163,27 @@ def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, 
         assert set(running) == {("export", LoopState.DEFERRED)}  # the stage was finished, and the next one not begun
 
 
+def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_the_next_one(copied, monkeypatch):
+    pipeline, folder = copied
+    locks, synced = [], iteration.store.sync_stage
+
+    def starting(*arguments):
+        if not locks:
+            locks.append(PresenceLock(folder, MASTER))
+        return synced(*arguments)
+
+    def then(clock):
+        if loop.layout.last_iteration() == 3 and iteration.next_iteration(loop.layout) == 3:
+            iteration.run_iteration(pipeline)  # as the master loop does
+            locks[0].close()
+
+    monkeypatch.setattr(iteration.store, "sync_stage", starting)
+    with small_loop(pipeline, folder, clock=FakeClock(then), max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert iteration.next_iteration(loop.layout) == 5
+        assert not any("waits" in line and "a master loop runs" not in line for line in loop.said)
+
+
 def test_force_is_refused_where_a_master_loop_runs(copied):
     pipeline, folder = copied
     lock = PresenceLock(folder, MASTER)

@@ -80,6 +80,22 @@ def test_without_commands_nothing_is_read(log):
         assert not thread._thread.is_alive()
 
 
+def test_what_the_loop_has_told_last_is_begun_before_it_ends(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 1e6)  # the thread looks when the loop ends
+    path = tmp_path / "told"
+    commands = {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
+    with HookThread(log, commands, SILENT):
+        log.append([failed(1, "closed"), failed(2, "open"), failed(3, "open")])
+    assert len(path.read_text().splitlines()) == 2
+    monkeypatch.setattr(hooks, "_LAST_SECONDS", -1.0)  # it takes too long
+    with HookThread(log, commands, SILENT):
+        log.append([failed(4, "open"), failed(5, "open")])
+    assert len(path.read_text().splitlines()) == 3
+    with HookThread(log, commands, SILENT):  # of the next process
+        pass
+    assert len(path.read_text().splitlines()) == 4
+
+
 def test_commands_that_are_added_later_are_not_run_for_the_past(log, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
     path = tmp_path / "told"

@@ -152,9 +152,12 @@ def test_a_game_that_cannot_be_looked_at_is_looked_at_again(copied, monkeypatch,
         if isinstance(error, OSError):
             monkeypatch.setattr(Layout, "last_iteration", stale)
         stop_after(loop, 5000.0)
-        started = loop.loop if kind == "continuous" else loop.master(max_iterations=1, idle_batches=0)
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=5, idle_batches=0)
         started.run()
-        assert started.stats.successful_iterations == 1
+        stats = started.stats
+        assert (stats.successful_iterations, stats.failed_iterations, stats.total_iterations) == (1, 4, 5)
+        assert stats.last_error.startswith("tic_tac_toe_2p: look: ")
+        assert len([line for line in loop.said if "its breaker is open" in line]) == 2  # each time once
         waited = [later - before for before, later in itertools.pairwise(looks[:5])]
         assert [seconds >= 300.0 for seconds in waited] == [False, False, True, True]
 

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
@@ -16,6 +17,7 @@ from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import CurriculumRebalanced, PlateauDetected
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread, PresenceLock
+from stoix_like.selfplay.orchestration.reports import LatestProgress
 from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status, status_lines
 from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
 
@@ -67,7 +69,7 @@ def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_pat
         (game,) = found["games"]
         (breaker,) = game["breakers"]
         assert (breaker["stage"], breaker["state"], breaker["retry_at"]) == ("train", "open", 1300.0)
-        assert any("breaker of train open after 1 failures: no memory" in line for line in status_lines(found))
+        assert any("1 failure of train in a row, breaker open: no memory" in line for line in status_lines(found))
         assert read_status(tmp_path, 1400.0)["games"][0]["breakers"][0]["state"] == "half_open"
         assert breakers.acquire("tic_tac_toe_2p", "train", 1400.0)  # asking takes nothing
 
@@ -101,7 +103,7 @@ def test_plateaus_counts_and_events_are_told_in_words(database, tmp_path):
     found = read_status(tmp_path)
     lines = status_lines(found)
     assert "  othello_2p is on a plateau: its champions no longer gain" in lines
-    assert "  1 iteration finished, 0 failed" in lines
+    assert "  1 iteration finished, 0 failed since it was started" in lines
     assert [line.split(" ", 2)[2] for line in lines[-2:]] == [
         "CURRICULUM_REBALANCED",
         "PLATEAU_DETECTED othello_2p iteration 40",
@@ -134,6 +136,25 @@ def test_a_loop_that_is_started_again_is_not_taken_for_the_one_before(database, 
         assert (late["loops"][0]["state"], exit_code(late)) == ("silent", 1)
         beat(database, MASTER, current_state="idle")
         assert read_status(tmp_path)["loops"][0]["state"] == "idle"
+
+
+def test_games_are_shown_also_beside_a_database_that_is_damaged(tmp_path):
+    Layout(tmp_path / "othello_2p").iteration(1).mkdir(parents=True)
+    (tmp_path / "events.sqlite").write_bytes(b"no database" * 100)
+    with presence.present(tmp_path, MASTER):
+        found = read_status(tmp_path)
+        assert "events.sqlite cannot be read" in found["error"]
+        assert ([game["game"] for game in found["games"]], exit_code(found)) == (["othello_2p"], 1)
+        assert status_lines(found)[1] == found["error"]
+
+
+def test_a_line_of_progress_ends_with_its_stage():
+    shown = []
+    progress = LatestProgress(SILENT._replace(progress=shown.append))
+    for line in ("othello_2p: train: 3 of 5", "", "othello_2p: evaluate: 1 of 2"):
+        progress.reporter.progress(line)
+        assert progress.line == line
+    assert shown == ["othello_2p: train: 3 of 5", "othello_2p: evaluate: 1 of 2"]
 
 
 def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path):
