@@ -91,8 +91,14 @@ def from_stored(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
 
 def stored_shape(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """The shape and type of `to_stored`, with the sharding of the leaf."""
-    inner = jax.eval_shape(key_data, leaf)
-    return jax.ShapeDtypeStruct(inner.shape, inner.dtype, sharding=leaf.sharding)
+    shape, dtype = _shape_of_key_data(leaf.shape, leaf.dtype) if is_key(leaf) else (leaf.shape, leaf.dtype)
+    return jax.ShapeDtypeStruct(shape, dtype, sharding=leaf.sharding)
+
+
+@functools.cache  # JAX keeps something of each call of eval_shape for ever
+def _shape_of_key_data(shape: tuple[int, ...], dtype: Any) -> tuple[tuple[int, ...], Any]:
+    inner = jax.eval_shape(key_data, jax.ShapeDtypeStruct(shape, dtype))
+    return inner.shape, inner.dtype
 
 
 def shape_mismatches(shapes: Mapping[str, tuple[int, ...]], template: Any, whose: str = "this run") -> list[str]:

@@ -82,3 +82,13 @@ def test_groups_by_hand_and_of_factors_and_their_sums():
     got = summed(weights, groups, 9)
     expected = [np.bincount(g, weights=w, minlength=9) for w, g in zip(np.asarray(weights), groups, strict=True)]
     np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_the_stored_shape_of_a_leaf_is_that_of_its_stored_form_and_traces_nothing(monkeypatch):
+    tree = {"x": jnp.ones((2, 3)), "keys": jax.random.split(jax.random.key(0), 4)}
+    template = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+    expected = jax.tree.map(lambda x: (trees.to_stored(x).shape, trees.to_stored(x).dtype), tree)
+    for _ in range(2):
+        found = jax.tree.map(trees.stored_shape, template)
+        assert {name: (leaf.shape, leaf.dtype) for name, leaf in found.items()} == expected
+        monkeypatch.setattr(jax, "eval_shape", None)  # of which JAX keeps something at each call
