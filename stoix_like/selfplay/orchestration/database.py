@@ -89,7 +89,12 @@ class Database:
     @property
     def is_moved(self) -> bool:
         """Whether the file was moved away or removed, so that what is written is read by nobody."""
-        return _identity(self.path) != self._file
+        try:
+            return _identity(self.path) != self._file
+        except FileNotFoundError:
+            return True
+        except OSError:  # the folder cannot be read just now, which says nothing of the file
+            return False
 
     def reopen_if_moved(self) -> None:
         """Makes a new file, or opens the one that took its place. Raises as the constructor."""
@@ -136,12 +141,9 @@ class Database:
             self._connection.close()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    """What stays the same while a file is the same; None if it cannot be found."""
-    try:
-        found = path.stat()
-    except OSError:
-        return None
+def _identity(path: Path) -> tuple[int, int]:
+    """What stays the same while a file is the same."""
+    found = path.stat()
     return found.st_dev, found.st_ino
 
 

@@ -236,9 +236,16 @@ def test_a_file_that_is_being_made_by_another_process_is_waited_for(database, mo
             database._use_write_ahead_log()
 
 
-def test_a_database_that_was_moved_away_is_noticed_and_made_anew(database, tmp_path):
+def stale(_path):
+    raise OSError(116, "Stale file handle")
+
+
+def test_a_database_that_was_moved_away_is_noticed_and_made_anew(database, tmp_path, monkeypatch):
     assert not database.is_moved
     database.reopen_if_moved()
+    with monkeypatch.context() as patch:
+        patch.setattr(database_module, "_identity", stale)
+        assert not database.is_moved  # the folder cannot be read just now
     database.path.rename(tmp_path / "moved")
     assert database.is_moved
     database.reopen_if_moved()
