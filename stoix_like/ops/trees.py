@@ -91,8 +91,17 @@ def from_stored(found: Any, leaf: jax.ShapeDtypeStruct) -> Any:
 
 def stored_shape(leaf: jax.ShapeDtypeStruct) -> jax.ShapeDtypeStruct:
     """The shape and type of `to_stored`, with the sharding of the leaf."""
-    shape, dtype = _shape_of_key_data(leaf.shape, leaf.dtype) if is_key(leaf) else (leaf.shape, leaf.dtype)
+    shape, dtype = _stored_type(leaf)
     return jax.ShapeDtypeStruct(shape, dtype, sharding=leaf.sharding)
+
+
+def stored_shapes(tree: Any) -> dict[str, tuple[int, ...]]:
+    """{path: shape of `to_stored`} of every leaf, whether an array or its jax.ShapeDtypeStruct."""
+    return {name: _stored_type(leaf)[0] for name, leaf in named_leaves(tree).items()}
+
+
+def _stored_type(leaf: Any) -> tuple[tuple[int, ...], Any]:
+    return _shape_of_key_data(leaf.shape, leaf.dtype) if is_key(leaf) else (tuple(leaf.shape), leaf.dtype)
 
 
 @functools.cache  # JAX keeps something of each call of eval_shape for ever
@@ -109,7 +118,7 @@ def shape_mismatches(shapes: Mapping[str, tuple[int, ...]], template: Any, whose
         template: a pytree of jax.ShapeDtypeStruct.
         whose: it is, in the lines.
     """
-    wanted = {name: tuple(stored_shape(leaf).shape) for name, leaf in named_leaves(template).items()}
+    wanted = stored_shapes(template)
     lines = [
         f"{name} is stored as {shapes[name]}, {whose} has {shape}"
         for name, shape in wanted.items()

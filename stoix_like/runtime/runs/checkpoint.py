@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.ops.trees import shape_mismatches
+from stoix_like.ops.trees import shape_mismatches, stored_shapes
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.memory import trim_memory
 from stoix_like.runtime.runs import arrays
@@ -91,7 +91,8 @@ class CheckpointStore:
             what = f"checkpoint {path} was not written"
             with reraise_device_errors(what, "free some memory; earlier checkpoints are intact"):
                 arrays.write_arrays(unfinished, state)
-            body = {"schema": SCHEMA, **meta._asdict(), "files": digests.file_digests(unfinished)}
+            body = {"schema": SCHEMA, **meta._asdict(), "shapes": stored_shapes(state)}
+            body["files"] = digests.file_digests(unfinished)
             (unfinished / "meta.json").write_text(digests.meta_text(body), encoding="utf-8")
             digests.fsync_folder(unfinished)
             if replace:
@@ -173,7 +174,7 @@ class CheckpointStore:
         path = self.folder / str(self._existing(update))
         with _reporting_removal(path):
             digests.verify_files(path)
-            stored = arrays.stored_shapes(path)
+            stored = _shapes(path)
             if part is not None:
                 hint = "it was trained with another network; use the run's own config.yaml"
                 stored = {name: shape for name, shape in stored.items() if name.split("/")[0] == part}
@@ -192,6 +193,12 @@ class CheckpointStore:
                 f"no checkpoint of update {update} in {self.folder}", f"there are: {', '.join(map(str, updates))}"
             )
         return update
+
+
+def _shapes(path: Path) -> dict[str, tuple[int, ...]]:
+    """{path of a leaf: its shape} of a checkpoint. Orbax is asked where meta.json, as in older ones, lists none."""
+    listed = digests.read_meta(path).get("shapes")
+    return arrays.stored_shapes(path) if listed is None else {name: tuple(shape) for name, shape in listed.items()}
 
 
 @contextlib.contextmanager

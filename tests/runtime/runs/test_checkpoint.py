@@ -70,6 +70,15 @@ def saved_folder(tmp_path_factory):
     return folder
 
 
+@pytest.fixture
+def old_folder(saved_folder, tmp_path):
+    """A copy of it, from before meta.json listed the shapes."""
+    folder = Path(shutil.copytree(saved_folder, tmp_path / "old" / "checkpoints"))
+    body = digests.read_meta(folder / "3")
+    (folder / "3" / "meta.json").write_text(digests.meta_text({k: v for k, v in body.items() if k != "shapes"}))
+    return folder
+
+
 def test_everything_comes_back_bit_for_bit_of_several_checkpoints_told_apart(make_store):
     arrays = _arrays()
     path = make_store(create=True).save(arrays, _meta(7, elapsed_seconds=1.5))
@@ -148,6 +157,21 @@ def test_other_shapes_are_refused_and_the_first_is_named(make_store):
         store.load(_template(arrays | {"more": jnp.zeros(2)}))
     with pytest.raises(CheckpointError, match="step is stored, this run has none"):
         store.load(_template({name: value for name, value in arrays.items() if name != "step"}))
+
+
+def test_the_shapes_that_meta_json_lists_are_those_that_orbax_finds_and_orbax_is_not_asked(
+    saved_folder, old_folder, monkeypatch
+):
+    listed = digests.read_meta(saved_folder / "3")["shapes"]
+    assert {name: tuple(shape) for name, shape in listed.items()} == arrays.stored_shapes(saved_folder / "3")
+    assert listed["params/kernel"] == [64, 16]
+    assert listed["keys"] == [3, 2]  # of the key data
+    assert_same_bits(CheckpointStore(old_folder).load(_template(_arrays())), _arrays(3))
+    narrow = _template(_arrays() | {"step": jnp.zeros(2)})
+    monkeypatch.setattr(arrays, "stored_shapes", None)  # each call of it keeps memory for ever
+    assert_same_bits(CheckpointStore(saved_folder).load(_template(_arrays())), _arrays(3))
+    with pytest.raises(CheckpointError, match=r"step is stored as \(\), this run has \(2,\)"):
+        CheckpointStore(saved_folder).load(narrow)
 
 
 def test_what_is_not_there_is_named_and_another_schema_refused(make_store, tmp_path, monkeypatch):
@@ -319,13 +343,13 @@ def test_damage_is_refused_and_never_loaded(saved_folder, tmp_path, part, capfd)
     ],
     ids=["key", "value", "memory"],
 )
-def test_what_is_as_it_was_written_is_not_called_damaged(saved_folder, monkeypatch, part, method, failure, kind, what):
+def test_what_is_as_it_was_written_is_not_called_damaged(old_folder, monkeypatch, part, method, failure, kind, what):
     def fail(*_args, **_kwargs):
         raise failure
 
     monkeypatch.setattr(arrays.ocp.Checkpointer, method, fail)
-    with refused(kind, f"checkpoint {saved_folder / '3'} {what}") as caught:
-        _read(CheckpointStore(saved_folder), part)
+    with refused(kind, f"checkpoint {old_folder / '3'} {what}") as caught:
+        _read(CheckpointStore(old_folder), part)
     assert "remove" not in caught.value.hint
     assert "damaged" not in caught.value.hint
 
