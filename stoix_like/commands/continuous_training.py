@@ -11,7 +11,7 @@ from stoix_like.config.loops import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig, chec
 from stoix_like.config.sections import EvaluationConfig
 from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.errors import INTERRUPTED, ConfigError, RunError
+from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
@@ -19,8 +19,7 @@ from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.selfplay.orchestration import games
-from stoix_like.selfplay.orchestration.presence import is_supervised
-from stoix_like.selfplay.orchestration.reports import counts_text
+from stoix_like.selfplay.orchestration.reports import conclude
 
 COMMAND = "run-continuous-training"
 _GAMES = " and ".join(f"{name}:{players}" for name, players in DEFAULT_GAMES)
@@ -69,13 +68,7 @@ def main(argv: list[str]) -> int:
 
     save_dir, reporter = Path(each[0].checkpointing.save_dir), Reporter()
     stats = run_continuous(config, save_dir, words=words, reporter=reporter)
-    counts = counts_text(stats.successful_iterations, stats.failed_iterations)
-    reporter.info(counts)
-    if not is_supervised():  # else the supervisor says what goes on
-        reporter.info(f"next: {command_line(COMMAND, *argv)}")
-    if stats.interrupted:
-        return INTERRUPTED
-    return 0 if stats.successful_iterations > 0 else RunError.exit_code
+    return conclude(stats, command_line(COMMAND, *argv), reporter)
 
 
 def loop_config(arguments: argparse.Namespace) -> LoopConfig:

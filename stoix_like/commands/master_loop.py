@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of
-from stoix_like.errors import INTERRUPTED, ConfigError, RunError
+from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
@@ -17,8 +17,7 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
 from stoix_like.selfplay.orchestration import games, status
-from stoix_like.selfplay.orchestration.presence import is_supervised
-from stoix_like.selfplay.orchestration.reports import counts_text
+from stoix_like.selfplay.orchestration.reports import conclude
 
 if TYPE_CHECKING:
     from stoix_like.runtime.loading.partial import PartialConfig
@@ -60,13 +59,7 @@ def main(argv: list[str]) -> int:
 
     reporter = Reporter()
     stats = run_master(config, words=loaded.rest, reporter=reporter)
-    counts = counts_text(stats.successful_iterations, stats.failed_iterations)
-    reporter.info(counts)
-    if not is_supervised():  # else the supervisor says what goes on
-        reporter.info(f"next: {command_line(COMMAND, *argv)}")
-    if stats.interrupted:
-        return INTERRUPTED
-    return 0 if stats.successful_iterations > 0 else RunError.exit_code
+    return conclude(stats, command_line(COMMAND, *argv), reporter)
 
 
 def load(words: list[str]) -> PartialConfig:

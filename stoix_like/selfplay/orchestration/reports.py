@@ -5,11 +5,14 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.orchestration.presence import is_supervised
+from stoix_like.selfplay.orchestration.stats import LoopStats, MasterStats
 
 SHADOW, TOURNAMENT = "shadow.json", "tournament.json"  # in the folder `evaluations` of a game
 
@@ -39,6 +42,16 @@ class LatestProgress:
 def counts_text(finished: int, failed: int) -> str:
     """What a loop has done since it was started."""
     return f"{finished:,} {plural('iteration', finished)} finished, {failed:,} failed"
+
+
+def conclude(stats: LoopStats | MasterStats, next_command: str, reporter: Reporter) -> int:
+    """Reports what a loop has done since it was started, and the command that goes on; returns the exit code."""
+    reporter.info(counts_text(stats.successful_iterations, stats.failed_iterations))
+    if not is_supervised():  # else the supervisor says what goes on
+        reporter.info(f"next: {next_command}")
+    if stats.interrupted:
+        return INTERRUPTED
+    return 0 if stats.successful_iterations > 0 else RunError.exit_code
 
 
 def iteration_line(layout: Layout) -> str:
