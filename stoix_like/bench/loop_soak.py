@@ -1,7 +1,7 @@
 """Hundreds of tiny iterations of the continuous loop, which is killed at random: what is left on disk, and in memory.
 
 The loop runs in processes of its own. It is killed without warning until the kills are used up; then the last process
-makes the rest, and its memory and file descriptors are watched.
+makes the rest, and enough more for its memory and file descriptors to be watched.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ TINY = (
 LOOP = f"-c tic_tac_toe:2 --games 10 --cooldown 0 {TINY}".split()
 _LONGEST_LIFE = 20.0  # seconds from the first progress of a process to its kill
 _LOOK_SECONDS = 0.2
-_WARM = 10  # iterations of the last process before its memory is watched
+_WARM, _WATCHED = 30, 120  # iterations of the last process before its memory is watched, and then
 _TIMEOUT = 1800.0  # seconds without an iteration
 
 
@@ -62,7 +62,7 @@ class SoakResult(NamedTuple):
 
 
 def soak(save_dir: Path, iterations: int, kills: int, seed: int = 0) -> SoakResult:
-    """Runs so many iterations with so many kills.
+    """Runs at least so many iterations with so many kills.
 
     Args:
         save_dir: the folder of pipelines, empty.
@@ -84,8 +84,7 @@ def soak(save_dir: Path, iterations: int, kills: int, seed: int = 0) -> SoakResu
         problems += _changed(save_dir, done)
     with _loop(save_dir) as process:
         first = num_finished(save_dir) + _WARM
-        while num_finished(save_dir) < iterations:
-            seen = num_finished(save_dir)
+        while (seen := num_finished(save_dir)) < max(iterations, first + _WATCHED):
             wait_for(process, save_dir, seen + 1)
             if seen >= first:
                 memory.append(resident_bytes(process.pid) / 2**20)
@@ -185,5 +184,5 @@ def soak_suite(iterations: int = 200, kills: int = 50) -> Iterator[Measurement]:
     yield Measurement(f"{name}/memory", late, "MB", note=note)
     note = f"slope of a line through its memory after each of its last {len(result.memory)} iterations"
     yield Measurement(f"{name}/memory_growth", growth(result.memory), "kB an iteration", note=note)
-    note = f"of the last process at its end; {result.descriptors[0]} at its iteration {_WARM}"
+    note = f"of the last process at its end; {result.descriptors[0]} after its first {_WARM} iterations"
     yield Measurement(f"{name}/descriptors", float(result.descriptors[-1]), "files", note=note)
