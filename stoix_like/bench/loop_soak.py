@@ -184,5 +184,6 @@ def soak_suite(iterations: int = 200, kills: int = 50) -> Iterator[Measurement]:
     yield Measurement(f"{name}/memory", late, "MB", note=note)
     note = f"slope of a line through its memory after each of its last {len(result.memory)} iterations"
     yield Measurement(f"{name}/memory_growth", growth(result.memory), "kB an iteration", note=note)
-    note = f"of the last process at its end; {result.descriptors[0]} after its first {_WARM} iterations"
-    yield Measurement(f"{name}/descriptors", float(result.descriptors[-1]), "files", note=note)
+    early, late = (min(part) for part in (result.descriptors[:half], result.descriptors[half:]))
+    note = f"least that were open after one of the later half of its iterations; {early} in the earlier half"
+    yield Measurement(f"{name}/descriptors", float(late), "files", note=note)

@@ -22,7 +22,7 @@ def test_two_hundred_iterations_with_fifty_kills_leave_everything_as_it_should_b
     assert (result.iterations >= ITERATIONS, result.kills) == (True, KILLS)
     half = len(result.memory) // 2
     assert growth(result.memory) < MOST_GROWTH
-    assert max(result.descriptors[half:]) <= max(result.descriptors[:half])
+    assert min(result.descriptors[half:]) <= min(result.descriptors[:half])  # more are open while files are written
 
 
 def test_the_growth_of_memory_is_that_of_its_line():
