@@ -9,7 +9,7 @@ from pathlib import Path
 from stoix_like.commands import master_loop
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser
-from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.console.spelling import command_line, prog
 from stoix_like.selfplay.orchestration import supervisor
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER
@@ -28,7 +28,7 @@ def main(argv: list[str]) -> int:
         raise ConfigError("what is to be done?" if not chosen else f"--{chosen[0]} and --{chosen[1]}", f"give {flags}")
     if words and chosen[0] not in (CONTINUOUS, MASTER):
         raise ConfigError(f"unexpected argument '{words[0]}'", f"{prog(COMMAND)} --help lists its arguments")
-    save_dir, reporter = _save_dir(arguments, words), Reporter()
+    save_dir, reporter = _save_dir(arguments, words), lossy(Reporter())
     if chosen[0] in ("status", "watch"):
         return master_loop.show_status(save_dir, arguments)
     if arguments.stop:

@@ -31,7 +31,9 @@ class LoopSectionConfig:
     engine: str = leaf(NETWORK_ENGINE, "who plays: gumbel-mcts with the network, or mcts-N without one")
     game_leaves: Mapping[str, Any] = leaf({}, "leaves of games: {leaf: value} of all, {game: {leaf: value}} of one")
     max_iterations: int = leaf(0, "iterations of all games together, after which the loop ends; 0 = no end", low=0)
-    idle_batches: int = leaf(4, "batches that an iteration plays beyond its own when nothing else is due", low=0)
+    idle_batches: int = leaf(
+        4, "batches after the first, up to which an iteration plays more when nothing else is due", low=0
+    )
     save_dir: str = leaf("runs", "folder of all pipelines")
 
 

@@ -77,8 +77,8 @@ class Layout(NamedTuple):
 
         It looks at the folders behind the one that it has seen last, however many there are before.
         """
-        number = _last_seen.get(self.root, 0)
-        if not self.iteration(number).is_dir():  # nothing was seen yet, or it was removed
+        number = _last_seen.get(self.root)
+        if number is None or not self.iteration(number).is_dir():  # nothing was seen yet, or it was removed
             number = max(self.iterations(), default=0)
         while self.iteration(number + 1).is_dir():
             number += 1

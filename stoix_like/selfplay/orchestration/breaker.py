@@ -70,9 +70,12 @@ class Breakers:
     def __init__(self, database: Database, rule: BreakerRule) -> None:
         self._database, self._rule = database, rule
         self._trials: set[tuple[str, str]] = set()  # (game, stage) of permits that are taken
+        self._unwritten: dict[tuple[str, str], Breaker] = {}  # what could not be stored: it counts in this process
 
     def read(self, game: str, stage: str) -> Breaker:
-        """What is stored."""
+        """What is stored, or could not be."""
+        if (unwritten := self._unwritten.get((game, stage))) is not None:
+            return unwritten
         return read_all(self._database.rows(SELECT)).get((game, stage), Breaker())
 
     def state(self, game: str, stage: str, now: float) -> State:
@@ -88,13 +91,13 @@ class Breakers:
         return found == "closed"
 
     def succeed(self, game: str, stage: str) -> None:
-        """Closes the breaker. If that cannot be written, another trial closes it."""
+        """Closes the breaker."""
         self.release(game, stage)
-        if self.read(game, stage) != Breaker():
+        if (game, stage) in self._unwritten or self.read(game, stage) != Breaker():
             self._write(game, stage, Breaker())
 
     def fail(self, game: str, stage: str, now: float, error: str) -> Breaker:
-        """The breaker after a failure."""
+        """The breaker after a failure. If it cannot be written, which raises RunError, it counts in this process."""
         self.release(game, stage)
         breaker = after_failure(self.read(game, stage), self._rule, now, error)
         self._write(game, stage, breaker)
@@ -105,10 +108,12 @@ class Breakers:
         self._trials.discard((game, stage))
 
     def _write(self, game: str, stage: str, breaker: Breaker) -> None:
+        self._unwritten[game, stage] = breaker
         with self._database.transaction() as connection:
             connection.execute(
                 f"INSERT OR REPLACE INTO breakers ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)", (game, stage, *breaker)
             )
+        del self._unwritten[game, stage]
 
 
 _COLUMNS = "game, stage, failures, opened, opened_at, pause, error"

@@ -18,6 +18,7 @@ from stoix_like.selfplay.progress import Interrupted
 
 KEEP_WINDOWS, KEEP_CANDIDATES, KEEP_EVENT_DAYS = 2.0, 16, 90.0  # as the master loop's defaults
 DAY = 24.0 * 3600.0
+_RETRY_SECONDS = 10.0  # after files between two iterations could not be read
 _LEAST_WAIT = 1.0  # seconds, so that a loop in which all games wait does not spin
 
 
@@ -45,9 +46,14 @@ class ContinuousLoop:
         turn = 0
         with contextlib.suppress(Interrupted):
             while not (self._services.stop.is_set or self._is_over()):
-                self._defer()
-                outcome = self._turn(self.runners[turn % len(self.runners)])
                 turn += 1
+                try:
+                    self._defer()
+                    outcome = self._turn(self.runners[(turn - 1) % len(self.runners)])
+                except (CheckpointError, RunError, OSError) as error:  # a file, a lock or the database, for a moment
+                    self._services.reporter.warning(f"it is tried again in {_RETRY_SECONDS:g} s: {error}")
+                    self._wait(LoopState.IDLE, _RETRY_SECONDS)
+                    continue
                 waiting = [*waiting, outcome] if outcome.kind == "waits" else []
                 if not waiting and not self._is_over():
                     seconds = self.config.iteration_cooldown_seconds
@@ -126,6 +132,7 @@ class ContinuousLoop:
                 return held
             _, step = runner.due()
             is_selfplay = step.stage == "selfplay"
+            self.stats.current_config = runner.game
             self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
             if is_selfplay:
                 stop.set_deadline(None)
@@ -143,11 +150,12 @@ class ContinuousLoop:
         while presence.is_unified_loop_running(self.save_dir):
             if self.config.force:
                 refuse_force(self.save_dir)
-            self._services.stop.set_deadline(None)
+            self._services.stop.go_on()  # a time-out that no stage has seen
             if self.stats.current_state is not LoopState.DEFERRED:
                 self._services.reporter.note(
                     f"a master loop runs in {self.save_dir}: this loop waits until it has ended"
                 )
+                self._services.reporter.progress("")
             self._wait(LoopState.DEFERRED, self.config.defer_check_interval_seconds)
             if self._services.stop.is_set:
                 raise Interrupted(LoopState.DEFERRED.value)
@@ -165,6 +173,7 @@ class ContinuousLoop:
 
     def _wait(self, state: LoopState, seconds: float) -> None:
         self._enter(state)
+        self.stats.current_config = None
         self._services.stop.wait(seconds, self._services.clock)
 
     def _enter(self, state: LoopState) -> None:

@@ -16,19 +16,18 @@ from stoix_like.config.unified_loop import UnifiedLoopConfig
 from stoix_like.errors import CheckpointError, RunError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.orchestration import curriculum, events, plateau, report_matches
+from stoix_like.selfplay.orchestration import curriculum, plateau, report_matches
 from stoix_like.selfplay.orchestration.cadence import Cadence
-from stoix_like.selfplay.orchestration.curriculum import GameProgress
 from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
 from stoix_like.selfplay.orchestration.reports import iteration_line
-from stoix_like.selfplay.orchestration.runner import GameRunner
+from stoix_like.selfplay.orchestration.runner import LOOK, PLATEAU_HOOK, GameRunner
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.orchestration.stats import MasterStats
+from stoix_like.selfplay.orchestration.weights import GameWeights
 from stoix_like.selfplay.progress import Interrupted
 
 IDLE_SECONDS = 10.0  # between two looks when everything waits
 RETRY_SECONDS = 300.0  # before a plateau hook whose result could not be kept, or an evaluation, is started again
-_TELLING_CHANGE = 0.05  # of a weight, since it was told last
 
 
 class MasterLoop:
@@ -47,8 +46,9 @@ class MasterLoop:
         self.config, self._services, self._cadence = config, services, cadence
         self._runners = {runner.game: runner for runner in runners}
         self.stats = MasterStats(seconds=dict.fromkeys(self._runners, 0.0))
-        self._told: dict[str, float] = {}  # the weights that were told last
+        self._weights = GameWeights(config.curriculum, self._runners, services, cadence)
         self._blocked: set[str] = set()  # games that wait for a breaker, at the last look
+        self._has_evaluated = False  # for the report, since the last stage or batch
 
     def run(self) -> None:
         """Runs until it is stopped, or has made its iterations."""
@@ -76,9 +76,16 @@ class MasterLoop:
         """Does the first thing that is due; False if everything waits."""
         self._blocked.clear()
         if not self.stats.weights:
-            self._rebalance()
-        first = self._poll() or self._run_stages() or self._run_plateau_hook() or self._evaluate()
-        return first or self._play() or self._play_more()
+            self._weights.take_up()
+            self._note_weights()
+        if self._poll() or self._run_stages() or self._run_plateau_hook():
+            self._has_evaluated = False
+            return True
+        if not self._has_evaluated and self._evaluate():  # one at a time, however many are due: games go on
+            self._has_evaluated = True
+            return True
+        self._has_evaluated = False
+        return self._play() or self._play_more()
 
     def _look(self, runner: GameRunner) -> tuple[int, Step] | None:
         """(the iteration, the stage that is due) of a game; None if its files cannot be read, which is tried later."""
@@ -92,6 +99,8 @@ class MasterLoop:
             self._note_failure(runner, runner.failed_to_look(error))
             return None
         runner.looked()
+        if self.stats.waiting.get(runner.game, "").startswith(f"{LOOK}:"):
+            del self.stats.waiting[runner.game]
         return found
 
     def _poll(self) -> bool:
@@ -102,7 +111,7 @@ class MasterLoop:
                 f"poll/{runner.game}", interval, at_first=True
             ):
                 self._cadence.done(f"poll/{runner.game}")
-                if self._look(runner) is not None:
+                if self._look(runner) is not None and runner.has_disk:
                     self._work(runner, "sync", runner.poll)
         return False
 
@@ -136,7 +145,8 @@ class MasterLoop:
         elif outcome.kind == "finished":
             self.stats.successful_iterations += 1
             self._services.reporter.info(iteration_line(runner.layout))
-            self._rebalance()
+            self._weights.rebalance()
+            self._note_weights()
             self._clean(runner)
         return True
 
@@ -172,15 +182,19 @@ class MasterLoop:
             name = f"plateau_hook/{runner.game}"
             if self._look(runner) is None or not self._cadence.is_due(name, RETRY_SECONDS, at_first=True):
                 continue
+            if runner.may_look(PLATEAU_HOOK) is not None:
+                continue
             try:
                 last = plateau.due_iteration(runner.layout, self._services.watch) if runner.has_disk else None
-            except (CheckpointError, OSError) as error:
-                runner.failed_to_look(error)
+            except (CheckpointError, RunError, OSError) as error:
+                self._note_failure(runner, runner.failed_to_look(error, PLATEAU_HOOK))
+                self._cadence.done(name)
                 continue
+            runner.looked(PLATEAU_HOOK)
             if last is None:
                 continue
             self._services.reporter.note(f"{runner.game}: {options.function} is started after iteration {last}")
-            if self._work(runner, "plateau_hook", functools.partial(run_plateau_hook, runner, options, last)):
+            if self._work(runner, PLATEAU_HOOK, functools.partial(run_plateau_hook, runner, options, last)):
                 return True
             self._cadence.done(name)  # its result could not be kept, or another process works on the game
         return False
@@ -192,7 +206,8 @@ class MasterLoop:
         for runner in self._runners.values():
             for kind, interval in intervals.items():
                 name = f"{kind}/{runner.game}"
-                if runner.layout.champion.is_file() and self._cadence.is_due(name, interval):
+                is_ready = runner.layout.champion.is_file() and runner.has_disk
+                if is_ready and self._cadence.is_due(name, interval):
                     self._evaluate_once(name, runner, kind, interval)
                     return True
         return False
@@ -201,11 +216,11 @@ class MasterLoop:
         """Plays an evaluation that is due: at the next look again if it is stopped, soon if it fails, and an interval
         later if the process is killed, perhaps by it.
         """
-        last, began = self._cadence.last(name), self._services.clock.now()
+        last = self._cadence.last(name)
         self._cadence.done(name)
         try:
             if not self._work(runner, kind, functools.partial(self._report, runner, kind)):
-                self._cadence.done(name, began - interval + min(RETRY_SECONDS, interval))
+                self._cadence.done(name, self._services.clock.now() - interval + min(RETRY_SECONDS, interval))
         except Interrupted:
             self._cadence.done(name, last)
             raise
@@ -263,30 +278,8 @@ class MasterLoop:
                 return True
         return False
 
-    def _rebalance(self) -> None:
-        """Sets the weights of all games, and tells of them if one has changed."""
-        config, now = self.config.curriculum, self._services.clock.now()
-        progress = {game: self._progress(runner, config.progress_iterations) for game, runner in self._runners.items()}
-        self.stats.on_plateau = [game for game, one in progress.items() if one.is_on_plateau]
-        before = self.stats.weights or self._cadence.read_weights()
-        self.stats.weights = curriculum.rebalanced(before, progress, config, now)
-        self._cadence.write_weights(self.stats.weights)
-        changes = [abs(weight - self._told.get(game, 0.0)) for game, weight in self.stats.weights.items()]
-        if len(changes) > 1 and max(changes) >= _TELLING_CHANGE:
-            self._told = dict(self.stats.weights)
-            part = self._services.log.end() + 1  # older ones are removed
-            told = events.CurriculumRebalanced(
-                game="", iteration=0, run="", time=now, part=part, weights=self.stats.weights
-            )
-            self._services.log.append([told])
-            self._services.router.dispatch()
-
-    def _progress(self, runner: GameRunner, iterations: int) -> GameProgress:
-        """The progress of a game; of one whose files cannot be read, that of a game that has just been played."""
-        try:
-            return curriculum.read_progress(runner.layout, iterations, self._services.watch)
-        except (CheckpointError, OSError):
-            return GameProgress(0.0, self._services.clock.now())
+    def _note_weights(self) -> None:
+        self.stats.weights, self.stats.on_plateau = self._weights.values, self._weights.on_plateau
 
     def _clean(self, runner: GameRunner) -> None:
         section = self.config.retention

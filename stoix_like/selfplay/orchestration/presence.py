@@ -107,7 +107,7 @@ def is_unified_loop_running(save_dir: str | Path = "runs") -> bool:
 
 
 class HeartbeatThread:
-    """Writes what a loop is doing into the database, every few seconds and when it changes.
+    """Writes what a loop is doing into the database, every few seconds.
 
     Args:
         database: of the folder.

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 from stoix_like.errors import INTERRUPTED, RunError
-from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import records
@@ -46,6 +46,7 @@ def counts_text(finished: int, failed: int) -> str:
 
 def conclude(stats: LoopStats | MasterStats, next_command: str, reporter: Reporter) -> int:
     """Reports what a loop has done since it was started, and the command that goes on; returns the exit code."""
+    reporter = lossy(reporter)
     reporter.info(counts_text(stats.successful_iterations, stats.failed_iterations))
     if not is_supervised():  # else the supervisor says what goes on
         reporter.info(f"next: {next_command}")

@@ -47,7 +47,7 @@ def clean(layout: Layout, rule: RetentionRule) -> int:
         return 0
     first_whole = finished[WHOLE_ITERATIONS - 1]
     first_shard = min(_first_kept_shard(layout, rule.positions), first_whole)
-    first_candidate = finished[-1] if len(finished) == rule.candidates else 0
+    first_candidate = finished[rule.candidates - 1] if len(finished) >= rule.candidates else 0
     cleaned, freed = _read_mark(layout), 0
     for number in range(max(cleaned, 1), first_whole):
         doomed = [layout.stage(number, "export") / name for name in (WINDOW_FILE, VALIDATION_FILE)]

@@ -31,7 +31,8 @@ from stoix_like.selfplay.progress import Interrupted
 from stoix_like.selfplay.tuned_leaves import with_tuned_leaves
 
 GIGABYTE = 1e9
-BEGIN, LOOK = "begin", "look"  # what breakers call beginning an iteration, and reading the files of a game
+#: What breakers call beginning an iteration, reading the files of a game, and looking whether a plateau hook is due.
+BEGIN, LOOK, PLATEAU_HOOK = "begin", "look", "plateau_hook"
 
 
 class GameRunner:
@@ -152,20 +153,20 @@ class GameRunner:
             services.wiring.requests.add(self.game, number)
         return Outcome("finished" if is_finished else "ran", stage)
 
-    def may_look(self) -> Outcome | None:
+    def may_look(self, what: str = LOOK) -> Outcome | None:
         """Why the files of the game are not looked at now: they could not be read, and are looked at again later."""
-        return self._held_by_breaker(LOOK)
+        return self._held_by_breaker(what)
 
-    def failed_to_look(self, error: Exception) -> Outcome:
+    def failed_to_look(self, error: Exception, what: str = LOOK) -> Outcome:
         """Notes that the files of the game cannot be read."""
         number = 0
         with contextlib.suppress(OSError):
             number = self.layout.last_iteration()
-        return self.failed(number, LOOK, error)
+        return self.failed(number, what, error)
 
-    def looked(self) -> None:
+    def looked(self, what: str = LOOK) -> None:
         """Notes that they can."""
-        self._services.breakers.succeed(self.game, LOOK)
+        self._services.breakers.succeed(self.game, what)
 
     def failed(self, number: int, stage: str, error: Exception) -> Outcome:
         """Notes a failure; one that no user can cause with its traceback."""
@@ -176,8 +177,8 @@ class GameRunner:
 
     def clean(self, keep_windows: float, keep_candidates: int) -> None:
         """Removes the files that nothing will read again, unless another process works on the game."""
-        rule = RetentionRule(int(keep_windows * self.config.alphazero.replay_buffer_size), keep_candidates)
         try:
+            rule = RetentionRule(int(keep_windows * self.config.alphazero.replay_buffer_size), keep_candidates)
             with contextlib.suppress(LockedError), iteration.work_lock(self.layout):
                 retention.clean(self.layout, rule)
         except (StoixError, OSError) as error:  # it is tried again after the next iteration

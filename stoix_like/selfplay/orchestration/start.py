@@ -194,9 +194,10 @@ def _opened(
         presence.present(folder, name),
         contextlib.closing(Database(folder)) as database,
     ):
+        was_stopped = presence.clear_stop_by_hand(database, name)  # at once: a stop from here on is for this loop
         devices.select(first.hardware, first.logging)  # after the lock: whoever is refused takes no device
         progress.reporter.info(_header_line(name, folder, chosen))
-        if presence.clear_stop_by_hand(database, name):
+        if was_stopped:
             progress.reporter.note(f"the {name} loop had been stopped, and is started again")
         breakers, log = Breakers(database, rules.breaker), EventLog(database)
         router = EventRouter(log, progress.reporter, wiring.subscriptions)
@@ -214,7 +215,7 @@ def _header_line(name: str, folder: Path, chosen: Mapping[tuple[str, int], SelfP
 def _recover(opened: OpenedLoop) -> None:
     """Adds the events that are missing. Of a game that cannot be read the loop says so."""
     for runner in opened.runners:
-        with contextlib.suppress(CheckpointError):
+        with contextlib.suppress(CheckpointError, RunError, OSError):
             runner.recover()
 
 

@@ -6,6 +6,7 @@ Takes no lock and imports no JAX. SQLite may make the two small files beside its
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -77,7 +78,15 @@ def _read_stored(save_dir: Path) -> _Stored:
 def layouts(save_dir: Path) -> list[Layout]:
     """The pipelines in a folder."""
     found = sorted(save_dir.iterdir()) if save_dir.is_dir() else []
-    return [layout for path in found if (layout := Layout(path)).champion.is_file() or layout.iterations()]
+    return [layout for path in found if _is_pipeline(layout := Layout(path))]
+
+
+def _is_pipeline(layout: Layout) -> bool:
+    """Whether a folder has a champion or iterations; of one that cannot be read, whether it is called like a game."""
+    try:
+        return layout.champion.is_file() or bool(layout.iterations())
+    except OSError:
+        return re.search(r"_\d+p$", layout.root.name) is not None
 
 
 def _event(event: PipelineEvent) -> dict[str, Any]:
@@ -134,8 +143,8 @@ def _game(layout: Layout, stored: Mapping[tuple[str, str], breaker.Breaker], now
     """A game; what cannot be read stands in `error`."""
     try:
         found = _readable_game(layout)
-    except CheckpointError as error:
-        found = {"game": layout.root.name, "error": error.line}
+    except (CheckpointError, OSError) as error:
+        found = {"game": layout.root.name, "error": error.line if isinstance(error, CheckpointError) else str(error)}
     breakers = {stage: one for (game, stage), one in stored.items() if game == layout.root.name and one.failures}
     found["breakers"] = [
         {
@@ -222,6 +231,8 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
     if loop["running"] and (game := details.get("current_config")):
         progress = details.get("progress") or ""  # another game's until this one has some
         lines.append(f"  {progress if progress.startswith(f'{game}: ') else f'{game}: no progress yet'}")
+    elif loop["running"] and details.get("progress"):
+        lines.append(f"  {details['progress']}")
     if "total_iterations" in details:
         lines += [f"  {game} waits: {reason}" for game, reason in details.get("waiting", {}).items()]
         lines += [f"  {game} is on a plateau: its champions no longer gain" for game in details.get("on_plateau", ())]

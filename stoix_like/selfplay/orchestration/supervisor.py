@@ -148,7 +148,7 @@ def _run_once(command: Sequence[str], stop: StopRequest) -> int:
 
 def stop_loop(save_dir: Path, name: str) -> dict[str, Any]:
     """Asks a loop to end at its next shard or chunk. Raises RunError if none of this name was ever started there."""
-    if not (save_dir / f"{name}.lock").is_file():
+    if not any((save_dir / f"{one}.lock").is_file() for one in (name, f"{SUPERVISOR}-{name}")):
         raise RunError(f"no {name} loop was started in {save_dir}", "give its --save-dir, or the name of another one")
     with contextlib.closing(Database(save_dir)) as database:
         presence.request_stop(database, name)

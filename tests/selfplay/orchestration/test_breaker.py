@@ -103,7 +103,7 @@ def test_breakers_are_by_game_and_stage_and_outlive_a_process(database, tmp_path
 
 
 @pytest.mark.parametrize("succeeds", [True, False])
-def test_a_trial_whose_end_cannot_be_written_leaves_the_permit_to_the_next_one(database, monkeypatch, succeeds):
+def test_a_trial_whose_end_cannot_be_written_counts_in_its_process(database, monkeypatch, succeeds):
     breakers = Breakers(database, RULE)
     for _ in range(3):
         breakers.fail("game", "train", 1000.0, "no")
@@ -112,9 +112,12 @@ def test_a_trial_whose_end_cannot_be_written_leaves_the_permit_to_the_next_one(d
         patch.setattr(database, "transaction", busy)
         breakers.succeed("game", "train") if succeeds else breakers.fail("game", "train", 1300.0, "no")
         pytest.fail("it was written")
-    assert breakers.acquire("game", "train", 1301.0)
+    assert breakers.acquire("game", "train", 1301.0) == succeeds
+    assert Breakers(database, RULE).acquire("game", "train", 1301.0)  # after the end of this process
+    assert breakers.acquire("game", "train", 1900.0)  # its pause has doubled
     breakers.succeed("game", "train")
-    assert breakers.state("game", "train", 1301.0) == "closed"
+    for each in (breakers, Breakers(database, RULE)):
+        assert each.state("game", "train", 1900.0) == "closed"
 
 
 def busy():

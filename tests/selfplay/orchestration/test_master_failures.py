@@ -157,6 +157,7 @@ def test_a_game_that_cannot_be_looked_at_is_looked_at_again(copied, monkeypatch,
         stats = started.stats
         assert (stats.successful_iterations, stats.failed_iterations, stats.total_iterations) == (1, 4, 5)
         assert stats.last_error.startswith("tic_tac_toe_2p: look: ")
+        assert not any("look: " in text for text in getattr(stats, "waiting", {}).values())  # it can be read again
         assert len([line for line in loop.said if "its breaker is open" in line]) == 2  # each time once
         waited = [later - before for before, later in itertools.pairwise(looks[:5])]
         assert [seconds >= 300.0 for seconds in waited] == [False, False, True, True]

@@ -125,6 +125,16 @@ def test_what_killed_processes_have_left_is_removed(six, tmp_path):
     assert [path.is_file() for path in left] == [False, True, False, True]
 
 
+@pytest.mark.parametrize(("candidates", "first_kept"), [(1, 6), (2, 5), (3, 4)])
+def test_the_parameters_of_so_many_newest_candidates_are_kept(six, tmp_path, candidates, first_kept):
+    layout = copy_of(six, tmp_path)
+    for number in range(1, 7):
+        records.record_path(layout, number).unlink(missing_ok=True)  # so that none is kept as a champion
+    retention.clean(layout, RetentionRule(positions=100, candidates=candidates))
+    kept = [number for number in range(1, 7) if (layout.stage(number, "train") / "params.safetensors").is_file()]
+    assert kept == list(range(min(first_kept, 5), 7))  # the last two iterations stay whole
+
+
 def test_cleans_that_are_all_killed_after_a_file_come_to_the_same_end(six, tmp_path):
     layout, everything, gone = copy_of(six, tmp_path), files(six), doomed(six)
     for left in reversed(range(len(gone))):

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -166,6 +167,23 @@ def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path):
     assert "it is torn, or no manifest" in games["tic_tac_toe_2p"]["error"]
     assert games["othello_2p"]["error"] is None
     assert any("cannot be read" in line for line in status_lines(read_status(tmp_path)))
+
+
+def test_a_game_whose_folder_cannot_be_read_is_shown_with_its_error(tmp_path, monkeypatch):
+    for name in ("lost+found", "tic_tac_toe_2p", "othello_2p"):
+        Layout(tmp_path / name).iteration(1).mkdir(parents=True)
+    is_dir = Path.is_dir
+
+    def denied(path):
+        if path.parent.name in ("lost+found", "tic_tac_toe_2p"):
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_dir(path)
+
+    monkeypatch.setattr(Path, "is_dir", denied)
+    games = {game["game"]: game for game in read_status(tmp_path)["games"]}
+    assert "Permission denied" in games["tic_tac_toe_2p"]["error"]
+    assert games["othello_2p"]["error"] is None
+    assert "lost+found" not in games
 
 
 READS = """

@@ -15,7 +15,7 @@ from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.database import FILE, Database
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, PresenceLock
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, PresenceLock
 from stoix_like.selfplay.orchestration.supervisor import pause_before, stop_loop, supervise
 
 #: Writes a line each time that it is started, and does as its first argument says.
@@ -175,3 +175,8 @@ def test_a_loop_that_was_never_started_cannot_be_stopped(tmp_path):
     assert stop_loop(tmp_path, CONTINUOUS) == {"running": True}
     lock.close()
     assert stop_loop(tmp_path, CONTINUOUS) == {"running": False}
+    with pytest.raises(RunError, match="no master loop was started"):
+        stop_loop(tmp_path, MASTER)
+    lock = PresenceLock(tmp_path, "supervisor-master")  # whose loop has not been there yet
+    assert stop_loop(tmp_path, MASTER) == {"running": False}
+    lock.close()

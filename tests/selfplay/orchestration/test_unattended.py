@@ -1,0 +1,253 @@
+"""What a loop that nobody looks at must not do: starve, spin, end by itself, or miss a stop."""
+
+import dataclasses
+
+import pytest
+from support.loops import FakeClock, small_loop
+from support.pipelines import SMALL
+
+from stoix_like.config.loops import LoopConfig
+from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.console.reporter import SILENT, Reporter
+from stoix_like.selfplay import iteration
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.orchestration import (
+    continuous,
+    plateau,
+    presence,
+    report_matches,
+    reports,
+    runner,
+    start,
+    timing,
+)
+from stoix_like.selfplay.orchestration.master import RETRY_SECONDS
+from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
+from stoix_like.selfplay.orchestration.services import Gates
+from stoix_like.selfplay.orchestration.stats import LoopState, MasterStats
+
+EVENTS = ("STAGE_FAILED", "ITERATION_COMPLETE")
+
+
+def stop_after(loop, seconds):
+    loop.fake._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_000.0 + seconds)
+
+
+def test_evaluations_that_take_longer_than_their_interval_let_games_go_on(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        made = []
+
+        def slow(*_):
+            made.append(loop.layout.last_iteration())
+            loop.fake.at += 1000.0
+            loop.stop.is_set = len(made) > 50
+
+        monkeypatch.setattr(report_matches, "shadow_evaluation", slow)
+        master = loop.master(max_iterations=2, shadow_interval_seconds=900.0)
+        assert not master._evaluate()  # from here on they are due
+        loop.fake.at += 900.0
+        master.run()
+        assert master.stats.successful_iterations == 2
+        assert 2 <= len(made) <= 50
+
+
+def test_an_evaluation_that_fails_late_is_tried_again_five_minutes_later(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+
+        def failing(*_):
+            loop.fake.at += 2.0 * RETRY_SECONDS
+            raise RunError("no memory", "lower --batch-size")
+
+        monkeypatch.setattr(report_matches, "shadow_evaluation", failing)
+        master = loop.master(shadow_interval_seconds=900.0)
+        assert not master._evaluate()
+        loop.fake.at += 900.0
+        assert master._evaluate()
+        assert not master._evaluate()
+        loop.fake.at += RETRY_SECONDS - 1.0
+        assert not master._evaluate()
+        loop.fake.at += 1.0
+        assert master._evaluate()
+
+
+def test_without_free_disk_nothing_is_evaluated_or_taken_in(copied, monkeypatch, tmp_path):
+    pipeline, folder = copied
+    (tmp_path / "theirs").mkdir()
+    section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(tmp_path / "theirs"))
+    config = dataclasses.replace(pipeline.config, selfplay=section)
+    calls = []
+    monkeypatch.setattr(report_matches, "shadow_evaluation", lambda *_: calls.append("shadow"))
+    for gates, expected in ((Gates(min_free_disk=1e9), []), (Gates(), ["poll", "shadow"])):
+        with small_loop(pipeline, folder, config, gates=gates) as loop:
+            monkeypatch.setattr(loop.runner, "poll", lambda: calls.append("poll"))
+            master = loop.master(shadow_interval_seconds=900.0, poll_interval_seconds=0.0)
+            master._cadence.done("shadow/tic_tac_toe_2p", loop.fake.at - 900.0)
+            master._poll()
+            master._evaluate()
+        assert calls == expected
+
+
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+def test_failures_that_cannot_be_stored_open_their_breaker_for_this_process(copied, monkeypatch, kind):
+    pipeline, folder = copied
+
+    def failing(*_, **__):
+        loop.stop.is_set = len(loop.said) > 100
+        raise RunError("no memory", "lower --batch-size")
+
+    monkeypatch.setattr(iteration.play, "selfplay_stage", failing)
+    with small_loop(pipeline, folder, iteration_cooldown_seconds=0.0) as loop:
+        transaction = loop.database.transaction
+
+        def full():
+            raise RunError("database or disk is full", "free some space")
+
+        def no_breaker(game, stage, breaker, write=loop.breakers._write):
+            monkeypatch.setattr(loop.database, "transaction", full)
+            try:
+                write(game, stage, breaker)
+            finally:
+                monkeypatch.setattr(loop.database, "transaction", transaction)
+
+        monkeypatch.setattr(loop.breakers, "_write", no_breaker)
+        stop_after(loop, 290.0)
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=0)
+        started.run()
+        failures = [line for line in loop.said if line.startswith("tic_tac_toe_2p: selfplay of iteration")]
+        assert len(failures) == 3
+        assert loop.breakers.state(loop.runner.game, "selfplay", 1_000_290.0) == "open"
+    with small_loop(pipeline, folder) as again:
+        assert again.breakers.read(again.runner.game, "selfplay").failures == 0
+
+
+@pytest.mark.parametrize(("made", "interrupted", "code"), [(3, False, 0), (3, True, 130), (0, False, 1)])
+def test_the_exit_code_of_a_loop_is_the_same_when_nothing_can_be_printed(made, interrupted, code):
+    def full(_line):
+        raise OSError(28, "No space left on device")
+
+    stats = MasterStats(successful_iterations=made, interrupted=interrupted)
+    assert reports.conclude(stats, "next", Reporter(full, full, full, full)) == code
+
+
+def test_a_time_out_that_meets_a_starting_master_loop_ends_nothing(copied, monkeypatch):
+    pipeline, folder = copied
+    synced, locks = iteration.store.sync_stage, []
+
+    def slow(*arguments):
+        result = synced(*arguments)
+        if not locks:
+            locks.append(PresenceLock(folder, MASTER))
+            loop.stop.set_deadline(-1e9)
+            loop.stop.look(is_stopped=False)  # as the watcher does, while the stage ends
+        return result
+
+    monkeypatch.setattr(iteration.store, "sync_stage", slow)
+    clock = FakeClock(lambda clock: locks[0].close() if clock.at > 1_000_050.0 else None)
+    with small_loop(pipeline, folder, clock=clock, max_iterations=1) as loop:
+        stats = loop.run()
+        assert (stats.successful_iterations, stats.interrupted) == (1, False)
+        assert clock.at > 1_000_050.0
+
+
+def test_a_lock_that_cannot_be_read_for_a_moment_ends_nothing(copied, monkeypatch):
+    pipeline, folder = copied
+    is_running, looks = presence.is_unified_loop_running, []
+
+    def stale(save_dir):
+        looks.append(1)
+        if len(looks) == 1:
+            raise OSError(116, "Stale file handle")
+        return is_running(save_dir)
+
+    monkeypatch.setattr(continuous.presence, "is_unified_loop_running", stale)
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert any("tried again in 10 s" in line for line in loop.said)
+
+
+def test_a_loop_that_waits_names_no_game(copied):
+    pipeline, folder = copied
+    names = []
+    with small_loop(pipeline, folder, max_iterations=2) as loop:
+        loop.fake._then = lambda _: names.append((loop.loop.stats.current_state, loop.loop.stats.current_config))
+        loop.run()
+    assert set(names) == {(LoopState.COOLING_DOWN, None)}
+
+
+def test_a_stop_that_is_asked_for_while_a_loop_starts_is_kept(copied, monkeypatch):
+    _, folder = copied
+    monkeypatch.setattr(timing, "_LOOK_SECONDS", 0.01)
+    select = start.devices.select
+
+    def asked(*arguments, **options):
+        with start.contextlib.closing(start.Database(folder)) as database:
+            presence.request_stop(database, presence.CONTINUOUS)
+        return select(*arguments, **options)
+
+    monkeypatch.setattr(start.devices, "select", asked)
+    monkeypatch.setattr(iteration.play, "selfplay_stage", lambda *_, **__: pytest.fail("it plays"))
+    monkeypatch.setattr(runner, "Pipeline", lambda *_: pytest.fail("it compiles"))
+    config = LoopConfig([("tic_tac_toe", 2)], selfplay_games_per_iteration=10, iteration_cooldown_seconds=3600.0)
+    waiting = start.ContinuousLoop._defer
+    monkeypatch.setattr(start.ContinuousLoop, "_defer", lambda loop: wait_for_stop(loop) or waiting(loop))
+    words = [f"--{name.replace('_', '-')}={'null' if value is None else value}" for name, value in SMALL.items()]
+    words = [word for word in words if not word.startswith(("--task-id", "--selfplay-games"))]
+    stats = start.run_continuous(config, folder, words=words, reporter=SILENT)
+    assert (stats.total_iterations, stats.interrupted) == (0, True)
+
+
+def wait_for_stop(loop):
+    """Until the thread has looked, at most a minute."""
+    loop._services.stop.wait(60.0, loop._services.clock)
+    if loop._services.stop.is_set:
+        raise continuous.Interrupted("a stop")
+
+
+def test_the_search_after_a_plateau_has_a_breaker_of_its_own(copied, monkeypatch):
+    pipeline, folder = copied
+    monkeypatch.setattr(plateau, "due_iteration", lambda *_: (_ for _ in ()).throw(CheckpointError("torn", "put back")))
+    with small_loop(pipeline, folder, gates=Gates(max_data_age=1e9)) as loop:
+        loop.wiring.triggers = start.wire_pipeline_events(False).triggers
+        stop_after(loop, 3600.0)
+        master = loop.master(enabled=True, function="cma_es", max_iterations=0, auto_trigger=False, idle_batches=0)
+        master.run()
+        failed = [logged.event for logged in loop.log.read() if logged.event.kind == "STAGE_FAILED"]
+        assert {event.failed_stage for event in failed} == {"plateau_hook"}
+        assert 3 < len(failed) < 8  # three until it opens, and one after each pause
+        assert failed[-1].breaker == "open"
+        assert "plateau_hook: torn" in master.stats.last_error
+
+
+def test_a_game_that_cannot_be_listed_lets_a_master_loop_start(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        monkeypatch.setattr(
+            loop.runner, "recover", lambda: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+        )
+        start._recover(start.OpenedLoop([loop.runner], loop.services, loop.database, None))
+
+
+def test_weights_outlive_a_loop_and_are_not_told_again(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        first, second = loop.master(), loop.master()
+        for master in (first, second):
+            master._runners["another_2p"] = loop.runner
+        first._weights.take_up()
+        told = [logged.event for logged in loop.log.read() if logged.event.kind == "CURRICULUM_REBALANCED"]
+        assert len(told) == 1
+        second._weights.take_up()
+        assert second._weights.values == first._weights.values == told[0].weights
+        assert [logged.event.kind for logged in loop.log.read()].count("CURRICULUM_REBALANCED") == 1
+
+
+def test_the_newest_iteration_is_found_behind_a_gap(tmp_path):
+    layout = Layout(tmp_path / "othello_2p")
+    for number in (0, 51, 53):
+        layout.iteration(number).mkdir(parents=True)
+    assert layout.last_iteration() == 53
+    assert list(layout.newest_first()) == [53, 51]
+    layout.iteration(54).mkdir()
+    assert layout.last_iteration() == 54
