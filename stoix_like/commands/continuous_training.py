@@ -57,10 +57,13 @@ def main(argv: list[str]) -> int:
     if {"-h", "--help"} & set(words):
         print(help_text())
         return 0
+    if asked := {"--status", "--watch"} & set(words):
+        hint = f"{command_line('master-loop', *sorted(asked))} shows what loops of either kind are doing"
+        raise ConfigError(f"{' '.join(sorted(asked))}: this command starts a loop", hint)
     config = loop_config(arguments)
     words = _leaf_words(arguments, words)
     check_games(config.configs)
-    each = [games.game_config(name, players, {}, words) for name, players in config.configs]
+    each = [games.game_config(name, players, games.leaves_of(config), words) for name, players in config.configs]
     if flags.parse_flags(words, SelfPlayConfig).options.print_config:
         print("---\n".join(map(to_yaml, each)), end="")
         return 0
@@ -95,7 +98,8 @@ def _leaf_words(arguments: argparse.Namespace, words: list[str]) -> list[str]:
 
 def help_text() -> str:
     """What `--help` prints."""
-    general = {name: flags.OPTION_HELP[name] for name in ("print_config", "debug", "help", "version")}
+    general = {"print_config": ("", "print the configuration of each game as YAML, and exit")}
+    general |= {name: flags.OPTION_HELP[name] for name in ("debug", "help", "version")}
     own = {
         name: (metavar, f"{text} (also {short})" if short else text) for name, (short, metavar, text) in OPTIONS.items()
     }

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of
+from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of, with_game_leaves
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser
 from stoix_like.runtime.console.reporter import Reporter
@@ -49,12 +49,12 @@ def main(argv: list[str]) -> int:
         if loaded.rest:
             raise ConfigError(f"unexpected argument '{loaded.rest[0]}'", f"{prog(COMMAND)} --help lists its arguments")
         return show_status(save_dir, arguments)
-    if loaded.options.print_config:
-        print(to_yaml(config), end="")
-        return 0
     games_of(config.loop.games)
     own_flags = [*flags.flag_table(UnifiedLoopConfig), *map(flags.flag_name, OPTIONS)]
-    games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"}, own_flags)
+    layer = games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"}, own_flags)
+    if loaded.options.print_config:
+        print(to_yaml(with_game_leaves(config, {leaf: value for leaf, (value, _) in layer.items()})), end="")
+        return 0
     from stoix_like.selfplay.orchestration.start import run_master
 
     reporter = Reporter()
@@ -90,7 +90,10 @@ def help_text() -> str:
     """What `--help` prints."""
     general = {name: flags.OPTION_HELP[name] for name in ("config", "print_config", "debug", "help", "version")}
     options = {name: ("", text) for name, text in OPTIONS.items()} | general
-    return flags.help_text(UnifiedLoopConfig, KIND, PRESET, command=COMMAND, options=options)
+    first = f"Without --config the preset {PRESET} is used. Flags of games, such as --num-simulations, hold for all of"
+    first += f" them: {prog('run-continuous-training')} --help lists them."
+    intro = "[--config FILE|PRESET]", first
+    return flags.help_text(UnifiedLoopConfig, KIND, PRESET, command=COMMAND, options=options, intro=intro)
 
 
 def make_parser() -> ArgumentParser:

@@ -179,6 +179,15 @@ def _is_one_of(text: str, names: Collection[str]) -> bool:
     return False
 
 
+def with_game_leaves(config: UnifiedLoopConfig, leaves: Mapping[str, Any]) -> UnifiedLoopConfig:
+    """The configuration with these leaves of all games, also where `game_leaves` gives a game another value."""
+    given = {
+        key: {leaf: own for leaf, own in value.items() if leaf not in leaves} if isinstance(value, Mapping) else value
+        for key, value in config.loop.game_leaves.items()
+    }
+    return dataclasses.replace(config, loop=dataclasses.replace(config.loop, game_leaves={**given, **leaves}))
+
+
 def leaves_of(config: UnifiedLoopConfig, name: str) -> dict[str, Any]:
     """{leaf: value} of `game_leaves` for a game: those of all games, then its own."""
     given = config.loop.game_leaves

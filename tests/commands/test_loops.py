@@ -1,6 +1,7 @@
 """What the commands of loops refuse or show before a loop begins; nothing is written."""
 
 import pytest
+import yaml
 from support.scripted_runs import command
 
 from stoix_like.selfplay.orchestration import supervisor
@@ -15,6 +16,8 @@ def test_print_config_shows_each_game_and_starts_nothing(tmp_path, capsys):
         "-c",
         "othello:2",
         "--print-config",
+        "--games",
+        7,
         "--hidden-dim",
         24,
         "--save-dir",
@@ -24,8 +27,25 @@ def test_print_config_shows_each_game_and_starts_nothing(tmp_path, capsys):
     first, second = capsys.readouterr().out.split("---\n")
     assert "task_id: tic_tac_toe" in first
     assert "task_id: othello" in second
-    assert all("hidden_dim: 24" in text for text in (first, second))
+    for leaf in ("hidden_dim: 24", "selfplay_games: 7", "min_samples: 10000"):
+        assert all(leaf in text for text in (first, second))
     assert not (tmp_path / "x").exists()
+
+
+def test_the_configuration_that_a_master_loop_prints_holds_flags_of_games(tmp_path, capsys):
+    leaves = "{hidden_dim: 16, tic_tac_toe: {hidden_dim: 8, num_layers: 1}}"
+    flags = ["--games", "tic_tac_toe:2", "--game-leaves", leaves, "--hidden-dim", 24, "--print-config"]
+    assert command(MASTER, *flags) == 0
+    (tmp_path / "loop.yaml").write_text(capsys.readouterr().out)
+    assert command(MASTER, "--config", tmp_path / "loop.yaml", "--print-config") == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["loop"]["game_leaves"] == {"hidden_dim": 24, "tic_tac_toe": {"num_layers": 1}}
+    assert command(MASTER, "--print-config", "--hidden-dims", 24) == 2
+
+
+def test_asking_the_continuous_loop_for_its_status_names_the_command_that_knows(capsys):
+    assert command(CONTINUOUS, "--status") == 2
+    assert "master_loop.py --status" in capsys.readouterr().err.replace("master-loop", "master_loop.py")
 
 
 def test_help_says_what_config_means_here(capsys):

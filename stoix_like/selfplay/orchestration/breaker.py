@@ -7,6 +7,7 @@ most the pause itself. The permit is of this process alone: whoever dies in a tr
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal, NamedTuple
 
 from stoix_like.selfplay.orchestration.database import Database
@@ -64,12 +65,24 @@ def after_failure(breaker: Breaker, rule: BreakerRule, now: float, error: str) -
     return Breaker(failures, breaker.opened + 1, now, pause, error=error)
 
 
+def time_text(at: float) -> str:
+    """A time of day, for people."""
+    return time.strftime("%H:%M:%S", time.localtime(at))
+
+
+def open_text(breaker: Breaker) -> str:
+    """Why nothing is tried, and until when."""
+    at = retry_at(breaker)
+    return f"its breaker is open{'' if at is None else f' until {time_text(at)}'}: {breaker.error}"
+
+
 class Breakers:
     """The breakers of a folder of pipelines, one for each game and stage."""
 
     def __init__(self, database: Database, rule: BreakerRule) -> None:
         self._database, self._rule = database, rule
         self._trials: set[tuple[str, str]] = set()  # (game, stage) of permits that are taken
+        self._at_once: set[tuple[str, str]] = set()  # that are tried before their pause is over
         self._unwritten: dict[tuple[str, str], Breaker] = {}  # what could not be stored: it counts in this process
 
     def read(self, game: str, stage: str) -> Breaker:
@@ -82,10 +95,19 @@ class Breakers:
         """The state, which asking does not change."""
         return state(self.read(game, stage), now)
 
+    def try_at_once(self) -> int:
+        """Lets each open breaker make a trial before its pause is over; returns how many there are.
+
+        Whoever starts a loop by hand may have mended the cause.
+        """
+        self._at_once = {key for key, one in read_all(self._database.rows(SELECT)).items() if one.opened > 0}
+        return len(self._at_once)
+
     def acquire(self, game: str, stage: str, now: float) -> bool:
         """Whether the stage may be run now. Of a half-open breaker this takes the one permit."""
-        found = self.state(game, stage, now)
+        found = "half_open" if (game, stage) in self._at_once else self.state(game, stage, now)
         if found == "half_open" and (game, stage) not in self._trials:
+            self._at_once.discard((game, stage))
             self._trials.add((game, stage))
             return True
         return found == "closed"

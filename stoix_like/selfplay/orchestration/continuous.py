@@ -160,6 +160,7 @@ class ContinuousLoop:
             if self._services.stop.is_set:
                 raise Interrupted(LoopState.DEFERRED.value)
         if self.stats.current_state is LoopState.DEFERRED:
+            self._services.reporter.note("the master loop has ended: this loop goes on")
             self._enter(LoopState.IDLE)
 
     def _wait_for_all(self, waiting: Sequence[Outcome]) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from stoix_like.config.board_games import game_key, parse_game
 from stoix_like.config.layers import Layer
+from stoix_like.config.loops import MIN_SAMPLES, LoopConfig
 from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError
@@ -47,6 +48,12 @@ def game_config(name: str, num_players: int, leaves: Mapping[str, Any], words: S
         SelfPlayConfig, ALGORITHM, [*flags_of(set_here), *words], preset_of(name)
     ).config
     return config
+
+
+def leaves_of(config: LoopConfig) -> dict[str, Any]:
+    """{leaf: value} that a continuous loop sets for all its games."""
+    set_here = {"selfplay_games": config.selfplay_games_per_iteration, "engine": config.selfplay_engine}
+    return set_here | {"min_samples": MIN_SAMPLES}
 
 
 def check_words(words: Sequence[str], further: Mapping[str, str], further_flags: Sequence[str] = ()) -> Layer:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import RunError, StoixError
+from stoix_like.runtime.console.spelling import command_line
 from stoix_like.selfplay.orchestration.database import Database
 
 MASTER, CONTINUOUS, SUPERVISOR = "master", "continuous", "supervisor"  # names of loops
@@ -30,6 +31,12 @@ _FLOCK = "qqihh" if _IS_MAC else "hhqqi"  # struct flock: type, whence, start, l
 _TYPE = 3 if _IS_MAC else 0  # the place of its type
 #: Linux binds the lock to the open file; elsewhere it belongs to the process, which opens the file only once.
 _SET, _GET = getattr(fcntl, "F_OFD_SETLK", fcntl.F_SETLK), getattr(fcntl, "F_OFD_GETLK", fcntl.F_GETLK)
+
+
+def label(name: str) -> str:
+    """What a loop, or a supervisor, is called, such as `continuous loop`."""
+    supervised = name.removeprefix(f"{SUPERVISOR}-")
+    return f"{name} loop" if supervised == name else f"supervisor of the {supervised} loop"
 
 
 class Holder(NamedTuple):
@@ -60,8 +67,11 @@ class PresenceLock:
         except OSError as error:
             self._file.close()
             if isinstance(error, (BlockingIOError, PermissionError)):
-                what = f"another {name} loop is running in {save_dir}"
-                raise RunError(what, "wait for it to end, stop it, or use another --save-dir") from error
+                what = f"another {label(name)} is running in {save_dir}"
+                end = command_line(
+                    "launch-daemons", "--stop", name.removeprefix(f"{SUPERVISOR}-"), "--save-dir", str(save_dir)
+                )
+                raise RunError(what, f"wait for it to end, stop it with {end}, or use another --save-dir") from error
             what = f"cannot lock {save_dir}: {error.strerror or error}"
             raise RunError(what, "use a --save-dir on a file system with locks") from error
         with contextlib.suppress(OSError):  # the disk is full
@@ -155,9 +165,9 @@ def clear_stop(database: Database, name: str) -> bool:
         return connection.execute("DELETE FROM stops WHERE name = ?", (name,)).rowcount > 0
 
 
-def clear_stop_by_hand(database: Database, name: str) -> bool:
-    """`clear_stop` when a person starts the loop; a supervisor's start clears nothing."""
-    return os.environ.get(SUPERVISED) is None and clear_stop(database, name)
+def is_by_hand() -> bool:
+    """Whether a person has started this process, and neither a supervisor nor a service manager."""
+    return os.environ.get(SUPERVISED) is None
 
 
 def is_supervised() -> bool:

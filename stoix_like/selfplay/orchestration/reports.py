@@ -7,6 +7,7 @@ from typing import Any
 
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.reporter import Reporter, lossy
+from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import records
@@ -47,12 +48,19 @@ def counts_text(finished: int, failed: int) -> str:
 def conclude(stats: LoopStats | MasterStats, next_command: str, reporter: Reporter) -> int:
     """Reports what a loop has done since it was started, and the command that goes on; returns the exit code."""
     reporter = lossy(reporter)
-    reporter.info(counts_text(stats.successful_iterations, stats.failed_iterations))
+    counts = counts_text(stats.successful_iterations, stats.failed_iterations)
+    reporter.info(counts + ("; ended by a signal or a stop" if stats.interrupted else ""))
     if not is_supervised():  # else the supervisor says what goes on
         reporter.info(f"next: {next_command}")
     if stats.interrupted:
         return INTERRUPTED
     return 0 if stats.successful_iterations > 0 else RunError.exit_code
+
+
+def held_text(layout: Layout, task_id: str) -> str:
+    """Why a stage is waited for that does not follow by itself, with the command that runs it."""
+    words = "--board-type", task_id, "--save-dir", str(layout.root.parent)
+    return f"it does not follow by itself; this runs it: {command_line('run-training-loop', *words, '--resume')}"
 
 
 def iteration_line(layout: Layout) -> str:

@@ -21,8 +21,9 @@ from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import derive, events, history, retention
-from stoix_like.selfplay.orchestration.breaker import retry_at
+from stoix_like.selfplay.orchestration.breaker import open_text, retry_at
 from stoix_like.selfplay.orchestration.events import PipelineEvent
+from stoix_like.selfplay.orchestration.reports import held_text
 from stoix_like.selfplay.orchestration.retention import RetentionRule
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.orchestration.timing import LoopStop
@@ -225,7 +226,7 @@ class GameRunner:
     def _held_back(self, stage: str) -> Outcome | None:
         """Why a stage is not run now, for a reason that is no failure."""
         if not self._services.wiring.triggers.allows(stage):
-            return Outcome("waits", stage, "it does not follow by itself: run_training_loop.py runs it")
+            return Outcome("waits", stage, held_text(self.layout, self.configured.environment.task_id))
         if (free := self._free_disk()) < self._services.gates.min_free_disk:
             return Outcome("waits", stage, f"{free:.1f} GB of disk are free")
         return self._held_by_breaker(stage)
@@ -235,7 +236,7 @@ class GameRunner:
         if services.breakers.acquire(self.game, stage, services.clock.now()):
             return None
         breaker = services.breakers.read(self.game, stage)
-        return Outcome("waits", stage, f"its breaker is open: {breaker.error}", retry_at(breaker))
+        return Outcome("waits", stage, open_text(breaker), retry_at(breaker))
 
     @property
     def has_disk(self) -> bool:

@@ -11,12 +11,13 @@ from typing import Any, NamedTuple
 import jax
 
 from stoix_like.config.board_games import game_key
-from stoix_like.config.loops import MIN_SAMPLES, LoopConfig, check_games
+from stoix_like.config.loops import LoopConfig, check_games
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter, lossy
+from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay.orchestration import games, presence
@@ -103,8 +104,7 @@ def _games_of(
     config: LoopConfig, leaves: Mapping[str, Any], words: Sequence[str]
 ) -> dict[tuple[str, int], SelfPlayConfig]:
     """The configuration of each game of a continuous loop."""
-    set_here = {"selfplay_games": config.selfplay_games_per_iteration, "engine": config.selfplay_engine}
-    set_here |= {"min_samples": MIN_SAMPLES, **leaves}
+    set_here = {**games.leaves_of(config), **leaves}
     return {(name, players): games.game_config(name, players, set_here, words) for name, players in config.configs}
 
 
@@ -194,16 +194,26 @@ def _opened(
         presence.present(folder, name),
         contextlib.closing(Database(folder)) as database,
     ):
-        was_stopped = presence.clear_stop_by_hand(database, name)  # at once: a stop from here on is for this loop
+        breakers, log = Breakers(database, rules.breaker), EventLog(database)
+        notes = _taken_back(database, breakers, name)  # at once: a stop from here on is for this loop
         devices.select(first.hardware, first.logging)  # after the lock: whoever is refused takes no device
         progress.reporter.info(_header_line(name, folder, chosen))
-        if was_stopped:
-            progress.reporter.note(f"the {name} loop had been stopped, and is started again")
-        breakers, log = Breakers(database, rules.breaker), EventLog(database)
+        for note in notes:
+            progress.reporter.note(note)
         router = EventRouter(log, progress.reporter, wiring.subscriptions)
         services = LoopServices(log, router, breakers, wiring, progress.reporter, stop, clock, rules.gates, rules.watch)
         runners = [GameRunner(each, games.layout_of(folder, *game), services) for game, each in chosen.items()]
         yield OpenedLoop(runners, services, database, progress)
+
+
+def _taken_back(database: Database, breakers: Breakers, name: str) -> list[str]:
+    """What a start by hand takes back: a stop, and the pauses of open breakers."""
+    if not presence.is_by_hand():
+        return []
+    notes = [f"the {name} loop had been stopped, and is started again"] if presence.clear_stop(database, name) else []
+    if (count := breakers.try_at_once()) > 0:
+        notes.append(f"{count} {plural('breaker', count)} had opened: what failed is tried again at once")
+    return notes
 
 
 def _header_line(name: str, folder: Path, chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> str:

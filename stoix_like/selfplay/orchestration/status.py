@@ -204,11 +204,17 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines += _tuned_lines(game)
         lines += [
             f"{game['game']}: {one['failures']} {plural('failure', one['failures'])} of {one['stage']} in a row"
-            f"{'' if one['state'] == 'closed' else ', breaker ' + one['state'].replace('_', '-')}: {one['error']}"
+            f"{_breaker_text(one)}: {one['error']}"
             for one in game["breakers"]
         ]
     lines += [_event_line(event) for event in status["events"]]
     return lines
+
+
+def _breaker_text(one: Mapping[str, Any]) -> str:
+    if one["state"] == "open":
+        return f", breaker open until {breaker.time_text(one['retry_at'])}"
+    return "" if one["state"] == "closed" else ", breaker half-open: it is tried next"
 
 
 def _unhealthy_text(status: dict[str, Any]) -> str:
@@ -220,7 +226,7 @@ def _unhealthy_text(status: dict[str, Any]) -> str:
 
 def _loop_lines(loop: dict[str, Any]) -> list[str]:
     details = loop["details"]
-    text = f"{loop['name']} loop: {loop['state']}"
+    text = f"{presence.label(loop['name'])}: {loop['state']}"
     if loop["running"] and loop["pid"] is not None:
         age = loop["heartbeat_age"]
         text += f", process {loop['pid']} on {loop['host']}, "
@@ -230,7 +236,7 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
     lines = [text]
     if loop["running"] and (game := details.get("current_config")):
         progress = details.get("progress") or ""  # another game's until this one has some
-        lines.append(f"  {progress if progress.startswith(f'{game}: ') else f'{game}: no progress yet'}")
+        lines.append(f"  {progress if progress.startswith(f'{game}: ') else f'{game}'}")
     elif loop["running"] and details.get("progress"):
         lines.append(f"  {details['progress']}")
     if "total_iterations" in details:

@@ -70,7 +70,7 @@ def supervise(
         contextlib.closing(Database(save_dir)) as database,
         HeartbeatThread(database, supervisor, lambda: dict(vars(stats))),
     ):
-        reporter.info(f"keeping a {name} loop running in {save_dir}; Ctrl-C stops both")
+        reporter.info(f"keeping a {name} loop running in {save_dir}, in the foreground; Ctrl-C stops both")
         presence.clear_stop(database, name)
         code = _keep_running(database, stats, command, stop, reporter, pause)
         stats.current_state = "stopped"
@@ -99,13 +99,18 @@ def _keep_running(
         in_a_row = 0 if time.monotonic() - began > LONG_ENOUGH else in_a_row
         seconds = pause(in_a_row)
         in_a_row, stats.restarts, stats.current_state = in_a_row + 1, stats.restarts + 1, "pausing"
-        reporter.warning(f"the {stats.loop} loop ended with exit code {code}; it is started again in {seconds:g} s")
+        reporter.warning(f"the {stats.loop} loop {_end_text(code)}; it is started again in {seconds:g} s")
         end = time.monotonic() + seconds
         while time.monotonic() < end:
             if stop.is_set or _is_stopped(database, stats):
                 return INTERRUPTED if stop.is_set else 0
             time.sleep(_LOOK_SECONDS)
     return INTERRUPTED if stop.is_set else 0
+
+
+def _end_text(code: int) -> str:
+    """How a process ended; a negative exit code is that of a signal."""
+    return f"ended with exit code {code}" if code >= 0 else f"was killed by {signal.Signals(-code).name}"
 
 
 def _is_stopped(database: Database, stats: SupervisorStats) -> bool:

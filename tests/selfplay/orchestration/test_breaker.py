@@ -102,6 +102,19 @@ def test_breakers_are_by_game_and_stage_and_outlive_a_process(database, tmp_path
         assert Breakers(killed, RULE).acquire("game", "train", 1300.0)
 
 
+def test_who_starts_a_loop_by_hand_tries_at_once_what_had_failed(database):
+    breakers = Breakers(database, RULE)
+    for _ in range(3):
+        breakers.fail("game", "train", 1000.0, "no")
+    breakers.fail("game", "export", 1000.0, "no")
+    again = Breakers(database, RULE)
+    assert again.try_at_once() == 1
+    assert again.acquire("game", "train", 1001.0)
+    assert not again.acquire("game", "train", 1001.0)  # one trial
+    assert again.fail("game", "train", 1001.0, "no").pause == 600.0  # as after any other
+    assert not again.acquire("game", "train", 1300.0)
+
+
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_a_trial_whose_end_cannot_be_written_counts_in_its_process(database, monkeypatch, succeeds):
     breakers = Breakers(database, RULE)

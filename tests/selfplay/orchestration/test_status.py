@@ -70,7 +70,9 @@ def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_pat
         (game,) = found["games"]
         (breaker,) = game["breakers"]
         assert (breaker["stage"], breaker["state"], breaker["retry_at"]) == ("train", "open", 1300.0)
-        assert any("1 failure of train in a row, breaker open: no memory" in line for line in status_lines(found))
+        until = time.strftime("%H:%M:%S", time.localtime(1300.0))
+        told = f"1 failure of train in a row, breaker open until {until}: no memory"
+        assert any(told in line for line in status_lines(found))
         assert read_status(tmp_path, 1400.0)["games"][0]["breakers"][0]["state"] == "half_open"
         assert breakers.acquire("tic_tac_toe_2p", "train", 1400.0)  # asking takes nothing
 
@@ -85,7 +87,7 @@ def test_a_loop_that_has_just_been_started_is_there(tmp_path):
 def test_progress_is_of_the_game_that_is_worked_on(database, tmp_path):
     with presence.present(tmp_path, MASTER):
         beat(database, MASTER, current_state="train", current_config="othello_2p", progress=PROGRESS)
-        assert "  othello_2p: no progress yet" in status_lines(read_status(tmp_path))
+        assert "  othello_2p" in status_lines(read_status(tmp_path))
 
 
 def test_loops_keep_their_order(database, tmp_path):

@@ -60,7 +60,7 @@ def test_a_killed_loop_is_started_again_and_one_that_is_over_is_not(tmp_path):
     log = tmp_path / "log"
     code = supervise(CONTINUOUS, tmp_path, child("fails twice", log), reporter, lambda n: pauses.append(n) or 0.0)
     assert (code, starts(log), pauses) == (0, 3, [0, 1])
-    assert said[0] == "the continuous loop ended with exit code -9; it is started again in 0 s"
+    assert said[0] == "the continuous loop was killed by SIGKILL; it is started again in 0 s"
     with contextlib.closing(Database(tmp_path)) as database:
         ((name, text),) = database.rows("SELECT name, status FROM heartbeats")
         assert name == "supervisor-continuous"
@@ -161,7 +161,7 @@ def test_a_second_signal_ends_a_loop_that_goes_on_at_once(tmp_path, monkeypatch,
 def test_only_one_supervisor_works_in_a_folder(tmp_path):
     lock = PresenceLock(tmp_path, "supervisor-continuous")
     try:
-        with pytest.raises(RunError, match="another supervisor-continuous loop is running"):
+        with pytest.raises(RunError, match="another supervisor of the continuous loop is running"):
             supervise(CONTINUOUS, tmp_path, child("is wrong", tmp_path / "log"), SILENT)
     finally:
         lock.close()
