@@ -14,6 +14,7 @@ from stoix_like.config.board_games import game_key
 from stoix_like.config.loops import LoopConfig, check_games
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
+from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter, lossy
@@ -197,6 +198,7 @@ def _opened(
         breakers, log = Breakers(database, rules.breaker), EventLog(database)
         notes = _taken_back(database, breakers, name)  # at once: a stop from here on is for this loop
         devices.select(first.hardware, first.logging)  # after the lock: whoever is refused takes no device
+        _check_openings(chosen)
         progress.reporter.info(_header_line(name, folder, chosen))
         for note in notes:
             progress.reporter.note(note)
@@ -204,6 +206,19 @@ def _opened(
         services = LoopServices(log, router, breakers, wiring, progress.reporter, stop, clock, rules.gates, rules.watch)
         runners = [GameRunner(each, games.layout_of(folder, *game), services) for game, each in chosen.items()]
         yield OpenedLoop(runners, services, database, progress)
+
+
+def _check_openings(chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> None:
+    """Raises ConfigError if matches of a game were to begin after its end: no iteration could ever be begun."""
+    problems = []
+    for game, config in chosen.items():
+        plies, most = config.promotion.match_opening_plies, make_game(game_key(*game)).max_plies - 1
+        if plies is not None and plies > most:
+            problems.append(
+                f"--match-opening-plies: {plies}, and a game of {game[0]} has {most} at most before its end"
+            )
+    if problems:
+        raise ConfigError(problems, "give fewer, or leave it out")
 
 
 def _taken_back(database: Database, breakers: Breakers, name: str) -> list[str]:

@@ -64,6 +64,13 @@ def test_iterations_that_cannot_be_begun_have_failed(tmp_path, capsys, words):
     assert captured.err.count(f"begin of iteration 1 failed: --sync-from: no folder {nowhere}") == 2
 
 
+@pytest.mark.parametrize("words", [CONTINUOUS[:3], MASTER[:3]], ids=["continuous", "master"])
+def test_openings_that_are_longer_than_a_game_are_refused_at_the_start(tmp_path, capsys, words):
+    assert command(*words, "--match-opening-plies", 9, "--save-dir", tmp_path / "runs") == 2
+    assert "--match-opening-plies: 9, and a game of tic_tac_toe has 8 at most" in capsys.readouterr().err
+    assert not (tmp_path / "runs" / "tic_tac_toe_2p").exists()
+
+
 CONFIG = LoopConfig([("tic_tac_toe", 2)], selfplay_games_per_iteration=10, iteration_cooldown_seconds=0.0)
 
 
