@@ -236,7 +236,7 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
     lines = [text]
     if loop["running"] and (game := details.get("current_config")):
         progress = details.get("progress") or ""  # another game's until this one has some
-        lines.append(f"  {progress if progress.startswith(f'{game}: ') else f'{game}'}")
+        lines.append(f"  {progress if progress.startswith(f'{game}: ') else game}")
     elif loop["running"] and details.get("progress"):
         lines.append(f"  {details['progress']}")
     if "total_iterations" in details:
