@@ -37,7 +37,7 @@ TINY = (
 LOOP = f"-c tic_tac_toe:2 --games 10 --cooldown 0 {TINY}".split()
 _LONGEST_LIFE = 20.0  # seconds from the first progress of a process to its kill
 _LOOK_SECONDS = 0.2
-_WARM, _WATCHED = 30, 120  # iterations of the last process before its memory is watched, and then
+_WARM, _WATCHED = 120, 120  # iterations of the last process before its memory is watched, and then
 _TIMEOUT = 1800.0  # seconds without an iteration
 
 

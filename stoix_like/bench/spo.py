@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -24,14 +24,16 @@ DEPTHS = (2, 4, 8)
 SEARCHED_ENVS = 64
 
 
-def spo_suite() -> list[Measurement]:
+def spo_suite() -> Iterator[Measurement]:
     """Whole updates with separate and shared networks, presets, the search by particles and depth, the replay."""
     maze = preset_config("spo/maze_mlp")
-    rows = [_against_peak("spo_maze_mlp", maze)]
-    rows.append(_against_peak("spo_maze_mlp_shared", resolve(maze, {"shared_torso": True})))
-    rows += [_whole(name, preset) for name, preset in (("spo_maze", "spo/maze"), ("spo_binpack_quick", "spo/quick"))]
-    rows += [row for task in ("maze_mlp", "quick") for row in _searches(f"spo/{task}")]
-    return [*rows, _replay_bytes("spo/binpack", 65_536)]
+    yield _against_peak("spo_maze_mlp", maze)
+    yield _against_peak("spo_maze_mlp_shared", resolve(maze, {"shared_torso": True}))
+    yield _whole("spo_maze", "spo/maze")
+    yield _whole("spo_binpack_quick", "spo/quick")
+    yield from _searches("spo/maze_mlp")
+    yield from _searches("spo/quick")
+    yield _replay_bytes("spo/binpack", 65_536)
 
 
 def flops_per_step(config: SPOConfig) -> float:

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 import jax
@@ -45,7 +45,7 @@ from stoix_like.runtime.evaluators.scores import Evaluator, make_levels
 from stoix_like.runtime.results.series import read_started_run
 
 
-def ppo_suite() -> list[Measurement]:
+def ppo_suite() -> Iterator[Measurement]:
     """Whole updates. The MLP on Maze is compared with the matrix-product peak at the shapes of its minibatches."""
     maze = preset_config("ppo/maze_mlp")
     rows, width = maze.environment.num_envs * maze.training_core.rollout_length, maze.architecture.hidden_dim
@@ -58,15 +58,14 @@ def ppo_suite() -> list[Measurement]:
     limit = f"{peak / 1e9:.0f} GFLOP/s at {minibatch}x{width}x{width} / {ppo_flops_per_step(maze) / 1e6:.2f} MFLOP"
     note = f"ceiling: {limit}; {updates.memory_note}"
     spread = timings["update"].spread
-    found = [Measurement("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)]
+    yield Measurement("ppo_maze_mlp", rate, "steps/s", spread, ceiling=ceiling, share=rate / ceiling, note=note)
     for name, preset in (("ppo_maze", "ppo/maze"), ("ppo_binpack_quick", "ppo/quick")):
         config = preset_config(preset)
         steps = config.environment.num_envs * config.training_core.rollout_length
         updates = Updates(config)
         taken = time_interleaved({"update": updates}, repetitions=5)["update"]
         note = f"preset {preset}; {updates.memory_note}"
-        found.append(Measurement(name, steps / taken.seconds, "steps/s", taken.spread, note=note))
-    return found
+        yield Measurement(name, steps / taken.seconds, "steps/s", taken.spread, note=note)
 
 
 def compile_suite() -> list[Measurement]:

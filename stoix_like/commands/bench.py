@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,8 @@ LEARNED_GAMES = ("tic_tac_toe", "connect_four", "othello")
 def main(argv: list[str]) -> int:
     """Runs the suites, and prints and writes their rows; returns the exit code."""
     arguments = make_parser().parse_args(argv)
+    # suites start programs that need a part of the GPU's memory; by default the first process takes three quarters
+    os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)
     warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # from Jumanji's step
     from stoix_like.bench.suites import NOT_IN_ALL, SUITES, WITH_OPTIONS

@@ -43,8 +43,8 @@ class SyncMemory(NamedTuple):
     """What the stage `sync` need not read again in this process.
 
     Attributes:
-        seen: {(file, size, time): its name in the store, or None if it was refused}.
-        taken_in: {folder of the stage: names of the shards that it has taken in}, of iterations before the present one.
+        seen: {(file, size, time): its name in the store, or None if it was refused}, of files from elsewhere.
+        taken_in: {folder of the stage: names of the shards that it has taken in}, of the iterations that count.
     """
 
     seen: dict[tuple[str, int, int], str | None]

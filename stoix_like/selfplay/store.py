@@ -151,7 +151,8 @@ def _take_in(pipeline: Pipeline, iteration: int, taken: Sequence[str]) -> StageR
                 _quarantine(pipeline, source.path, error.what)
                 pipeline.sync_memory.seen[stamp] = None
             continue
-        pipeline.sync_memory.seen[stamp] = name
+        if source.hash is None:
+            pipeline.sync_memory.seen[stamp] = name
         if name not in known:
             known.add(name)
             added.append(name)
@@ -172,18 +173,20 @@ def _take_in(pipeline: Pipeline, iteration: int, taken: Sequence[str]) -> StageR
 def _known(pipeline: Pipeline, iteration: int, found: list[_Source]) -> set[str]:
     """The names of the shards that earlier iterations have taken in; only of late ones, if all sources are ours.
 
-    The manifest of an iteration is read once in a process.
+    The manifest of an iteration is read once in a process, and remembered as long as it is needed.
     """
-    layout, names = pipeline.layout, set[str]()
+    layout, memory, names = pipeline.layout, pipeline.sync_memory.taken_in, dict[Path, list[str]]()
     first = 0 if any(source.hash is None for source in found) else _unsynced(layout, iteration)[0]
     for number in itertools.takewhile(lambda one: one >= first, layout.newest_first(iteration - 1)):
         folder = layout.stage(number, "sync")
-        if folder not in pipeline.sync_memory.taken_in:
+        if (remembered := memory.get(folder)) is None:
             synced = read_manifest(folder)
             shards = [] if synced is None else added_shards(layout, number, synced)
-            pipeline.sync_memory.taken_in[folder] = [shard.hash for shard in shards]
-        names.update(pipeline.sync_memory.taken_in[folder])
-    return names
+            remembered = [shard.hash for shard in shards]
+        names[folder] = remembered
+    memory.clear()
+    memory.update(names)
+    return {name for each in names.values() for name in each}
 
 
 def _stamp(source: _Source) -> tuple[str, int, int]:

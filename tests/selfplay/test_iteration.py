@@ -541,6 +541,13 @@ def test_shards_from_elsewhere_stay_when_their_files_are_gone_before_the_next_ba
     assert after.facts["games"] == before.facts["games"] + 10
 
 
+def test_what_sync_remembers_does_not_grow_with_the_iterations(copied):
+    for number in (3, 4):
+        assert run_iteration(copied).synced.facts["shards"] == 2 * number
+    assert not copied.sync_memory.seen
+    assert list(copied.sync_memory.taken_in) == [copied.layout.stage(3, "sync")]
+
+
 def test_a_dry_run_writes_nothing(finished, tmp_path):
     from stoix_like.selfplay import loop
 

@@ -1,6 +1,9 @@
 """The arrays of a checkpoint, in the folder `state/` that orbax writes; the only module that imports orbax.
 
-Whatever orbax wrote is read by one route: as a pytree, of which the template may name a part.
+Each array is a zarr folder of its own, and is read into the memory of the host before it is placed on devices. Orbax's
+default format, OCDBT, has fewer files, but tensorstore leaks at each array of it, and at each array that is read onto
+a device (docs/decisions/0019-zarr-checkpoints.md). Checkpoints in OCDBT, as older ones are, are read as well: as a
+pytree, of which the template may name a part.
 """
 
 from __future__ import annotations
@@ -11,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
 
@@ -22,10 +24,25 @@ from stoix_like.runtime.hardware.devices import reraise_device_errors
 UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax has not finished
 
 
+class _ZarrHandler(ocp.PyTreeCheckpointHandler):
+    """Writes a zarr folder for each array."""
+
+    def __init__(self, multiprocessing_options: ocp.options.MultiprocessingOptions) -> None:
+        super().__init__(use_ocdbt=False, multiprocessing_options=multiprocessing_options)
+
+    def finalize(self, directory: Any) -> None:
+        """Does nothing: orbax would merge the OCDBT files of several processes, and warn that there are none."""
+
+
+@ocp.args.register_with_handler(_ZarrHandler, for_save=True, for_restore=True)
+class _ZarrSave(ocp.args.PyTreeSave):
+    """The arguments by which orbax finds the handler above; it wants some for restoring too."""
+
+
 def write_arrays(path: Path, arrays: Any) -> None:
     """Writes a pytree of arrays into the checkpoint at `path`. Errors are those of orbax and of the device."""
-    with _checkpointer(ocp.StandardCheckpointHandler) as writer:
-        writer.save(path / "state", args=ocp.args.StandardSave(jax.tree.map(trees.to_stored, arrays)))
+    with _checkpointer(_ZarrHandler) as writer:
+        writer.save(path / "state", args=_ZarrSave(jax.tree.map(trees.to_stored, arrays)))
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -46,18 +63,15 @@ def read_arrays(path: Path, template: Any, *, is_part: bool = False, on_host: bo
     orbax cannot read the files, and RunError if they do not fit into memory.
     """
     stored = jax.tree.map(trees.stored_shape, template)
-    if on_host:
-        restore_args = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
-    else:
-        restore_args = jax.tree.map(ocp.checkpoint_utils.construct_restore_args, stored)
+    restore_args = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
     with _orbax_errors(path), _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
         # a partial restore takes a chex dataclass for a mapping: it fails on a field `items`, as BinPack has one
         args = ocp.args.PyTreeRestore(stored, restore_args=restore_args, partial_restore=is_part)
         found = reader.restore(path / "state", args=args)
         if on_host:
             return found
-        placed = jax.tree.map(lambda x, leaf: jnp.asarray(trees.from_stored(x, leaf)), found, template)
-        return jax.block_until_ready(placed)
+        placed = jax.tree.map(lambda x, leaf: jax.device_put(x, leaf.sharding), found, stored)
+        return jax.block_until_ready(jax.tree.map(trees.from_stored, placed, template))
 
 
 def _checkpointer(handler: Any) -> ocp.Checkpointer:

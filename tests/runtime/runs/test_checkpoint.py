@@ -2,8 +2,10 @@
 
 import contextlib
 import errno
+import gc
 import os
 import shutil
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,6 +13,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import orbax.checkpoint as ocp
 import pytest
 from support.asserts import assert_same_bits, refused
 from support.marks import full
@@ -18,6 +21,7 @@ from support.paths import contents
 
 from stoix_like.envs.registry import make as make_env
 from stoix_like.errors import CheckpointError, RunError
+from stoix_like.ops import trees
 from stoix_like.runtime.runs import arrays, checkpoint
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.storage import digests
@@ -172,6 +176,33 @@ def test_the_shapes_that_meta_json_lists_are_those_that_orbax_finds_and_orbax_is
     assert_same_bits(CheckpointStore(saved_folder).load(_template(_arrays())), _arrays(3))
     with pytest.raises(CheckpointError, match=r"step is stored as \(\), this run has \(2,\)"):
         CheckpointStore(saved_folder).load(narrow)
+
+
+def test_an_older_checkpoint_in_the_default_format_of_orbax_is_read(saved_folder, tmp_path):
+    path = shutil.copytree(saved_folder, tmp_path / "checkpoints") / "3"
+    shutil.rmtree(path / "state")
+    with ocp.StandardCheckpointer() as writer:
+        writer.save(path / "state", jax.tree.map(trees.to_stored, _arrays(3)))
+    assert list(path.glob("state/*.ocdbt"))
+    body = digests.read_meta(path) | {"files": digests.file_digests(path)}
+    (path / "meta.json").write_text(digests.meta_text(body), encoding="utf-8")
+    store = CheckpointStore(tmp_path / "checkpoints")
+    assert_same_bits(store.load(_template(_arrays())), _arrays(3))
+    assert_same_bits(store.load_part("params", _template(_arrays()["params"])), _arrays(3)["params"])
+
+
+def test_saving_and_reading_keep_no_memory(make_store):
+    store, many = make_store(create=True, keep_last_n=1), {f"leaf_{i}": jnp.ones(i + 1) for i in range(40)}
+
+    def save_and_read(updates):
+        for update in updates:
+            store.save(many, _meta(update))
+            jax.block_until_ready(store.load(_template(many)))
+        gc.collect()
+        return sys.getallocatedblocks()
+
+    blocks = [save_and_read(range(first, first + 10)) for first in (1, 11, 21)]
+    assert min(np.diff(blocks)) / 10 < 2 * len(many)  # orbax's default format keeps 8 of each leaf
 
 
 def test_what_is_not_there_is_named_and_another_schema_refused(make_store, tmp_path, monkeypatch):
