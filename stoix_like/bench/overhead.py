@@ -112,7 +112,7 @@ class _Training:
         params, key = jax.tree.map(jnp.copy, (self.state.params, self.state.key))
         numbers = itertools.count(1)
         with tempfile.TemporaryDirectory() as folder:
-            best = BestCheckpoint(Path(folder), 1)
+            best = BestCheckpoint(CheckpointStore(Path(folder), create=True), 1)
 
             def evaluate() -> list[Any]:
                 scores = [evaluator(params, key, 0).mean_return() for evaluator in evaluators]
@@ -142,7 +142,7 @@ def last_checkpoint_megabytes(folder: Path) -> float:
 def _run_writer(folder: Path, training: _Training) -> Iterator[RunWriter]:
     algorithm = training.meta.algorithm
     meta = RunMeta(algorithm, algorithm_title(algorithm), "", {}, training.config, steps_per_update(training.config))
-    best = BestCheckpoint(folder / "checkpoints" / "best", 1)
+    best = BestCheckpoint(CheckpointStore(folder / "checkpoints" / "best", create=True), 1)
     store = CheckpointStore(folder / "checkpoints", training.config.checkpointing.keep_last_n, create=True)
     with (
         contextlib.closing(open_telemetry(folder, meta)) as telemetry,

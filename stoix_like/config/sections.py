@@ -186,6 +186,11 @@ class CheckpointingConfig:
         SHAPE | MACHINE,
     )
     save_replay: bool = leaf(True, "SPO, AlphaZero: store the replay buffer in checkpoints", MACHINE)
+    use_ocdbt: bool = leaf(
+        True,
+        "store arrays in a few files, as orbax does by default; false: each in a zarr folder, leaks nothing",
+        MACHINE,
+    )
 
 
 @dataclass(frozen=True)

@@ -219,6 +219,7 @@ def published_config(config: SelfPlayConfig, layout: Layout, num_updates: int) -
         "num_eval_episodes": 0,
         "save_replay": False,
         "keep_last_n": None,
+        "use_ocdbt": False,
         "save_dir": str(layout.root),
         "run_name": layout.train_run.name,
     }

@@ -1,9 +1,8 @@
 """The arrays of a checkpoint, in the folder `state/` that orbax writes; the only module that imports orbax.
 
-Each array is a zarr folder of its own, and is read into the memory of the host before it is placed on devices. Orbax's
-default format, OCDBT, has fewer files, but tensorstore leaks at each array of it, and at each array that is read onto
-a device (docs/decisions/0019-zarr-checkpoints.md). Checkpoints in OCDBT, as older ones are, are read as well: as a
-pytree, of which the template may name a part.
+Orbax's default format, OCDBT, puts all arrays into a few files, but tensorstore leaks at each array of it. The other
+one, a zarr folder for each array, leaks nothing (docs/decisions/0019-zarr-checkpoints.md). Both are read by one route:
+as a pytree, of which the template may name a part, through the memory of the host.
 """
 
 from __future__ import annotations
@@ -39,10 +38,11 @@ class _ZarrSave(ocp.args.PyTreeSave):
     """The arguments by which orbax finds the handler above; it wants some for restoring too."""
 
 
-def write_arrays(path: Path, arrays: Any) -> None:
+def write_arrays(path: Path, arrays: Any, *, use_ocdbt: bool = True) -> None:
     """Writes a pytree of arrays into the checkpoint at `path`. Errors are those of orbax and of the device."""
-    with _checkpointer(_ZarrHandler) as writer:
-        writer.save(path / "state", args=_ZarrSave(jax.tree.map(trees.to_stored, arrays)))
+    handler, save = (ocp.PyTreeCheckpointHandler, ocp.args.PyTreeSave) if use_ocdbt else (_ZarrHandler, _ZarrSave)
+    with _checkpointer(handler) as writer:
+        writer.save(path / "state", args=save(jax.tree.map(trees.to_stored, arrays)))
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:

@@ -48,11 +48,20 @@ class CheckpointMeta(NamedTuple):
 class CheckpointStore:
     """The checkpoints of one folder. Saving is synchronous: a checkpoint is complete when `save` returns.
 
-    The constructor raises CheckpointError if the folder is missing, unless `create`.
+    Args:
+        folder: of the checkpoints.
+        keep_last_n: older ones are removed after a save; None keeps all.
+        create: makes the folder, and removes what a kill has left unfinished.
+        use_ocdbt: write arrays into a few files; False: each into a zarr folder (`arrays`). Both are read.
+
+    Raises:
+        CheckpointError: the folder is missing, and not to be created.
     """
 
-    def __init__(self, folder: Path, keep_last_n: int | None = None, *, create: bool = False) -> None:
-        self.folder = folder.absolute()
+    def __init__(
+        self, folder: Path, keep_last_n: int | None = None, *, create: bool = False, use_ocdbt: bool = True
+    ) -> None:
+        self.folder, self._use_ocdbt = folder.absolute(), use_ocdbt
         self._keep_last_n = keep_last_n
         if create:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -90,7 +99,7 @@ class CheckpointStore:
             unfinished = self._unfinished(str(meta.update))
             what = f"checkpoint {path} was not written"
             with reraise_device_errors(what, "free some memory; earlier checkpoints are intact"):
-                arrays.write_arrays(unfinished, state)
+                arrays.write_arrays(unfinished, state, use_ocdbt=self._use_ocdbt)
             body = {"schema": SCHEMA, **meta._asdict(), "shapes": stored_shapes(state)}
             body["files"] = digests.file_digests(unfinished)
             (unfinished / "meta.json").write_text(digests.meta_text(body), encoding="utf-8")

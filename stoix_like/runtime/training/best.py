@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -19,8 +18,8 @@ from stoix_like.types import Params
 class BestCheckpoint:
     """Stores exactly the parameters that were scored. Scores on levels of another `level_set_id` are not compared."""
 
-    def __init__(self, folder: Path, num_seeds: int, level_set_id: Mapping[str, Any] | None = None) -> None:
-        self._store = CheckpointStore(folder, create=True)
+    def __init__(self, store: CheckpointStore, num_seeds: int, level_set_id: Mapping[str, Any] | None = None) -> None:
+        self._store = store
         self._num_seeds = num_seeds
         self._level_set_id = dict(level_set_id or {})
         self._params: Params = None

@@ -230,6 +230,10 @@ def with_hyper(state: Any, before: Any, after: Any) -> Any:
     if not changed:
         return state
     old = {name: getattr(state.hyper, name) for name in changed}
-    placed = jax.tree.map(lambda x: x.sharding, old)
-    new = jax.jit(lambda old: jax.tree.map(jnp.full_like, old, changed), out_shardings=placed)(old)
-    return state._replace(hyper=state.hyper._replace(**new))
+    return state._replace(hyper=state.hyper._replace(**jax.tree.map(_filled, old, changed)))
+
+
+def _filled(x: jax.Array, value: Any) -> jax.Array:
+    """An array like `x` of this value everywhere. Compiles nothing: a loop does this at each iteration."""
+    values = np.full(x.shape, value, x.dtype)
+    return jax.make_array_from_callback(x.shape, x.sharding, lambda index: values[index])

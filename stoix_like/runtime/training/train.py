@@ -176,8 +176,10 @@ def _open_files(parts: RunParts, view: TerminalView, closing: contextlib.ExitSta
     plan, config = parts.plan, parts.config
     checkpoints = plan.path / "checkpoints"
     levels = parts.evaluators[0].levels.level_set_id if parts.evaluators else None
-    best = BestCheckpoint(checkpoints / "best", config.training_core.num_seeds, levels)
-    store = CheckpointStore(checkpoints, config.checkpointing.keep_last_n, create=True)
+    use_ocdbt = config.checkpointing.use_ocdbt
+    of_best = CheckpointStore(checkpoints / "best", create=True, use_ocdbt=use_ocdbt)
+    best = BestCheckpoint(of_best, config.training_core.num_seeds, levels)
+    store = CheckpointStore(checkpoints, config.checkpointing.keep_last_n, create=True, use_ocdbt=use_ocdbt)
     params = start.on_local_device(parts.template.params)
     is_comparable = best.restore(params, plan.resumed.update) if plan.resumed else True
     meta = header.run_meta(parts, best)

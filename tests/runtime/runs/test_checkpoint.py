@@ -13,7 +13,6 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
-import orbax.checkpoint as ocp
 import pytest
 from support.asserts import assert_same_bits, refused
 from support.marks import full
@@ -21,7 +20,6 @@ from support.paths import contents
 
 from stoix_like.envs.registry import make as make_env
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.ops import trees
 from stoix_like.runtime.runs import arrays, checkpoint
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
 from stoix_like.runtime.storage import digests
@@ -178,21 +176,22 @@ def test_the_shapes_that_meta_json_lists_are_those_that_orbax_finds_and_orbax_is
         CheckpointStore(saved_folder).load(narrow)
 
 
-def test_an_older_checkpoint_in_the_default_format_of_orbax_is_read(saved_folder, tmp_path):
-    path = shutil.copytree(saved_folder, tmp_path / "checkpoints") / "3"
-    shutil.rmtree(path / "state")
-    with ocp.StandardCheckpointer() as writer:
-        writer.save(path / "state", jax.tree.map(trees.to_stored, _arrays(3)))
-    assert list(path.glob("state/*.ocdbt"))
-    body = digests.read_meta(path) | {"files": digests.file_digests(path)}
-    (path / "meta.json").write_text(digests.meta_text(body), encoding="utf-8")
-    store = CheckpointStore(tmp_path / "checkpoints")
-    assert_same_bits(store.load(_template(_arrays())), _arrays(3))
-    assert_same_bits(store.load_part("params", _template(_arrays()["params"])), _arrays(3)["params"])
+def test_the_format_is_told_from_the_files(make_store):
+    for update, use_ocdbt in ((1, True), (2, False), (3, True)):
+        path = make_store(create=True, use_ocdbt=use_ocdbt).save(_arrays(update), _meta(update))
+        assert ([file.name for file in path.glob("state/*.ocdbt")] == ["manifest.ocdbt"]) == use_ocdbt
+        assert path.joinpath("state", "params.kernel", ".zarray").is_file() != use_ocdbt
+    for update in (1, 2, 3):
+        expected = _arrays(update)
+        assert_same_bits(make_store().load(_template(expected), update), expected)
+        assert_same_bits(make_store().load_part("params", _template(expected["params"]), update), expected["params"])
 
 
-def test_saving_and_reading_keep_no_memory(make_store):
-    store, many = make_store(create=True, keep_last_n=1), {f"leaf_{i}": jnp.ones(i + 1) for i in range(40)}
+def test_without_ocdbt_saving_and_reading_keep_no_memory(make_store):
+    store, many = (
+        make_store(create=True, keep_last_n=1, use_ocdbt=False),
+        {f"leaf_{i}": jnp.ones(i + 1) for i in range(40)},
+    )
 
     def save_and_read(updates):
         for update in updates:
@@ -202,7 +201,7 @@ def test_saving_and_reading_keep_no_memory(make_store):
         return sys.getallocatedblocks()
 
     blocks = [save_and_read(range(first, first + 10)) for first in (1, 11, 21)]
-    assert min(np.diff(blocks)) / 10 < 2 * len(many)  # orbax's default format keeps 8 of each leaf
+    assert min(np.diff(blocks)) / 10 < 2 * len(many)  # with it, 8 of each leaf stay
 
 
 def test_what_is_not_there_is_named_and_another_schema_refused(make_store, tmp_path, monkeypatch):
@@ -408,7 +407,7 @@ def _params(*values):
 
 
 def _keeper(tmp_path, num_seeds=1, level_set_id=None):
-    return BestCheckpoint(tmp_path / "best", num_seeds, level_set_id)
+    return BestCheckpoint(CheckpointStore(tmp_path / "best", create=True), num_seeds, level_set_id)
 
 
 def _stored_best(tmp_path, template):

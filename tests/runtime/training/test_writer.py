@@ -45,7 +45,7 @@ class Gated(CheckpointStore):
 
 @pytest.fixture
 def files(tmp_path):
-    best = BestCheckpoint(tmp_path / "checkpoints" / "best", 1)
+    best = BestCheckpoint(CheckpointStore(tmp_path / "checkpoints" / "best", create=True), 1)
     telemetry = open_telemetry(tmp_path, META)
     yield RunFiles(Gated(tmp_path / "checkpoints"), best, telemetry)
     telemetry.close()
@@ -152,13 +152,13 @@ def test_the_best_that_a_checkpoint_falls_back_to_stays_until_a_later_one_is_who
 
 def test_a_better_score_of_the_same_update_takes_its_place(tmp_path):
     """As of a checkpoint that is evaluated again, on other levels or with the rounding of another device."""
-    best = BestCheckpoint(tmp_path / "best", 1)
+    best = BestCheckpoint(CheckpointStore(tmp_path / "best", create=True), 1)
     for value in (1.0, 2.0):
         assert best.update({"w": jnp.full(2, value)}, np.array([value]), RUN._replace(update=4))
     assert not best.update({"w": jnp.zeros(2)}, np.array([2.0]), RUN._replace(update=4))
     store = CheckpointStore(tmp_path / "best")
     assert (store.updates(), store.load_meta().host["scores"]) == ([4], [2.0])
-    again = BestCheckpoint(tmp_path / "best", 1)
+    again = BestCheckpoint(CheckpointStore(tmp_path / "best", create=True), 1)
     assert again.restore({"w": jax.ShapeDtypeStruct((2,), jnp.float32)}, 4)
     assert again.scores == [2.0]
     assert list((tmp_path / "best").iterdir()) == [tmp_path / "best" / "4"]
