@@ -188,7 +188,7 @@ class CheckpointingConfig:
     save_replay: bool = leaf(True, "SPO, AlphaZero: store the replay buffer in checkpoints", MACHINE)
     use_ocdbt: bool = leaf(
         True,
-        "store arrays in a few files, as orbax does by default; false: each in a zarr folder, leaks nothing",
+        "store arrays in a few files; false: a zarr folder for each, slower, but without orbax's leak of memory",
         MACHINE,
     )
 

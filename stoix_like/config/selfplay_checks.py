@@ -17,7 +17,7 @@ SET_BY_PIPELINE = {
     "self_play": "the stage of self-play plays, and that of training learns",
     "run_name": "the run of a pipeline is the folder train/ of its game",
     "keep_last_n": "a pipeline keeps the checkpoint of its latest candidate",
-    "use_ocdbt": "a pipeline saves in a format that leaks no memory",
+    "use_ocdbt": "a pipeline always writes zarr folders, which leak no memory",
     "load_path": "a pipeline begins with random parameters, or goes on",
 }
 

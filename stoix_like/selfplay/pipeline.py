@@ -39,15 +39,18 @@ HALVED_SLOTS = 256  # so many slots or more go on as half as many, once half hav
 LEAST_OPENINGS = 8  # of a match: fewer never decide anything
 
 
+Stamp = tuple[str, int, int]  # file, size, time
+
+
 class SyncMemory(NamedTuple):
     """What the stage `sync` need not read again in this process.
 
     Attributes:
-        seen: {(file, size, time): its name in the store, or None if it was refused}, of files from elsewhere.
+        seen: {stamp: its name in the store, or None if it was refused}, of files from elsewhere.
         taken_in: {folder of the stage: names of the shards that it has taken in}, of the iterations that count.
     """
 
-    seen: dict[tuple[str, int, int], str | None]
+    seen: dict[Stamp, str | None]
     taken_in: dict[Path, list[str]]
 
 

@@ -25,7 +25,7 @@ from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay import due
 from stoix_like.selfplay.folders import ARRAYS, Layout
-from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.pipeline import Pipeline, Stamp
 from stoix_like.selfplay.rules import rule_problem
 from stoix_like.selfplay.shards import check_shard
 
@@ -134,12 +134,13 @@ def _take_in(pipeline: Pipeline, iteration: int, taken: Sequence[str]) -> StageR
     before = totals_before(pipeline.layout, iteration)
     found = sources(pipeline, iteration)
     known, added, refused = _known(pipeline, iteration, found), list[str](), list[str]()
+    seen = _seen(pipeline, found)
     foreign = [name for name in taken if name not in known and pipeline.layout.shard(name).is_file()]
     for source in found:
         if source.hash is not None and source.hash[:HASH_DIGITS] in known:
             continue
         stamp = _stamp(source)
-        if stamp in pipeline.sync_memory.seen and pipeline.sync_memory.seen[stamp] in (None, *known):
+        if stamp in seen and seen[stamp] in (None, *known):
             continue  # it is known, or was refused, and is the same file
         try:
             name = _take(pipeline, source, known)
@@ -149,10 +150,10 @@ def _take_in(pipeline: Pipeline, iteration: int, taken: Sequence[str]) -> StageR
             if source.path.is_file():  # else another process has just removed it
                 refused.append(source.path.name)
                 _quarantine(pipeline, source.path, error.what)
-                pipeline.sync_memory.seen[stamp] = None
+                seen[stamp] = None
             continue
         if source.hash is None:
-            pipeline.sync_memory.seen[stamp] = name
+            seen[stamp] = name
         if name not in known:
             known.add(name)
             added.append(name)
@@ -173,7 +174,8 @@ def _take_in(pipeline: Pipeline, iteration: int, taken: Sequence[str]) -> StageR
 def _known(pipeline: Pipeline, iteration: int, found: list[_Source]) -> set[str]:
     """The names of the shards that earlier iterations have taken in; only of late ones, if all sources are ours.
 
-    The manifest of an iteration is read once in a process, and remembered as long as it is needed.
+    The manifest of an iteration is read once in a process, and remembered as long as it is needed: with sources from
+    elsewhere, that is always.
     """
     layout, memory, names = pipeline.layout, pipeline.sync_memory.taken_in, dict[Path, list[str]]()
     first = 0 if any(source.hash is None for source in found) else _unsynced(layout, iteration)[0]
@@ -189,7 +191,15 @@ def _known(pipeline: Pipeline, iteration: int, found: list[_Source]) -> set[str]
     return {name for each in names.values() for name in each}
 
 
-def _stamp(source: _Source) -> tuple[str, int, int]:
+def _seen(pipeline: Pipeline, found: list[_Source]) -> dict[Stamp, str | None]:
+    """What this process has looked at of these files from elsewhere; it forgets the others, which are gone."""
+    stamps, seen = {_stamp(source) for source in found if source.hash is None}, pipeline.sync_memory.seen
+    for stamp in seen.keys() - stamps:
+        del seen[stamp]
+    return seen
+
+
+def _stamp(source: _Source) -> Stamp:
     """What changes when a file does; a file that is gone has no size."""
     try:
         found = source.path.stat()

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +66,7 @@ def test_the_run_goes_on_from_the_latest_candidate_whether_it_was_promoted_or_no
     assert second.trained.facts["update"] == sum(updates)
     assert first.trained.facts["candidate"] != second.trained.facts["candidate"]
     store = pipeline.layout.train_run / "checkpoints"
-    assert (store / str(sum(updates))).is_dir()
+    assert list((store / str(sum(updates)) / "state").glob("*/.zarray"))  # the format that leaks nothing
 
 
 def test_the_champion_changes_only_by_a_promotion(finished):
@@ -546,6 +547,27 @@ def test_what_sync_remembers_does_not_grow_with_the_iterations(copied):
         assert run_iteration(copied).synced.facts["shards"] == 2 * number
     assert not copied.sync_memory.seen
     assert list(copied.sync_memory.taken_in) == [copied.layout.stage(3, "sync")]
+
+
+def test_of_files_from_elsewhere_sync_remembers_those_that_are_there(copied, tmp_path):
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    config = copied.config
+    copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs))
+    try:
+        for number in (3, 4, 5):
+            for old in theirs.iterdir():
+                old.unlink()
+            (theirs / f"{number}.npz").write_bytes(b"refused")
+            shutil.copyfile(copied.layout.stage(1, "selfplay") / "shard_0000.npz", theirs / f"known_{number}.npz")
+            copied.layout.iteration(number).mkdir()
+            store.sync_stage(copied, number)
+            assert store.has_unseen(copied) is False
+            there = {theirs / f"{number}.npz", theirs / f"known_{number}.npz"}
+            assert {Path(file) for file, _, _ in copied.sync_memory.seen} == there
+            assert len(copied.sync_memory.taken_in) == number - 1
+    finally:
+        copied.config = config
 
 
 def test_a_dry_run_writes_nothing(finished, tmp_path):

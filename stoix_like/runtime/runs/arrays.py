@@ -8,6 +8,7 @@ as a pytree, of which the template may name a part, through the memory of the ho
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,26 +24,10 @@ from stoix_like.runtime.hardware.devices import reraise_device_errors
 UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax has not finished
 
 
-class _ZarrHandler(ocp.PyTreeCheckpointHandler):
-    """Writes a zarr folder for each array."""
-
-    def __init__(self, multiprocessing_options: ocp.options.MultiprocessingOptions) -> None:
-        super().__init__(use_ocdbt=False, multiprocessing_options=multiprocessing_options)
-
-    def finalize(self, directory: Any) -> None:
-        """Does nothing: orbax would merge the OCDBT files of several processes, and warn that there are none."""
-
-
-@ocp.args.register_with_handler(_ZarrHandler, for_save=True, for_restore=True)
-class _ZarrSave(ocp.args.PyTreeSave):
-    """The arguments by which orbax finds the handler above; it wants some for restoring too."""
-
-
 def write_arrays(path: Path, arrays: Any, *, use_ocdbt: bool = True) -> None:
     """Writes a pytree of arrays into the checkpoint at `path`. Errors are those of orbax and of the device."""
-    handler, save = (ocp.PyTreeCheckpointHandler, ocp.args.PyTreeSave) if use_ocdbt else (_ZarrHandler, _ZarrSave)
-    with _checkpointer(handler) as writer:
-        writer.save(path / "state", args=save(jax.tree.map(trees.to_stored, arrays)))
+    with _checkpointer(ocp.PyTreeCheckpointHandler, use_ocdbt=use_ocdbt) as writer, _without_merge_warning():
+        writer.save(path / "state", args=ocp.args.PyTreeSave(jax.tree.map(trees.to_stored, arrays)))
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -74,13 +59,28 @@ def read_arrays(path: Path, template: Any, *, is_part: bool = False, on_host: bo
         return jax.block_until_ready(jax.tree.map(trees.from_stored, placed, template))
 
 
-def _checkpointer(handler: Any) -> ocp.Checkpointer:
+def _checkpointer(handler: Any, **options_of_it: Any) -> ocp.Checkpointer:
     """A checkpointer of this process alone. Orbax would wait for all processes, but only process 0 reads and writes."""
     options = ocp.options.MultiprocessingOptions()
     if jax.process_count() > 1:
         own = jax.process_index()
         options = ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
-    return ocp.Checkpointer(handler(multiprocessing_options=options), multiprocessing_options=options)
+    return ocp.Checkpointer(handler(multiprocessing_options=options, **options_of_it), multiprocessing_options=options)
+
+
+@contextlib.contextmanager
+def _without_merge_warning() -> Iterator[None]:
+    """Without OCDBT orbax warns at each save that there are no files of several processes to merge."""
+    logger = logging.getLogger("absl")
+    logger.addFilter(_is_no_merge_warning)
+    try:
+        yield
+    finally:
+        logger.removeFilter(_is_no_merge_warning)
+
+
+def _is_no_merge_warning(record: logging.LogRecord) -> bool:
+    return "Skipping merge of OCDBT checkpoints" not in record.getMessage()
 
 
 @contextlib.contextmanager

@@ -110,6 +110,18 @@ def test_the_best_checkpoint_holds_the_parameters_that_were_scored(ppo_run):
     assert any((left != right).any() for left, right in zip(*leaves, strict=True))
 
 
+def test_a_run_may_change_the_format_of_its_checkpoints(ppo_run):
+    cut = cut_back(shutil.copytree(ppo_run, "cut"), 3)
+    assert train("--resume", "cut", "--no-use-ocdbt") == 0
+    assert saved_run.load_run("cut", "latest").meta.update == 8
+    for folder in (cut / "checkpoints", cut / "checkpoints" / "best"):
+        newest = folder / str(max(CheckpointStore(folder).updates()))
+        assert int(newest.name) > 3
+        assert list(newest.glob("state/*/.zarray"))
+    state, other = (saved_run.load_run(run, "latest").params for run in (str(ppo_run), "cut"))
+    assert_same_bits(state, other)
+
+
 def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_and_a_finished_one_changes_nothing(ppo_run, capsys):
     killed = cut_back(shutil.copytree(ppo_run, "killed"), 3)
     assert train("--resume", "killed") == 0

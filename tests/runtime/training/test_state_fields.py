@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from stoix_like.config.sections import ppo_config
 from stoix_like.runtime.hardware import devices
@@ -86,3 +86,18 @@ def test_the_named_arrays_are_divided_along_their_first_axis_after_the_seeds(num
     assert placed.params.spec == PartitionSpec(*params)
     assert placed.data["x"].spec == PartitionSpec("environments")  # shared: it has no axis of seeds
     assert placed.data["y"].spec == placed.key.spec == placed.hyper.rate.spec == PartitionSpec()
+
+
+def test_a_resume_with_another_rate_replaces_it_without_compiling(caplog):
+    """A loop does so at each iteration, and a program that is compiled leaves memory behind."""
+    mesh = jax.make_mesh((1,), ("seeds",), axis_types=(jax.sharding.AxisType.Auto,))
+    placed = NamedSharding(mesh, PartitionSpec())
+    state = init(jax.random.key(0))._replace(hyper=Hyper(jax.device_put(jnp.full(3, 0.5), placed)))
+    with jax.log_compiles(), caplog.at_level("WARNING"):
+        found = start.with_hyper(state, Hyper(0.5), Hyper(0.25)).hyper.rate
+        assert not caplog.records
+        jax.block_until_ready(jax.jit(lambda x: x + 1)(found))
+        assert caplog.records
+    np.testing.assert_array_equal(found, np.full(3, 0.25, np.float32))
+    assert (found.dtype, found.sharding, found.weak_type) == (jnp.float32, placed, False)
+    assert start.with_hyper(state, Hyper(0.5), Hyper(0.5)) is state
