@@ -131,10 +131,9 @@ def _visible(folder: Path) -> Iterator[Path]:
 def _take_in(pipeline: Pipeline, iteration: int, taken: Sequence[str]) -> StageResult:
     """Takes in what the sources have, and counts what was `taken` from other folders before in this iteration."""
     pipeline.layout.store.mkdir(parents=True, exist_ok=True)
-    before = totals_before(pipeline.layout, iteration)
-    found = sources(pipeline, iteration)
-    known, added, refused = _known(pipeline, iteration, found), list[str](), list[str]()
-    seen = _seen(pipeline, found)
+    before, found = totals_before(pipeline.layout, iteration), sources(pipeline, iteration)
+    known, seen = _known(pipeline, iteration, found), _seen(pipeline, found)
+    added, refused = list[str](), list[str]()
     foreign = [name for name in taken if name not in known and pipeline.layout.shard(name).is_file()]
     for source in found:
         if source.hash is not None and source.hash[:HASH_DIGITS] in known:
