@@ -59,13 +59,13 @@ def read_arrays(path: Path, template: Any, *, is_part: bool = False, on_host: bo
         return jax.block_until_ready(jax.tree.map(trees.from_stored, placed, template))
 
 
-def _checkpointer(handler: Any, **options_of_it: Any) -> ocp.Checkpointer:
+def _checkpointer(handler: Any, **handler_options: Any) -> ocp.Checkpointer:
     """A checkpointer of this process alone. Orbax would wait for all processes, but only process 0 reads and writes."""
     options = ocp.options.MultiprocessingOptions()
     if jax.process_count() > 1:
         own = jax.process_index()
         options = ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
-    return ocp.Checkpointer(handler(multiprocessing_options=options, **options_of_it), multiprocessing_options=options)
+    return ocp.Checkpointer(handler(multiprocessing_options=options, **handler_options), multiprocessing_options=options)
 
 
 @contextlib.contextmanager
