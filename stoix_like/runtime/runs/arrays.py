@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,17 +19,52 @@ import jax
 import numpy as np
 import orbax.checkpoint as ocp
 
-from stoix_like.errors import CheckpointError
+from stoix_like.errors import CheckpointError, RunError
 from stoix_like.ops import trees
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 
 UNFINISHED = ".orbax-checkpoint-tmp"  # in the name of a folder that orbax has not finished
+#: A path that orbax and tensorstore take as it is. Brackets would be a pattern for them, `://` a scheme.
+_PLAIN = re.compile(r"(\w|[-+.,=@%~/ ]|:(?!/))*")
 
 
 def write_arrays(path: Path, arrays: Any, *, use_ocdbt: bool = True) -> None:
-    """Writes a pytree of arrays into the checkpoint at `path`. Errors are those of orbax and of the device."""
-    with _checkpointer(ocp.PyTreeCheckpointHandler, use_ocdbt=use_ocdbt) as writer, _without_merge_warning():
-        writer.save(path / "state", args=ocp.args.PyTreeSave(jax.tree.map(trees.to_stored, arrays)))
+    """Writes a pytree of arrays into the checkpoint at `path`. Errors are those of orbax and of the device.
+
+    Raises RunError if what was written could not be read.
+    """
+    stored = jax.tree.map(trees.to_stored, arrays)
+    with (
+        _plain_path(path) as plain,
+        _checkpointer(ocp.PyTreeCheckpointHandler, use_ocdbt=use_ocdbt) as writer,
+        _without_merge_warning(),
+    ):
+        writer.save(plain / "state", args=ocp.args.PyTreeSave(stored))
+    if absent := _absent_file(path / "state", len(jax.tree.leaves(stored)), use_ocdbt):
+        what = f"the checkpoint in {path.parent} was not written: orbax has left out {absent}"
+        raise RunError(what, "choose another --save-dir")
+
+
+def _absent_file(state: Path, num_arrays: int, use_ocdbt: bool) -> str | None:
+    """A file without which orbax cannot read what it wrote: looked for, because it leaves files out without an error."""
+    for name in ("_METADATA", *(["manifest.ocdbt"] if use_ocdbt else [])):
+        if not (state / name).is_file():
+            return name
+    if not use_ocdbt and sum((each / ".zarray").is_file() for each in state.iterdir()) < num_arrays:
+        return "an array"
+    return None
+
+
+@contextlib.contextmanager
+def _plain_path(path: Path) -> Iterator[Path]:
+    """A path to the same place that orbax takes as it is: through a link in the folder for temporary files."""
+    if _PLAIN.fullmatch(str(path)) and str(path).isprintable():
+        yield path
+        return
+    with tempfile.TemporaryDirectory(prefix="stoix_like-") as folder:
+        link = Path(folder) / "checkpoints"
+        link.symlink_to(path.parent)
+        yield link / path.name
 
 
 def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
@@ -35,8 +72,8 @@ def stored_shapes(path: Path) -> dict[str, tuple[int, ...]]:
 
     Slow, and each call keeps about 6 kB of memory a leaf for ever: tensorstore's `Spec.to_json` leaks (docs/log.md).
     """
-    with _orbax_errors(path), _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
-        tree = reader.metadata(path / "state").item_metadata.tree
+    with _orbax_errors(path), _plain_path(path) as plain, _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
+        tree = reader.metadata(plain / "state").item_metadata.tree
     return {name: tuple(leaf.shape) for name, leaf in trees.named_leaves(tree).items()}
 
 
@@ -49,10 +86,10 @@ def read_arrays(path: Path, template: Any, *, is_part: bool = False, on_host: bo
     """
     stored = jax.tree.map(trees.stored_shape, template)
     restore_args = jax.tree.map(lambda leaf: ocp.RestoreArgs(restore_type=np.ndarray, dtype=leaf.dtype), stored)
-    with _orbax_errors(path), _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
+    with _orbax_errors(path), _plain_path(path) as plain, _checkpointer(ocp.PyTreeCheckpointHandler) as reader:
         # a partial restore takes a chex dataclass for a mapping: it fails on a field `items`, as BinPack has one
         args = ocp.args.PyTreeRestore(stored, restore_args=restore_args, partial_restore=is_part)
-        found = reader.restore(path / "state", args=args)
+        found = reader.restore(plain / "state", args=args)
         if on_host:
             return found
         placed = jax.tree.map(lambda x, leaf: jax.device_put(x, leaf.sharding), found, stored)
@@ -65,7 +102,9 @@ def _checkpointer(handler: Any, **handler_options: Any) -> ocp.Checkpointer:
     if jax.process_count() > 1:
         own = jax.process_index()
         options = ocp.options.MultiprocessingOptions(own, {own}, barrier_sync_key_prefix=f"process_{own}")
-    return ocp.Checkpointer(handler(multiprocessing_options=options, **handler_options), multiprocessing_options=options)
+    return ocp.Checkpointer(
+        handler(multiprocessing_options=options, **handler_options), multiprocessing_options=options
+    )
 
 
 @contextlib.contextmanager

@@ -499,3 +499,34 @@ def test_an_old_checkpoint_that_cannot_be_removed_ends_nothing(make_store, monke
     _save(store, 2)
     assert store.updates() == [2]
     assert store.load_meta().update == 2
+
+
+@pytest.mark.parametrize("use_ocdbt", [True, False])
+@pytest.mark.parametrize(
+    "name", ["plain [x]", "a[!b]", "a\\b", "a*?", "gs:/", "%41#", "line\nbreak", "\udcff", "{x}$HOME;'\"|&"]
+)
+def test_a_folder_of_any_name_holds_checkpoints(tmp_path, name, use_ocdbt):
+    """Orbax takes brackets for a pattern and loses the checkpoint; tensorstore cannot name a backslash."""
+    folder = tmp_path / name / "checkpoints"
+    CheckpointStore(folder, create=True, use_ocdbt=use_ocdbt).save(_arrays(2), _meta(2))
+    assert_same_bits(CheckpointStore(folder).load(_template(_arrays())), _arrays(2))
+    assert arrays.stored_shapes(folder / "2")["params/kernel"] == (64, 16)
+
+
+@pytest.mark.parametrize(
+    ("absent", "use_ocdbt"),
+    [("_METADATA", True), ("manifest.ocdbt", True), ("_METADATA", False), ("step/.zarray", False)],
+)
+def test_a_save_that_leaves_out_a_file_is_an_error_at_once(make_store, monkeypatch, absent, use_ocdbt):
+    store = make_store(create=True, use_ocdbt=use_ocdbt)
+    _save(store, 1)
+    whole = arrays.ocp.Checkpointer.save
+
+    def save(self, directory, *args, **kwargs):
+        whole(self, directory, *args, **kwargs)
+        (directory / absent).unlink()
+
+    monkeypatch.setattr(arrays.ocp.Checkpointer, "save", save)
+    with pytest.raises(RunError, match=r"was not written: orbax has left out (_METADATA|manifest.ocdbt|an array)"):
+        _save(store, 2)
+    assert store.updates() == [1]
