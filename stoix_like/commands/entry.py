@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import io
 import os
-import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -17,9 +16,8 @@ from typing import NoReturn
 from stoix_like.commands.table import COMMANDS, Outcome
 from stoix_like.config.values import nearest
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
-from stoix_like.runtime.console import messages
+from stoix_like.runtime.console import messages, signals
 from stoix_like.runtime.console.spelling import PROGRAM, program_name, set_program_name
-from stoix_like.runtime.training import stopping
 
 Main = Callable[[list[str]], Outcome]
 
@@ -40,11 +38,25 @@ def run_main(main: Main) -> NoReturn:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # for terminals whose encoding has no – or ·
-    signal.signal(signal.SIGINT, stopping.interrupt)
+    signals.watch()
     messages.mark_cli()
+    try:
+        code = _code_of_process(main)
+        signals.end()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED or signals.is_interrupted():
+        signals.leave()
+    sys.exit(code)
+
+
+def _code_of_process(main: Main) -> int:
+    """The exit code of this process. One of several processes that has failed does not return."""
     try:
         code = exit_code(main, sys.argv[1:])
     except Exception:
+        if signals.is_interrupted():  # something made another error of the KeyboardInterrupt
+            return INTERRUPTED
         if not _is_one_of_several():
             raise
         traceback.print_exc()
@@ -53,7 +65,7 @@ def run_main(main: Main) -> NoReturn:
         from stoix_like.runtime.hardware import process_group
 
         process_group.abort(code)
-    sys.exit(code)
+    return code
 
 
 def _is_one_of_several() -> bool:
@@ -70,9 +82,10 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
         outcome = main(list(argv)) or 0
         sys.stdout.flush()
     except StoixError as error:
-        return _report(error, argv)
+        return INTERRUPTED if signals.is_interrupted() else _report(error, argv)
     except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
+        if not signals.is_interrupted():
+            print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader has closed the pipe (`... | head`), so nothing can be printed
         return RunError.exit_code

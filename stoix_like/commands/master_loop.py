@@ -77,13 +77,10 @@ def show_status(save_dir: Path, arguments: argparse.Namespace) -> int:
         return status.exit_code(found)
     import sys
 
-    try:
-        while True:
-            lines = status.status_lines(status.read_status(save_dir))
-            print((CLEAR if sys.stdout.isatty() else "") + "\n".join(lines), flush=True)
-            time.sleep(WATCH_SECONDS)
-    except KeyboardInterrupt:
-        return 0
+    while True:
+        lines = status.status_lines(status.read_status(save_dir))
+        print((CLEAR if sys.stdout.isatty() else "") + "\n".join(lines), flush=True)
+        time.sleep(WATCH_SECONDS)
 
 
 def help_text() -> str:

@@ -9,6 +9,7 @@ import jax
 
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import INTERRUPTED
+from stoix_like.runtime.console import signals
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line
@@ -60,13 +61,11 @@ def run(config: SelfPlayConfig, options: LoopOptions, reporter: Reporter) -> int
         each = options.first
         for _ in range(options.max_iterations):
             try:
-                report = run_iteration(pipeline, each)
+                with signals.closing_lines(lambda: [_next_line(pipeline, options)]):
+                    report = run_iteration(pipeline, each)
             except Interrupted as stopped:
                 reporter.info(f"interrupted in {stopped}; what is finished is kept\n{_next_line(pipeline, options)}")
                 return INTERRUPTED
-            except KeyboardInterrupt:  # the second one
-                reporter.info(_next_line(pipeline, options))
-                raise
             for line in report_lines(pipeline, report):
                 reporter.info(line)
             each = options.later._replace(new_iteration=False)

@@ -7,6 +7,8 @@ import textwrap
 
 import pytest
 
+from stoix_like.runtime.training.stopping import STOPPING
+
 IN_AN_IMPORT = """
     import importlib.abc, importlib.machinery, os, signal, sys, time
 
@@ -48,15 +50,105 @@ ANYWHERE = """
         print("ready", flush=True)
         time.sleep(60)
 """
+CONVERTED = """
+    import time
+    from stoix_like.errors import RunError
+
+    def main(argv):
+        try:
+            print("ready", flush=True)
+            time.sleep(60)
+        except BaseException as error:
+            raise RunError("the library failed", "none") from error
+"""
+SLOW_TO_UNWIND = """
+    import time
+
+    def main(argv):
+        try:
+            print("ready", flush=True)
+            time.sleep(60)
+        finally:
+            time.sleep(60)
+"""
+IN_XLA = """
+    import jax
+
+    def main(argv):
+        endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1, x))
+        compiled = endless.lower(1).compile()
+        print("ready", flush=True)
+        compiled(1).block_until_ready()
+"""
+DONE = """
+    import atexit, time
+
+    def finish():
+        print("ready", flush=True)
+        time.sleep(60)
+
+    def main(argv):
+        atexit.register(finish)
+"""
+WITH_LINES = IN_XLA.replace("import jax", "import jax\n    from stoix_like.runtime.console import signals").replace(
+    """        print("ready", flush=True)
+        compiled(1).block_until_ready()""",
+    """        with signals.closing_lines(lambda: ["next: this"]):
+            print("ready", flush=True)
+            compiled(1).block_until_ready()""",
+)
 
 
-@pytest.mark.parametrize("program", [IN_AN_IMPORT, IN_A_CALLBACK, ANYWHERE], ids=["import", "callback", "anywhere"])
-def test_an_interrupt_ends_the_command(program):
+def _started(program):
     text = textwrap.dedent(program) + "\nfrom stoix_like.commands.entry import run_main\nrun_main(main)\n"
-    with subprocess.Popen(
-        [sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout.readline() == "ready\n"
+    process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+@pytest.mark.parametrize(
+    ("program", "number", "expected"),
+    [
+        (IN_AN_IMPORT, signal.SIGINT, ("", "interrupted\n")),
+        (IN_A_CALLBACK, signal.SIGINT, ("", "interrupted\n")),
+        (ANYWHERE, signal.SIGINT, ("", "interrupted\n")),
+        (ANYWHERE, signal.SIGTERM, ("", "interrupted\n")),
+        (ANYWHERE, signal.SIGHUP, ("", "interrupted\n")),
+        (CONVERTED, signal.SIGINT, ("", "interrupted\n")),
+        (SLOW_TO_UNWIND, signal.SIGINT, ("", "interrupted\n")),
+        (IN_XLA, signal.SIGTERM, ("", "interrupted\n")),
+        (WITH_LINES, signal.SIGINT, ("next: this\n", "interrupted\n")),
+        (DONE, signal.SIGINT, ("", "")),
+    ],
+    ids="import callback anywhere SIGTERM SIGHUP converted slow xla lines done".split(),
+)
+def test_a_signal_ends_the_command(program, number, expected, not_under_nohup):
+    """Each program would go on for a minute, and the one in XLA for ever."""
+    with _started(program) as process:
+        process.send_signal(number)
+        out, err = process.communicate(timeout=50)
+    assert (process.returncode, out, err) == (130, *expected)
+
+
+STOPPABLE = """
+    import jax
+    from stoix_like.runtime.training.stopping import stopping_on_signals
+
+    def main(argv):
+        endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1, x))
+        compiled = endless.lower(1).compile()
+        with stopping_on_signals():
+            print("ready", flush=True)
+            compiled(1).block_until_ready()
+"""
+
+
+def test_the_first_signal_is_answered_inside_xla_and_the_second_leaves():
+    with _started(STOPPABLE) as process:
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
+        assert process.stderr.readline() == STOPPING + "\n"
+        process.send_signal(signal.SIGHUP)  # after the first signal it has no effect
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        out, err = process.communicate(timeout=50)
     assert (process.returncode, out, err) == (130, "", "interrupted\n")

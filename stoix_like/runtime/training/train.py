@@ -14,6 +14,7 @@ from jax.stages import Compiled
 
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import StoixError
+from stoix_like.runtime.console import signals
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.hardware import devices, process_group
@@ -205,14 +206,17 @@ def _compile(parts: RunParts) -> Compiled:
 
 
 def _run(started: _StartedRun) -> str:
-    """The status of the run. Its failure is logged, and what is left after a second interruption is shown."""
+    """The status of the run. Its failure is logged; a second signal shows what is left."""
+
+    def lines() -> list[str]:
+        started.view.close()
+        if (path := started.writer.last_checkpoint()) is None:
+            return []
+        return [f"the last checkpoint is of update {int(path.name):,}", f"next: {_resume_command(started.parts.plan)}"]
+
     try:
-        return started.driver.run(started.parts.state)
-    except KeyboardInterrupt:  # the second one
-        if (path := started.writer.last_checkpoint()) is not None:
-            resume = _resume_command(started.parts.plan)
-            started.view.lines([f"the last checkpoint is of update {int(path.name):,}", f"next: {resume}"])
-        raise
+        with signals.closing_lines(lines):
+            return started.driver.run(started.parts.state)
     except StoixError as error:
         started.writer.log_failure(event(started.parts.clock.now(), "failed", message=error.what))
         raise

@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from types import FrameType
 from typing import NamedTuple
 
 from stoix_like.errors import StoixError
@@ -48,10 +47,11 @@ class LoopStop(StopRequest):
     def is_set(self, value: bool) -> None:
         self._is_stopped = value
 
-    def _receive(self, number: int, frame: FrameType | None) -> None:
+    def receive(self, number: int) -> bool:
+        """As a StopRequest does. A signal after a time-out is the first one."""
         with self._lock:
-            self._deadline, self.timed_out = None, False  # a signal after a time-out is the first one
-        super()._receive(number, frame)
+            self._deadline, self.timed_out = None, False
+        return super().receive(number)
 
     def set_deadline(self, at: float | None) -> None:
         """Sets when the stages that run now have to be done, on the monotonic clock; None for never."""
