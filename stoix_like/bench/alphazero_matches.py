@@ -21,6 +21,7 @@ from stoix_like.runtime.arena import league
 from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec, load_contestant
 from stoix_like.runtime.arena.match import MatchPlayer
 from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.runs.saved import SavedRun, load_run
 from stoix_like.runtime.storage.atomic import atomic_write_json
 
@@ -56,7 +57,7 @@ def over_seeds(name: str, found: Sequence[Interval], unit: str, note: str) -> Me
     interval = mean_interval(np.array([one.point for one in found]))
     half = (interval.high - interval.low) / 2
     spread = float(half / interval.point) if len(found) > 1 and interval.point > 0 else None
-    each = "; ".join(f"{one.point:.4f} [{one.low:.4f}, {one.high:.4f}]" for one in found)
+    each = "; ".join(f"{one.point:.4f} {interval_text(one.low, one.high, '.4f')}" for one in found)
     return Measurement(name, float(interval.point), unit, spread, note=f"{note}; seeds {each}")
 
 
@@ -156,7 +157,7 @@ def rating_rows(
         rating = ratings[member.contestant.name]
         scores = [record for record in found.records if record.first == rating.name and record.second in anchors]
         against = ", ".join(f"{one.second} {one.score / one.games:.3f}" for one in scores)
-        note = f"[{rating.low:.0f}, {rating.high:.0f}], {anchors[0]} fixed; {len(book.moves)} openings"
+        note = f"{interval_text(rating.low, rating.high, '.0f')}, {anchors[0]} fixed; {len(book.moves)} openings"
         note += f"; {num_simulations} simulations, {member.steps:,} steps; scores: {against}" if member.run else ""
         where = f"{member.run}@{member.update}" if member.run else rating.name
         yield Measurement(f"{trained.prefix}/rating/{where}", rating.rating, "Elo", note=note)

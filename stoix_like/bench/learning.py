@@ -16,6 +16,7 @@ from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.statistics import difference_interval, mean_interval
 from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.evaluators.policies import SearchChoice
 from stoix_like.runtime.results.series import experiment_leaves, read_started_run
 from stoix_like.runtime.runs.find import read_config
@@ -171,13 +172,13 @@ def _rows(claims: tuple[Claim, ...], pairs: tuple[tuple[str, str], ...]) -> Iter
 def difference_row(ours: str, theirs: str, first: Sequence[float], second: Sequence[float], metric: str) -> Measurement:
     """The difference of the means over seeds of two claims."""
     interval = difference_interval(first, second)
-    note = f"95 % [{interval.low:+.4f}, {interval.high:+.4f}] over seeds (Welch); above {theirs}"
+    note = f"95 % {interval_text(interval.low, interval.high, '+.4f')} over seeds (Welch); above {theirs}"
     return Measurement(f"learning/difference/{ours}", interval.point, metric, note=note)
 
 
 def _row(claim: Claim, scores: list[dict[str, Any]]) -> Measurement:
     interval = mean_interval(np.array([score["mean"] for score in scores]))
-    of_seeds = "; ".join(f"{score['mean']:.4f} [{score['low']:.4f}, {score['high']:.4f}]" for score in scores)
+    of_seeds = "; ".join(f"{score['mean']:.4f} {interval_text(score['low'], score['high'], '.4f')}" for score in scores)
     steps, seconds = scores[0]["timesteps"], [score["seconds"] for score in scores]
     note = (
         f"{claim.level_set}, {steps:,} steps, {min(seconds) / 60:.0f} to {max(seconds) / 60:.0f} min;"

@@ -36,6 +36,7 @@ from stoix_like.evaluation import matches
 from stoix_like.runtime.arena.contestants import run_player
 from stoix_like.runtime.arena.match import MatchPlayer
 from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 
@@ -158,7 +159,7 @@ def rating_row(loop: LoopRun, name: str, most: int = 1000) -> Measurement:
     marks = {"champion": "*", "former champion": "*"}
     shown = [found[index] for index in sorted({round(index) for index in np.linspace(0, len(found) - 1, most)})]
     curve = ", ".join(f"{one['iteration']}{marks.get(one['status'], '')} {one['rating']:.0f}" for one in shown)
-    note = f"iteration {champion['iteration']}, [{champion['low']:.0f}, {champion['high']:.0f}]"
+    note = f"iteration {champion['iteration']}, {interval_text(champion['low'], champion['high'], '.0f')}"
     note += f"; by iteration, * became champion: {curve}"
     return Measurement(f"{name}/rating", champion["rating"], "Elo", note=note)
 

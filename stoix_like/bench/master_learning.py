@@ -19,6 +19,7 @@ from stoix_like.bench.loops import LoopRun, decision_rows, finished_iterations, 
 from stoix_like.bench.measure import Measurement
 from stoix_like.config.board_games import game_key
 from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.console.text import interval_text
 
 POINTS = 16  # candidates whose ratings are shown
 
@@ -60,5 +61,5 @@ def master_rows(loop: LoopRun, name: str) -> Iterator[Measurement]:
         found = json.loads(shadow.read_text(encoding="utf-8"))
         for anchor, one in found["anchors"].items():
             note = f"the champion of iteration {found['iteration']}, {one['games']} games"
-            note += f", [{one['low']:.3f}, {one['high']:.3f}]"
+            note += f", {interval_text(one['low'], one['high'], '.3f')}"
             yield Measurement(f"{name}/against_{anchor}", one["score"], "score", note=note)

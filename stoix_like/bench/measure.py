@@ -6,6 +6,7 @@ A ratio is reported only if the spreads of both timings cannot explain it.
 from __future__ import annotations
 
 import datetime
+import math
 import os
 import platform
 import statistics
@@ -125,7 +126,7 @@ def machine_row(device: str) -> Measurement:
 def row_text(row: Measurement) -> str:
     """The row as a line. Widths are fixed, because each row is printed before the next is measured."""
     parts = [f"{row.name:<26}{number_text(row.value):>12} {row.unit}"]
-    if row.spread is not None:
+    if row.spread is not None and math.isfinite(row.spread):
         parts.append(f"± {row.spread:.0%}")
     if row.reference is not None:
         ratio = f"{row.ratio:.1f} times" if row.ratio is not None else "no ratio: the spread is larger than the claim"

@@ -26,6 +26,7 @@ __all__ = ["MatchRecord", "Ranking", "Rating", "RatingTable", "rate", "rate_rank
 SCALE = 400.0 / np.log(10.0)  # Elo of a unit of strength
 NOBODY = -1
 _MOST_ITERATIONS = 200
+_LONGEST_STEP = 2.0  # of strength, 347 Elo: further away the curvature says nothing
 
 
 class Ranking(NamedTuple):
@@ -168,8 +169,10 @@ def _table(
     quantile = statistics.normal_quantile(confidence)
     fixed = np.array([name in anchors for name in names])
     rated = _connected(choices, fixed, games)
-    strength = np.array([anchors.get(name, mean) for name in names]) / SCALE
-    strength = np.append(strength, strength[fixed].mean() if fixed.any() else mean / SCALE)  # [n + 1], the prior's last
+    center = (
+        float(np.mean(list(anchors.values()))) if anchors else mean
+    )  # of the prior, and where Newton's method starts
+    strength = np.array([*(anchors.get(name, center) for name in names), center]) / SCALE  # [n + 1], the prior's last
     free = np.flatnonzero(rated & ~fixed)
     choices = _Choices(*(column[rated[choices.members[:, 0]]] for column in choices))
     if prior == 0.0:
@@ -249,6 +252,7 @@ def _fit(
     for _ in range(_MOST_ITERATIONS):
         gradient, curvature, _ = _derivatives(choices, strength)
         step = basis @ np.linalg.solve(basis.T @ curvature @ basis, basis.T @ gradient)
+        step *= min(1.0, _LONGEST_STEP / max(np.abs(step).max(initial=0.0), 1e-300))
         before = _log_likelihood(choices, strength)
         while _log_likelihood(choices, strength + step) < before - 1e-12 * abs(before):
             step = step / 2.0
@@ -262,15 +266,20 @@ def _fit(
 
 
 def _log_likelihood(choices: _Choices, strength: np.ndarray) -> float:
-    field = np.where(choices.members == NOBODY, -np.inf, strength[choices.members])  # [K, P]
-    return float(choices.weight @ (field[:, 0] - np.logaddexp.reduce(field, axis=1)))
+    return -float(choices.weight @ np.logaddexp.reduce(_behind(choices, strength), axis=1))
+
+
+def _behind(choices: _Choices, strength: np.ndarray) -> np.ndarray:
+    """[K, P]: the strength of each relative to the chosen. After a billion wins little is left of its odds below 1."""
+    field = np.where(choices.members == NOBODY, -np.inf, strength[choices.members])
+    return field - field[:, :1]
 
 
 def _derivatives(choices: _Choices, strength: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """(gradient [n], negated second derivative [n, n], the same with each choice times its share of variance)."""
     members, size = choices.members, len(strength)
-    field = np.where(members == NOBODY, -np.inf, strength[members])
-    odds = np.exp(field - np.logaddexp.reduce(field, axis=1, keepdims=True))  # [K, P], probabilities; 0 for nobody
+    behind = _behind(choices, strength)
+    odds = np.exp(behind - np.logaddexp.reduce(behind, axis=1, keepdims=True))  # [K, P], probabilities; 0 for nobody
     gradient = np.zeros(size)
     np.add.at(gradient, members[:, 0], choices.weight)
     np.add.at(gradient, members, -choices.weight[:, None] * odds)

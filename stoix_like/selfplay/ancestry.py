@@ -16,6 +16,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import matches, ratings
 from stoix_like.evaluation.match_records import MatchRecord
 from stoix_like.evaluation.ratings import Rating, RatingTable
+from stoix_like.runtime.console.text import DASH, interval_text
 from stoix_like.runtime.figures.panels import Line, Panel
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
@@ -118,14 +119,14 @@ def table_rows(ancestry: Ancestry) -> list[list[str]]:
     rated = {row.name: row for row in ancestry.table.rows}
     rows = [["", "candidate", "rating", "95 % interval", "against the champion", "games", "status"]]
     for one in ancestry.candidates:
-        score = "–" if one.score is None else f"{one.score:.3f}"
+        score = DASH if one.score is None else f"{one.score:.3f}"
         rows.append([one.name, one.hash[:12], *_numbers(rated.get(one.name)), score, f"{one.games:,}", one.status])
     return [*rows, *([name, "", *_numbers(rated[name]), "", "", "anchor"] for name in anchors_of(ancestry))]
 
 
 def _numbers(row: Rating | None) -> tuple[str, str]:
     """(rating, interval) as text."""
-    return ("–", "–") if row is None else (f"{row.rating:.0f}", f"[{row.low:.0f}, {row.high:.0f}]")
+    return (DASH, DASH) if row is None else (f"{row.rating:.0f}", interval_text(row.low, row.high, ".0f"))
 
 
 def anchors_of(ancestry: Ancestry) -> list[str]:

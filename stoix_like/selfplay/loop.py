@@ -13,7 +13,7 @@ from stoix_like.runtime.console import signals
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line
-from stoix_like.runtime.console.text import aligned
+from stoix_like.runtime.console.text import aligned, interval_text
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.training.stopping import stopping_on_signals
@@ -164,6 +164,6 @@ def _match_text(report: IterationReport) -> str:
     if "score" not in facts:
         return "no games were played"
     point, low, high = facts["score"]
-    text = f"{point:.3f} [{low:.3f}, {high:.3f}] against the champion, {facts['games']:,} games"
+    text = f"{point:.3f} {interval_text(low, high, '.3f')} against the champion, {facts['games']:,} games"
     anchors = [f"{found['score'][0]:.3f} against {name}" for name, found in facts["anchors"].items()]
     return ", ".join([text, *anchors])

@@ -120,7 +120,7 @@ def _started(program):
         (WITH_LINES, signal.SIGINT, ("next: this\n", "interrupted\n")),
         (DONE, signal.SIGINT, ("", "")),
     ],
-    ids="import callback anywhere SIGTERM SIGHUP converted slow xla lines done".split(),
+    ids=["import", "callback", "anywhere", "SIGTERM", "SIGHUP", "converted", "slow", "xla", "lines", "done"],
 )
 def test_a_signal_ends_the_command(program, number, expected, not_under_nohup):
     """Each program would go on for a minute, and the one in XLA for ever."""

@@ -88,6 +88,49 @@ def test_a_player_who_won_everything_needs_a_prior():
     assert np.isfinite([row[1:4] for row in found.rows]).all()
 
 
+@pytest.mark.parametrize("wins", [1, 6, 100, 10**9])
+@pytest.mark.parametrize("by_rankings", [False, True])
+def test_a_player_who_won_all_games_against_an_anchor_has_the_closed_form(wins, by_rankings):
+    """n wins and one virtual draw against the anchor: odds of (n + 1/2) to 1/2, so 400 log10(2 n + 1) above it."""
+    anchor = {"engine": 3000.0}
+    if by_rankings:
+        wins = min(wins, 100)
+        table = rate_rankings([Ranking(("us", "engine"), (1.0, 0.0))] * wins, anchor)
+    else:
+        table = rate([MatchRecord("us", "engine", wins, wins)], anchor)
+    us = rows_of(table)["us"]
+    assert us.rating == pytest.approx(3000.0 + 400.0 * np.log10(2 * wins + 1))
+    information = (wins + 1) * (wins + 0.5) * 0.5 / (wins + 1) ** 2 / SCALE**2  # n + 1 games, each p (1 - p)
+    assert us.high - us.rating == pytest.approx(norm.ppf(0.975) / information**0.5)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_ratings_are_finite_and_the_maximum_whatever_was_played(seed):
+    """Perfect scores, anchors far from each other and from the mean, weak priors: the gradient is zero at the end."""
+    random = np.random.default_rng(seed)
+    anchors = {"a": random.uniform(-9e3, 9e3), "b": random.uniform(-9e3, 9e3)}
+    games = {pair: 10 ** int(random.integers(0, 7)) for pair in itertools.combinations("abcdef", 2)}
+    share = random.choice([0.0, 0.5, 1.0], len(games))
+    records = [
+        MatchRecord(*pair, part * number, number) for (pair, number), part in zip(games.items(), share, strict=True)
+    ]
+    prior = float(10.0 ** -random.integers(0, 9))
+    found = rows_of(rate(records, anchors, prior=prior))
+    assert np.isfinite([row[1:4] for row in found.values()]).all()
+    center = np.mean(list(anchors.values()))
+    for name in "cdef":
+        mine = found[name].rating
+        surplus = prior * (0.5 - expected(mine - center))
+        total = prior
+        for record in records:
+            if name in record[:2]:
+                other = record.second if name == record.first else record.first
+                score = record.score if name == record.first else record.games - record.score
+                surplus += score - record.games * expected(mine - found[other].rating)
+                total += record.games
+        assert abs(surplus) < 1e-9 * total
+
+
 def test_players_without_a_way_to_the_others_get_no_rating():
     records = [*RING, MatchRecord("x", "y", 2, 4)]
     found = rate(records)

@@ -69,7 +69,7 @@ def rating_table(table: RatingTable) -> list[str]:
     rows = []
     for row in table.rows:
         is_anchor = row.name in table.anchors
-        interval = "fixed" if is_anchor else DASH if math.isnan(row.low) else f"[{row.low:.0f}, {row.high:.0f}]"
+        interval = "fixed" if is_anchor else interval_text(row.low, row.high, ".0f")
         rating = DASH if math.isnan(row.rating) else f"{row.rating:.0f}"
         rows.append([row.name, rating, interval, number_text(row.games), f"{row.score:.3f}"])
     head, rows = without_empty_columns(["", "rating", "95 % interval", "games", "score"], rows)

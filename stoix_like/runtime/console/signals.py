@@ -1,13 +1,13 @@
 """The signals that end a command, SIGINT, SIGTERM and SIGHUP: one policy for all commands.
 
-A signal ends the command with exit code 130. Inside `receiving`, a function decides instead: a training ends its chunk and
-saves at the first signal, and leaves at the second.
+A signal ends the command with exit code 130. Inside `receiving`, a function decides instead: a training ends its chunk
+and saves at the first signal, and leaves at the second.
 
 Python runs a handler between two of its own instructions only, so not while XLA compiles or computes. Therefore a
 thread of each command reads the signals' numbers from a pipe, into which Python's C handler writes them at once. A
 KeyboardInterrupt unwinds the main thread. If that takes longer than GRACE_SECONDS, the thread prints the closing lines
-and leaves. Files are written atomically, so this may happen at any time. The process leaves by `os._exit`: a normal exit
-destroys XLA's client while its threads compute, which crashes.
+and leaves. Files are written atomically, so this may happen at any time. The process leaves by `os._exit`: a normal
+exit destroys XLA's client while its threads compute, which crashes.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
-from typing import NoReturn
+from typing import ClassVar, NoReturn
 
 from stoix_like.errors import INTERRUPTED
 from stoix_like.runtime.console.streams import is_terminal
@@ -38,8 +38,8 @@ Receiver = Callable[[int], bool]
 class _Process:
     """The state of this process: a signal concerns all of it."""
 
-    receivers: list[Receiver] = []
-    closing_lines: list[Callable[[], Sequence[str]]] = []
+    receivers: ClassVar[list[Receiver]] = []
+    closing_lines: ClassVar[list[Callable[[], Sequence[str]]]] = []
     watcher: _Watcher | None = None
 
 
@@ -102,7 +102,7 @@ class _Watcher:
 
 
 def watch() -> None:
-    """Makes this process a command: from here on a signal ends it, whatever it does. Called once, in the main thread."""
+    """Makes this process a command, which a signal ends whatever it does. Called once, in the main thread."""
     if _Process.watcher is None:
         _Process.watcher = _Watcher()
 

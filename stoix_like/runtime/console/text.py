@@ -22,9 +22,15 @@ def number_text(value: Value, digits: int = 3) -> str:
     return f"{value:,.0f}" if abs(float(short)) >= 1000 or float(value).is_integer() else short
 
 
-def interval_text(low: float, high: float, digits: int = 3) -> str:
-    """`[0.91, 0.94]`; a dash if the bounds are NaN."""
-    return DASH if math.isnan(low) else f"[{number_text(low, digits)}, {number_text(high, digits)}]"
+def interval_text(low: float | None, high: float | None, spec: str | None = None, *, digits: int = 3) -> str:
+    """`[0.91, 0.94]`, by `number_text` or in the format `spec`; a dash if there is no such interval.
+
+    There is none, with bounds of None or NaN, around one value.
+    """
+    if low is None or high is None or math.isnan(low) or math.isnan(high):
+        return DASH
+    texts = [number_text(bound, digits) if spec is None else f"{bound:{spec}}" for bound in (low, high)]
+    return f"[{', '.join(texts)}]"
 
 
 def plural(noun: str, number: int) -> str:

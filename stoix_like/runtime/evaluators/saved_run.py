@@ -12,7 +12,7 @@ from stoix_like.config.alphazero_checks import engine_name
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.runtime.console.text import algorithm_title
+from stoix_like.runtime.console.text import algorithm_title, aligned, interval_text
 from stoix_like.runtime.evaluators.policies import SearchChoice, select_policy
 
 if TYPE_CHECKING:
@@ -128,19 +128,14 @@ def heading(scored: dict[str, Any]) -> str:
 
 def table_text(result: dict[str, Any]) -> str:
     """The result as aligned text, without its heading."""
-    lines = [
-        f"{'seed':>6}{'update':>8}  {'metric':<18}{'mean':>10}  {'95 % interval':<22}"
-        f"{'min':>10}{'max':>10}{'episodes':>10}",
-    ]
+    rows = [["seed", "update", "metric", "mean", "95 % interval", "min", "max", "episodes"]]
     for seed, metrics in result["seeds"].items():
-        of = f"{seed:>6}{result['updates'][seed]:>8}"
         for metric, row in metrics.items():
-            interval = f"[{row['low']:.4f}, {row['high']:.4f}]"
-            lines.append(
-                f"{of}  {metric:<18}{row['mean']:>10.4f}  {interval:<22}{row['min']:>10.4f}{row['max']:>10.4f}"
-                f"{row['episodes']:>10}"
-            )
+            numbers = [f"{row[name]:.4f}" for name in ("mean", "min", "max")]
+            numbers.insert(1, interval_text(row["low"], row["high"], ".4f"))
+            rows.append([str(seed), str(result["updates"][seed]), metric, *numbers, str(row["episodes"])])
     for metric, row in result["over_seeds"].items():
-        interval = f"[{row['low']:.4f}, {row['high']:.4f}]"
-        lines.append(f"{'IQM':>14}  {metric:<18}{row['iqm']:>10.4f}  {interval:<22}(over {len(result['seeds'])} seeds)")
-    return "\n".join(lines)
+        interval = interval_text(row["low"], row["high"], ".4f")
+        over = f"(over {len(result['seeds'])} seeds)"
+        rows.append(["", "IQM", metric, f"{row['iqm']:.4f}", interval, over, "", ""])
+    return "\n".join(aligned(rows, right=True))

@@ -84,7 +84,7 @@ def _point(interval: Interval) -> list[str]:
 
 def _estimate(interval: Interval) -> list[str]:
     """[point, bounds]."""
-    return [*_point(interval), interval_text(interval.low, interval.high, 4)]
+    return [*_point(interval), interval_text(interval.low, interval.high, digits=4)]
 
 
 def json_values(comparison: Comparison) -> dict[str, Any]:

@@ -46,7 +46,7 @@ def write_arrays(path: Path, arrays: Any, *, use_ocdbt: bool = True) -> None:
 
 
 def _absent_file(state: Path, num_arrays: int, use_ocdbt: bool) -> str | None:
-    """A file without which orbax cannot read what it wrote: looked for, because it leaves files out without an error."""
+    """A file that is not there, and without which orbax cannot read what it wrote. It leaves some out silently."""
     for name in ("_METADATA", *(["manifest.ocdbt"] if use_ocdbt else [])):
         if not (state / name).is_file():
             return name

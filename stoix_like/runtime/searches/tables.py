@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from stoix_like.evaluation import statistics
-from stoix_like.runtime.console.text import DASH
+from stoix_like.runtime.console.text import DASH, interval_text
 from stoix_like.runtime.figures.panels import Line, Panel
 from stoix_like.runtime.searches.methods import MethodResult
 
@@ -59,7 +59,7 @@ def _plain(interval: statistics.Interval) -> dict[str, float | None]:
 
 def row_text(row: Row) -> str:
     """The row as a line under `HEAD`."""
-    interval = DASH if row["low"] is None else f"[{row['low']:.4f}, {row['high']:.4f}]"
+    interval = interval_text(row["low"], row["high"], ".4f")
     budget, particles = (f"{row[name]:,}" if row[name] else DASH for name in ("budget", "particles"))
     return (
         f"{row['method']:<10}{budget:>8}{particles:>11}{row['mean']:>13.4f}  {interval:<20}"

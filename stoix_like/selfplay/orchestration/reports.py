@@ -8,7 +8,7 @@ from typing import Any
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.console.spelling import command_line
-from stoix_like.runtime.console.text import plural
+from stoix_like.runtime.console.text import interval_text, plural
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import STAGES, Layout
@@ -73,9 +73,8 @@ def iteration_line(layout: Layout) -> str:
     parts = [f"{layout.root.name} iteration {number}: {status}"]
     if "evaluate" in done and "score" in done["evaluate"].facts:
         point, low, high = done["evaluate"].facts["score"]
-        parts.append(
-            f"{point:.3f} [{low:.3f}, {high:.3f}] against the champion over {done['evaluate'].facts['games']:,} games"
-        )
+        games = f"{done['evaluate'].facts['games']:,} games"
+        parts.append(f"{point:.3f} {interval_text(low, high, '.3f')} against the champion over {games}")
     if "selfplay" in done:
         parts.append(f"{done['selfplay'].facts['games']:,} games played")
     seconds = sum(float(manifest.recorded["seconds"]) for manifest in done.values())

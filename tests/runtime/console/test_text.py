@@ -17,7 +17,9 @@ def test_numbers_intervals_and_durations():
     numbers = (96_312.4, 27.44, 0.0312, 3e-5, 12, 1.0, 999.6, -999.6, math.nan, "text")
     assert " ".join(map(number_text, numbers)) == "96,312 27.4 0.0312 3e-05 12 1 1,000 -1,000 – text"
     assert number_text(0.98765, digits=4) == "0.9877"
-    assert (interval_text(0.5, 0.75), interval_text(math.nan, math.nan)) == ("[0.5, 0.75]", "–")
+    assert (interval_text(0.5, 0.75), interval_text(0.5, 0.75, ".3f")) == ("[0.5, 0.75]", "[0.500, 0.750]")
+    bounds = ((math.nan, math.nan), (0.5, math.nan), (None, None))
+    assert {interval_text(*pair, spec) for pair in bounds for spec in (None, ".4f")} == {"–"}
     assert [duration_text(x) for x in (21.2, 3661.0, math.inf)] == ["0:00:21", "1:01:01", "–"]
 
 
