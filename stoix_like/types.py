@@ -85,6 +85,15 @@ class ActionSpec(NamedTuple):
         return (*self.shape, self.num_values)
 
 
+#: Names of the metrics of episodes that every run reports. An environment's own need others.
+EPISODE_NAMES = frozenset(
+    {f"{extreme}_return" for extreme in ("mean", "max", "min")}
+    | {f"episode_length_{extreme}" for extreme in ("mean", "max", "min")}
+    | {"episodes", "episode_return", "episode_length", "steps_per_second", "levels_reused"}
+    | {"unfinished", "level_hash", "duration_ms"}
+)
+
+
 def _no_metrics(_state: EnvState, _timestep: TimeStep) -> dict[str, Array]:
     return {}
 
@@ -99,7 +108,8 @@ class Environment(NamedTuple):
         task_id: the name in logs and checkpoints.
         can_truncate: True if a LAST step may have discount > 0 (a time limit that is not the task's own).
         deterministic: True if `step` uses no randomness, so that a search need not rekey its particles.
-        episode_metrics: (state, timestep) of the *final* step -> named scalars, such as a solve rate.
+        episode_metrics: (state, timestep) of the *final* step -> named scalars, such as a solve rate; none of the
+            EPISODE_NAMES.
         rekey: (state, key) -> state with its randomness replaced, or None. Without it, a stochastic environment cannot
             be searched, and its levels are never used twice.
         observation_adapter: the network family for it: "dense", "binpack", "grid", "board" or "lines".

@@ -13,12 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.envs.auto_reset import AutoReset
-from stoix_like.ops.environment_contract import undeclared_truncations
+from stoix_like.ops.breaches import BREACHES, breach, decision_breaches, non_finite_metric
 from stoix_like.types import Array, EnvState, Key, Metrics, Observation
 
-#: Metric: episodes that ended by LAST with a discount above 0, of an environment that says it cannot truncate.
-UNDECLARED = "actor/undeclared_truncations_count"
-
+#: {metric: breach of the environment's contract that it counts}. They are refused, and not logged.
+BREACH_METRICS = {f"actor/{name}_count": name for name in BREACHES}
 
 #: Paths of a State whose arrays have leading axis N (`Learner.sharded`), if its field `rollout` is a RolloutState. The
 #: level pool is not among them: any environment may take any level.
@@ -61,7 +60,7 @@ class _Finished(NamedTuple):
     episode_length: Array  # [T, N]
     env_metrics: dict[str, Array]  # [T, N] each, `env.episode_metrics`
     levels_reused: Array  # [T]
-    undeclared_truncations: Array  # [T]
+    breaches: dict[str, Array]  # [T] each
 
 
 ActFunction = Callable[[EnvState, Observation, Key], tuple[Array, Any]]  # -> action, record; all [N, ...]
@@ -111,8 +110,10 @@ def _step(
     )
     env_metrics = timestep.extras["episode_metrics"]
     can_truncate = transition.next_observation is not None
-    undeclared = jnp.int32(0) if can_truncate else jnp.sum(is_last & (timestep.discount > 0.0), dtype=jnp.int32)
-    finished = _Finished(is_last, episode_return, episode_length, env_metrics, levels_reused, undeclared)
+    breaches = decision_breaches(carry.observation, timestep.reward)  # {name: [N]}
+    breaches["undeclared_truncations"] = is_last & (timestep.discount > 0.0) & (not can_truncate)
+    counts = {name: jnp.sum(flags, dtype=jnp.int32) for name, flags in breaches.items()}
+    finished = _Finished(is_last, episode_return, episode_length, env_metrics, levels_reused, counts)
     running = RunningEpisodes(jnp.where(is_last, 0.0, episode_return), jnp.where(is_last, 0, episode_length))
     return RolloutState(env_state, timestep.observation, pool, running), (transition, finished)
 
@@ -131,16 +132,21 @@ def _episode_metrics(finished: _Finished) -> Metrics:
         metrics[f"actor/episode_{name}_min"] = jnp.min(values, initial=jnp.inf, where=done)
     metrics |= {f"actor/{name}_sum": total(values) for name, values in finished.env_metrics.items()}
     metrics["actor/levels_reused_sum"] = jnp.sum(finished.levels_reused).astype(jnp.float32)
-    metrics[UNDECLARED] = jnp.sum(finished.undeclared_truncations).astype(jnp.float32)
+    for metric, name in BREACH_METRICS.items():
+        metrics[metric] = jnp.sum(finished.breaches[name]).astype(jnp.float32)
     return metrics
 
 
-def refuse_undeclared(metrics: Metrics, task_id: str) -> Metrics:
-    """The metrics without `UNDECLARED`, on the host, if it counts no truncation that was not declared.
+def refuse_breaches(metrics: Metrics, task_id: str) -> Metrics:
+    """The metrics without `BREACH_METRICS`, on the host, if these are all 0.
 
     Raises:
-        UnsupportedEnvironmentError: `UNDECLARED` is above 0, so that values of other levels were bootstrapped from.
+        UnsupportedEnvironmentError: one of them is above 0, or a sum over episodes is not finite.
     """
-    if count := int(np.sum(metrics.get(UNDECLARED, 0))):
-        raise undeclared_truncations(count, task_id)
-    return {name: value for name, value in metrics.items() if name != UNDECLARED}
+    for metric, name in BREACH_METRICS.items():
+        if count := int(np.sum(metrics.get(metric, 0))):
+            raise breach(name, count, task_id)
+    for name, value in metrics.items():
+        if name.startswith("actor/") and name.endswith("_sum") and not np.isfinite(value).all():
+            raise non_finite_metric(name.removeprefix("actor/").removesuffix("_sum"), task_id)
+    return {name: value for name, value in metrics.items() if name not in BREACH_METRICS}

@@ -98,14 +98,9 @@ def combination_problems(config: Any) -> list[str]:
     problems = []
     if core.num_updates is None and core.total_timesteps is None:
         problems.append("training_core: num_updates and total_timesteps are both null; give one")
-    batch = steps_per_update(config)
     sections = section_types(config.__class__)
-    if batch % core.num_minibatches and not sections.keys() & {"spo", "alphazero"}:  # these learn from a replay
-        near = _nearest_divisors(batch, core.num_minibatches)
-        problems.append(
-            f"training_core.num_minibatches: num_envs * rollout_length = {environment.num_envs} * {core.rollout_length}"
-            f" = {batch} is not divisible by {core.num_minibatches}; use {near}"
-        )
+    if not sections.keys() & {"spo", "alphazero"}:  # these learn from a replay
+        problems += _minibatch_problems(config)
     problems += _size_problems(config)
     problems += _replay_problems(config) if "spo" in sections else []
     problems += alphazero_problems(config) if "alphazero" in sections else []
@@ -117,6 +112,22 @@ def combination_problems(config: Any) -> list[str]:
     if name is not None and not is_run_name(name):
         problems.append(f"checkpointing.run_name: {name!r} cannot name a run; {RUN_NAME_RULE}")
     return problems + _logging_problems(config.logging)
+
+
+def _minibatch_problems(config: Any) -> list[str]:
+    core, batch = config.training_core, steps_per_update(config)
+    product = f"num_envs * rollout_length = {config.environment.num_envs} * {core.rollout_length} = {batch}"
+    if batch % core.num_minibatches:
+        near = _nearest_divisors(batch, core.num_minibatches)
+        return [f"training_core.num_minibatches: {product} is not divisible by {core.num_minibatches}; use {near}"]
+    over = config.optimization.standardize_advantages
+    if {"batch": batch, "minibatch": batch // core.num_minibatches, "none": 0}[over] == 1:
+        use = "standardize over the batch, or use fewer minibatches" if batch > 1 else "use none, or play more steps"
+        return [
+            f"optimization.standardize_advantages: a {over} is one step, of {product}, and standardized to 0, so that"
+            f" no policy would be learned; {use}"
+        ]
+    return []
 
 
 def _replay_problems(config: Any) -> list[str]:

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.ops import trees
-from stoix_like.ops.environment_contract import check_environment, undeclared_truncations
+from stoix_like.ops.breaches import BREACHES, breach, decision_breaches, non_finite_metric
+from stoix_like.ops.environment_contract import check_environment
 from stoix_like.types import Array, Environment, EnvState, Key, MemoryPolicy, Observation, Params, Policy, TimeStep
 
 MOST_STEPS = 100_000  # a guard against tasks that never end; steps
@@ -28,6 +29,7 @@ class EpisodeResults(NamedTuple):
     env_metrics: dict[str, Array]  # [E] each, `env.episode_metrics` at the final step
     is_unfinished: Array  # [E] bool, cut after MOST_STEPS steps: neither return nor length are of a whole episode
     is_truncated: Array  # [E] bool, ended by LAST with a discount above 0
+    breaches: dict[str, Array]  # [E] bool each, what the environment broke: see `refuse_breaches`
 
 
 class Playing(NamedTuple):
@@ -107,7 +109,9 @@ def begin(env: Environment, policy: Policy | MemoryPolicy, level_keys: Key) -> P
     state, timestep = jax.vmap(env.reset)(level_keys)
     zeros = jnp.zeros(level_keys.shape, jnp.float32)
     env_metrics = jax.tree.map(jnp.zeros_like, jax.eval_shape(jax.vmap(env.episode_metrics), state, timestep))
-    results = EpisodeResults(zeros, zeros.astype(jnp.int32), env_metrics, zeros == 0.0, zeros.astype(bool))
+    never = zeros.astype(bool)
+    breaches = dict.fromkeys(BREACHES, never)
+    results = EpisodeResults(zeros, zeros.astype(jnp.int32), env_metrics, zeros == 0.0, never, breaches)
     memory = remembering(policy).init(level_keys.shape[0])
     return Playing(state, timestep, zeros.astype(bool), memory, results, jnp.int32(0))
 
@@ -151,14 +155,19 @@ def advance(
     return played
 
 
-def refuse_undeclared(env: Environment, results: EpisodeResults) -> None:
-    """Refuses results, on the host, of an environment that truncates and does not say so.
+def refuse_breaches(env: Environment, results: EpisodeResults) -> None:
+    """Refuses results, on the host, of an environment that has broken its contract.
 
     Raises:
-        UnsupportedEnvironmentError: an episode was truncated, and `can_truncate` is False.
+        UnsupportedEnvironmentError: an episode was truncated and `can_truncate` is False, had a decision without a
+            legal action, or a reward, an observation or a metric of the environment that is not finite.
     """
-    if not env.can_truncate and (count := int(np.sum(results.is_truncated))):
-        raise undeclared_truncations(count, env.task_id)
+    for name, flags in results.breaches.items():
+        if count := int(np.sum(flags)):
+            raise breach(name, count, env.task_id)
+    for name, values in results.env_metrics.items():
+        if not np.isfinite(values).all():
+            raise non_finite_metric(name, env.task_id)
 
 
 def remembering(policy: Policy | MemoryPolicy) -> MemoryPolicy:
@@ -181,12 +190,17 @@ def _advance(env: Environment, playing: Playing, action: Array) -> Playing:
     before = playing.results
     env_metrics: dict[str, Any] = jax.vmap(env.episode_metrics)(state, timestep)
     is_last = timestep.last()
+    is_truncated = jnp.where(alive, is_last & (timestep.discount > 0.0), before.is_truncated)
+    shown = decision_breaches(playing.timestep.observation, timestep.reward)
+    breaches = {name: before.breaches[name] | (alive & flags) for name, flags in shown.items()}
+    breaches["undeclared_truncations"] = is_truncated & (not env.can_truncate)
     results = EpisodeResults(
         before.episode_return + jnp.where(alive, timestep.reward, 0.0),
         before.episode_length + alive,
         trees.where(alive, env_metrics, before.env_metrics),
         before.is_unfinished & ~is_last,
-        jnp.where(alive, is_last & (timestep.discount > 0.0), before.is_truncated),
+        is_truncated,
+        breaches,
     )
     # Finished environments are frozen: their states may not be valid to step again.
     state, timestep = trees.where(alive, (state, timestep), (playing.state, playing.timestep))

@@ -1,7 +1,7 @@
 """What every environment promises and an abstract evaluation of its two functions can show. Nothing is computed.
 
 Learners and evaluations carry states and observations through loops, so that a broken promise would end in JAX's words
-about carries. What only playing can show, such as a truncation that was not declared, has its words here too.
+about carries. What only playing can show stands in `breaches`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.errors import UnsupportedEnvironmentError
-from stoix_like.types import Environment, TimeStep
+from stoix_like.types import EPISODE_NAMES, Environment, TimeStep
 
 _SAME = "step must return what reset returns: the same structure, shapes and types"
 
@@ -27,11 +27,15 @@ def check_environment(env: Environment, *, carries_timestep: bool = False) -> No
 
     Raises:
         UnsupportedEnvironmentError: a leaf of another shape or type after `step` than after `reset`, a mask that does
-            not fit the action, an observation without an array, a vector reward, or `extras["next_obs"]` of an
-            environment that does not say that it can truncate.
+            not fit the action, an observation without an array or with an empty one, a vector reward, a metric of the
+            environment that is no number or has the name of one of ours, or `extras["next_obs"]` of an environment
+            that does not say that it can truncate.
     """
     state, first = jax.eval_shape(env.reset, jax.random.key(0))
     _check_first(env, first)
+    _check_not_empty(env, "state", state)
+    _check_not_empty(env, "observation.agent_view", first.observation.agent_view)
+    _check_metrics(env, jax.eval_shape(env.episode_metrics, state, first))
     action = jax.ShapeDtypeStruct(env.action_spec.shape, jnp.int32)
     next_state, following = jax.eval_shape(env.step, state, action)
     _check_same(env, "state", state, next_state)
@@ -45,15 +49,6 @@ def check_environment(env: Environment, *, carries_timestep: bool = False) -> No
         )
     if carries_timestep:
         _check_same(env, "timestep", first, following)
-
-
-def undeclared_truncations(count: int, task_id: str) -> UnsupportedEnvironmentError:
-    """What to raise where `count` episodes ended by LAST with a discount above 0 and `can_truncate` is False."""
-    return UnsupportedEnvironmentError(
-        f"{task_id}: {count:,} episode(s) ended by LAST with a discount above 0, and can_truncate is False: the"
-        " learner would bootstrap from the first observation of the next level",
-        "set can_truncate=True if episodes are cut off, or discount 0 where they end",
-    )
 
 
 def _check_first(env: Environment, first: TimeStep) -> None:
@@ -76,6 +71,34 @@ def _check_first(env: Environment, first: TimeStep) -> None:
         raise UnsupportedEnvironmentError(
             f"{env.task_id}: observation.action_mask is {mask.dtype}, not bool", "make it bool: mask.astype(bool)"
         )
+
+
+def _check_not_empty(env: Environment, name: str, tree: Any) -> None:
+    """Refuses an array without elements: a checkpoint cannot hold it."""
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        if leaf.size == 0:
+            what = f"{name}.{jax.tree_util.keystr(path, simple=True, separator='.')}".rstrip(".")
+            raise UnsupportedEnvironmentError(
+                f"{env.task_id}: {what} has the shape {leaf.shape}, and no elements", "leave it out"
+            )
+
+
+def _check_metrics(env: Environment, metrics: Any) -> None:
+    if not isinstance(metrics, dict) or not all(isinstance(name, str) for name in metrics):
+        raise UnsupportedEnvironmentError(
+            f"{env.task_id}: episode_metrics does not return a dictionary of names", "return {} if there are none"
+        )
+    for name, value in metrics.items():
+        if name in EPISODE_NAMES:
+            raise UnsupportedEnvironmentError(
+                f"{env.task_id}: episode_metrics has '{name}', which is the name of a metric of every run",
+                f"choose another name, such as own_{name}",
+            )
+        if jnp.shape(value) or value.dtype.kind not in "biuf":
+            raise UnsupportedEnvironmentError(
+                f"{env.task_id}: the episode metric '{name}' is {value.dtype}{list(value.shape)}",
+                "return one number for each name, of shape ()",
+            )
 
 
 def _check_fields(env: Environment, function: str, timestep: TimeStep) -> None:

@@ -7,11 +7,11 @@ import pytest
 from support.marks import full
 
 import stoix_like as sl
-from stoix_like.algorithms.rollout import UNDECLARED, refuse_undeclared
+from stoix_like.algorithms.rollout import BREACH_METRICS, refuse_breaches
 from stoix_like.envs.probes import make_truncated_constant
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
-from stoix_like.evaluation.episodes import refuse_undeclared as refuse_results
-from stoix_like.types import FIRST, MID, NetworkParams
+from stoix_like.evaluation.episodes import refuse_breaches as refuse_results
+from stoix_like.types import FIRST, LAST, MID, NetworkParams
 
 SIZES = {"num_envs": 4, "rollout_length": 4, "num_minibatches": 2, "hidden_dim": 8, "num_updates": 4}
 REPLAY = {"sample_sequence_length": 3, "replay_buffer_size": 64, "batch_size": 4}
@@ -49,6 +49,15 @@ def without(**fields):
 
 SHAPE = "broken: observation.action_mask has the shape {}, and ActionSpec(num_values=3, num_factors=None) needs (3,)"
 NONE = sl.ActionSpec(0), sl.ActionSpec(3, 0)
+METRIC = "broken: the episode metric 'score' is"
+EMPTY = "has the shape (0, 3), and no elements"
+
+
+def measured(**metrics):
+    """The environment with these metrics."""
+    return environment(STEPS)._replace(episode_metrics=lambda _state, _timestep: metrics)
+
+
 NEXT = "broken: extras['next_obs'] requires can_truncate=True"
 STATE, VIEW = "broken: state.steps is int32[] after reset", "broken: observation.agent_view"
 BROKEN = {
@@ -78,6 +87,32 @@ BROKEN = {
     "no mask": (without(observation=sl.Observation({"x": jnp.zeros(2)}, None)), SHAPE.format(None)),
     "no extras": (without(extras=None), "broken: extras is NoneType after reset"),
     "a first reward for each of two": (without(reward=jnp.zeros(2)), "broken: reward has the shape (2,) after reset"),
+    "a view with an empty array": (
+        environment(STEPS, view={"x": jnp.zeros(2), "y": jnp.zeros((0, 3))}),
+        f"{VIEW}.y {EMPTY}",
+    ),
+    "a state with an empty array": (
+        sl.Environment(
+            lambda _key: ({"x": jnp.zeros((0, 3))}, timestep(FIRST, {"x": jnp.zeros(2)})),
+            lambda state, _action: (state, timestep(MID, {"x": jnp.zeros(2)})),
+            sl.ActionSpec(3),
+            task_id="broken",
+        ),
+        f"broken: state.x {EMPTY}",
+    ),
+    **{
+        f"a metric named {name}": (
+            measured(**{name: jnp.float32(0.0)}),
+            f"broken: episode_metrics has '{name}', which is the name of a metric of every run",
+        )
+        for name in ("episode_return", "episode_length", "mean_return", "episodes", "unfinished", "levels_reused")
+    },
+    "a metric of two numbers": (measured(score=jnp.zeros(2)), f"{METRIC} float32[2]"),
+    "a metric of complex numbers": (measured(score=jnp.complex64(1j)), f"{METRIC} complex64[]"),
+    "metrics without names": (
+        measured()._replace(episode_metrics=lambda *_: jnp.zeros(())),
+        "broken: episode_metrics does not return a dictionary of names",
+    ),
     "next_obs without truncations": (environment(STEPS, extras={"next_obs": jnp.zeros(2)}), NEXT),
 }
 nothing = lambda *_: jnp.zeros(4)
@@ -134,12 +169,12 @@ def test_the_first_rollout_counts_truncations_that_were_not_declared(algorithm, 
     config = make_config(**sizes | {"rollout_length": 8})
     learner = module.make(env, sl.make_network(env, config), config)
     _, metrics = jax.jit(lambda key: learner.update(learner.init(key)))(jax.random.key(0))
-    assert float(metrics[UNDECLARED]) == count
+    assert float(metrics["actor/undeclared_truncations_count"]) == count
     if count == 0.0:
-        assert metrics.keys() - refuse_undeclared(metrics, "t").keys() == {UNDECLARED}
+        assert metrics.keys() - refuse_breaches(metrics, "t").keys() == BREACH_METRICS.keys()
         return
     with pytest.raises(UnsupportedEnvironmentError, match="undeclared: 4 episode") as caught:
-        refuse_undeclared(metrics, env.task_id)
+        refuse_breaches(metrics, env.task_id)
     assert "can_truncate=True" in caught.value.hint
 
 
@@ -154,3 +189,59 @@ def test_an_evaluation_marks_truncations(env):
         return
     with pytest.raises(UnsupportedEnvironmentError, match="undeclared: 8 episode"):
         refuse_results(env, results)
+
+
+def played(reward=0.0, view=0.0, legal=True, metric=0.0):
+    """An environment that ends every third step, and shows these at the second of each episode. Its last mask has no
+    legal action, as that of BinPack."""
+
+    def shown(step):
+        is_second = step == 2
+        pick = lambda value: jnp.where(is_second, value, 0.0)
+        mask = jnp.full(3, jnp.where(is_second, legal, step != 4))
+        return sl.Observation({"x": jnp.ones(2) * pick(view)}, mask)
+
+    def reset(_key):
+        first = shown(jnp.int32(1))
+        return jnp.int32(1), sl.TimeStep(jnp.int8(FIRST), jnp.float32(0.0), jnp.float32(1.0), first, {})
+
+    def step(state, _action):
+        after, ends = state + 1, state == 3
+        kind, discount = jnp.where(ends, jnp.int8(LAST), jnp.int8(MID)), jnp.where(ends, 0.0, 1.0)
+        gained = jnp.where(state == 2, jnp.float32(reward), 0.0)
+        return after, sl.TimeStep(kind, gained, discount.astype(jnp.float32), shown(after), {})
+
+    metrics = lambda _state, _timestep: {"score": jnp.float32(metric)}
+    return sl.Environment(reset, step, sl.ActionSpec(3), "played", deterministic=True, episode_metrics=metrics)
+
+
+NAN, INF = float("nan"), float("inf")
+
+
+@pytest.mark.parametrize("algorithm", ["ppo", full("spo")])
+@pytest.mark.parametrize(
+    ("env", "breach"),
+    [
+        (played(), None),
+        (played(reward=NAN), r"played: 4 reward\(s\) were NaN or infinite"),
+        (played(reward=INF), r"played: 4 reward\(s\) were NaN or infinite"),
+        (played(view=-INF), r"played: 4 observation\(s\) had a value that is NaN or infinite"),
+        (played(legal=False), r"played: 4 time\(s\) the action_mask had no legal action where the episode went on"),
+        (played(metric=NAN), "played: the episode metric 'score' is not finite"),
+    ],
+    ids=["none", "reward", "infinite reward", "view", "mask", "metric"],
+)
+def test_what_playing_shows_is_refused_by_name_in_training_and_evaluation(algorithm, env, breach):
+    """Four environments play four steps, or four episodes: the second step of each episode is the broken one."""
+    module, make_config, sizes = (sl.ppo, sl.ppo_config, SIZES) if algorithm == "ppo" else (sl.spo, sl.spo_config, SPO)
+    config = make_config(**sizes)
+    learner = module.make(env, sl.make_network(env, config), config)
+    _, metrics = jax.jit(lambda key: learner.update(learner.init(key)))(jax.random.key(0))
+    results = jax.jit(lambda key: sl.evaluate(env, policy, None, key, num_episodes=4))(jax.random.key(0))
+    calls = (lambda: refuse_breaches(metrics, env.task_id), lambda: refuse_results(env, results))
+    for call in calls:
+        if breach is None:
+            call()
+            continue
+        with pytest.raises(UnsupportedEnvironmentError, match=breach):
+            call()

@@ -116,7 +116,7 @@ class Evaluator:
     def play(self, params: Params, root: Key, update: int) -> Generator[PlayProgress, int, Scores]:
         """A player, as `EpisodePlayer.play`, with the evaluation key of this update, made from the run's root key.
 
-        Raises RunError if memory runs out, and UnsupportedEnvironmentError as `episodes.refuse_undeclared`.
+        Raises RunError if memory runs out, and UnsupportedEnvironmentError as `episodes.refuse_breaches`.
         """
 
         def evaluation_key(root: Key) -> Key:
@@ -132,7 +132,7 @@ class Evaluator:
         with reraise_device_errors("the evaluation cannot be played", MEMORY_HINT):
             played = yield from self._player.play(params, key)
         results, memory = played if self._num_seeds > 1 else jax.tree.map(lambda x: x[None], played)
-        episodes.refuse_undeclared(self._env, results)
+        episodes.refuse_breaches(self._env, results)
         metrics: dict[str, Any] = {"episode_return": results.episode_return, "episode_length": results.episode_length}
         metrics |= results.env_metrics
         if results.is_unfinished.any():

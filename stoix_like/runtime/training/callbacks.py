@@ -23,8 +23,14 @@ from stoix_like.runtime.telemetry.metrics import training_report
 from stoix_like.runtime.training.chunk import MetricAccumulator
 from stoix_like.runtime.training.writer import RunWriter
 
-#: Metrics of the learning step: a NaN or infinity in them stops the run.
-MUST_BE_FINITE = ("trainer/policy_loss", "trainer/value_loss", "trainer/global_grad_norm")
+#: {metric of the learning step that must be finite, or the run stops: what helps}. Rewards and observations are checked
+#: before (`ops/breaches`), so that a loss is not finite because of what is learned from them.
+_LOSS = "lower the learning rates, or scale the rewards"
+MUST_BE_FINITE = {
+    "trainer/policy_loss": _LOSS,
+    "trainer/value_loss": _LOSS,
+    "trainer/global_grad_norm": "the losses are finite, so lower --max-grad-norm or the learning rates",
+}
 
 
 class StopTraining(Exception):
@@ -137,7 +143,7 @@ class LogMetrics(Callback):
             last_good = "" if path is None else f"the last good checkpoint is {path}; "
             raise RunError(
                 f"{broken[0]} is not finite at update {clock.update}; training stopped",
-                f"{last_good}lower the learning rates and continue with --resume",
+                f"{last_good}{MUST_BE_FINITE[broken[0]]}, and continue with --resume",
             )
         return state
 

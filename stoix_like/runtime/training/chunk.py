@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.stages import Compiled
 
-from stoix_like.algorithms.rollout import refuse_undeclared
+from stoix_like.algorithms.rollout import refuse_breaches
 from stoix_like.ops import trees
 from stoix_like.runtime.telemetry.metrics import reduce_metrics
 from stoix_like.types import Learner, Metrics, metric_reduction
@@ -78,9 +78,9 @@ class MetricAccumulator:
     def add(self, metrics: Metrics, updates: int, seconds: float) -> None:
         """Adds the metrics of one chunk; blocks until the device has computed them.
 
-        Raises UnsupportedEnvironmentError, see `refuse_undeclared`.
+        Raises UnsupportedEnvironmentError, see `refuse_breaches`.
         """
-        metrics = refuse_undeclared(metrics, self._task_id)
+        metrics = refuse_breaches(metrics, self._task_id)
         combine = {"sum": np.add, "mean": np.add, "max": np.maximum, "min": np.minimum}
         for name, value in jax.device_get(metrics).items():
             new = np.atleast_1d(np.asarray(value, np.float64))

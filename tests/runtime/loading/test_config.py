@@ -241,6 +241,12 @@ Maze-v0 => unexpected argument 'Maze-v0'
     above 2,147,483,647; lower one of them
 --num-eval-envs 1e9 --num-eval-episodes 1e9 --num-seeds 3 =>
     --num-eval-episodes: num_seeds * num_eval_episodes = 3,000,000,000 is above 2,147,483,647; lower one of them
+--num-envs 4 --rollout-length 8 --num-minibatches 32 --standardize-advantages minibatch => --standardize-advantages:
+    a minibatch is one step, of num_envs * rollout_length = 4 * 8 = 32, and standardized to 0, so that no policy would be
+    learned; standardize over the batch, or use fewer minibatches
+--num-envs 1 --rollout-length 1 --num-minibatches 1 --standardize-advantages batch => --standardize-advantages:
+    a batch is one step, of num_envs * rollout_length = 1 * 1 = 1, and standardized to 0, so that no policy would be
+    learned; use none, or play more steps
 --hidden-dim 2e9 => --hidden-dim: num_seeds * hidden_dim * hidden_dim = 4,000,000,000,000,000,000 is above
     2,147,483,647; lower one of them
 --max-items=1e6 --max-ems=1e6 =>

@@ -8,7 +8,7 @@ import numpy as np
 from support.paths import ROOT
 
 import stoix_like as sl
-from stoix_like.algorithms.rollout import refuse_undeclared
+from stoix_like.algorithms.rollout import refuse_breaches
 from stoix_like.envs.jumanji_tasks import TASKS
 from stoix_like.runtime.telemetry import Clock, metrics
 
@@ -35,7 +35,7 @@ def logged_names(algorithm):
     rules = env if env.game is None else env.game
     learner = algorithm.make(rules, sl.make_network(env, config), config)
     _, accumulated = jax.eval_shape(lambda key: learner.update(learner.init(key)), jax.random.key(0))
-    logged = refuse_undeclared({name: np.zeros(1) for name in accumulated}, "Maze-v0")
+    logged = refuse_breaches({name: np.zeros(1) for name in accumulated}, "Maze-v0")
     report = metrics.training_report(logged, Clock(1, 8, 1.0), 8.0, [0])
     return {re.sub(r"depth_\d+$", "depth_<d>", name) for name in report.values}
 

@@ -213,7 +213,8 @@ def test_a_loss_that_is_not_finite_stops_the_run_and_names_a_good_checkpoint(int
     assert (code, len(lines)) == (1, 2)
     assert re.fullmatch(r"error: trainer/.* is not finite at update .*training stopped", lines[0])
     named = lines[1].partition("the last good checkpoint is ")[2].partition(";")[0]
-    assert lines[1] == f"hint: the last good checkpoint is {named}; lower the learning rates and continue with --resume"
+    helps = "lower the learning rates, or scale the rewards, and continue with --resume"
+    assert lines[1] == f"hint: the last good checkpoint is {named}; {helps}"
     saved = saved_run.load_run("broken", Path(named).name)
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(key_data(saved.params)))
     store = CheckpointStore(Path("broken/checkpoints"))
