@@ -30,6 +30,10 @@ class RunError(StoixError):
     """The run cannot continue: unwritable folder, full disk, another writer, non-finite loss. Exit code 1."""
 
 
+class StorageError(RunError):
+    """A file cannot be read or written: a full disk, a removed folder. Once it can, the same command goes on."""
+
+
 class LockedError(RunError):
     """Another process works in the folder. Exit code 1."""
 

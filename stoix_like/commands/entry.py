@@ -5,7 +5,6 @@ Only failures that a user can cause are caught. Anything else is a bug in this p
 
 from __future__ import annotations
 
-import errno
 import io
 import os
 import sys
@@ -18,16 +17,9 @@ from stoix_like.config.values import nearest
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
 from stoix_like.runtime.console import messages, signals
 from stoix_like.runtime.console.spelling import PROGRAM, program_name, set_program_name
+from stoix_like.runtime.storage.os_errors import storage_error
 
 Main = Callable[[list[str]], Outcome]
-
-_STORAGE_HINTS = {
-    errno.ENOSPC: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
-    errno.EDQUOT: "free some space, keep fewer checkpoints (--keep-last-n), or write elsewhere (--save-dir)",
-    errno.EROFS: "write elsewhere: --save-dir",
-    errno.EACCES: "change its permissions, or write elsewhere: --save-dir",
-    errno.EPERM: "change its permissions, or write elsewhere: --save-dir",
-}
 
 
 def run_main(main: Main) -> NoReturn:
@@ -90,9 +82,9 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
     except BrokenPipeError:  # the reader has closed the pipe (`... | head`), so nothing can be printed
         return RunError.exit_code
     except OSError as error:
-        if error.errno not in _STORAGE_HINTS:
+        if (of_user := storage_error(error)) is None:
             raise
-        return _report(_storage_error(error), argv)
+        return _report(of_user, argv)
     if isinstance(outcome, int):
         return outcome
     return INTERRUPTED if outcome.status == "interrupted" else 0
@@ -107,11 +99,6 @@ def _report(error: StoixError, argv: Sequence[str]) -> int:
         print("error: " + " ".join(problem.splitlines()), file=sys.stderr)
     print("hint: " + " ".join(error.hint.splitlines()), file=sys.stderr)
     return error.exit_code
-
-
-def _storage_error(error: OSError) -> RunError:
-    reason = os.strerror(error.errno or 0)
-    return RunError(reason + (f": {error.filename}" if error.filename else ""), _STORAGE_HINTS[error.errno or 0])
 
 
 def main() -> NoReturn:

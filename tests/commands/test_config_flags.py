@@ -8,10 +8,12 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 from support.paths import ROOT
 
+from stoix_like.commands import entry
 from stoix_like.commands.entry import exit_code
 from stoix_like.config.checks import steps_per_update
 from stoix_like.config.sections import AlphaZeroConfig, PPOConfig
@@ -187,23 +189,42 @@ def test_exit_codes_of_errors(error, code, shown, capsys):
     assert capsys.readouterr().err == f"error: {shown}\n"
 
 
-def test_storage_failures_are_plain(capsys, tmp_path):
-    def full(argv):
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "runs/a/metrics.jsonl")
+@pytest.mark.parametrize(
+    ("number", "path", "what", "hint"),
+    [
+        (errno.ENOSPC, "runs/a/metrics.jsonl", "No space left on device: runs/a/metrics.jsonl", "free some space"),
+        (errno.EACCES, "runs", "Permission denied: runs", "change its permissions"),
+        (errno.ENAMETOOLONG, b"xyz", "File name too long: xyz", "give a shorter name"),
+        (errno.ENOENT, Path("there"), "No such file or directory: there", "see that it is there"),
+        (errno.EIO, None, "Input/output error", "see that its disk works"),
+        (errno.EMLINK, "x", "Too many links: x", "see that the path can be read and written"),
+    ],
+)
+def test_storage_failures_are_plain(number, path, what, hint, capsys):
+    def main(argv):
+        raise OSError(number, os.strerror(number), path)
 
-    def forbidden(argv):
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "runs")
-
-    def missing(argv):
-        (tmp_path / "nothing").read_text()
-
-    assert (exit_code(full, []), exit_code(forbidden, [])) == (1, 1)
+    assert exit_code(main, []) == 1
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "error: No space left on device: runs/a/metrics.jsonl"
-    assert lines[1].startswith("hint: free some space")
-    assert lines[2] == "error: Permission denied: runs"
-    with pytest.raises(FileNotFoundError):  # not a failure of storage: a bug of ours
-        exit_code(missing, [])
+    assert lines[0] == f"error: {what}"
+    assert lines[1].startswith(f"hint: {hint}")
+
+
+def test_a_missing_file_of_the_installation_is_a_bug_and_a_removed_folder_is_said(capsys, tmp_path, monkeypatch):
+    def missing(argv):
+        (Path(entry.__file__).parent / "nothing.yaml").read_text()
+
+    def refused(argv):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "refused")  # of no file
+
+    for main in (missing, refused):
+        with pytest.raises(OSError, match=r"nothing\.yaml|refused"):
+            exit_code(main, [])
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    assert exit_code(lambda argv: Path.cwd() and 0, []) == 1
+    assert capsys.readouterr().err == "error: the current folder was removed\nhint: go to another one: cd\n"
 
 
 def test_interruption_is_130_and_results_pass_through(capsys):

@@ -17,14 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.errors import CheckpointError, RunError
+from stoix_like.errors import CheckpointError, RunError, StorageError
 from stoix_like.ops.trees import shape_mismatches, stored_shapes
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.memory import trim_memory
 from stoix_like.runtime.runs import arrays
 from stoix_like.runtime.runs.arrays import UNFINISHED
 from stoix_like.runtime.runs.find import checkpoint_updates
-from stoix_like.runtime.storage import digests
+from stoix_like.runtime.storage import digests, os_errors
 from stoix_like.runtime.storage.atomic import atomic_write_text
 
 SCHEMA = 1
@@ -75,7 +75,7 @@ class CheckpointStore:
         try:
             return checkpoint_updates(self.folder)
         except OSError as error:
-            raise RunError(f"cannot read {self.folder}: {error.strerror or error}", "put it back") from error
+            raise StorageError(f"cannot read {self.folder}: {os_errors.words_of(error)}", "put it back") from error
 
     def save(self, state: Any, meta: CheckpointMeta, *, replace: bool = False) -> Path:
         """The folder of the new checkpoint. It is synced to disk before an older one is removed.
@@ -116,15 +116,16 @@ class CheckpointStore:
         _LOG.debug("checkpoint %s written in %.3f s", path, time.monotonic() - began)
         return path
 
-    def _write_error(self, error: Exception) -> RunError:
+    def _write_error(self, error: Exception) -> StorageError:
         """The error of a checkpoint that was not written, with its cause and the last intact checkpoint."""
-        hint, reason = "free some space or choose another --save-dir", digests.write_error_text(error)
         try:
-            if updates := checkpoint_updates(self.folder):
-                hint = f"free some space; checkpoint {updates[-1]} is intact; --resume {self.folder.parent} continues"
+            updates = checkpoint_updates(self.folder)
         except OSError as gone:  # if the folder is gone, orbax and tensorstore report others
-            reason = gone.strerror or reason
-        return RunError(f"cannot write the checkpoint in {self.folder}: {reason}", hint)
+            updates, error = [], gone
+        hint, reason = os_errors.hint_of(error), os_errors.words_of(error)
+        if updates:
+            hint += f"; checkpoint {updates[-1]} is intact; --resume {self.folder.parent} continues"
+        return StorageError(f"cannot write the checkpoint in {self.folder}: {reason}", hint)
 
     def rewrite_host(self, update: int, host: dict[str, Any]) -> None:
         """Replaces the host values of one checkpoint; its arrays stay.
@@ -136,7 +137,8 @@ class CheckpointStore:
         try:
             atomic_write_text(path / "meta.json", digests.meta_text(body))
         except OSError as error:
-            raise RunError(f"cannot write {path}: {error.strerror or error}", "free some space") from error
+            what = f"cannot write {path}: {os_errors.words_of(error)}"
+            raise StorageError(what, os_errors.hint_of(error)) from error
 
     def remove(self, update: int) -> None:
         """Removes one checkpoint. It is renamed first, so that a kill leaves no incomplete checkpoint.

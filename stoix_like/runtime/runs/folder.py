@@ -12,13 +12,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
-from stoix_like.errors import CheckpointError, ConfigError, RunError
+from stoix_like.errors import CheckpointError, ConfigError, RunError, StorageError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.storage.atomic import atomic_write_json, atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.storage.os_errors import words_of
 
+_ELSEWHERE = "choose another folder with --save-dir"
 STUDY_FILE = "study.db"  # marks the folder of a sweep
 
 
@@ -106,7 +108,7 @@ def create_run(path: Path, config_yaml: str, facts: dict[str, Any], *, numbered:
         atomic_write_text(path / "config.yaml", config_yaml)
     except OSError as error:
         new.discard()
-        raise RunError(f"cannot write {path}: {error.strerror}", "choose another folder with --save-dir") from error
+        raise StorageError(f"cannot write {path}: {words_of(error)}", _ELSEWHERE) from error
     _point_latest(link, path.name)
     return new
 
@@ -124,8 +126,7 @@ def _make_folder(path: Path, numbered: bool) -> Path:
             what = f"cannot make {path}: something of that name exists"
             raise RunError(what, "choose another --run-name") from error
         except OSError as error:
-            what = f"cannot make {path}: {error.strerror}"
-            raise RunError(what, "choose another folder with --save-dir") from error
+            raise StorageError(f"cannot make {path}: {words_of(error)}", _ELSEWHERE) from error
     raise AssertionError("unreachable: the count has no end")
 
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from stoix_like.errors import RunError
+from stoix_like.errors import StorageError
+from stoix_like.runtime.storage.os_errors import hint_of, words_of
 
 
 @contextlib.contextmanager
@@ -75,18 +76,17 @@ def write_files(folder: Path, contents: Mapping[str, bytes]) -> None:
 
 @contextlib.contextmanager
 def atomic_write_output(path: Path) -> Iterator[Path]:
-    """`atomic_write` for output files that a user named: creates the folder, and raises RunError if writing fails."""
+    """`atomic_write` for output files that a user named: creates the folder; raises StorageError if writing fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as temporary:
             yield temporary
     except OSError as error:
-        message = f"{path} cannot be written: {error.strerror or error}"
-        raise RunError(message, "choose a writable folder with free space") from error
+        raise StorageError(f"{path} cannot be written: {words_of(error)}", hint_of(error)) from error
 
 
 def write_output_text(path: Path, text: str) -> None:
-    """Writes the text to a file that a user named, whole or not at all. Raises RunError if that fails."""
+    """Writes the text to a file that a user named, whole or not at all. Raises StorageError if that fails."""
     with atomic_write_output(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 

@@ -6,22 +6,11 @@ import errno
 import hashlib
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.spelling import usage
-
-_OS_ERROR = re.compile(r"os_error_code='(\d+)'")
-
-
-def write_error_text(error: Exception) -> str:
-    """The operating system's message of a failed write. tensorstore puts its error number into a long ValueError."""
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    found = _OS_ERROR.search(str(error))
-    return os.strerror(int(found[1])) if found else str(error)
 
 
 def meta_text(body: dict[str, Any]) -> str:

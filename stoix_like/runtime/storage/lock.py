@@ -2,11 +2,40 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from stoix_like.errors import LockedError, RunError
+
+_RETRY_SECONDS = 0.1
+
+
+@contextlib.contextmanager
+def waiting_lock(path: Path, seconds: float) -> Iterator[None]:
+    """A lock on the file at `path`, which is created. It is waited for so long; then the block runs without it.
+
+    So it does where the file system has no locks: the lock keeps programs that start together from a race.
+    """
+    with contextlib.ExitStack() as closing:
+        with contextlib.suppress(OSError):
+            file = closing.enter_context(path.open("a+"))
+            end = time.monotonic() + seconds
+            while not _is_locked(file) and time.monotonic() < end:
+                time.sleep(_RETRY_SECONDS)
+        yield
+
+
+def _is_locked(file: IO[str]) -> bool:
+    """Whether the lock of the file is this process's now."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class RunLock:

@@ -12,10 +12,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
-from stoix_like.errors import INTERRUPTED, ConfigError, RunError
+from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StorageError
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.storage.os_errors import words_of
+from stoix_like.runtime.storage.sqlite_files import sqlite_url
 from stoix_like.runtime.sweeps import study as sweep_study
 from stoix_like.runtime.sweeps import table
 from stoix_like.runtime.sweeps.plan import SweepPlan, check_metric, pace_note
@@ -46,13 +48,12 @@ def run_sweep(plan: SweepPlan, folder: Path, argv: list[str]) -> int:
 def study_folder(save_dir: Path, name: str) -> Path:
     """The folder of a study, which may exist already.
 
-    Raises ConfigError if the name is not valid, or if the folder contains something else.
+    Raises ConfigError if the name is not valid, if no study can be there, or if the folder contains something else.
     """
     if not is_run_name(name):
         raise ConfigError(f"--study: {name!r} cannot name a study", RUN_NAME_RULE)
     folder = save_dir / name
-    if "?" in str(folder.absolute()):  # in the URL of an SQLite file it ends the path
-        raise ConfigError(f"--save-dir: {folder.absolute()} has a question mark", "choose another folder")
+    sqlite_url(folder / sweep_study.FILE_NAME)
     held = {entry.name for entry in folder.iterdir()} - {".lock"} if folder.is_dir() else set()
     if held and sweep_study.FILE_NAME not in held:
         raise ConfigError(f"--study: {folder} holds something else", "choose another --study or --save-dir")
@@ -63,7 +64,7 @@ def _lock(folder: Path) -> RunLock:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise RunError(f"cannot make {folder}: {error.strerror}", "choose another --save-dir") from error
+        raise StorageError(f"cannot make {folder}: {words_of(error)}", "choose another --save-dir") from error
     try:
         return RunLock(folder)
     except RunError as error:

@@ -13,7 +13,7 @@ from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
-from stoix_like.errors import RunError, StoixError
+from stoix_like.errors import RunError, StoixError, StorageError
 from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr
 from stoix_like.runtime.console.text import number_text
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
@@ -111,9 +111,9 @@ def run_trial(plan: SweepPlan, study: Study, trial: Trial, path: Path, stop: Sto
         # what the run prints; its warnings stay on stderr
         with path.with_name(f"{path.name}.log").open("a", encoding="utf-8", buffering=1) as log, redirect_stdout(log):
             result = train(plan.settings.algorithm, loaded, [prune], sinks=[sink], stop=stop)
+    except StorageError:
+        raise
     except StoixError as error:
-        if isinstance(error.__cause__, OSError):
-            raise
         study.fail(trial.number, " ".join(error.what.split()))
         return True
     except OSError:

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from stoix_like.errors import RunError, StoixError
+from stoix_like.errors import StoixError, StorageError
+from stoix_like.runtime.storage.os_errors import hint_of, words_of
 from stoix_like.runtime.telemetry.queued_sink import QueuedSink
 from stoix_like.runtime.telemetry.sink import Report, RunMeta, Sink, Span
 
@@ -56,7 +57,7 @@ class TelemetryHub:
             raise
 
     def write(self, reports: Sequence[Report]) -> None:
-        """Passes the reports of one moment to every sink. Raises RunError if metrics.jsonl cannot be written."""
+        """Passes the reports of one moment to every sink. Raises StorageError if metrics.jsonl cannot be written."""
         with _disk_errors(self._run_dir):
             self._log.write(reports)
         self._each(self._sinks, lambda sink: sink.write(reports))
@@ -104,5 +105,5 @@ def _disk_errors(run_dir: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        what = f"metrics cannot be written: {error.strerror or error}, {error.filename or run_dir}"
-        raise RunError(what, "free some space or make the folder writable, then continue with --resume") from error
+        what = f"metrics cannot be written: {words_of(error)}, {error.filename or run_dir}"
+        raise StorageError(what, f"{hint_of(error)}, then continue with --resume") from error

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import posixpath
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, Future
@@ -17,8 +19,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.installation import require_extra
+from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.runs.folder import display_name
 from stoix_like.runtime.storage.atomic import atomic_write_json
+from stoix_like.runtime.storage.sqlite_files import sqlite_lock
 from stoix_like.runtime.telemetry import scalars
 from stoix_like.runtime.telemetry.sink import Report, RunMeta
 
@@ -30,6 +34,8 @@ FILE_NAME = "mlflow.json"
 EXPERIMENT = "stoix_like"  # unless MLFLOW_EXPERIMENT_NAME is set
 _MOST_METRICS, _MOST_PARAMS, _LONGEST_PARAM = 1000, 100, 6000  # limits of MLflow's API for one request
 _RUN_SECONDS = 30.0  # others wait so long for the MLflow run
+_OPEN_SECONDS = 120.0  # another process may make or migrate the store so long
+_REFUSED, _LONGEST_NAME = re.compile(r"[^\w\-. :/]"), 250  # of the names of metrics and tags
 #: Retries and timeout of the client, unless the environment sets them. At the start an unreachable server must be
 #: reported at once. Later the sink's thread waits for a server that restarts: 5 retries, about a minute.
 _AT_START = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "0", "MLFLOW_HTTP_REQUEST_TIMEOUT": "3"}
@@ -56,6 +62,7 @@ class MlflowSink:
         _set_limits(_AT_START)  # before the thread starts: adding a variable is unsafe while other threads read
         os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")  # no message per migration of a new SQLite file
         self._texts: dict[str, str] = {}
+        self._names: dict[str, str] = {}  # of reports: in MLflow
         self._has_failed = False
         self._last = (0, 0)  # (update logged last, last update of the run)
 
@@ -65,7 +72,8 @@ class MlflowSink:
         Raises ConfigError if there is no run with the given id, and errors of MLflow if the store cannot be reached.
         """
         try:
-            self._run_id.set_result(self._open(run_dir, meta))
+            with sqlite_lock(self._uri, _OPEN_SECONDS):
+                self._run_id.set_result(self._open(run_dir, meta))
         except Exception as error:
             self._run_id.set_exception(error)
             _restore_limits()
@@ -81,12 +89,12 @@ class MlflowSink:
         moment = time.time_ns() // 1_000_000
         for report in reports:
             step, numbers = report.clock.timesteps, scalars.numbers(report)
-            metrics = [Metric(key, value, moment, step) for key, value in numbers.items()]
+            metrics = [Metric(self._name(key), value, moment, step) for key, value in numbers.items()]
             for batch in _batches(metrics, _MOST_METRICS):
                 client.log_batch(run_id, metrics=batch)
             for key, text in report.texts.items():
                 if self._texts.get(key) != text:
-                    client.set_tag(run_id, key, text)
+                    client.set_tag(run_id, self._name(key), text)
                     self._texts[key] = text
             self._has_failed |= report.texts.get("misc/event") == "failed"
             self._last = (report.clock.update, self._last[1])
@@ -104,6 +112,18 @@ class MlflowSink:
                 client.set_terminated(self._run_id.result(), status=status)
         finally:
             _restore_limits()
+
+    def _name(self, key: str) -> str:
+        """The name of a metric or tag in MLflow, which refuses a request with one of another form."""
+        if key not in self._names:
+            name, number = allowed_name(key), 1
+            while name in self._names.values():
+                number += 1
+                name = f"{allowed_name(key)[: _LONGEST_NAME - 8]}_{number}"
+            self._names[key] = name
+            if name != key:
+                print_to_stderr(f"warning: MLflow takes no metric or tag named {key!r}: it is logged as {name!r}")
+        return self._names[key]
 
     def find_run_id(self) -> str | None:
         """The id of the MLflow run, once another thread has opened this sink; None if that fails or takes too long."""
@@ -171,9 +191,11 @@ def _restore_limits() -> None:
         os.environ.pop(_OUR_VARIABLES.pop(), None)
 
 
-def default_tracking_uri(save_dir: str, environ: Mapping[str, str]) -> str:
-    """MLFLOW_TRACKING_URI if it is set, otherwise a SQLite file next to the run folders."""
-    return environ.get("MLFLOW_TRACKING_URI") or f"sqlite:///{Path(save_dir).resolve() / 'mlflow.db'}"
+def allowed_name(key: str) -> str:
+    """A name that MLflow takes: other characters become underscores, and it is no path that has a shorter form."""
+    name = _REFUSED.sub("_", key)[:_LONGEST_NAME]
+    is_path = name != posixpath.normpath(name) or name in (".", "..") or name.startswith(("/", "../"))
+    return name.replace("/", "_").strip(".") or "_" if is_path else name
 
 
 def without_secrets(uri: str) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from pathlib import Path
 
 from stoix_like.config.sections import LoggingConfig
-from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, experiment_name
+from stoix_like.runtime.storage.sqlite_files import sqlite_url
+from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, experiment_name
 from stoix_like.runtime.telemetry.otlp_sink import OtlpSink
 from stoix_like.runtime.telemetry.queued_sink import QueuedSink
 from stoix_like.runtime.telemetry.tensorboard_sink import TensorboardSink
@@ -32,3 +35,14 @@ def sinks_from_config(config: LoggingConfig, save_dir: str) -> list[QueuedSink]:
     if config.wandb:
         sinks.append(QueuedSink(WandbSink(), "Weights & Biases"))
     return sinks
+
+
+def default_tracking_uri(save_dir: str, environ: Mapping[str, str]) -> str:
+    """MLFLOW_TRACKING_URI if it is set, otherwise a SQLite file next to the run folders.
+
+    Raises ConfigError if there can be no such file, see `sqlite_url`.
+    """
+    own = environ.get("MLFLOW_TRACKING_URI")
+    return own or sqlite_url(
+        Path(save_dir).resolve() / "mlflow.db", "give --mlflow-tracking-uri, or another --save-dir"
+    )

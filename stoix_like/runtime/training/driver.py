@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.stages import Compiled
 
-from stoix_like.errors import RunError
+from stoix_like.errors import RunError, StorageError
 from stoix_like.ops import trees
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.evaluators.timing import ChunkSizer
@@ -82,7 +82,8 @@ class Driver:
         """The error, with a hint that says how to continue."""
         if not isinstance(error, RunError):
             return error
-        continued = RunError(error.what, f"{error.hint}{self._writer.how_to_continue()}")
+        kind = StorageError if isinstance(error, StorageError) else RunError
+        continued = kind(error.what, f"{error.hint}{self._writer.how_to_continue()}")
         continued.__cause__ = error.__cause__ or error
         return continued
 

@@ -12,9 +12,10 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.errors import CheckpointError, RunError
+from stoix_like.errors import CheckpointError, StorageError
 from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.storage.atomic import write_files
+from stoix_like.runtime.storage.os_errors import hint_of, words_of
 from stoix_like.runtime.weights.parameters import PARAMETERS
 
 PROGRAM, CARD, DESCRIPTION = "policy.stablehlo", "model_card.md", "policy.json"
@@ -31,7 +32,7 @@ class PolicyFiles(NamedTuple):
 
 
 def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
-    """{name: size in bytes} of the files written into the folder. Raises RunError if that fails; old files stay."""
+    """{name: size in bytes} of the files written into the folder. Raises StorageError if that fails; old files stay."""
     contents = {PROGRAM: files.program, PARAMETERS: files.parameters}
     digests = {name: hashlib.sha256(content).hexdigest() for name, content in contents.items()}
     description = files.description | {"sha256": digests}
@@ -40,8 +41,8 @@ def write(folder: Path, files: PolicyFiles) -> dict[str, int]:
     try:
         write_files(folder, contents)
     except OSError as error:
-        message = f"cannot write the export in {folder}: {error.strerror or error}"
-        raise RunError(message, "choose a writable folder with free space: --out") from error
+        message = f"cannot write the export in {folder}: {words_of(error)}"
+        raise StorageError(message, f"{hint_of(error)}: --out") from error
     return {name: len(content) for name, content in contents.items()}
 
 

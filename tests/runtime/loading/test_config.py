@@ -242,8 +242,8 @@ Maze-v0 => unexpected argument 'Maze-v0'
 --num-eval-envs 1e9 --num-eval-episodes 1e9 --num-seeds 3 =>
     --num-eval-episodes: num_seeds * num_eval_episodes = 3,000,000,000 is above 2,147,483,647; lower one of them
 --num-envs 4 --rollout-length 8 --num-minibatches 32 --standardize-advantages minibatch => --standardize-advantages:
-    a minibatch is one step, of num_envs * rollout_length = 4 * 8 = 32, and standardized to 0, so that no policy would be
-    learned; standardize over the batch, or use fewer minibatches
+    a minibatch is one step, of num_envs * rollout_length = 4 * 8 = 32, and standardized to 0, so that no policy would
+    be learned; standardize over the batch, or use fewer minibatches
 --num-envs 1 --rollout-length 1 --num-minibatches 1 --standardize-advantages batch => --standardize-advantages:
     a batch is one step, of num_envs * rollout_length = 1 * 1 = 1, and standardized to 0, so that no policy would be
     learned; use none, or play more steps
@@ -471,7 +471,7 @@ def configs(draw):
     few = {name: draw(st.integers(1, 20)) for name in ("num_devices", "num_minibatches", "num_seeds")}
     sizes = few | {
         "num_envs": few["num_devices"] * draw(st.integers(1, 50)),
-        "rollout_length": few["num_minibatches"] * draw(st.integers(1, 50)),
+        "rollout_length": few["num_minibatches"] * draw(st.integers(2, 50)),
         "seed": draw(st.integers(0, 2**31 - 1 - 20)),
         "hidden_dim": draw(st.integers(1, 10_000)),
         "max_ems": draw(st.none() | st.integers(1, 1000)),

@@ -51,7 +51,7 @@ def test_files_are_renamed_only_if_all_can_be_and_what_cannot_be_written_is_one_
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="cannot be written") as caught, atomic_write_output(tmp_path / "file" / "a"):
         pass
-    assert caught.value.hint == "choose a writable folder with free space"
+    assert caught.value.hint == "something else has this name"
     for write, content in ((write_output_text, "x"), (write_output_json, {})):
         with pytest.raises(RunError, match=r"^/proc/x cannot be written: No such file"):
             write(Path("/proc/x"), content)

@@ -6,6 +6,7 @@ import json
 import math
 import re
 import shutil
+import sqlite3
 import statistics
 from pathlib import Path
 
@@ -17,9 +18,10 @@ from stoix_like.commands.entry import exit_code
 from stoix_like.commands.sweep import main
 from stoix_like.config.checks import get_leaf
 from stoix_like.config.sections import PPOConfig
-from stoix_like.errors import ConfigError, RunError
+from stoix_like.errors import ConfigError, RunError, StorageError
 from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs.sources import load_config
+from stoix_like.runtime.sweeps import study as sweep_study
 from stoix_like.runtime.sweeps import trial as sweep_trial
 from stoix_like.runtime.sweeps.plan import read_plan
 from stoix_like.runtime.sweeps.study import Study
@@ -193,8 +195,55 @@ def test_a_changed_sweep_is_refused_and_a_longer_one_is_not(study):
 
 def test_a_file_that_is_no_study_is_reported(study):
     Path("study.db").write_bytes(b"no database at all, and more than sixteen bytes long")
-    with pytest.raises(RunError, match=r"study\.db cannot be read: file is not a database"):
+    with pytest.raises(RunError, match=r"study\.db cannot be used: file is not a database"):
         study()
+
+
+AGAIN = "type the same command again"
+
+
+def _lock(file, each):
+    holder = sqlite3.connect(file, isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    return holder.close
+
+
+def _fill(file, each):
+    with each._storage.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count = {pages}")
+    return each._storage.engine.dispose  # the limit is of the connection
+
+
+def _remove(file, each):
+    moved = file.rename(file.with_name("moved"))
+    return lambda: moved.rename(file)
+
+
+@pytest.mark.parametrize(
+    ("harm", "reason", "hint"),
+    [
+        (_lock, "database is locked", f"another program holds it, such as a backup or a dashboard: when .*{AGAIN}"),
+        (_fill, "database or disk is full", f"free some space, then {AGAIN}"),
+        (_remove, "it was removed or replaced while the sweep ran", f"put it back, then {AGAIN}"),
+    ],
+)
+def test_a_study_that_cannot_be_written_is_one_line_and_goes_on_afterwards(study, monkeypatch, harm, reason, hint):
+    monkeypatch.setattr(sweep_study, "_LOCKED_SECONDS", 0.01)
+    each = study()
+    asked = each.ask()
+    heal = harm(each.path, each)
+    long = "x" * 100_000
+    for write in (lambda: each.note(asked.number, message=long), lambda: each.fail(asked.number, long)):
+        with pytest.raises(StorageError, match=f"study.db cannot be used: {reason}") as caught:
+            write()
+        assert re.fullmatch(hint, caught.value.hint.partition(";")[0])
+    heal()
+    each.close()
+    each = study()
+    assert each.trials() == [asked]
+    each.fail(asked.number, "after all")
+    assert each.trials()[0].notes["message"] == "after all"
 
 
 def test_importances_find_what_matters(study):
@@ -431,6 +480,18 @@ def test_what_no_trial_could_do_ends_the_sweep(plan, study, tmp_path, monkeypatc
     with pytest.raises(OSError, match="Not a directory"):
         sweep_trial.run_trial(plan(), each, trial, tmp_path / "folder" / "trial-0000", StopRequest())
     assert each.trials()[0].state == "running"
+
+
+def test_a_full_disk_ends_the_sweep_and_not_its_trial(plan, study, tmp_path, monkeypatch):
+    def full(*args, **kwargs):
+        raise StorageError("cannot write the checkpoint in x: No space left on device", "free some space")
+
+    monkeypatch.setattr(sweep_trial, "train", full)
+    each = study()
+    asked = each.ask()
+    with pytest.raises(StorageError):
+        sweep_trial.run_trial(plan(), each, asked, tmp_path / "trial-0000", StopRequest())
+    assert each.trials() == [asked]  # running: the next start resumes it
 
 
 def test_a_loss_that_is_not_finite_fails_its_trial(plan, study, tmp_path, monkeypatch):

@@ -1,5 +1,6 @@
 """MLflow's own client on a SQLite store, read back by it. A server is tested in tests/integration."""
 
+import fcntl
 import json
 import os
 import socket
@@ -12,8 +13,9 @@ from stoix_like.errors import ConfigError, MissingExtraError
 from stoix_like.runtime.console import installation
 from stoix_like.runtime.console.installation import require_extra
 from stoix_like.runtime.telemetry import Clock, QueuedSink, event, open_telemetry
-from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, default_tracking_uri, without_secrets
+from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, without_secrets
 from stoix_like.runtime.telemetry.scalars import flat_config
+from stoix_like.runtime.telemetry.selected_sinks import default_tracking_uri
 
 #: Of MLflow's own use of SQLAlchemy 2.1; a command of ours does not show it.
 pytestmark = pytest.mark.filterwarnings("ignore:The ``noload`` loader strategy is deprecated")
@@ -100,6 +102,43 @@ def test_more_metrics_than_a_request_takes_are_several(uri, client, tmp_path):
     data = client.get_run(sink.find_run_id()).data
     assert len(data.metrics) == 2300
     assert data.metrics["trainer/m2299"] == 2299.0
+
+
+def test_names_that_mlflow_refuses_are_logged_under_others_and_said_once(uri, client, tmp_path, capsys):
+    sink = MlflowSink(uri)
+    sink.open(tmp_path, META)
+    odd = {"win%": 1.0, "win_": 2.0, "win?": 3.0, "a//b": 4.0, "é ": 5.0, "x" * 300: 6.0, "fine": 7.0}
+    for update in (1, 2):
+        sink.write([telemetry.report(update, **odd, **{"text%": f"t{update}"})])
+    sink.close()
+    data = client.get_run(sink.find_run_id()).data
+    names = ["win_", "win__2", "win__3", "a__b", "é ", "x" * 242, "fine"]
+    assert {f"trainer/{name}" if name != "a__b" else "trainer_a__b" for name in names} == data.metrics.keys()
+    assert data.tags["trainer/text_"] == "t2"
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "warning: MLflow takes no metric or tag named 'trainer/win%': it is logged as 'trainer/win_'"
+    assert len(said) == 6
+
+
+def test_a_store_is_opened_under_a_lock(tmp_path, monkeypatch):
+    """Two processes that make or migrate the tables of one store at once break it: "duplicate column name"."""
+    file, held = tmp_path / "mlflow.db", []
+
+    def is_held():
+        with (tmp_path / ".mlflow.db.lock").open() as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return True
+            return False
+
+    def open_store(self, run_dir, meta):
+        held.append(is_held())
+        return "run"
+
+    monkeypatch.setattr(MlflowSink, "_open", open_store)
+    MlflowSink(f"sqlite:///{file}").open(tmp_path, META)
+    assert (held, is_held()) == ([True], False)
 
 
 def test_experiment_and_store_may_come_from_the_environment_without_passwords(uri, client, tmp_path, monkeypatch):
