@@ -6,7 +6,6 @@ import resource
 import pytest
 from support.scripted_runs import BASE, SPO_BASE, finish, flags, last_update
 
-
 LIMIT = "hint: raise the limit on files, ulimit -f, or write elsewhere"
 
 

@@ -22,7 +22,7 @@ from stoix_like.envs.registry import make as make_env
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.runs import arrays, checkpoint
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.storage import digests
+from stoix_like.runtime.storage import digests, os_errors
 from stoix_like.runtime.training.best import BestCheckpoint
 
 CONFIG = {"environment": {"num_envs": 64, "kwargs": {"num_rows": 5}}, "architecture": {"seed": 0}}
@@ -255,9 +255,9 @@ def test_a_folder_that_cannot_be_written_is_a_plain_error_whoever_tells_it(make_
         _save(store, 2)
     assert (tmp_path / "moved" / "1").is_dir()
     text = "NOT_FOUND: Error writing 'manifest.ocdbt': Failed to open [os_error_code='20'] [tensorstore_spec='{...}']"
-    assert digests.write_error_text(ValueError(text)) == "Not a directory"
-    assert digests.write_error_text(OSError(28, "No space left on device", "x")) == "No space left on device"
-    assert digests.write_error_text(ValueError("another")) == "another"
+    assert os_errors.words_of(ValueError(text)) == "Not a directory"
+    assert os_errors.words_of(OSError(28, "No space left on device", "x")) == "No space left on device"
+    assert os_errors.words_of(ValueError("another")) == "another"
 
 
 def test_a_checkpoint_is_on_the_disk_before_an_older_one_is_removed(make_store, tmp_path, monkeypatch):
