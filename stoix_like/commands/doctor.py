@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import StoixError
+from stoix_like.runtime.console import jax_variables
 from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag
 from stoix_like.runtime.console.installation import installed_version, is_installed, versions
 from stoix_like.runtime.console.spelling import command_line, pip_command, prog
@@ -72,8 +73,17 @@ def findings(save_dir: Path, device_type: str) -> Iterator[Finding]:
         missing_modules = [module for module in modules if not is_installed(module)]
         hint = f"not installed: {pip_command(f'stoix_like[{extra}]')}"
         yield Finding(f"extra {extra}", hint if missing_modules else "installed")
+    yield from _variables()
     yield _writable("runs", save_dir)
     yield from _device_findings(device_type)
+
+
+def _variables() -> Iterator[Finding]:
+    """The variables that change what JAX does, and those that are ignored."""
+    ignored = jax_variables.take_notes()
+    names = sorted(name for name in os.environ if name.startswith(("JAX_", "XLA_")))
+    for text in (*(f"{name}={os.environ[name]}" for name in names), *ignored):
+        yield Finding("environment", text)
 
 
 def _other_dependencies() -> Finding:

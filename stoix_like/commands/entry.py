@@ -15,7 +15,7 @@ from typing import NoReturn
 from stoix_like.commands.table import COMMANDS, Outcome
 from stoix_like.config.values import nearest
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
-from stoix_like.runtime.console import messages, signals
+from stoix_like.runtime.console import jax_variables, messages, signals
 from stoix_like.runtime.console.spelling import PROGRAM, program_name, set_program_name
 from stoix_like.runtime.storage.os_errors import storage_error
 
@@ -31,6 +31,7 @@ def run_main(main: Main) -> NoReturn:
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # for terminals whose encoding has no – or ·
     signals.watch()
+    jax_variables.prepare_environment()
     messages.mark_cli()
     try:
         code = _code_of_process(main)
@@ -47,8 +48,6 @@ def _code_of_process(main: Main) -> int:
     try:
         code = exit_code(main, sys.argv[1:])
     except Exception:
-        if signals.is_interrupted():  # something made another error of the KeyboardInterrupt
-            return INTERRUPTED
         if not _is_one_of_several():
             raise
         traceback.print_exc()
@@ -71,23 +70,45 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
     `--debug` anywhere in argv prints the traceback first. 130 means interrupted.
     """
     try:
+        _refuse_optimized_python()
         outcome = main(list(argv)) or 0
         sys.stdout.flush()
-    except StoixError as error:
-        return INTERRUPTED if signals.is_interrupted() else _report(error, argv)
     except KeyboardInterrupt:
         if not signals.is_interrupted():
             print("interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:  # the reader has closed the pipe (`... | head`), so nothing can be printed
         return RunError.exit_code
-    except OSError as error:
-        if (of_user := storage_error(error)) is None:
+    except Exception as error:
+        if signals.is_interrupted():  # something has made another error of the KeyboardInterrupt
+            return INTERRUPTED
+        if (of_user := _error_of_user(error)) is None:
             raise
         return _report(of_user, argv)
     if isinstance(outcome, int):
         return outcome
     return INTERRUPTED if outcome.status == "interrupted" else 0
+
+
+def _refuse_optimized_python() -> None:
+    """Raises ConfigError under `python -OO`: it removes docstrings, which libraries read when they are imported."""
+    if sys.flags.optimize > 1:
+        what = "python -OO (or PYTHONOPTIMIZE=2) removes docstrings, and libraries cannot be imported without them"
+        raise ConfigError(what, "use python without -OO, and remove PYTHONOPTIMIZE")
+
+
+def _error_of_user(error: Exception) -> StoixError | None:
+    """The error that a user can mend: ours, of the system about a path, or of JAX about a variable; None for a bug."""
+    if isinstance(error, StoixError):
+        return error
+    if isinstance(error, OSError):
+        return storage_error(error)
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    if isinstance(error, ValueError) and frame.f_code.co_filename.endswith(os.path.join("jax", "_src", "config.py")):
+        return ConfigError(str(error), "change that variable of the environment, or remove it")
+    if isinstance(error, ValueError) and str(error) == "embedded null byte":
+        return ConfigError("a path has a null byte, which no system takes", "give another name")
+    return None
 
 
 def _report(error: StoixError, argv: Sequence[str]) -> int:

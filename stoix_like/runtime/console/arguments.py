@@ -67,6 +67,8 @@ def seed_number(text: str) -> int:
 def output_file(text: str) -> Path:
     """The path of a file to write. Its folder must exist and be writable, which is reported before anything runs."""
     path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{path} is a folder")
     if not path.parent.is_dir():
         raise argparse.ArgumentTypeError(f"there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):

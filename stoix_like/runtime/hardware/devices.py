@@ -17,7 +17,7 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from stoix_like.config.sections import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError
-from stoix_like.runtime.console import messages
+from stoix_like.runtime.console import jax_variables, messages
 from stoix_like.runtime.hardware import compile_cache as cache
 from stoix_like.types import Learner
 
@@ -31,6 +31,8 @@ _KINDS = {"cuda": "gpu"}  # values of `device.platform` whose name differs from 
 def configure(hardware: HardwareConfig, logs: LoggingConfig | None = None, *, compile_cache: bool = True) -> None:
     """Sets the platform, the compile cache and the log levels; starts no backend."""
     messages.configure_logging(logs or LoggingConfig())
+    for note in jax_variables.take_notes():
+        messages.print_to_stderr(f"note: {note}")
     jax.config.update("jax_enable_compilation_cache", compile_cache)  # overrides the environment
     if compile_cache:
         cache.enable()
@@ -86,20 +88,30 @@ def disable_cache_across_gpus(devices: list[jax.Device]) -> None:
 
 def _available(device_type: str, platforms_before: str | None) -> list[jax.Device]:
     """All devices of this type. `platforms_before` is restored before the error reports what JAX sees."""
-    try:
-        found = jax.devices()
-    except (RuntimeError, AssertionError):  # jax 0.10 asserts where no plugin for the platform is installed
-        found = []
+    found, _ = _devices_or_reason()
     # If JAX had started before, it keeps its devices, whatever type is requested.
     if found and (device_type == "auto" or _KINDS.get(device_type, device_type) == found[0].platform):
         return found
     jax.config.update("jax_platforms", platforms_before)
-    seen = ", ".join(sorted({device.platform for device in jax.devices()}))
+    others, reason = _devices_or_reason()
+    if not others:
+        given = jax_variables.chosen_platforms() or "the environment"
+        raise ConfigError(f"{given}: JAX finds no such device{reason}", "remove the variable, or set JAX_PLATFORMS=cpu")
+    seen = ", ".join(sorted({device.platform for device in others}))
     extra = ' or pip install "stoix_like[cuda12]"' if device_type in ("cuda", "gpu") else ""
     raise ConfigError(
         f"hardware.device_type: '{device_type}' is not available; JAX sees only {seen}",
         f"use --device-type {seen.split(',')[0]}{extra}",
     )
+
+
+def _devices_or_reason() -> tuple[list[jax.Device], str]:
+    """(all devices, why there are none: in brackets, or empty)."""
+    try:
+        return jax.devices(), ""
+    except (RuntimeError, AssertionError) as error:  # jax 0.10 asserts where no plugin for the platform is installed
+        text = str(error).partition(" (set JAX_PLATFORMS")[0].strip()
+        return [], f" ({text.splitlines()[0]})" if text else ""
 
 
 def _selected(devices: list[jax.Device], hardware: HardwareConfig) -> list[jax.Device]:

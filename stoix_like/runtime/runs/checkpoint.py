@@ -17,8 +17,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import jax
+
 from stoix_like.errors import CheckpointError, RunError, StorageError
-from stoix_like.ops.trees import shape_mismatches, stored_shapes
+from stoix_like.ops.trees import is_key, shape_mismatches, stored_shape, stored_shapes
 from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.hardware.memory import trim_memory
 from stoix_like.runtime.runs import arrays
@@ -189,6 +191,7 @@ class CheckpointStore:
             if part is not None:
                 hint = "it was trained with another network; use the run's own config.yaml"
                 stored = {name: shape for name, shape in stored.items() if name.split("/")[0] == part}
+            _check_key_type(path, stored, template)
             if problems := shape_mismatches(stored, template):
                 raise CheckpointError(f"checkpoint {path} does not fit: {problems[0]}", hint)
             return arrays.read_arrays(path, template, is_part=part is not None, on_host=on_host)
@@ -204,6 +207,18 @@ class CheckpointStore:
                 f"no checkpoint of update {update} in {self.folder}", f"there are: {', '.join(map(str, updates))}"
             )
         return update
+
+
+def _check_key_type(path: Path, stored: dict[str, tuple[int, ...]], template: Any) -> None:
+    """Raises CheckpointError if the run's root key is of another type than those of this process."""
+    key = getattr(template, "key", None)
+    if key is None or not is_key(key) or stored.get("key") in (None, stored_shape(key).shape):
+        return
+    made = jax.config.jax_default_prng_impl  # type: ignore[attr-defined]  # made at run time
+    raise CheckpointError(
+        f"checkpoint {path} has random keys of another type than {made}, which this process makes",
+        "set JAX_DEFAULT_PRNG_IMPL as it was when the run began: threefry2x32 unless it was set",
+    )
 
 
 def _shapes(path: Path) -> dict[str, tuple[int, ...]]:

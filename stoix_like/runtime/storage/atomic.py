@@ -79,6 +79,9 @@ def atomic_write_output(path: Path) -> Iterator[Path]:
     """`atomic_write` for output files that a user named: creates the folder; raises StorageError if writing fails."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
+        if path.exists() and not path.is_file() and not path.is_dir():  # a device or a pipe, such as /dev/stdout
+            yield path
+            return
         with atomic_write(path) as temporary:
             yield temporary
     except OSError as error:
