@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from stoix_like.runtime.loading.partial import PartialConfig
 
 COMMAND, KIND, PRESET = "master-loop", "selfplay", "selfplay/unified_loop"
-SEED_PATH = "config/unified_loop.yaml"  # of the original, where ours is a preset
 WATCH_SECONDS = 2.0
 CLEAR = "\x1b[H\x1b[2J"  # moves to the top of a terminal, and empties it
 #: {option: description}.
@@ -64,8 +63,6 @@ def main(argv: list[str]) -> int:
 
 def load(words: list[str]) -> PartialConfig:
     """The configuration of a command line. Raises ConfigError with all that is wrong."""
-    if SEED_PATH in words and not Path(SEED_PATH).is_file():
-        raise ConfigError(f"--config: no file {SEED_PATH}", f"the shipped one is a preset: --config {PRESET}")
     return read_partial(UnifiedLoopConfig, KIND, words, PRESET)
 
 

@@ -17,6 +17,11 @@ DEFAULT_PRESETS = {
     "selfplay": "selfplay/connect_four",
 }
 
+#: Names of the original's files: {a file that its commands name: the preset that it is here}. The others differ
+#: too much to stand for one, so that the error only proposes them.
+_ORIGINAL_FILES = {"config/unified_loop": "selfplay/unified_loop"}
+_NEAREST_PRESETS = {"ppo_config": "ppo/binpack_v0", "spo_config": "spo/binpack_v0"}
+
 
 def algorithm_of_preset(named: str) -> str | None:
     """The algorithm of a preset, by the preset's name or path; None for other files."""
@@ -54,14 +59,17 @@ def find(name: str, kind: str, flag: str = "") -> Path:
         flag: in front of a problem, such as `--config: `.
     """
     presets, stem = preset_paths(sweeps=kind == "sweep"), name.removesuffix(".yaml")
+    stem = _ORIGINAL_FILES.get(stem, stem)
     if Path(name).is_file():
         return Path(name)
     if stem in presets:
         return presets[stem]
     if Path(name).is_dir():
         raise ConfigError(f"{flag}'{name}' is a folder, not a file", "name a YAML file in it")
+    what = "no sweep file or preset" if kind == "sweep" else "no file or preset"
+    if (nearby := _NEAREST_PRESETS.get(Path(stem).name)) in presets:
+        raise ConfigError(f"{flag}{what} '{name}'", f"--config {nearby} has the task and sizes of the original's file")
     ending = [preset for preset in presets if preset.endswith(f"/{stem}")]
     ending.sort(key=lambda preset: not preset.startswith(f"{kind}/"))
     near = f"; did you mean '{ending[0]}'?" if ending else nearest(name, presets)
-    what = "no sweep file or preset" if kind == "sweep" else "no file or preset"
     raise ConfigError(f"{flag}{what} '{name}'{near}", f"presets: {', '.join(presets)}")

@@ -32,7 +32,7 @@ from stoix_like.runtime.loading.presets import find, preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_large", "binpack_v0", "connect_four", "maze", "maze_mlp", "quick", "snake"]
-SPO_PRESETS = ["binpack", "maze", "maze_mlp", "quick"]
+SPO_PRESETS = ["binpack", "binpack_v0", "maze", "maze_mlp", "quick"]
 ALPHAZERO_PRESETS = ["connect_four", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
 SELFPLAY_PRESETS = ["connect_four", "othello", "tic_tac_toe", "unified_loop"]
 PRESETS = [
@@ -392,6 +392,18 @@ def test_every_preset_states_its_differences_commented_and_sound(file):
     core = config.training_core
     assert (config.environment.num_envs, core.rollout_length, core.epochs, core.num_minibatches) == (64, 128, 4, 16)
     assert (config.architecture.hidden_dim, config.architecture.observation_adapter) == (256, "dense")
+
+
+@pytest.mark.parametrize(
+    "name", ["ppo_config.yaml", "config/ppo_config", "ppo_config", "spo_config.yaml", "conf/spo_config"]
+)
+def test_the_files_of_the_original_are_answered_with_their_presets(name):
+    algorithm = "spo" if "spo" in name else "ppo"
+    with pytest.raises(ConfigError) as caught:
+        find(name, algorithm, "--config: ")
+    assert caught.value.what == f"--config: no file or preset '{name}'"
+    assert caught.value.hint == f"--config {algorithm}/binpack_v0 has the task and sizes of the original's file"
+    assert find("config/unified_loop.yaml", "selfplay") == preset_paths()["selfplay/unified_loop"]
 
 
 def test_find_prefers_files_and_refuses_folders(file):
