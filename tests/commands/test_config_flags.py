@@ -129,7 +129,7 @@ def test_printed_configuration_feeds_back(command, tmp_path):
 def test_spos_help_configuration_and_mistakes_are_printed_at_once_without_jax(train_spo, tmp_path):
     shown = train_spo("--help")
     assert (shown.returncode, shown.stderr) == (0, "")
-    assert shown.stdout.startswith("usage: python scripts/train_spo.py [--config FILE|PRESET]")
+    assert shown.stdout.startswith(f"usage: python {ROOT}/scripts/train_spo.py [--config FILE|PRESET]")
     assert "--num-particles INT" in shown.stdout
     processes = ("--coordinator-address", "host:1234", "--num-processes", "2", "--process-id", "1")
     first = train_spo("--num-particles", "7", "--search-depth", "full", *processes, "--print-config")

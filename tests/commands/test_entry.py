@@ -50,6 +50,11 @@ def test_hints_and_next_steps_speak_of_how_it_was_started_and_of_what_there_is(m
     assert spelling.prog("plot") == "plot.py"
     assert spelling.usage("train-spo") == "python scripts/train_spo.py"
     assert re.fullmatch(r"\S*python\S* scripts/plot.py 'runs/a b'", spelling.command_line("plot", "runs/a b"))
+    for started, folder in ((f"{ROOT}/scripts/evaluate.py", f"{ROOT}/scripts/"), ("evaluate.py", "")):
+        monkeypatch.chdir(ROOT / "scripts" if folder == "" else tmp_path)
+        monkeypatch.setattr(spelling.sys, "argv", [started])
+        assert spelling.usage("plot") == f"python {folder}plot.py"
+        assert spelling.command_line("plot", "run").endswith(f" {folder}plot.py run")
     monkeypatch.setattr(spelling.sys, "argv", ["/opt/bin/stoix-like", "train-ppo"])
     assert spelling.prog("plot") == spelling.usage("plot") == spelling.command_name("plot") == "stoix-like plot"
     assert spelling.command_line("plot", "runs/a b") == "stoix-like plot 'runs/a b'"

@@ -59,7 +59,9 @@ def test_a_stopped_run_says_how_to_go_on_and_ends_the_same(scripts, uninterrupte
     code, out, err = _stop(scripts, run, number, 5, *flags(**leaves, run_name="stopped"), algorithm=algorithm)
     assert (code, err) == (130, STOPPING if number == signal.SIGINT else "")
     assert "interrupted after update" in out
-    assert re.fullmatch(rf"next: \S*python\S* scripts/train_{algorithm}.py --resume stopped", out.splitlines()[-1])
+    assert re.fullmatch(
+        rf"next: \S*python\S* {ROOT}/scripts/train_{algorithm}.py --resume stopped", out.splitlines()[-1]
+    )
     reached = last_update(run)
     assert 5 <= reached < leaves["num_updates"]
     assert _checkpoints(run)[-1] == reached

@@ -5,6 +5,7 @@ Imports nothing slow, so that `--help` is instant.
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import shutil
 import sys
@@ -41,7 +42,16 @@ def prog(name: str) -> str:
 
 def command_name(name: str) -> str:
     """The name of a command in hints: `scripts/plot.py` or `stoix-like plot`. The command need not exist."""
-    return f"scripts/{prog(name)}" if _is_script() else prog(name)
+    return shlex.quote(str(_started_in() / prog(name))) if _is_script() else prog(name)
+
+
+def _started_in() -> Path:
+    """The folder of the scripts as it was typed, so that the commands of hints work where this one did."""
+    started = Path(sys.argv[0])
+    with contextlib.suppress(OSError):  # the current folder was removed
+        if started.suffix == ".py" and started.parent.resolve() == SCRIPTS:
+            return started.parent
+    return Path("scripts")
 
 
 def usage(name: str, python: str = "python") -> str:

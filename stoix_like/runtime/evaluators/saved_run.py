@@ -77,6 +77,8 @@ def _scores(saved: SavedRun, evaluator: Evaluator, root: Key, reporter: Reporter
     seeds = {}
     for index, name in enumerate(map(str, saved.seeds)):
         scores = evaluator(saved.seed_params(index), root, 0, reporter.progress)
+        if warning := scores.cut_warning():
+            reporter.warning(warning)
         seeds[name] = {metric: _summary(values[0]) for metric, values in scores.results.items()}
     return seeds
 

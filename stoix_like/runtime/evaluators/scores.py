@@ -64,6 +64,17 @@ class Scores(NamedTuple):
         """Mean return per seed, [S]."""
         return self.results["episode_return"].mean(axis=1)
 
+    def cut_warning(self) -> str | None:
+        """What to say if episodes were cut: their returns are not of whole episodes, and so is the mean."""
+        cut = int(np.sum(self.results.get("unfinished", 0)))
+        if cut == 0:
+            return None
+        total = self.results["episode_return"].size
+        return (
+            f"{cut:,} of {total:,} episodes of the evaluation were cut after {episodes.MOST_STEPS:,} steps: the scores"
+            " are not of whole episodes; --max-episode-steps ends them"
+        )
+
     def report(self, mode: EvaluationMode, clock: Clock, seeds: Sequence[int]) -> Report:
         """The report of this evaluation; it ended at `clock`."""
         texts = {f"{evaluation_prefix(mode)}/level_hash": self.level_hash} if self.level_hash else {}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
-from stoix_like.errors import LockedError, RunError
+from stoix_like.errors import LockedError, RunError, StorageError
+from stoix_like.runtime.storage.os_errors import hint_of, words_of
 
 _RETRY_SECONDS = 0.1
+_NOT_WRITABLE = (errno.EROFS, errno.EACCES, errno.EPERM)
 
 
 @contextlib.contextmanager
@@ -47,7 +50,11 @@ class RunLock:
     def __init__(
         self, run_dir: Path, name: str = ".lock", otherwise: str = "start a run under another --run-name"
     ) -> None:
-        self._file: IO[str] = (run_dir / name).open("a+")
+        try:
+            self._file: IO[str] = (run_dir / name).open("a+")
+        except OSError as error:
+            hint = "copy it to a disk that can be written" if error.errno in _NOT_WRITABLE else hint_of(error)
+            raise StorageError(f"cannot write {run_dir}: {words_of(error)}", hint) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

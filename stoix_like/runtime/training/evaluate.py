@@ -85,6 +85,8 @@ class Evaluate(Callback):
             playing = self._raising_together(evaluator.play(params, root, clock.update))
             every.append(play_to_end(playing, self._reporter.progress, self._agree))
             reports.append(every[-1].report(evaluator.mode, clock.now(), self._seeds))
+            if warning := every[-1].cut_warning():
+                self._reporter.warning(f"update {clock.update:,}: {warning}")
         self._meet()  # raises what has failed in another process after its last piece
         return every[0], reports
 

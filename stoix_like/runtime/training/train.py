@@ -226,8 +226,10 @@ def _conclude(started: _StartedRun, status: str) -> TrainResult:
     """The result of the run, whose last lines are shown."""
     plan, clock, view = started.parts.plan, started.parts.clock, started.view
     if status == DONE:
-        of_games = () if started.parts.env.game is None else ("ratings", "play-board")
-        commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", "animate", *of_games)]
+        env = started.parts.env
+        of_games = () if env.game is None else ("ratings", "play-board")
+        drawing = () if env.animate is None and env.game is None else ("animate",)
+        commands = [command_line(name, str(plan.path)) for name in ("evaluate", "plot", *drawing, *of_games)]
     else:
         commands = [_resume_command(plan)]
     if (profile := started.profile) is not None and profile.times is not None:
