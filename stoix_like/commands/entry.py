@@ -30,10 +30,10 @@ def run_main(main: Main) -> NoReturn:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - for the rest of the process
         elif isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # for terminals whose encoding has no – or ·
-    signals.watch()
     jax_variables.prepare_environment()
     messages.mark_cli()
     try:
+        signals.watch()
         code = _code_of_process(main)
         signals.end()
     except KeyboardInterrupt:
@@ -74,13 +74,13 @@ def exit_code(main: Main, argv: Sequence[str]) -> int:
         outcome = main(list(argv)) or 0
         sys.stdout.flush()
     except KeyboardInterrupt:
-        if not signals.is_interrupted():
-            print("interrupted", file=sys.stderr)
+        signals.tell()
         return INTERRUPTED
     except BrokenPipeError:  # the reader has closed the pipe (`... | head`), so nothing can be printed
         return RunError.exit_code
     except Exception as error:
         if signals.is_interrupted():  # something has made another error of the KeyboardInterrupt
+            signals.tell()
             return INTERRUPTED
         if (of_user := _error_of_user(error)) is None:
             raise

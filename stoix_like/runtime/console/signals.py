@@ -52,9 +52,12 @@ class _Watcher:
         for end in (self._reads, writes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+
+    def start(self) -> None:
+        """Installs the handlers, from which on a signal may come, and starts the thread."""
+        threading.Thread(target=self._watch, name="signal-watcher", daemon=True).start()
         for number in _not_ignored():
             signal.signal(number, self._handle)
-        threading.Thread(target=self._watch, name="signal-watcher", daemon=True).start()
 
     def _watch(self) -> None:
         import select  # needed here alone
@@ -105,6 +108,15 @@ def watch() -> None:
     """Makes this process a command, which a signal ends whatever it does. Called once, in the main thread."""
     if _Process.watcher is None:
         _Process.watcher = _Watcher()
+        _Process.watcher.start()
+
+
+def tell() -> None:
+    """Prints the closing lines and `interrupted`, once."""
+    if _Process.watcher is not None:
+        _Process.watcher.tell()
+    else:
+        print("interrupted", file=sys.stderr)
 
 
 def is_interrupted() -> bool:
@@ -119,8 +131,8 @@ def leave() -> NoReturn:
         with contextlib.suppress(OSError, ValueError, RuntimeError):  # a stream is closed, or is being written
             if is_terminal(sys.stdout):
                 print(end=_SHOW_CURSOR)
-            if (watcher := _Process.watcher) is not None and watcher.is_leaving:
-                watcher.tell()
+            if is_interrupted():
+                tell()
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, RuntimeError):
                 stream.flush()
