@@ -33,7 +33,8 @@ from stoix_like.search.gumbel import GameModel
 from stoix_like.search.mcts import choose
 from stoix_like.types import Array, Key
 
-BATCHES, SIMULATIONS = (64, 256, 1024), (16, 32, 64)
+BATCHES = {"cpu": (64, 256, 1024), "gpu": (64, 256, 1024, 4096, 16384), "tpu": (64, 256, 1024, 4096, 16384)}
+SIMULATIONS = (16, 32, 64)
 OPENING_PLIES = 24  # most random plies before the positions that are searched
 PRESETS = ("connect_four", "tic_tac_toe", "othello")
 RANDOM_GAMES, RANDOM_PLIES = 1024, {"go_9x9": 4, "othello": 10, "hex_11x11": 10}  # 100 unless given
@@ -65,7 +66,7 @@ def search_rows(config: AlphaZeroConfig) -> Iterator[Measurement]:
     """Simulations per second of the preset's search, as share of what its network alone evaluates."""
     parts = build.build("alphazero", config)
     game, network = parts.env.game, parts.network
-    for batch in BATCHES:
+    for batch in BATCHES[jax.default_backend()]:
         states = mid_game_states(game, batch)
         observation = jax.jit(jax.vmap(game.observe))(states)
         params = jax.jit(network.init)(jax.random.key(0), observation)

@@ -37,34 +37,48 @@ BY_DEVICES = ("ppo/maze_mlp", "spo/maze_mlp")
 
 def updates_suite() -> Iterator[Measurement]:
     """Steps per second of whole updates: presets by environments, SPO by particles, both by devices."""
-    for name, preset, is_dense in BY_ENVS:
-        yield from _by_envs(name, preset, is_dense)
-    for num_particles in NUM_PARTICLES:
-        config = resolve(preset_config("spo/maze_mlp"), {"num_particles": num_particles})
-        yield _timed(f"scale/spo_maze_mlp/particles/{num_particles}", config, Updates(config), is_dense=True)
+    yield from ppo_suite()
+    yield from spo_suite()
     for preset in BY_DEVICES:
         yield from _by_devices(preset)
 
 
-def _by_envs(name: str, preset: str, is_dense: bool) -> Iterator[Measurement]:
+def ppo_suite() -> Iterator[Measurement]:
+    """Whole updates of PPO by environments. Minibatches grow with them: their number is the preset's."""
+    yield from _by_envs("ppo/")
+
+
+def spo_suite() -> Iterator[Measurement]:
+    """Whole updates of SPO by environments and by particles."""
+    yield from _by_envs("spo/")
+    for num_particles in NUM_PARTICLES:
+        config = resolve(preset_config("spo/maze_mlp"), {"num_particles": num_particles})
+        yield timed_row(f"scale/spo_maze_mlp/particles/{num_particles}", config, Updates(config), is_dense=True)
+
+
+def _by_envs(algorithm: str) -> Iterator[Measurement]:
     """Updates with more and more environments. The replay grows too, because it must contain their rollouts."""
-    for num_envs in NUM_ENVS:
-        config = _with_envs(preset_config(preset), num_envs)
-        updates = Updates(config)
-        row = _timed(f"scale/{name}/envs/{num_envs}", config, updates, is_dense)
-        yield row
-        if 4.0 * steps_per_update(config) / row.value > MAX_SECONDS:
-            return
+    for name, preset, is_dense in BY_ENVS:
+        if not preset.startswith(algorithm):
+            continue
+        for num_envs in NUM_ENVS:
+            config = with_envs(preset_config(preset), num_envs)
+            row = timed_row(f"scale/{name}/envs/{num_envs}", config, Updates(config), is_dense)
+            yield row
+            if 4.0 * steps_per_update(config) / row.value > MAX_SECONDS:
+                break
 
 
-def _with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
+def with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
+    """The configuration with another number of environments, and a replay that holds their rollouts."""
     leaves: dict[str, Any] = {"num_envs": num_envs}
     if isinstance(config, SPOConfig):
         leaves["replay_buffer_size"] = config.spo.replay_buffer_size * num_envs // config.environment.num_envs
     return resolve(config, leaves)
 
 
-def _timed(name: str, config: Any, updates: Updates, is_dense: bool) -> Measurement:
+def timed_row(name: str, config: Any, updates: Updates, is_dense: bool) -> Measurement:
+    """Steps per second of whole updates; of dense networks also the ceiling by the matrix-product peak."""
     width, rows = config.architecture.hidden_dim, _rows_at_once(config)
     functions = {"update": updates} | ({"peak": matrix_product_peak(rows, width)} if is_dense else {})
     timings = time_interleaved(functions, repetitions=5)

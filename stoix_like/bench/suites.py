@@ -19,6 +19,7 @@ from stoix_like.bench import (
     binpack,
     environments,
     gate,
+    launches,
     learning,
     loop_soak,
     loop_speed,
@@ -143,6 +144,9 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "baselines": baselines_suite,
     "parity": binpack.parity_suite,
     "scale": scale_suite,
+    "scale_ppo": scaling.ppo_suite,
+    "scale_spo": scaling.spo_suite,
+    "launches": launches.launches_suite,
     "overhead": overhead.overhead_suite,
     "learning": learning.learning_suite,
     "learning_maze": learning.learning_maze_suite,
@@ -157,5 +161,8 @@ WITH_OPTIONS: dict[str, Callable[[alphazero_learning.LearningOptions], Iterable[
     "selfplay_learning": loops.loop_suite,
     "master_learning": master_learning.master_suite,
 }
-#: They train for hours if their runs do not exist, so they run only by name.
-NOT_IN_ALL = ("learning", "learning_maze", "ablation", "loop_soak", *searches.COMPARISONS)
+#: They run only by name: they train for hours if their runs do not exist, or are parts of `scale`, or for a GPU.
+NOT_IN_ALL = (
+    *("learning", "learning_maze", "ablation", "loop_soak", "scale_ppo", "scale_spo", "launches"),
+    *searches.COMPARISONS,
+)

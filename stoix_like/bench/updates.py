@@ -14,6 +14,7 @@ from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.training import chunk
+from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes, module_name, read_events, scopes_of
 from stoix_like.runtime.training.profile import Profile
 
 
@@ -45,3 +46,13 @@ class Updates:
             for length in (1, updates):  # the second is traced
                 self._state, *_ = program(self._state, length)
         return profile
+
+    def traced(self) -> tuple[list[list[ProfileEvent]], dict[str, Scopes]]:
+        """(the events of one update, a list for each thread or stream, the scopes of the program's instructions)."""
+        jax.block_until_ready(self())  # warms up
+        with tempfile.TemporaryDirectory() as folder:
+            with jax.profiler.trace(folder):
+                jax.block_until_ready(self())
+            text = self._program.as_text() or ""
+            (trace,) = Path(folder).rglob("*.xplane.pb")
+            return read_events(trace, module_name(text)), scopes_of(text)

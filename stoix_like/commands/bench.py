@@ -123,11 +123,14 @@ def make_parser() -> ArgumentParser:
         "search_equal",
         "search_maze",
         "loop_soak",
+        "scale_ppo",
+        "scale_spo",
+        "launches",
     )
     with_options = ("alphazero_learning", "selfplay_learning", "master_learning")
     help_text = (
-        "suite to run; all is everything but *learning*, ablation, search* and loop_soak, which take long"
-        " (default: all)"
+        "suite to run; all is everything but *learning*, ablation, search* and loop_soak, which take long, scale_ppo"
+        " and scale_spo, which are parts of scale, and launches, which is for a GPU (default: all)"
     )
     parser.add_argument("--suite", choices=(*in_all, *by_name, *with_options, "all"), default="all", help=help_text)
     _add_learning_flags(parser)

@@ -9,12 +9,13 @@ import jax
 import pytest
 from support.marks import full
 
-from stoix_like.bench import binpack, environments, measure, overhead, scaling, sharing, suites
+from stoix_like.bench import binpack, environments, launches, measure, overhead, scaling, sharing, suites, updates
 from stoix_like.bench.measure import Measurement, Timing, row_text
 from stoix_like.bench.updates import preset_config
 from stoix_like.commands.bench import main, make_parser
 from stoix_like.config.layers import resolve
 from stoix_like.envs import registry
+from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes
 
 
 def test_timings_by_turns_peaks_rows_and_ratios_where_spreads_cannot_explain_them():
@@ -64,13 +65,13 @@ def test_rows_are_written_as_a_list_of_objects_also_of_a_suite_that_is_cut_off(m
     assert Measurement(**json.loads((tmp_path / "b.json").read_text())[-1]) == ROW
 
 
-def test_all_is_every_suite_but_the_trainings(monkeypatch, capsys):
+def test_all_is_every_suite_but_the_trainings_and_those_that_are_parts_of_others(monkeypatch, capsys):
     for name in suites.SUITES:
         monkeypatch.setitem(suites.SUITES, name, lambda name=name: [ROW._replace(name=f"of_{name}")])
     assert main(["--suite", "all", "--device-type", "cpu"]) == 0
     shown = {line.split()[0] for line in capsys.readouterr().out.splitlines()}
     trained = {"learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze"}
-    trained |= {"loop_soak"}
+    trained |= {"loop_soak", "scale_ppo", "scale_spo", "launches"}
     assert shown == {"machine", *(f"of_{name}" for name in suites.SUITES if name not in trained)}
 
 
@@ -158,11 +159,12 @@ def test_every_preset_can_be_scaled_and_a_series_ends_where_an_update_would_take
         return {name: Timing(seconds, 0.1) for name in functions}
 
     for (_, preset, _), num_envs in itertools.product(scaling.BY_ENVS, scaling.NUM_ENVS):
-        assert scaling._with_envs(preset_config(preset), num_envs).environment.num_envs == num_envs, preset
+        assert scaling.with_envs(preset_config(preset), num_envs).environment.num_envs == num_envs, preset
     monkeypatch.setattr(scaling, "Updates", _Untimed)
     monkeypatch.setattr(scaling, "time_interleaved", time_interleaved)
     monkeypatch.setattr(scaling, "NUM_DEVICES", ())
     rows = {row.name: row for row in scaling.updates_suite()}
+    assert rows.keys() == {row.name for row in (*scaling.ppo_suite(), *scaling.spo_suite())}
     of_maze = [name for name in rows if name.startswith("scale/ppo_maze/")]
     assert of_maze == [f"scale/ppo_maze/envs/{n}" for n in (64, 256, 1024)]  # 16 steps each: the next takes 32 s
     assert [name for name in rows if "particles" in name] == [f"scale/spo_maze_mlp/particles/{n}" for n in (4, 16, 64)]
@@ -170,6 +172,35 @@ def test_every_preset_can_be_scaled_and_a_series_ends_where_an_update_would_take
     assert rows["scale/ppo_maze_mlp/envs/64"].share is not None
     assert rows["scale/ppo_maze/envs/64"].share is None
     assert rows["scale/spo_maze_mlp/particles/16"].note.startswith(f"{2000 * 16 * 4:,} model steps/s; ")
+
+
+def test_kernels_are_counted_by_environment_and_gradient_step_and_overlaps_are_busy_once(monkeypatch):
+    """Of two streams: three kernels of the rollout, two of them at once, then four of two gradient steps."""
+    scopes = {"step": Scopes("step", False), "dot": Scopes("network", True)}
+    first = [ProfileEvent("step", 0, 2000), ProfileEvent("copy", 10_000, 2000)]
+    second = [ProfileEvent("step", 1000, 3000), *(ProfileEvent("dot", at, 1000) for at in range(12_000, 20_000, 2000))]
+    config = resolve(preset_config("ppo/maze_mlp"), SMALL | {"num_minibatches": 2})
+
+    class Updates(_Untimed):
+        def traced(self):
+            return [first, second], scopes
+
+    monkeypatch.setattr(launches, "Updates", Updates)
+    monkeypatch.setattr(launches, "preset_config", lambda _: config)
+    monkeypatch.setattr(launches, "NUM_ENVS", (4,))
+    monkeypatch.setattr(launches.scaling, "BY_ENVS", (("maze", "ppo/maze_mlp", True),))
+    played, learned = launches.launches_suite()
+    assert (played.name, played.value) == ("launches/maze/envs/4/environment_step", 3 / 4)
+    assert (learned.name, learned.value) == ("launches/maze/envs/4/gradient_step", 4 / 2)
+    assert played.note == "7 an update, 1.4 us each; the device is busy for 53% of 0.0 ms while it is traced"
+
+
+@pytest.mark.full
+def test_a_traced_update_has_events_whose_instructions_the_program_names():
+    lines, scopes = updates.Updates(resolve(preset_config("ppo/maze_mlp"), SMALL)).traced()
+    kernels = launches.count_kernels(lines, scopes)
+    assert min(kernels.playing, kernels.optimising) > 0
+    assert 0.0 < kernels.busy <= kernels.span
 
 
 @pytest.mark.parametrize("preset", ["ppo/maze_mlp", full("spo/maze_mlp")])
