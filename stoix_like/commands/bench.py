@@ -26,6 +26,15 @@ from stoix_like.runtime.storage.atomic import write_output_json
 if TYPE_CHECKING:
     from stoix_like.bench.alphazero_learning import LearningOptions
 
+IN_ALL = (
+    *("env", "scale", "overhead", "ppo", "spo", "alphazero", "promotion", "loops", "compile", "memory", "baselines"),
+    "parity",
+)
+BY_NAME = (
+    *("learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze", "loop_soak"),
+    *("scale_ppo", "scale_spo", "launches"),
+)
+WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning")
 LEARNED_GAMES = ("tic_tac_toe", "connect_four", "othello")
 
 
@@ -36,13 +45,14 @@ def main(argv: list[str]) -> int:
     os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     found = devices.select(HardwareConfig(device_type=arguments.device_type), compile_cache=False)
     warnings.filterwarnings("ignore", "scatter inputs have incompatible types", FutureWarning)  # from Jumanji's step
-    from stoix_like.bench.suites import NOT_IN_ALL, SUITES, WITH_OPTIONS
+    from stoix_like.bench import suites
 
     rows = [machine_row(devices.describe_devices(found))]
     print(row_text(rows[0]), flush=True)
-    every = [name for name in SUITES if name not in NOT_IN_ALL]
+    every = [name for name in suites.SUITES if name not in suites.NOT_IN_ALL]
     for name in every if arguments.suite == "all" else [arguments.suite]:
-        for row in WITH_OPTIONS[name](_options(arguments)) if name in WITH_OPTIONS else SUITES[name]():
+        with_options = suites.WITH_OPTIONS.get(name)
+        for row in with_options(_options(arguments)) if with_options else suites.SUITES[name]():
             print(row_text(row), flush=True)
             rows.append(row)
             if arguments.json:  # written after every row, because a suite takes hours and may be interrupted
@@ -100,39 +110,11 @@ def make_parser() -> ArgumentParser:
     parser = ArgumentParser(
         prog("bench"), "Measures what docs/benchmarks.md claims, in this process and on this machine."
     )
-    in_all = [
-        "env",
-        "scale",
-        "overhead",
-        "ppo",
-        "spo",
-        "alphazero",
-        "promotion",
-        "loops",
-        "compile",
-        "memory",
-        "baselines",
-        "parity",
-    ]
-    by_name = (
-        "learning",
-        "learning_maze",
-        "ablation",
-        "search",
-        "search_large",
-        "search_equal",
-        "search_maze",
-        "loop_soak",
-        "scale_ppo",
-        "scale_spo",
-        "launches",
-    )
-    with_options = ("alphazero_learning", "selfplay_learning", "master_learning")
     help_text = (
         "suite to run; all is everything but *learning*, ablation, search* and loop_soak, which take long, scale_ppo"
         " and scale_spo, which are parts of scale, and launches, which is for a GPU (default: all)"
     )
-    parser.add_argument("--suite", choices=(*in_all, *by_name, *with_options, "all"), default="all", help=help_text)
+    parser.add_argument("--suite", choices=(*IN_ALL, *BY_NAME, *WITH_OPTIONS, "all"), default="all", help=help_text)
     _add_learning_flags(parser)
     add_json_flag(parser, "the rows")
     add_device_flag(parser)
