@@ -1,8 +1,7 @@
 """Kernels of an update, from a trace: how many an environment step and a gradient step take, and the busy time.
 
-A kernel takes the host a few microseconds to launch, so an update of many short ones is bound by launches, not by
-arithmetic. XLA launches every kernel by itself while it is profiled, also those that it otherwise records into command
-buffers (CUDA graphs). So these are the kernels of the program, not the launches of a run with command buffers.
+A kernel takes the host some microseconds to launch, so an update of many short ones is bound by launches, not by
+arithmetic. XLA records kernels into command buffers (CUDA graphs), which are launched at once.
 """
 
 from __future__ import annotations
@@ -59,7 +58,7 @@ def kernel_rows(name: str, config: PPOConfig | SPOConfig, kernels: Kernels) -> I
 def count_kernels(lines: list[list[ProfileEvent]], scopes: Mapping[str, Scopes]) -> Kernels:
     """The kernels of an update from its events, a list for each stream, and the scopes of its instructions."""
     events = sorted(itertools.chain.from_iterable(lines), key=lambda event: event.start_ns)
-    optimising = sum(event.instruction in scopes and scopes[event.instruction].optimises for event in events)
+    optimising = sum(scopes[event.instruction].optimises for event in events)
     busy, free_at = 0.0, 0.0
     for event in events:
         end = event.start_ns + event.duration_ns

@@ -14,7 +14,14 @@ from stoix_like.config.sections import PPOConfig, SPOConfig
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.training import chunk
-from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes, module_name, read_events, scopes_of
+from stoix_like.runtime.training.phase_times import (
+    ProfileEvent,
+    Scopes,
+    module_name,
+    read_events,
+    scopes_of,
+    scopes_of_events,
+)
 from stoix_like.runtime.training.profile import Profile
 
 
@@ -48,11 +55,12 @@ class Updates:
         return profile
 
     def traced(self) -> tuple[list[list[ProfileEvent]], dict[str, Scopes]]:
-        """(the events of one update, a list for each thread or stream, the scopes of the program's instructions)."""
+        """(the events of one update, a list for each thread or stream, the scopes of their instructions)."""
         jax.block_until_ready(self())  # warms up
         with tempfile.TemporaryDirectory() as folder:
             with jax.profiler.trace(folder):
                 jax.block_until_ready(self())
             text = self._program.as_text() or ""
             (trace,) = Path(folder).rglob("*.xplane.pb")
-            return read_events(trace, module_name(text)), scopes_of(text)
+            lines = read_events(trace, module_name(text))
+        return lines, scopes_of_events({event.instruction for line in lines for event in line}, scopes_of(text))

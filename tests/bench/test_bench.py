@@ -176,7 +176,7 @@ def test_every_preset_can_be_scaled_and_a_series_ends_where_an_update_would_take
 
 def test_kernels_are_counted_by_environment_and_gradient_step_and_overlaps_are_busy_once(monkeypatch):
     """Of two streams: three kernels of the rollout, two of them at once, then four of two gradient steps."""
-    scopes = {"step": Scopes("step", False), "dot": Scopes("network", True)}
+    scopes = {"step": Scopes("step", False), "dot": Scopes("network", True), "copy": Scopes("other", False)}
     first = [ProfileEvent("step", 0, 2000), ProfileEvent("copy", 10_000, 2000)]
     second = [ProfileEvent("step", 1000, 3000), *(ProfileEvent("dot", at, 1000) for at in range(12_000, 20_000, 2000))]
     config = resolve(preset_config("ppo/maze_mlp"), SMALL | {"num_minibatches": 2})

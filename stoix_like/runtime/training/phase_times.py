@@ -2,6 +2,9 @@
 
 The trace has the duration of each instruction of the compiled program; the program's text has the scope of each.
 Instructions that XLA generated, and those outside any scope, are `other`.
+
+XLA records most kernels of a GPU into command buffers (CUDA graphs). Their events have the buffer for an instruction,
+and are told apart by the kernel's name, which is that of an instruction, its dots written as underscores.
 """
 
 from __future__ import annotations
@@ -21,11 +24,12 @@ _COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
 _INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _CALLED = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
+_RECORDED = "command_buffer"  # begins the name of a command buffer
 _SCOPE = re.compile(rf"{PREFIX}({'|'.join(PHASES)})\b")
 
 
 class ProfileEvent(NamedTuple):
-    """One execution of one instruction, on one thread or stream."""
+    """One execution of one instruction, on one thread or stream; `command_buffer_1/kernel` if it was recorded."""
 
     instruction: str
     start_ns: float
@@ -84,6 +88,29 @@ def _read_scopes(op_name: str) -> Scopes:
     return Scopes(phases[-1] if phases else OTHER, optimises, not optimises and "search" in phases)
 
 
+def scopes_of_events(instructions: Iterable[str], scopes: dict[str, Scopes]) -> dict[str, Scopes]:
+    """The scopes of events by their instructions, also of those that were recorded into command buffers.
+
+    A kernel of a library is named after no instruction: it has the most common scopes of its command buffer.
+    """
+    kernels = {re.sub(r"\W", "_", name): found for name, found in scopes.items()}
+    result: dict[str, Scopes] = {}
+    inside: dict[str, collections.Counter[Scopes]] = collections.defaultdict(collections.Counter)
+    unnamed = []
+    for instruction in instructions:
+        buffer, _, kernel = instruction.rpartition("/")
+        found = kernels.get(kernel) if buffer else scopes.get(instruction)
+        result[instruction] = found or Scopes(OTHER, False)
+        if found is not None and found.phase != OTHER:
+            inside[buffer][found] += 1
+        elif buffer:
+            unnamed.append((instruction, buffer))
+    for instruction, buffer in unnamed:
+        if inside[buffer]:
+            result[instruction] = inside[buffer].most_common(1)[0][0]
+    return result
+
+
 def module_name(program_text: str) -> str:
     """`jit_chunk` of a text that begins with `HloModule jit_chunk, ...`."""
     return program_text.removeprefix("HloModule ").partition(",")[0]
@@ -136,5 +163,8 @@ def _of_line(line: Any, module: str) -> list[ProfileEvent]:
     for event in line.events:
         stats = dict(event.stats)
         if "hlo_op" in stats and str(stats.get("hlo_module", "")).startswith(module):
-            events.append(ProfileEvent(stats["hlo_op"], event.start_ns, event.duration_ns))
+            instruction = stats["hlo_op"]
+            if instruction.startswith(_RECORDED):
+                instruction += f"/{event.name}"
+            events.append(ProfileEvent(instruction, event.start_ns, event.duration_ns))
     return events

@@ -22,6 +22,7 @@ from stoix_like.runtime.training.phase_times import (
     phase_times,
     read_events,
     scopes_of,
+    scopes_of_events,
     self_times,
 )
 from stoix_like.runtime.training.writer import RunWriter
@@ -97,7 +98,8 @@ class Profile(Callback):
     def _read(self, traces: list[Path], updates: int, seconds: float) -> None:
         nanoseconds = self_times(read_events(traces[-1], module_name(self._program_text))) if traces else {}
         if nanoseconds:
-            self.times = phase_times(nanoseconds, scopes_of(self._program_text), updates, seconds)
+            scopes = scopes_of_events(nanoseconds, scopes_of(self._program_text))
+            self.times = phase_times(nanoseconds, scopes, updates, seconds)
         else:
             self.problem = "the trace holds no instruction of the update"
 

@@ -57,6 +57,46 @@ def test_scopes_of_instructions_times_without_what_runs_in_a_loop_and_shares_by_
     assert (times.playing, times.optimising, times.searching) == (0.35, 0.5, 0.05)
 
 
+def test_kernels_of_command_buffers_are_told_by_their_names_and_those_of_libraries_by_their_neighbours():
+    recorded = ["fusion_1", "dot_2", "dot_7", "dot_7", "void cutlass::Kernel2<gemm>"]
+    events = [f"command_buffer_9/{kernel}" for kernel in recorded]
+    events += [
+        "command_buffer_8/dot_2",
+        "command_buffer_8/memcpy32_post",
+        "command_buffer_7/memcpy32_post",
+        "dot.2",
+        "?",
+    ]
+    found = phase_times.scopes_of_events(events, phase_times.scopes_of(PROGRAM))
+    assert [found[event] for event in events] == [
+        Scopes("step", False),
+        Scopes("optimise", True),
+        *[Scopes("network", False, True)] * 2,
+        Scopes("network", False, True),  # most of its command buffer
+        Scopes("optimise", True),
+        Scopes("optimise", True),
+        Scopes("other", False),  # nothing is known of what is recorded with it
+        Scopes("optimise", True),
+        Scopes("other", False),
+    ]
+
+
+class _Line:
+    def __init__(self, *events):
+        self.events = [SimpleNamespace(name=n, stats=s.items(), start_ns=1.0, duration_ns=2.0) for n, s in events]
+
+
+def test_an_event_of_a_command_buffer_is_read_with_its_kernel():
+    module = {"hlo_module": "jit_chunk.1"}
+    kernels = [
+        ("dot_2", module | {"hlo_op": "command_buffer_9"}),
+        ("k", module | {"hlo_op": "dot.7"}),
+        ("MemcpyH2D", {}),
+    ]
+    found = phase_times._of_line(_Line(*kernels), "jit_chunk")
+    assert [event.instruction for event in found] == ["command_buffer_9/dot_2", "dot.7"]
+
+
 @pytest.fixture(scope="module")
 def profiled(tmp_path_factory):
     """A few updates on a probe, in this process: (run folder, what was printed)."""
