@@ -7,14 +7,14 @@ arithmetic. XLA records kernels into command buffers (CUDA graphs), which are la
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from stoix_like.bench import scaling
 from stoix_like.bench.measure import Measurement
 from stoix_like.bench.updates import Updates, preset_config
 from stoix_like.config.sections import PPOConfig, SPOConfig
-from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes
+from stoix_like.runtime.training.phase_times import OTHER, ProfileEvent, Scopes
 
 NUM_ENVS = (64, 4096)
 
@@ -23,8 +23,8 @@ class Kernels(NamedTuple):
     """The kernels of one update.
 
     Attributes:
-        playing: executed outside the gradient steps.
-        optimising: executed in the gradient steps.
+        playing: executed before the gradient steps.
+        optimising: executed from the first gradient step on.
         busy: nanoseconds in which the device executed one.
         span: nanoseconds from the first to the last.
     """
@@ -58,11 +58,25 @@ def kernel_rows(name: str, config: PPOConfig | SPOConfig, kernels: Kernels) -> I
 def count_kernels(lines: list[list[ProfileEvent]], scopes: Mapping[str, Scopes]) -> Kernels:
     """The kernels of an update from its events, a list for each stream, and the scopes of its instructions."""
     events = sorted(itertools.chain.from_iterable(lines), key=lambda event: event.start_ns)
-    optimising = sum(scopes[event.instruction].optimises for event in events)
+    playing = _first_gradient(scopes[event.instruction] for event in events)
     busy, free_at = 0.0, 0.0
     for event in events:
         end = event.start_ns + event.duration_ns
         busy += max(0.0, end - max(event.start_ns, free_at))
         free_at = max(free_at, end)
     span = free_at - events[0].start_ns if events else 0.0
-    return Kernels(len(events) - optimising, optimising, busy, span)
+    return Kernels(playing, len(events) - playing, busy, span)
+
+
+def _first_gradient(scopes: Iterable[Scopes]) -> int:
+    """The number of kernels before the gradient steps, which end an update.
+
+    A loop inside a network may have the scope of another use of it, and copies have none. So the kernels are divided
+    where fewest of those with a scope stand on the wrong side.
+    """
+    wrong = best = where = 0
+    for number, found in enumerate(scopes, start=1):
+        wrong += (1 if found.optimises else -1) * (found.phase != OTHER)
+        if wrong < best:
+            best, where = wrong, number
+    return where
