@@ -11,11 +11,14 @@ import numpy as np
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.installation import installed_version
+from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.hashes import tree_hash
+from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import ParametersMetadata
 from stoix_like.selfplay.folders import PARAMETERS, Layout
+from stoix_like.selfplay.iteration_start import SelfPlayer
 from stoix_like.selfplay.pipeline import Pipeline, published_config
 from stoix_like.selfplay.records import ChampionRecord, read_record, record_path, write_record
 from stoix_like.types import NetworkParams
@@ -59,6 +62,22 @@ def read_version(pipeline: Pipeline, path: Path, expected_hash: str) -> NetworkV
         what = f"{path} has the hash {found[:12]}, and {expected_hash[:12]} is named"
         raise CheckpointError(what, "put the file back as it was written")
     return NetworkVersion(expected_hash, params)
+
+
+def read_candidate(pipeline: Pipeline, iteration: int, trained: Manifest) -> NetworkVersion:
+    """The candidate of an iteration. Raises DamagedOutputError if its file is not what the manifest names."""
+    path = pipeline.layout.stage(iteration, trained.stage) / PARAMETERS
+    try:
+        return read_version(pipeline, path, trained.facts["candidate"])
+    except CheckpointError as error:
+        raise DamagedOutputError(trained.stage, [path], error.what) from error
+
+
+def self_player(pipeline: Pipeline, player: SelfPlayer) -> NetworkVersion:
+    """Who plays in an iteration. Raises CheckpointError as `read_version`."""
+    if player.parameters is None:
+        return NetworkVersion(player.hash, pipeline.first_params)  # which the engine does not read
+    return read_version(pipeline, pipeline.layout.root / player.parameters, player.hash)
 
 
 def read_champion(pipeline: Pipeline) -> tuple[ChampionRecord, NetworkVersion]:

@@ -8,9 +8,10 @@ Whether a game is validated on depends on its number alone, so it never changes 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,13 +19,16 @@ from stoix_like.algorithms.alphazero import Sample
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
-from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay import due
-from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE, Layout
+from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
+from stoix_like.selfplay.lost_shards import read_lost
 from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.shards import FORMAT as SHARD_FORMAT
+from stoix_like.selfplay.restoring import restore_shard
 from stoix_like.selfplay.shards import (
+    FORMATS,
     check_format,
     float_problems,
     form_problems,
@@ -33,11 +37,20 @@ from stoix_like.selfplay.shards import (
     text_of,
     unpack_planes,
 )
-from stoix_like.selfplay.store import HASH_DIGITS, restore, stored_shards
+from stoix_like.selfplay.stored import (
+    HASH_DIGITS,
+    ShardGames,
+    StoredShard,
+    games_of,
+    is_removed,
+    newest_games,
+    stored_shards,
+)
 from stoix_like.types import Observation
 
 SETTINGS = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share", "replay_buffer_size")
 KIND, FORMAT = "window", 2
+_LEARNED = ("game", "player", "outcome", "game_id", "packed_planes", "legal", "policy", "root_values", "is_full")
 _BUCKETS = 1 << 16  # of game numbers, for the split
 
 #: {name: (type, axes)} of a window's arrays: M positions, B bytes of planes, A actions, P players.
@@ -61,11 +74,43 @@ def window_size(num_positions: int, start: int, exponent: float, growth: float, 
     return min(round(wanted), num_positions, capacity)
 
 
+class _Passed(NamedTuple):
+    """What a window does without."""
+
+    lost: tuple[str, ...] = ()  # names of shards
+    ends_at: int = 0  # the iteration whose shards, and older ones, retention has removed
+
+
+_NOTHING = _Passed()
+
+
+class _WindowChangedError(Exception):
+    """A shard is found to be lost or removed, so that the window is made without it."""
+
+    def __init__(self, ends_at: int = 0) -> None:
+        super().__init__()
+        self.ends_at = ends_at
+
+
 def export_stage(pipeline: Pipeline, iteration: int, synced: Manifest) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: games, positions, and positions that are validated on."""
-    call = StageCall("export", {"store": synced.facts["store"]}, pipeline.leaves(SETTINGS))
-    folder = pipeline.layout.stage(iteration, "export")
-    return run_stage(folder, call, lambda: _export(pipeline, iteration, synced, folder))
+    """(the manifest, whether it was done before). Facts: games, positions, and positions that are validated on.
+
+    A window is a function of the store and of what it does without: lost shards, and those that retention has removed
+    (if it reaches back to them). Both are inputs. One that is made is kept, whatever is lost later.
+    """
+    folder, store = pipeline.layout.stage(iteration, "export"), synced.facts["store"]
+    found, ends_at = read_manifest(folder), 0
+    while True:
+        passed = _Passed(tuple(sorted(read_lost(pipeline.layout))), ends_at)
+        if found is not None and found.inputs.get("store") == store:
+            passed = _Passed(tuple(found.facts.get("lost", ())), int(found.inputs.get("ends_at", 0)))
+        lost = {"lost": json_digest(passed.lost)} if passed.lost else {}
+        removed = {"ends_at": str(passed.ends_at)} if passed.ends_at else {}
+        call = StageCall("export", {"store": store} | lost | removed, pipeline.leaves(SETTINGS))
+        try:
+            return run_stage(folder, call, functools.partial(_export, pipeline, iteration, synced, folder, passed))
+        except _WindowChangedError as change:
+            found, ends_at = None, max(ends_at, change.ends_at)
 
 
 def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manifest, bool]:
@@ -89,7 +134,9 @@ def read_window(pipeline: Pipeline, path: Path) -> dict[str, np.ndarray]:
     return arrays
 
 
-def _export(pipeline: Pipeline, iteration: int, synced: Manifest, folder: Path) -> StageResult:
+def _export(
+    pipeline: Pipeline, iteration: int, synced: Manifest, folder: Path, passed: _Passed = _NOTHING
+) -> StageResult:
     section, total = pipeline.config.selfplay, int(synced.facts["positions"])
     if total == 0:
         raise RunError(
@@ -100,38 +147,52 @@ def _export(pipeline: Pipeline, iteration: int, synced: Manifest, folder: Path) 
         raise RunError(what, "leave out --skip-selfplay, so that more is played, or lower --min-samples")
     sizes = section.window_positions, section.window_exponent, section.window_growth
     size = window_size(total, *sizes, pipeline.config.alphazero.replay_buffer_size)
-    result = _split(pipeline, folder, _newest_games(pipeline.layout, iteration, size))
-    return result._replace(facts=result.facts | {"store_positions": total, "window_size": size})
+    result = _split(pipeline, folder, _newest_positions(pipeline, iteration, size, passed))
+    facts = {"store_positions": total, "window_size": size} | ({"lost": list(passed.lost)} if passed.lost else {})
+    return result._replace(facts=result.facts | facts)
 
 
-def _newest_games(layout: Layout, iteration: int, size: int) -> dict[str, np.ndarray]:
-    """The newest whole games with together at most `size` positions, or one game, the oldest first."""
-    chosen: list[dict[str, np.ndarray]] = []
-    known: set[int] = set()
-    room = size
-    for shard in stored_shards(layout, iteration):
-        if not shard.path.is_file():
-            restore(layout, shard.path)
-        arrays = read_arrays(shard.path)
-        if array_hash(arrays)[:HASH_DIGITS] != shard.hash:
-            what = f"{shard.path} was changed after it had been written"
-            raise CheckpointError(what, "put it back as it was")
-        check_format(arrays, shard.path, SHARD_FORMAT)
-        lengths = np.bincount(arrays["game"], minlength=len(arrays["num_plies"]))
-        keep = np.zeros(len(lengths), bool)
-        for row in reversed(range(len(lengths))):
-            number = int(arrays["game_id"][row])
-            if number in known:
-                continue
-            if lengths[row] > room and known:
-                room = 0
-                break
-            known.add(number)
-            keep[row], room = True, room - int(lengths[row])
-        chosen.append(_positions(arrays, keep, shard.iteration))
-        if room <= 0:
-            break
-    return {name: np.concatenate([part[name] for part in reversed(chosen)]) for name in _ARRAYS}
+def _newest_positions(
+    pipeline: Pipeline, iteration: int, size: int, passed: _Passed = _NOTHING
+) -> dict[str, np.ndarray]:
+    """The positions of the newest whole games, together at most `size` or those of one game, the oldest first.
+
+    Raises _WindowChangedError if a shard that they reach is missing or damaged, and cannot be had again.
+    """
+    layout, parts = pipeline.layout, dict[str, tuple[dict[str, np.ndarray], ShardGames]]()
+
+    def read(shard: StoredShard) -> ShardGames | None:
+        if shard.hash in passed.lost:
+            return None
+        if shard.hash not in parts:
+            arrays = _read_shard(pipeline, shard)
+            parts[shard.hash] = {name: arrays[name] for name in _LEARNED}, games_of(arrays)
+        return parts[shard.hash][1]
+
+    chosen = newest_games(stored_shards(layout, iteration, passed.ends_at + 1), size, read)
+    if not any(one.keep.any() for one in chosen):
+        raise RunError(f"{layout.store}: all games are lost", "begin the next iteration, which plays: --new-iteration")
+    rows = [_positions(parts[one.shard.hash][0], one.keep, one.shard.iteration) for one in reversed(chosen)]
+    return {name: np.concatenate([part[name] for part in rows]) for name in _ARRAYS}
+
+
+def _read_shard(pipeline: Pipeline, shard: StoredShard) -> dict[str, np.ndarray]:
+    """The arrays of a shard of the store, which is restored if it has to be."""
+    layout = pipeline.layout
+    if not shard.path.is_file() and is_removed(layout, shard):
+        raise _WindowChangedError(shard.iteration)
+    for _ in range(2):
+        try:
+            arrays = read_arrays(shard.path)
+            if array_hash(arrays)[:HASH_DIGITS] == shard.hash:
+                check_format(arrays, shard.path, FORMATS)
+                return arrays
+            damage = f"{shard.path} was changed after it had been written"
+        except CheckpointError as error:
+            damage = error.what
+        if not restore_shard(pipeline, shard, damage):
+            raise _WindowChangedError
+    raise CheckpointError(damage, "look after the disk of this machine")
 
 
 def _positions(arrays: dict[str, np.ndarray], keep: np.ndarray, iteration: int) -> dict[str, np.ndarray]:
@@ -191,7 +252,9 @@ def _window_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Itera
         yield "it has no positions"
     if sizes["M"] > (most := pipeline.config.alphazero.replay_buffer_size):
         yield f"it has {sizes['M']:,} positions, and replay_buffer_size is {most:,}"
-    yield from float_problems(arrays, ("policy", "root_values", "outcome"))
+    yield from float_problems(arrays, ("root_values", "outcome"))
+    if (arrays["iteration"] < 0).any():
+        yield "an iteration is below 0"
 
 
 def samples_of(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> Sample:

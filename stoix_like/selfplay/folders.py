@@ -14,7 +14,18 @@ CHAMPION = "champion.json"  # as `runs.find` and `weights.parameters`, which imp
 PARAMETERS = "params.safetensors"
 ARRAYS = ".npz"
 WINDOW_FILE, VALIDATION_FILE = f"window{ARRAYS}", f"validation{ARRAYS}"
+_SHARD = "shard_"  # and a number: the files of self-play
 LOCK = "work.lock"  # held while a stage runs
+
+
+def shard_file(shard: int) -> str:
+    """The name of a shard in the folder of its stage."""
+    return f"{_SHARD}{shard:04d}{ARRAYS}"
+
+
+def shard_number(name: str) -> int:
+    """The number of a shard, by the name of its file."""
+    return int(name.removeprefix(_SHARD).removesuffix(ARRAYS))
 
 
 class Layout(NamedTuple):
@@ -35,6 +46,11 @@ class Layout(NamedTuple):
     def quarantine(self) -> Path:
         """Files that were to be taken in and could not."""
         return self.root / "quarantine"
+
+    @property
+    def lost(self) -> Path:
+        """Which shards of the store are lost."""
+        return self.root / "lost.json"
 
     @property
     def train_run(self) -> Path:

@@ -15,13 +15,21 @@ from typing import Any, NamedTuple
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 from stoix_like.errors import RunError
 from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
-from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
-from stoix_like.selfplay.candidates import NetworkVersion, begin_lineage, has_champion, read_champion, read_version
+from stoix_like.selfplay import evaluate, export, play, promote, records, restoring, store, train
+from stoix_like.selfplay.candidates import (
+    begin_lineage,
+    has_champion,
+    read_candidate,
+    read_champion,
+    read_version,
+    self_player,
+)
 from stoix_like.selfplay.due import Needs, Step, due_step
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration_start import (
@@ -122,12 +130,16 @@ def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> i
 def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None = None) -> Manifest:
     """The manifest of a stage of a begun iteration, which runs under the lock of the game. The ones before it are done.
 
-    Raises as `run_iteration`.
+    If what one of them has made is damaged, that one runs again instead. Raises as `run_iteration`.
     """
     if pipeline.stop.is_set:
         raise Interrupted(step.stage)
     with work_lock(pipeline.layout):
-        return _run_stage(pipeline, number, step, data_path)[0]
+        try:
+            return _run_stage(pipeline, number, step, data_path)[0]
+        except DamagedOutputError as damage:
+            restoring.set_aside(pipeline, damage)
+            return _run_stage(pipeline, number, step._replace(stage=damage.stage), data_path)[0]
 
 
 def _run_stage(pipeline: Pipeline, number: int, step: Step, data_path: Path | None) -> tuple[Manifest, bool]:
@@ -183,8 +195,8 @@ def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
         read_champion(pipeline)
     number = next_iteration(layout, new=options.new_iteration)
     if options.data_path is None:
-        sources = store.sources(pipeline, number)
-        if options.skip_selfplay and not (sources or store.totals_before(layout, number + 1).games):
+        has_sources = store.has_sources(pipeline, number)
+        if options.skip_selfplay and not (has_sources or store.totals_before(layout, number + 1).games):
             raise RunError(
                 f"--skip-selfplay: {layout.root} has no games to learn from", "leave it out, or give --sync-from"
             )
@@ -235,19 +247,12 @@ def _play(pipeline: Pipeline, number: int, batches: int) -> tuple[Manifest, bool
     start = read_start(pipeline.layout, number)
     if start is None:
         raise RunError(f"iteration {number} was not begun", "begin it first")
-    player = _version_of(pipeline, start.player)
+    player = self_player(pipeline, start.player)
     return play.selfplay_stage(pipeline, number, player, batches, start.exploration_boost)
 
 
-def _version_of(pipeline: Pipeline, player: SelfPlayer) -> NetworkVersion:
-    if player.parameters is None:
-        return NetworkVersion(player.hash, pipeline.first_params)  # which the engine does not read
-    return read_version(pipeline, pipeline.layout.root / player.parameters, player.hash)
-
-
 def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manifest, bool]:
-    path = pipeline.layout.stage(number, "train") / PARAMETERS
-    candidate = read_version(pipeline, path, trained.facts["candidate"])
+    candidate = read_candidate(pipeline, number, trained)
     record, champion = read_champion(pipeline)
     if record.iteration == number:  # promoted by a process that was killed before it said so
         before = records.read_record(records.record_path(pipeline.layout, record.previous or 0))

@@ -6,7 +6,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -33,6 +33,7 @@ from stoix_like.search import players
 from stoix_like.search.gumbel import GameModel
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.rules import make_replay
+from stoix_like.selfplay.stored import KnownShards
 from stoix_like.types import Array, Key, Metrics, NetworkParams, Params
 
 HALVED_SLOTS = 256  # so many slots or more go on as half as many, once half have no game any more
@@ -42,16 +43,15 @@ LEAST_OPENINGS = 8  # of a match: fewer never decide anything
 Stamp = tuple[str, int, int]  # file, size, time
 
 
-class SyncMemory(NamedTuple):
-    """What the stage `sync` need not read again in this process.
+class Memory:
+    """What this process has read, and done, and need not do again."""
 
-    Attributes:
-        seen: {stamp: its name in the store, or None if it was refused}, of files from elsewhere.
-        taken_in: {folder of the stage: names of the shards that it has taken in}, of the iterations that count.
-    """
-
-    seen: dict[Stamp, str | None]
-    taken_in: dict[Path, list[str]]
+    def __init__(self) -> None:
+        #: {stamp: its name in the store, or None if it was left out}, of files from elsewhere.
+        self.seen: dict[Stamp, str | None] = {}
+        self.known: KnownShards | None = None  # what earlier iterations have taken in
+        self.set_aside: set[Path] = set()  # outputs that were damaged, each of which is made again once
+        self.confirmed: set[str] = set()  # hashes of pieces of matches that came out again
 
 
 class Pipeline:
@@ -71,7 +71,7 @@ class Pipeline:
         run = run_config(config, self.layout, 1)
         self.network = build.make_network(env, run)
         self.learner = alphazero.make(self.game, self.network, run)
-        self.sync_memory = SyncMemory({}, {})
+        self.memory = Memory()
 
     def leaves(self, names: Sequence[str]) -> dict[str, Any]:
         """{leaf: value} of the configuration, for a manifest."""

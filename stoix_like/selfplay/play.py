@@ -24,7 +24,7 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay.candidates import NetworkVersion
-from stoix_like.selfplay.folders import ARRAYS
+from stoix_like.selfplay.folders import shard_file
 from stoix_like.selfplay.pipeline import Pipeline, fewer_slots
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import ShardOrigin, check_shard, origin_of, shard_arrays
@@ -84,12 +84,12 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, bat
     kept: dict[int, dict[str, np.ndarray]] = {}
     origins = [ShardOrigin(seed, iteration, shard, player.hash, section.engine) for shard in range(num_shards)]
     for shard, origin in enumerate(origins):
-        if (arrays := _finished_shard(pipeline, _path(folder, shard), origin, size)) is not None:
+        if (arrays := _finished_shard(pipeline, folder / shard_file(shard), origin, size)) is not None:
             kept[shard] = arrays
     progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size, len(kept) * size)
     outputs, counts, num_kept = {}, _Counts(), len(kept)
     for shard, origin in enumerate(origins):
-        path = _path(folder, shard)
+        path = folder / shard_file(shard)
         if shard in kept:
             arrays = kept.pop(shard)
             outputs[path.name] = array_hash(arrays)
@@ -99,10 +99,6 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, bat
             outputs[path.name] = write_arrays(path, arrays)
         counts.add(arrays)
     return StageResult(outputs, counts.facts(), {"games_of_last_process": (num_shards - num_kept) * size})
-
-
-def _path(folder: Path, shard: int) -> Path:
-    return folder / f"shard_{shard:04d}{ARRAYS}"
 
 
 def _finished_shard(pipeline: Pipeline, path: Path, origin: ShardOrigin, size: int) -> dict[str, np.ndarray] | None:

@@ -20,7 +20,11 @@ from stoix_like.algorithms.alphazero.whole_games import GameRecords
 from stoix_like.errors import CheckpointError
 from stoix_like.games import BoardGame
 
-FORMAT = 2
+FORMAT = 3  # of what is written
+FORMATS = (2, FORMAT)  # of what is read
+#: By format: what the number of a game is made of beside its moves. Planes and legal moves follow from these.
+_IDENTITY = {2: ("policy",), 3: ("policy", "root_values", "is_full")}
+_OUTCOME_SINCE = 3  # the format from which on the outcome is part of it, too
 
 
 class ShardOrigin(NamedTuple):
@@ -31,6 +35,14 @@ class ShardOrigin(NamedTuple):
     shard: int
     player: str  # hash of the network's parameters, or name of an engine
     engine: str
+
+    @property
+    def key(self) -> OriginKey:
+        """What two files have in common if and only if they claim to be the same games."""
+        return self.player, self.seed, self.iteration, self.shard
+
+
+OriginKey = tuple[str, int, int, int]  # player, seed, iteration, shard
 
 
 #: {name: (type, axes)} of the arrays: N games, H plies, P players, M positions, B bytes of planes, A actions.
@@ -50,11 +62,17 @@ _ARRAYS = {
     "is_full": ("bool", "M"),
 }
 _MOST_DIGITS = 9  # of the numbers that say where a shard comes from
-_TEXTS = {"kind": "selfplay", "format": str(FORMAT)}
+_MOST_LETTERS = 200  # of the player and the engine
+KIND = "selfplay"
+_TEXTS = ("kind", "format", "game_name", *ShardOrigin._fields)
+_VALUES = ("root_values", "predicted", "outcome")  # from -1 to 1
+_ROOM = 1e-5  # that rounding may add
 
 
-def shard_arrays(game: BoardGame, records: GameRecords, origin: ShardOrigin) -> dict[str, np.ndarray]:
-    """The arrays of finished games, on the host."""
+def shard_arrays(
+    game: BoardGame, records: GameRecords, origin: ShardOrigin, version: int = FORMAT
+) -> dict[str, np.ndarray]:
+    """The arrays of finished games, on the host. Another `version` has the numbers of games of that format."""
     plies = np.arange(records.moves.shape[1])[None]
     is_position = (plies >= records.num_random[:, None]) & (plies < records.num_plies[:, None])  # [N, H]
     arrays: dict[str, Any] = {
@@ -71,9 +89,11 @@ def shard_arrays(game: BoardGame, records: GameRecords, origin: ShardOrigin) -> 
         "player": records.player[is_position],
         "is_full": records.is_full[is_position],
     }
-    arrays["game_id"] = game_ids(arrays["moves"], arrays["game"], arrays["policy"])
-    typed = {name: np.asarray(arrays[name], dtype) for name, (dtype, _) in _ARRAYS.items()}
-    texts = {**_TEXTS, "game_name": game.name, **{name: str(value) for name, value in origin._asdict().items()}}
+    typed = {name: np.asarray(array, _ARRAYS[name][0]) for name, array in arrays.items()}
+    typed["game_id"] = game_ids(typed, version)
+    typed = {name: typed[name] for name in _ARRAYS}
+    texts = {"kind": KIND, "format": str(version), "game_name": game.name}
+    texts |= {name: str(value) for name, value in origin._asdict().items()}
     return typed | {f"text_{name}": np.array(text) for name, text in texts.items()}
 
 
@@ -93,15 +113,26 @@ def packed_size(shape: tuple[int, ...]) -> int:
     return -(-math.prod(shape) // 8)
 
 
-def game_ids(moves: np.ndarray, game: np.ndarray, policy: np.ndarray) -> np.ndarray:
-    """[N] uint64, of the moves and policies of each game: the same game has the same number wherever it stands."""
-    starts = np.searchsorted(game, np.arange(len(moves) + 1))
-    moves, policy = np.asarray(moves, "<i2"), np.asarray(policy, "<f4")
-    ids = np.zeros(len(moves), np.uint64)
-    for row in range(len(moves)):
-        digest = hashlib.sha256(moves[row].tobytes() + policy[starts[row] : starts[row + 1]].tobytes()).digest()
-        ids[row] = int.from_bytes(digest[:8], "little")
+def game_ids(arrays: Mapping[str, np.ndarray], version: int = FORMAT) -> np.ndarray:
+    """[N] uint64, of each game of a shard: the same game has the same number wherever it stands.
+
+    It is made of all that is learned from; in format 2, of the moves and policies alone.
+    """
+    starts = np.searchsorted(arrays["game"], np.arange(len(arrays["moves"]) + 1))
+    names = ("moves", "outcome") if version >= _OUTCOME_SINCE else ("moves",)
+    of_games, of_positions = ([_little(arrays[name]) for name in each] for each in (names, _IDENTITY[version]))
+    ids = np.zeros(len(arrays["moves"]), np.uint64)
+    for row in range(len(ids)):
+        digest = hashlib.sha256(b"".join(array[row].tobytes() for array in of_games))
+        for array in of_positions:
+            digest.update(array[starts[row] : starts[row + 1]].tobytes())
+        ids[row] = int.from_bytes(digest.digest()[:8], "little")
     return ids
+
+
+def _little(array: np.ndarray) -> np.ndarray:
+    """The array with the same bytes on every machine."""
+    return np.asarray(array, array.dtype.newbyteorder("<"))
 
 
 def text_of(arrays: dict[str, np.ndarray], name: str) -> str:
@@ -110,11 +141,15 @@ def text_of(arrays: dict[str, np.ndarray], name: str) -> str:
     return str(found) if found is not None and found.dtype.kind == "U" and found.ndim == 0 else ""
 
 
-def check_format(arrays: dict[str, np.ndarray], path: Path, wanted: int) -> None:
+def check_format(arrays: dict[str, np.ndarray], path: Path, wanted: Sequence[int]) -> None:
     """Raises CheckpointError if a file was written in another format than this version reads."""
-    if (found := text_of(arrays, "format")[:10]) != str(wanted):
-        what = f"{path} has format {found!r}, and this version reads {wanted}"
+    if (found := text_of(arrays, "format")[:10]) not in map(str, wanted):
+        what = f"{path} has format {found!r}, and this version reads {_numbers(wanted)}"
         raise CheckpointError(what, "begin another pipeline in another --save-dir")
+
+
+def _numbers(formats: Sequence[int]) -> str:
+    return " and ".join(map(str, formats))
 
 
 def origin_of(arrays: dict[str, np.ndarray]) -> ShardOrigin:
@@ -135,15 +170,16 @@ def check_shard(game: BoardGame, arrays: dict[str, np.ndarray], where: str) -> N
 
 def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
     """What is wrong with a shard. Each problem is found on the condition that there is none before it."""
-    if (kind := text_of(arrays, "kind")[:40]) != _TEXTS["kind"]:
+    if (kind := text_of(arrays, "kind")[:40]) != KIND:
         yield f"it is of kind {kind!r}, and games of evaluations are never learned from"
     if (name := text_of(arrays, "game_name")[:40]) != game.name:
         yield f"it is of {name!r}"
-    if (version := text_of(arrays, "format")[:10]) != _TEXTS["format"]:
-        yield f"it has format {version!r}, and this version reads {FORMAT}"
-    numbers = [text_of(arrays, name) for name in ("seed", "iteration", "shard")]
-    if not all(number.isdecimal() and len(number) <= _MOST_DIGITS for number in numbers):
+    if (version := text_of(arrays, "format")[:10]) not in map(str, FORMATS):
+        yield f"it has format {version!r}, and this version reads {_numbers(FORMATS)}"
+    if not _has_origin(arrays):
         yield "it does not say where it comes from"
+    if further := arrays.keys() - _ARRAYS.keys() - {f"text_{name}" for name in _TEXTS}:
+        yield f"it has {min(further)[:40]!r}, which no shard has"
     yield from form_problems(_ARRAYS, arrays)
     if len(arrays["num_plies"]) == 0:
         yield "it has no games"
@@ -151,9 +187,17 @@ def _problems(game: BoardGame, arrays: dict[str, np.ndarray]) -> Iterator[str]:
     planes = jax.eval_shape(lambda: game.observe(game.init())).agent_view.shape
     yield from shape_problems(_ARRAYS, arrays, sizes | {"A": game.num_actions, "B": packed_size(planes)})
     yield from _game_problems(arrays)
-    yield from float_problems(arrays, ("policy", "outcome", "root_values", "predicted"))
-    if (game_ids(arrays["moves"], arrays["game"], arrays["policy"]) != arrays["game_id"]).any():
-        yield "a game's number is not that of its moves and policies"
+    yield from float_problems(arrays, _VALUES)
+    if (game_ids(arrays, int(version)) != arrays["game_id"]).any():
+        yield "a game's number is not that of what is learned from it"
+
+
+def _has_origin(arrays: dict[str, np.ndarray]) -> bool:
+    numbers = [text_of(arrays, name) for name in ("seed", "iteration", "shard")]
+    names = [text_of(arrays, name) for name in ("player", "engine")]
+    return all(number.isascii() and number.isdecimal() and len(number) <= _MOST_DIGITS for number in numbers) and all(
+        0 < len(name) <= _MOST_LETTERS and name.isprintable() for name in names
+    )
 
 
 def form_problems(wanted: Mapping[str, tuple[str, str]], arrays: dict[str, np.ndarray]) -> Iterator[str]:
@@ -176,17 +220,28 @@ def _game_problems(arrays: dict[str, np.ndarray]) -> Iterator[str]:
     number, first = arrays["num_plies"].astype(int), arrays["num_random"].astype(int)
     if not ((first >= 0) & (first < number) & (number <= arrays["moves"].shape[1])).all():
         yield "a game has no plies after its random ones"
-    counts = np.bincount(np.clip(arrays["game"], 0, None), minlength=len(number))
-    if (np.diff(arrays["game"]) < 0).any() or len(counts) != len(number) or (counts != number - first).any():
+    if not np.array_equal(arrays["game"], np.repeat(np.arange(len(number)), number - first)):
         yield "its positions do not belong to its games"
+    if (arrays["moves"] < -1).any():
+        yield "a move is below -1, which stands behind the last one"
 
 
-def float_problems(arrays: dict[str, np.ndarray], names: Sequence[str]) -> Iterator[str]:
-    """Values that are not finite, policies that are none, outcomes that do not sum to 0."""
-    yield from (f"{name} has values that are not finite" for name in names if not np.isfinite(arrays[name]).all())
+def float_problems(arrays: dict[str, np.ndarray], values: Sequence[str]) -> Iterator[str]:
+    """Values out of their range, policies that are none, outcomes that do not sum to 0.
+
+    Args:
+        arrays: with `policy` [M, A], `legal` [M, A] and `outcome` [..., P].
+        values: the names of what is from -1 to 1.
+    """
+    for name in ("policy", *values):
+        if not np.isfinite(arrays[name]).all():
+            yield f"{name} has values that are not finite"
+    for name in values:
+        if (largest := np.abs(arrays[name]).max(initial=0.0)) > 1.0 + _ROOM:
+            yield f"{name} has {largest:.6g}, and no value is beyond 1"
     policy, tolerance = arrays["policy"], 1e-3
-    sums = np.abs(policy.sum(axis=1) - 1.0).max(initial=0.0)
-    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or sums > tolerance:
+    sums = np.abs(policy.sum(axis=1, dtype=np.float64) - 1.0).max(initial=0.0)
+    if (policy < 0).any() or (policy[~arrays["legal"]] != 0).any() or not sums <= tolerance:
         yield "a policy is no distribution over legal moves"
     if np.abs(arrays["outcome"].sum(axis=1)).max(initial=0.0) > tolerance:
         yield "an outcome does not sum to 0"

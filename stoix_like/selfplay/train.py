@@ -27,7 +27,7 @@ from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.find import checkpoint_updates
-from stoix_like.runtime.stages.array_files import read_arrays
+from stoix_like.runtime.stages.damage import read_output
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_text
@@ -145,8 +145,8 @@ def train_stage(pipeline: Pipeline, iteration: int, exported: Manifest) -> tuple
 
 def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path) -> StageResult:
     source, run = pipeline.layout.stage(iteration, "export"), pipeline.layout.train_run
-    arrays = read_arrays(source / WINDOW_FILE, exported.outputs[WINDOW_FILE])
-    check_format(arrays, source / WINDOW_FILE, export.FORMAT)
+    arrays, held_out = (read_output(source, exported, name) for name in (WINDOW_FILE, VALIDATION_FILE))
+    check_format(arrays, source / WINDOW_FILE, [export.FORMAT])
     new = _new_positions(pipeline, iteration, exported)
     first = last_update(pipeline, iteration)
     plan = _Plan(first, first + num_updates(pipeline, len(arrays["is_full"]), new))
@@ -169,7 +169,6 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
         "samples": steps * pipeline.settings.batch_size,
         "new_positions": new,
     }
-    held_out = read_arrays(source / VALIDATION_FILE, exported.outputs[VALIDATION_FILE])
     facts |= validation_losses(pipeline, params, held_out)
     return StageResult({PARAMETERS: candidate}, facts, losses.values)
 

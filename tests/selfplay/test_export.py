@@ -6,9 +6,10 @@ from support.pipelines import small_pipeline
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
-from stoix_like.runtime.stages.manifest import Manifest, write_manifest
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
 from stoix_like.selfplay import export, shards
 from stoix_like.selfplay.export import is_validated_on, window_size
+from stoix_like.selfplay.lost_shards import read_lost
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path
         assert found == [(2, 3, 15), (1, 3, 12)]
 
         def games(size):
-            found = export._newest_games(pipeline.layout, 99, size)
+            found = export._newest_positions(pipeline, 99, size)
             return dict(zip(*np.unique(found["game_id"], return_counts=True), strict=True))
 
         assert games(1000) == {10: 4, 11: 4, 12: 5, 13: 5, 14: 5}
@@ -112,7 +113,7 @@ def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path
         assert games(19) == {11: 4, 12: 5, 13: 5, 14: 5}
         assert games(14) == {13: 5, 14: 5}
         assert games(1) == {14: 5}  # one game is always taken
-        found = export._newest_games(pipeline.layout, 99, 1000)
+        found = export._newest_positions(pipeline, 99, 1000)
         np.testing.assert_array_equal(found["iteration"], np.repeat([1, 2], [8, 15]))
         wins = np.where(found["game_id"] >= 0, found["outcome"][:, 0], 0)
         assert set(wins.tolist()) == {1.0, -1.0}  # for the mover: of the first player 1, of the second -1
@@ -130,14 +131,14 @@ def test_what_counts_as_new_is_when_this_pipeline_took_it_in(pipeline, tmp_path)
         assert str(theirs["text_iteration"]) == "1"
         shard(pipeline, 2, [4, 4], first_id=20)
         assert [one.iteration for one in listed(pipeline)] == [2, 1]
-        found = export._newest_games(pipeline.layout, 99, 8)
+        found = export._newest_positions(pipeline, 99, 8)
         assert set(found["game_id"].tolist()) == {20, 21}
         assert set(found["iteration"].tolist()) == {2}
     finally:
         pipeline.layout = before
 
 
-def test_a_store_without_games_or_with_a_changed_shard_is_refused(pipeline, tmp_path):
+def test_a_store_without_games_or_with_lost_games_alone_is_refused(pipeline, tmp_path):
     from stoix_like.selfplay.folders import Layout
 
     before, pipeline.layout = pipeline.layout, Layout(tmp_path)
@@ -148,11 +149,10 @@ def test_a_store_without_games_or_with_a_changed_shard_is_refused(pipeline, tmp_
         arrays = shard(pipeline, 1, [4, 4])
         path = next(pipeline.layout.store.glob("*.npz"))
         write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
-        with pytest.raises(CheckpointError, match="was changed after it had been written"):
-            exported(pipeline, tmp_path / "out")
-        path.write_bytes(path.read_bytes()[:100])
-        with pytest.raises(CheckpointError, match="it is torn"):
-            exported(pipeline, tmp_path / "out")
+        synced = read_manifest(pipeline.layout.stage(1, "sync"))
+        with pytest.raises(RunError, match="all games are lost"):
+            export.export_stage(pipeline, 1, synced._replace(facts=synced.facts | {"store": "s"}))
+        assert read_lost(pipeline.layout).keys() == {path.stem}
     finally:
         pipeline.layout = before
 
@@ -186,6 +186,9 @@ def test_the_window_of_an_export_passes(pipeline, window):
             "replay_buffer_size is 256",
         ),
         (lambda a: a | {"root_values": a["root_values"] * np.nan}, "root_values has values that are not finite"),
+        (lambda a: a | {"root_values": a["root_values"] + np.float32(1e30)}, "root_values has 1e.30, and no value is"),
+        (lambda a: a | {"outcome": a["outcome"] * np.float32(2)}, "outcome has 2, and no value is beyond 1"),
+        (lambda a: a | {"iteration": a["iteration"] - 2}, "an iteration is below 0"),
         (lambda a: a | {"policy": a["policy"] * 0}, "a policy is no distribution"),
     ],
 )

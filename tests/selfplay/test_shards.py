@@ -48,6 +48,9 @@ def replay():
 
 def test_a_shard_that_was_played_passes(arrays, replay):
     check_shard(GAME, arrays, "here")
+    rounded = arrays["predicted"].copy()
+    rounded[0] = 1.000005  # what rounding may do
+    check_shard(GAME, arrays | {"predicted": rounded}, "here")
     assert rule_problem(replay(arrays["moves"]), arrays) is None
     assert origin_of(arrays) == ORIGIN
     lengths = arrays["num_plies"] - arrays["num_random"]
@@ -55,13 +58,32 @@ def test_a_shard_that_was_played_passes(arrays, replay):
     assert len(np.unique(arrays["game_id"])) == NUM_GAMES
 
 
-def test_the_number_of_a_game_is_that_of_its_moves_and_policies(arrays):
-    ids = game_ids(arrays["moves"], arrays["game"], arrays["policy"])
-    other = arrays["policy"].copy()
-    other[-1] = np.roll(other[-1], 1)
-    changed = game_ids(arrays["moves"], arrays["game"], other)
-    assert (ids[:-1] == changed[:-1]).all()
-    assert ids[-1] != changed[-1]
+@pytest.mark.parametrize(
+    ("name", "formats"),
+    [
+        ("moves", (2, 3)),
+        ("policy", (2, 3)),
+        ("root_values", (3,)),
+        ("is_full", (3,)),
+        ("outcome", (3,)),
+        ("predicted", ()),  # nothing is learned from it
+    ],
+)
+def test_the_number_of_a_game_is_that_of_all_that_is_learned_from(arrays, name, formats):
+    """Format 2 keeps its numbers, which are those of moves and policies alone."""
+    other = arrays[name].copy()
+    other[-1] = 1 - other[-1]
+    for version in (2, 3):
+        ids, changed = game_ids(arrays, version), game_ids(arrays | {name: other}, version)
+        assert (ids[:-1] == changed[:-1]).all()
+        assert (ids[-1] != changed[-1]) == (version in formats)
+
+
+def test_a_shard_of_format_2_passes_with_its_own_numbers(arrays):
+    older = arrays | {"text_format": np.array("2"), "game_id": game_ids(arrays, 2)}
+    check_shard(GAME, older, "here")
+    with pytest.raises(CheckpointError, match="a game's number is not"):
+        check_shard(GAME, arrays | {"text_format": np.array("2")}, "there")
 
 
 def replaced(name, change):
@@ -92,7 +114,29 @@ def put(index, value):
         (replaced("moves", lambda a: a[:, :-1]), "moves is int16"),
         (replaced("num_plies", put(0, 0)), "a game has no plies"),
         (replaced("game", lambda a: a[::-1].copy()), "positions do not belong to its games"),
-        (replaced("root_values", put((0, 0), np.nan)), "root_values has values that are not finite"),
+        (replaced("game", put(0, -1)), "positions do not belong to its games"),  # which is the last game, to NumPy
+        (replaced("moves", put((0, -1), -2)), "a move is below -1"),
+        (
+            lambda arrays: arrays | {"text_seed": np.array("\N{ARABIC-INDIC DIGIT THREE}")},
+            "does not say where it comes",
+        ),
+        (lambda arrays: arrays | {"text_seed": np.array("")}, "does not say where it comes from"),
+        (lambda arrays: arrays | {"text_player": np.array("")}, "does not say where it comes from"),
+        (lambda arrays: arrays | {"text_player": np.array("p" * 201)}, "does not say where it comes from"),
+        (lambda arrays: arrays | {"text_engine": np.array("e\n")}, "does not say where it comes from"),
+        (lambda arrays: arrays | {"more": np.zeros(10**6)}, "it has 'more', which no shard has"),
+        *(
+            (replaced(name, put((0,) * (1 + (name != "predicted")), value)), f"{name} has {reason}")
+            for name in ("root_values", "predicted", "outcome", "policy")
+            for value, reason in ((np.nan, "values that are not finite"), (-np.inf, "values that are not finite"))
+        ),
+        *(
+            (replaced(name, put((0,) * (1 + (name != "predicted")), value)), f"{name} has .*, and no value is beyond 1")
+            for name in ("root_values", "predicted", "outcome")
+            for value in (1e30, -1e30, 1.0001, -1.0001)
+        ),
+        (replaced("policy", put((0, 0), -1e30)), "a policy is no distribution"),
+        (replaced("policy", put((0, 0), 1e30)), "a policy is no distribution"),
         (replaced("policy", lambda a: a * 2), "a policy is no distribution"),
         (replaced("policy", put(slice(None), 1.0 / 9.0)), "a policy is no distribution"),
         (replaced("outcome", put(0, 1.0)), "an outcome does not sum to 0"),

@@ -9,7 +9,7 @@ from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.folders import STAGES, Layout
-from stoix_like.selfplay.pipeline import Pipeline, SyncMemory
+from stoix_like.selfplay.pipeline import Memory, Pipeline
 
 SMALL = {
     "task_id": "tic_tac_toe",
@@ -52,7 +52,7 @@ def small_pipeline(save_dir, reporter=SILENT, **leaves):
 def moved(pipeline, save_dir):
     """The pipeline in another folder, of which it remembers nothing; its compiled programs stay."""
     pipeline.layout = Layout(save_dir / pipeline.layout.root.name)
-    pipeline.sync_memory = SyncMemory({}, {})
+    pipeline.memory = Memory()
     return pipeline
 
 

@@ -8,7 +8,6 @@ in its `removed.json` before it is removed.
 from __future__ import annotations
 
 import itertools
-import json
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,9 +17,17 @@ from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import ARRAYS, PARAMETERS, VALIDATION_FILE, WINDOW_FILE, Layout
-from stoix_like.selfplay.store import added_shards
+from stoix_like.selfplay.lost_shards import read_lost
+from stoix_like.selfplay.stored import (
+    MARK,
+    REMOVED,
+    newest_games,
+    remembered_games,
+    removed_below,
+    removed_files,
+    stored_shards,
+)
 
-REMOVED, MARK = "removed.json", "retention.json"
 WHOLE_ITERATIONS = 2  # finished ones, the newest, of which nothing is removed
 
 
@@ -48,7 +55,7 @@ def clean(layout: Layout, rule: RetentionRule) -> int:
     first_whole = finished[WHOLE_ITERATIONS - 1]
     first_shard = min(_first_kept_shard(layout, rule.positions), first_whole)
     first_candidate = finished[rule.candidates - 1] if len(finished) >= rule.candidates else 0
-    cleaned, freed = _read_mark(layout), 0
+    cleaned, freed = removed_below(layout), 0
     for number in range(max(cleaned, 1), first_whole):
         doomed = [layout.stage(number, "export") / name for name in (WINDOW_FILE, VALIDATION_FILE)]
         doomed += layout.iteration(number).glob("*/.*.tmp*")  # of processes that were killed while they wrote
@@ -70,22 +77,14 @@ def _finished(layout: Layout) -> Iterator[int]:
             yield number
 
 
-def _read_mark(layout: Layout) -> int:
-    try:
-        return int(json.loads((layout.root / MARK).read_bytes())["cleaned_below"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return 0
-
-
 def _first_kept_shard(layout: Layout, positions: int) -> int:
-    """The first iteration whose shards are kept, so that together they have so many positions."""
-    held = 0
-    for number in layout.newest_first():
-        if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
-            held += sum(shard.num_positions for shard in added_shards(layout, number, synced))
-            if held >= positions:
-                return number
-    return 0
+    """The first iteration whose shards are kept: the last one that a window of so many positions would read."""
+    lost, below = read_lost(layout), removed_below(layout)
+    present = itertools.takewhile(
+        lambda shard: shard.iteration >= below, stored_shards(layout, layout.last_iteration())
+    )
+    found = newest_games((shard for shard in present if shard.hash not in lost), positions, remembered_games)
+    return min((one.shard.iteration for one in found), default=0)
 
 
 def _shards_of(layout: Layout, number: int) -> Iterator[Path]:
@@ -96,20 +95,12 @@ def _shards_of(layout: Layout, number: int) -> Iterator[Path]:
     yield from layout.stage(number, "selfplay").glob(f"*{ARRAYS}")  # also of self-play that was never finished
 
 
-def _noted(path: Path) -> list[str]:
-    """What an iteration has lost before; nothing if its note is damaged."""
-    try:
-        return list(json.loads(path.read_bytes())["files"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return []
-
-
 def _remove(layout: Layout, number: int, paths: list[Path]) -> int:
     if not paths:
         return 0
     note = layout.iteration(number) / REMOVED
     names = [path.relative_to(layout.root).as_posix() for path in paths]
-    before = _noted(note)
+    before = removed_files(layout, number)
     atomic_write_json(note, {"files": sorted({*before, *names}), "time": time.time()})
     sizes = {path.stat().st_ino: path.stat().st_size for path in paths}  # a shard has two names
     for path in paths:

@@ -15,7 +15,7 @@ from typing import Any
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError, LockedError, RunError, StoixError
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay import iteration, store
+from stoix_like.selfplay import foreign, iteration, store
 from stoix_like.selfplay.due import Needs, Step, due_step, num_batches
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import IterationOptions
@@ -198,7 +198,7 @@ class GameRunner:
         """
         number, step = self.due()
         is_synced = read_manifest(self.layout.stage(number, "sync")) is not None
-        if not (is_synced and step.stage in ("selfplay", "export") and store.has_unseen(self.pipeline)):
+        if not (is_synced and step.stage in ("selfplay", "export") and foreign.has_unseen(self.pipeline)):
             return
         store.sync_stage(self.pipeline, number, again=True)
         self._append(derive.events_of(self.layout, number, self._services.watch))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.text import aligned, plural
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay import due, records
+from stoix_like.selfplay import due, lost_shards, records
 from stoix_like.selfplay.due import Needs
 from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.iteration_start import read_start
@@ -179,6 +179,7 @@ def _readable_game(layout: Layout) -> dict[str, Any]:
         "new_positions": due.new_positions(layout, number),
         "store_games": totals["games"],
         "store_positions": totals["positions"],
+        "lost": lost_shards.totals(layout),
         "champion": None if champion is None else {"hash": champion.hash, "iteration": champion.iteration},
         "tuned": None if tuned is None else {"iteration": tuned[0], "leaves": tuned[1].leaves},
     }
@@ -201,7 +202,7 @@ def status_lines(status: dict[str, Any]) -> list[str]:
         lines += aligned([["game", "iteration", "champion", "store", "new", "next"], *rows])
     for game in status["games"]:
         lines += [f"{game['game']}: {game['error']}"] if game["error"] else []
-        lines += _tuned_lines(game)
+        lines += _tuned_lines(game) + _lost_lines(game)
         lines += [
             f"{game['game']}: {one['failures']} {plural('failure', one['failures'])} of {one['stage']} in a row"
             f"{_breaker_text(one)}: {one['error']}"
@@ -264,6 +265,13 @@ def _tuned_lines(game: dict[str, Any]) -> list[str]:
         return []
     leaves = ", ".join(f"{name} {_value_text(value)}" for name, value in tuned["leaves"].items())
     return [f"{game['game']}: {leaves}, tuned after iteration {tuned['iteration']}"]
+
+
+def _lost_lines(game: dict[str, Any]) -> list[str]:
+    if not (lost := game.get("lost")) or not (number := lost["shards"]):
+        return []
+    what = f"{number:,} {plural('shard', number)} lost, with {lost['games']:,} games"
+    return [f"{game['game']}: {what}; quarantine/ has what was damaged"]
 
 
 def _value_text(value: Any) -> str:

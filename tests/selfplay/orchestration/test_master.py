@@ -14,7 +14,7 @@ from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.weights.parameters import stored_arrays
-from stoix_like.selfplay import iteration, records, store
+from stoix_like.selfplay import foreign, iteration, records, store
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.folders import PARAMETERS, STAGES, WINDOW_FILE, Layout
 from stoix_like.selfplay.orchestration import report_matches, retention
@@ -223,16 +223,16 @@ def test_removed_shards_of_other_folders_are_not_taken_in_again(copied, tmp_path
     with small_loop(pipeline, folder) as loop:
         section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(theirs))
         loop.runner.config = pipeline.config = dataclasses.replace(pipeline.config, selfplay=section)
-        pipeline.sync_memory.seen.clear()
+        pipeline.memory.seen.clear()
         for path in loop.layout.store.iterdir():
             path.unlink()  # as retention does
         loop.layout.iteration(3).mkdir()
         synced, _ = store.sync_stage(pipeline, 3)
         assert synced.facts["added"] == []
         assert list(loop.layout.store.iterdir()) == []
-        assert not store.has_unseen(pipeline)
+        assert not foreign.has_unseen(pipeline)
         (theirs / "torn.npz").write_bytes(b"PK")
-        assert store.has_unseen(pipeline)
+        assert foreign.has_unseen(pipeline)
         store.sync_stage(pipeline, 3, again=True)
         store.sync_stage(pipeline, 3, again=True)
         assert len([line for line in loop.said if "torn.npz" in line]) == 1

@@ -6,11 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from support.loops import small_loop
 
-from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay import records
+from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
+from stoix_like.selfplay import lost_shards, records, stored
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import retention
 from stoix_like.selfplay.orchestration.retention import MARK, REMOVED, RetentionRule
@@ -142,3 +144,28 @@ def test_cleans_that_are_all_killed_after_a_file_come_to_the_same_end(six, tmp_p
             retention.clean(layout, RULE)
         assert len(gone & files(layout)) == left
     check_finished(layout, everything, gone)
+
+
+def test_games_that_windows_leave_out_are_not_counted(six, tmp_path):
+    """The fifth iteration has the games of the sixth once more: a window of 100 positions reaches to the fourth."""
+    layout = copy_of(six, tmp_path)
+    newest, folder = read_manifest(layout.stage(6, "sync")), layout.stage(5, "sync")
+    synced, added = read_manifest(folder), []
+    for name, games, positions, origin in newest.facts["added"]:
+        arrays = read_arrays(layout.shard(name)) | {"text_shard": np.array(str(origin[-1] + 70))}
+        path = layout.store / "copy.npz"
+        again = write_arrays(path, arrays)[: stored.HASH_DIGITS]
+        path.rename(layout.shard(again))
+        added.append([again, games, positions, [*origin[:-1], origin[-1] + 70]])
+    write_manifest(folder, synced._replace(facts=synced.facts | {"added": added}))
+    held = sum(positions for _, _, positions, _ in newest.facts["added"])
+    assert held < RULE.positions <= 2 * held  # which was enough when every game counted
+    retention.clean(layout, RULE)
+    shards = list(stored.stored_shards(layout, 6))
+    kept = [shard for shard in shards if shard.path.is_file()]
+    assert {shard.iteration for shard in kept} == {4, 5, 6}
+    chosen = stored.newest_games(shards, RULE.positions, stored.remembered_games)
+    assert {one.shard.path for one in chosen} <= {shard.path for shard in kept}
+    lost = next(shard for shard in kept if shard.iteration == 6)
+    lost_shards.add_lost(layout, lost.path, 6, lost.num_games, lost.num_positions, "it is torn")
+    assert retention.clean(layout, RULE) == 0  # nothing more, and no error
