@@ -50,6 +50,9 @@ COMMANDS: dict[str, Command] = {
     "launch-daemons": Command(
         "stoix_like.commands.launch_daemons", "keep a loop running: start it again when it ends, stop it, show it"
     ),
+    "verify-evidence": Command(
+        "stoix_like.commands.verify_evidence", "play the match that decided on a candidate of self-play again"
+    ),
     "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
     "arena": Command("stoix_like.commands.arena", "play runs and engines of a board game against each other"),
     "ratings": Command("stoix_like.commands.ratings", "rate the checkpoints of runs of a board game"),

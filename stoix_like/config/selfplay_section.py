@@ -42,6 +42,9 @@ class PromotionSectionConfig:
     """The match of candidate and champion, and when it is enough."""
 
     auto_promote: bool = leaf(True, "replace the champion when the rule says so; false = only decide")
+    verify_evidence: bool = leaf(
+        False, "play the match of a candidate again before it is promoted; what does not come out is played anew"
+    )
     promotion_rule: Literal["sprt", "non_inferior", "fixed"] = leaf(
         "sprt", "sequential test, the same for solved games, or a fixed number of pairs"
     )

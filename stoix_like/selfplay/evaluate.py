@@ -6,7 +6,7 @@ they are evidence and never learned from. A match that was killed goes on after 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,18 +17,20 @@ from stoix_like.config.alphazero_checks import anchor_names
 from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import matches, promotion
 from stoix_like.evaluation.matches import MatchResults
-from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule
+from stoix_like.evaluation.promotion import MatchSubject, PromotionRule
 from stoix_like.runtime.arena.match import MatchPlayer
+from stoix_like.runtime.hardware.numerics import numerics
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.digests import json_digest
+from stoix_like.selfplay import evidence
 from stoix_like.selfplay.candidates import NetworkVersion
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
-from stoix_like.selfplay.shards import text_of
 from stoix_like.types import role_key
 
 SEARCH = ("num_simulations", "max_considered_actions", "value_scale", "maxvisit_init", "rescale_values")
@@ -43,7 +45,6 @@ RULE = (
     "pairs_per_look",
 )
 SETTINGS = (*SPECIFICATION, *RULE, "match_opening_plies", "match_anchors", "anchor_pairs", "seed")
-KIND = "match"
 
 
 def rule_of(pipeline: Pipeline) -> PromotionRule:
@@ -82,12 +83,12 @@ def _evaluate(pipeline: Pipeline, candidate: NetworkVersion, champion: NetworkVe
     played: dict[Path, str] = {}
     if candidate.hash != champion.hash:
         played = play_match(pipeline, match, rule.most_groups, rule.groups_per_look, rule)
-    evidence = read_evidence(pipeline, list(played.items()), subject)
+    scores = evidence.read_evidence(pipeline, list(played.items()), subject).scores
     files = _names(pipeline, played)
-    facts: dict[str, Any] = {"subject": subject._asdict(), "games": int(evidence.scores.size), "match": sorted(files)}
-    facts["pairs"], facts["anchors"] = len(evidence.scores), {}
-    if len(evidence.scores):
-        score = matches.group_interval(evidence.scores.mean(axis=1), evidence.scores.shape[1])
+    facts: dict[str, Any] = {"subject": subject._asdict(), "games": int(scores.size), "match": sorted(files)}
+    facts["pairs"], facts["anchors"] = len(scores), {}
+    if len(scores):
+        score = matches.group_interval(scores.mean(axis=1), scores.shape[1])
         facts["score"] = list(map(float, score))
     for name in anchor_names(section.match_anchors):
         against = subject._replace(champion=name)
@@ -95,7 +96,7 @@ def _evaluate(pipeline: Pipeline, candidate: NetworkVersion, champion: NetworkVe
         match = PlannedMatch(against, match_folder(pipeline, against), player, (candidate.params, None))
         number = min(section.anchor_pairs, len(pipeline.book.moves))
         played = play_match(pipeline, match, number, number, None)
-        scores = read_evidence(pipeline, list(played.items()), against).scores
+        scores = evidence.read_evidence(pipeline, list(played.items()), against).scores
         found = _names(pipeline, played)
         facts["anchors"][name] = {"subject": against._asdict(), "match": sorted(found)}
         facts["anchors"][name]["score"] = list(map(float, matches.group_interval(scores.mean(axis=1), scores.shape[1])))
@@ -131,9 +132,11 @@ def play_match(
     for index, first in enumerate(range(0, num_openings, per_piece)):
         path = match.folder / f"piece_{index:04d}{ARRAYS}"
         rows = np.arange(first, min(first + per_piece, num_openings))
-        arrays = _finished_piece(path, match.subject, rows)
+        arrays = _finished_piece(pipeline, path, match.subject, rows)
         if arrays is None:
-            arrays = _piece(match.subject, rows, _play_piece(pipeline, match, rows, index, progress))
+            arrays = _piece(match.subject, rows, play_piece(pipeline, match, rows, index, progress))
+            path.parent.mkdir(parents=True, exist_ok=True)
+            atomic_write_json(evidence.notes_of(path), {"numerics": numerics()})
             write_arrays(path, arrays)
         found[path] = array_hash(arrays)
         scores = np.concatenate([scores, arrays["score"]])
@@ -143,21 +146,24 @@ def play_match(
     return found
 
 
-def _play_piece(
+def play_piece(
     pipeline: Pipeline, match: PlannedMatch, rows: np.ndarray, index: int, progress: Progress
 ) -> MatchResults:
+    """The games of a piece, by its openings and its number: the same ones, wherever results are the same."""
     key = jax.random.fold_in(role_key(pipeline.root, "match"), index)
     moves = pipeline.book.moves[rows]
     return match.player.play(*match.params, key, moves=moves, check=lambda: progress.update(progress.done))
 
 
 def _piece(subject: MatchSubject, rows: np.ndarray, results: MatchResults) -> dict[str, np.ndarray]:
-    texts = {"kind": KIND, **subject._asdict()}
+    texts = {"kind": evidence.KIND, **subject._asdict()}
     arrays = {name: np.asarray(value) for name, value in results._asdict().items()}
     return arrays | {"opening": rows.astype(np.int32)} | {f"text_{key}": np.array(text) for key, text in texts.items()}
 
 
-def _finished_piece(path: Path, subject: MatchSubject, rows: np.ndarray) -> dict[str, np.ndarray] | None:
+def _finished_piece(
+    pipeline: Pipeline, path: Path, subject: MatchSubject, rows: np.ndarray
+) -> dict[str, np.ndarray] | None:
     """The arrays of a piece that an earlier process has finished, or None."""
     if not path.is_file():
         return None
@@ -165,40 +171,5 @@ def _finished_piece(path: Path, subject: MatchSubject, rows: np.ndarray) -> dict
         arrays = read_arrays(path)
     except CheckpointError:
         return None  # torn: it is played again
-    is_ours = all(text_of(arrays, name) == value for name, value in subject._asdict().items())
+    is_ours = evidence.form_problem(pipeline, arrays, subject) is None
     return arrays if is_ours and np.array_equal(arrays["opening"], rows) else None
-
-
-def read_evidence(pipeline: Pipeline, files: Sequence[tuple[Path, str]], subject: MatchSubject) -> Evidence:
-    """The evidence of a match from its files and their hashes; its games are played again by the rules.
-
-    What cannot be confirmed becomes the error of the evidence, so that it never promotes. Raises CheckpointError if a
-    file is missing or is not what the manifest names.
-    """
-    rows = [read_arrays(path, found) for path, found in sorted(files, key=lambda file: file[0].name)]
-    if not rows:
-        return Evidence(subject, np.zeros((0, pipeline.game.num_players)), np.zeros(0, int))
-    error = next(filter(None, (_piece_problem(pipeline, arrays, subject) for arrays in rows)), None)
-    scores, openings = (np.concatenate([arrays[name] for arrays in rows]) for name in ("score", "opening"))
-    unfinished = sum(int(arrays["is_unfinished"].sum()) for arrays in rows)
-    return Evidence(subject, scores.astype(np.float64), openings, unfinished, error)
-
-
-def _piece_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray], subject: MatchSubject) -> str | None:
-    """What is not true of a piece of a match."""
-    for name, value in {"kind": KIND, **subject._asdict()}.items():
-        if (text := text_of(arrays, name)) != value:
-            return f"games of another {name}: {text[:16]}, not {value[:16]}"
-    moves, opening, book = arrays["moves"], arrays["opening"], pipeline.book.moves  # [M, P, H], [M], [K, k]
-    if opening.min(initial=0) < 0 or opening.max(initial=0) >= len(book):
-        return "games of an opening that the list does not have"
-    if (moves[:, :, : book.shape[1]] != book[opening][:, None]).any():
-        return "a game does not begin with its opening"
-    replayed = pipeline.replay(moves.reshape(-1, moves.shape[-1]))
-    if not (replayed["is_legal"].all() and replayed["is_over"].all()):
-        return "a game breaks the rules, or is not played to its end"
-    outcome = replayed["outcome"].reshape(*moves.shape[:2], -1)  # [M, P, P]
-    own = np.diagonal(outcome, axis1=1, axis2=2)
-    if (np.abs((own + 1.0) / 2.0 - arrays["score"]) > 1e-6).any():
-        return "a score is not that of the moves"
-    return None

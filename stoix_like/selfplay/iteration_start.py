@@ -14,7 +14,7 @@ FILE = "iteration.json"
 SKIPPED = ("skip_selfplay", "skip_evaluation")  # settings that are no leaves of the configuration
 WINDOW = "data_path"  # another one: the hash of a window from elsewhere
 #: Leaves that `--resume` takes over too, and that may differ in an unfinished iteration.
-KEPT = ("selfplay_model", "sync_from", "min_samples")
+KEPT = ("selfplay_model", "sync_from", "min_samples", "verify_evidence")
 
 
 class SelfPlayer(NamedTuple):

@@ -9,14 +9,16 @@ import numpy as np
 
 from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import promotion
-from stoix_like.evaluation.promotion import Decision, Evidence, MatchSubject
+from stoix_like.evaluation.promotion import Decision, Evidence
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.selfplay import candidates, records
-from stoix_like.selfplay.evaluate import RULE, read_evidence, rule_of, subject_of
+from stoix_like.selfplay.evaluate import RULE, rule_of, subject_of
+from stoix_like.selfplay.evidence import read_evidence
 from stoix_like.selfplay.folders import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.records import ChampionRecord
+from stoix_like.selfplay.verification import recorded_match, require_confirmed
 
 SETTINGS = (*RULE, "auto_promote")
 
@@ -25,8 +27,13 @@ class _Case(NamedTuple):
     """What is to be decided."""
 
     iteration: int
-    candidate: str
+    trained: Manifest
     evaluated: Manifest | None
+
+    @property
+    def candidate(self) -> str:
+        """Its hash."""
+        return str(self.trained.facts["candidate"])
 
 
 def promote_stage(
@@ -43,7 +50,7 @@ def promote_stage(
     inputs = {"train": trained.digest, "evaluate": "" if evaluated is None else evaluated.digest}
     call = StageCall("promote", inputs, pipeline.leaves(SETTINGS))
     folder = pipeline.layout.stage(iteration, "promote")
-    case = _Case(iteration, trained.facts["candidate"], evaluated)
+    case = _Case(iteration, trained, evaluated)
     return run_stage(folder, call, lambda: _promote(pipeline, case))
 
 
@@ -55,32 +62,35 @@ def _promote(pipeline: Pipeline, case: _Case) -> StageResult:
         previous = records.read_record(records.record_path(layout, champion.previous or 0))
         decision = decide(pipeline, case, previous.hash)  # carried out by a process that was killed before it said so
         return StageResult({}, _facts(decision, previous, is_promoted=True))
-    decision = decide(pipeline, case, champion.hash)
+    decision, recorded = decide(pipeline, case, champion.hash), dict[str, Any]()
     is_promoted = decision.promotes and pipeline.config.promotion.auto_promote
     if is_promoted:
+        candidate = candidates.read_candidate(pipeline, case.iteration, case.trained)
+        if case.evaluated is not None and pipeline.config.promotion.verify_evidence:
+            players = candidate, candidates.read_champion(pipeline)[1]
+            recorded = {"verified_games": require_confirmed(pipeline, case.iteration, case.evaluated, players)}
         path = layout.stage(case.iteration, "train") / PARAMETERS
-        candidates.read_version(pipeline, path, case.candidate)  # raises if it is not what was evaluated
         place = path.relative_to(layout.root).as_posix()
         record = ChampionRecord(case.candidate, case.iteration, place, evidence_hash, champion.iteration)
         records.write_record(records.record_path(layout, case.iteration), record)
         records.write_record(layout.champion, record)
-    return StageResult({}, _facts(decision, champion, is_promoted=is_promoted))
+    return StageResult({}, _facts(decision, champion, is_promoted=is_promoted), recorded)
 
 
 def decide(pipeline: Pipeline, case: _Case, champion: str) -> Decision:
-    """The decision on a candidate against the present champion, from the games on disk."""
+    """The decision on a candidate against the present champion, from the games on disk.
+
+    Raises DamagedOutputError if a piece of the match is damaged: it is played again before anything is decided.
+    """
     expected = subject_of(pipeline, case.candidate, champion)
     nothing = Evidence(expected, np.zeros((0, pipeline.game.num_players)), np.zeros(0))
     if case.evaluated is None:
         return promotion.decide(nothing, rule_of(pipeline), expected)
     try:
-        subject = MatchSubject(**case.evaluated.facts["subject"])
-        folder = pipeline.layout.stage(case.iteration, "evaluate")
-        files = [(folder / name, case.evaluated.outputs[name]) for name in case.evaluated.facts["match"]]
-        evidence = read_evidence(pipeline, files, subject)
-    except (CheckpointError, KeyError, TypeError) as error:
-        what = error.what if isinstance(error, CheckpointError) else "the manifest of the match names no subject"
-        return promotion.decide(nothing._replace(error=what), rule_of(pipeline), expected)
+        match = recorded_match(pipeline.layout, case.iteration, case.evaluated)
+    except CheckpointError as error:
+        return promotion.decide(nothing._replace(error=error.what), rule_of(pipeline), expected)
+    evidence = read_evidence(pipeline, match.files, match.subject)
     return promotion.decide(evidence, rule_of(pipeline), expected)
 
 

@@ -19,10 +19,11 @@ from stoix_like.evaluation import matches, ratings
 from stoix_like.evaluation.match_records import MatchRecord
 from stoix_like.evaluation.promotion import MatchSubject
 from stoix_like.evaluation.ratings import Rating
+from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.digests import json_digest
-from stoix_like.selfplay import evaluate, records
+from stoix_like.selfplay import evaluate, evidence, records, restoring
 from stoix_like.selfplay.candidates import NetworkVersion, read_champion, read_version
 from stoix_like.selfplay.evaluate import PlannedMatch
 from stoix_like.selfplay.folders import PARAMETERS, Layout
@@ -74,7 +75,11 @@ def _next_openings(pipeline: Pipeline, folder: Path, openings: int) -> int:
 def _scores(pipeline: Pipeline, match: PlannedMatch, num_openings: int, per_piece: int) -> np.ndarray:
     """[M, P] scores of a match of so many openings."""
     files = evaluate.play_match(pipeline, match, num_openings, per_piece, None)
-    return evaluate.read_evidence(pipeline, list(files.items()), match.subject).scores
+    try:
+        return evidence.read_evidence(pipeline, list(files.items()), match.subject).scores
+    except DamagedOutputError as damage:
+        restoring.set_aside(pipeline, damage)
+        return _scores(pipeline, match, num_openings, per_piece)
 
 
 class Entrant(NamedTuple):
