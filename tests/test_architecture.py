@@ -41,7 +41,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "hardware": ("console",),
     "loading": ("console",),
     "weights": ("console", "storage"),
-    "runs": ("console", "storage", "hardware", "loading", "weights"),
+    "runs": ("console", "storage", "hardware", "loading", "stages", "weights"),
     "telemetry": ("console", "storage", "runs"),
     "evaluators": ("console", "hardware", "runs", "telemetry"),
     "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators"),

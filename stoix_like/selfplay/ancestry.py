@@ -51,10 +51,10 @@ def read_ancestry(layout: Layout) -> Ancestry:
     Raises:
         CheckpointError: a record, manifest or match is missing, damaged or was changed, or no match was played.
     """
-    champions = [record.iteration for record in records.lineage(layout)]
+    champions = [record.hash for record in records.lineage(layout)]
     first = records.read_record(records.record_path(layout, 0)).hash
     names = {first: "iteration 0"}
-    candidates = [Candidate(0, names[first], first, None, 0, _status(0, champions, None))]
+    candidates = [Candidate(0, names[first], first, None, 0, _status(first, champions, None))]
     played, anchors = list[MatchRecord](), dict[str, None]()
     for number in (number for number in layout.iterations() if number > 0):
         trained, evaluated, decided = (
@@ -69,7 +69,9 @@ def read_ancestry(layout: Layout) -> Ancestry:
             played += ([match] if match else []) + _anchor_records(layout, number, evaluated, names)
             anchors |= dict.fromkeys(evaluated.facts["anchors"])
         score = None if match is None else match.score / match.games
-        games, status = 0 if match is None else int(match.games), _status(number, champions, decided)
+        if decided is not None and decided.inputs["train"] != trained.digest:
+            decided = None  # it was on another candidate
+        games, status = 0 if match is None else int(match.games), _status(found, champions, decided)
         candidates.append(Candidate(number, names[found], found, score, games, status))
     if not played:
         raise CheckpointError(f"{layout.root} has no games of evaluations", "finish an iteration with its evaluation")
@@ -77,10 +79,10 @@ def read_ancestry(layout: Layout) -> Ancestry:
     return Ancestry(candidates, ratings.rate(played, {fixed: FIXED_RATING}, mean=FIXED_RATING))
 
 
-def _status(number: int, champions: Sequence[int], decided: Manifest | None) -> str:
-    """What became of a candidate. `champions` are the iterations of the present champion and those before it."""
-    if number in champions:
-        return "champion" if number == champions[0] else "former champion"
+def _status(candidate: str, champions: Sequence[str], decided: Manifest | None) -> str:
+    """What became of a candidate. `champions` are the hashes of the present champion and those before it."""
+    if candidate in champions:
+        return "champion" if candidate == champions[0] else "former champion"
     if decided is None:
         return "undecided"
     return "rolled back" if decided.facts["promoted"] else records.status_of(decided)

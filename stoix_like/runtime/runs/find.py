@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ from stoix_like.runtime.console import messages
 from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.loading.strict_yaml import read_sections
 from stoix_like.runtime.runs.folder import STUDY_FILE
+from stoix_like.runtime.runs.pipeline_files import CHAMPION, ITERATIONS, TRAIN, champion_file, check_candidate
 from stoix_like.runtime.storage import digests
 from stoix_like.runtime.weights.parameters import PARAMETERS, SUFFIX
 
 _MOST_NAMED = 5  # runs in a hint
-CHAMPION = "champion.json"  # in the folder of a self-play pipeline, whose champion's parameters it names
-TRAIN, ITERATIONS = "train", "iterations"  # there too: the run; an iteration has its candidate in `train`
-PUT_BACK = f"put it back, or copy iterations/N/promote/{CHAMPION} of the iteration N that was champion last"
 
 
 def _run_or_none(text: str, save_dir: str = "runs") -> Path | None:
@@ -108,33 +105,25 @@ def find_saved(text: str, save_dir: str = "runs") -> Path:
     """The file of published parameters at this path or in this folder, or else the run of `find_run`.
 
     Of a file and a run of one name, it is the run. In the folder of a self-play pipeline, which may be a name under
-    save_dir too, it is the champion's file; in that of one of its iterations it is the candidate's.
+    save_dir too, it is the champion's file; in that of one of its iterations it is the candidate's. Raises
+    CheckpointError if one of these is not what the pointer or the manifest names.
     """
     file = Path(text) if is_parameters(Path(text)) else _parameters_in(Path(text))
     if not file.is_file() and not is_parameters(Path(text)):
         file = _parameters_in(Path(save_dir) / text)
     is_published = _run_or_none(text, save_dir) is None and (is_parameters(Path(text)) or file.is_file())
-    return file if is_published else find_run(text, save_dir)
+    if not is_published:
+        return find_run(text, save_dir)
+    check_candidate(file)
+    return file
 
 
 def _parameters_in(folder: Path) -> Path:
     """Where published parameters are, if the folder has some: its own, the champion's, or those of an iteration."""
     if (pointer := folder / CHAMPION).is_file():
-        return folder / _champion_file(pointer)
+        return champion_file(pointer)
     own, trained = folder / PARAMETERS, folder / TRAIN / PARAMETERS
     return trained if trained.is_file() and not own.is_file() else own
-
-
-def _champion_file(pointer: Path) -> str:
-    """The champion's parameter file, below the folder of the pointer. Raises CheckpointError if it is damaged."""
-    try:
-        stored = json.loads(pointer.read_bytes())
-        found, is_intact = str(stored["body"]["parameters"]), stored["sha256"] == digests.json_digest(stored["body"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{pointer} cannot be read: it is torn, or not ours", PUT_BACK) from error
-    if not is_intact:
-        raise CheckpointError(f"{pointer} was changed after it had been written", PUT_BACK)
-    return found
 
 
 def is_parameters(path: Path) -> bool:

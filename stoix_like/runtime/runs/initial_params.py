@@ -14,6 +14,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.find import find_checkpoint, find_saved, is_parameters
+from stoix_like.runtime.runs.pipeline_files import is_of_pipeline
 from stoix_like.runtime.weights import parameters, policy_folder
 from stoix_like.types import NetworkParams, Params
 
@@ -30,7 +31,7 @@ def find_initial_params(config: Any) -> Path | None:
     try:
         path = find_saved(text, config.checkpointing.save_dir)
     except CheckpointError:
-        if not Path(text).is_dir():
+        if not Path(text).is_dir() or is_of_pipeline(Path(text)):
             raise
         path = Path(text)
     if is_parameters(path):

@@ -1,0 +1,71 @@
+"""Parameters in the folder of a self-play pipeline: its champion's file, and the hash that a file there must have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.stages.hashes import array_hash
+from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.storage import digests
+from stoix_like.runtime.weights.parameters import PARAMETERS, stored_arrays
+
+CHAMPION = "champion.json"  # in the folder of a pipeline, whose champion's parameters it names
+TRAIN, PROMOTE, ITERATIONS = "train", "promote", "iterations"  # an iteration has its candidate in `train`
+PUT_BACK = f"put it back, or copy {ITERATIONS}/N/{PROMOTE}/{CHAMPION} of the iteration N that was champion last"
+
+
+def is_of_pipeline(folder: Path) -> bool:
+    """Whether it is the folder of a pipeline, of one of its iterations, or of a candidate."""
+    root = folder.resolve()
+    iteration = root.parent if root.name == TRAIN else root
+    is_iteration = iteration.parent.name == ITERATIONS and (iteration.parent.parent / CHAMPION).is_file()
+    return is_iteration or (root / CHAMPION).is_file()
+
+
+def champion_file(pointer: Path) -> Path:
+    """The champion's parameter file.
+
+    Raises CheckpointError if the pointer is damaged, or the file is not what it names.
+    """
+    champion = _record(pointer)
+    file = pointer.parent / str(champion["parameters"])
+    if file.is_file():
+        _compare(file, str(champion["hash"]))
+    return file
+
+
+def check_candidate(file: Path) -> None:
+    """Raises CheckpointError if a file of parameters is an iteration's, and is not what its manifest names."""
+    iteration = file.resolve().parent.parent
+    if file.name != PARAMETERS or file.resolve().parent.name != TRAIN or iteration.parent.name != ITERATIONS:
+        return
+    if not (iteration.parent.parent / CHAMPION).is_file():
+        return
+    if (trained := read_manifest(iteration / TRAIN)) is not None:
+        _compare(file, trained.outputs.get(PARAMETERS, ""))
+    elif (record := iteration / PROMOTE / CHAMPION).is_file():  # of iteration 0, which has no stages
+        _compare(file, str(_record(record)["hash"]))
+    else:
+        what = f"{file} is of an iteration whose training is not finished: no manifest names it"
+        raise CheckpointError(what, "finish the iteration first")
+
+
+def _record(path: Path) -> dict[str, Any]:
+    try:
+        stored = json.loads(path.read_bytes())
+        body, is_intact = dict(stored["body"]), stored["sha256"] == digests.json_digest(stored["body"])
+        body["parameters"], body["hash"]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CheckpointError(f"{path} cannot be read: it is torn, or not ours", PUT_BACK) from error
+    if not is_intact:
+        raise CheckpointError(f"{path} was changed after it had been written", PUT_BACK)
+    return body
+
+
+def _compare(file: Path, wanted: str) -> None:
+    if (found := array_hash(stored_arrays(file))) != wanted:
+        what = f"{file} has the hash {found[:12]}, and {wanted[:12]} is named"
+        raise CheckpointError(what, "put the file back as it was written")
