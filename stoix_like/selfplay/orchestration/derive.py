@@ -16,7 +16,7 @@ from stoix_like.selfplay.folders import STAGES, WINDOW_FILE, Layout
 from stoix_like.selfplay.orchestration import events, history
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import PipelineEvent
-from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.history import IterationResult, WatchRule
 
 
 def pipeline_run(layout: Layout) -> str:
@@ -24,19 +24,25 @@ def pipeline_run(layout: Layout) -> str:
     return records.read_record(records.record_path(layout, 0)).hash[:12]
 
 
-def events_of(layout: Layout, number: int, rule: WatchRule) -> list[PipelineEvent]:
-    """All events that the manifests of an iteration tell of, in the order of the stages."""
+def events_of(layout: Layout, number: int, rule: WatchRule, known: history.Known | None = None) -> list[PipelineEvent]:
+    """All events that the manifests of an iteration tell of, in the order of the stages.
+
+    Results of iterations that are `known` are not read again; this one's is added to them.
+    """
+    results: history.Known = {} if known is None else known
     found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
+    results[number] = history.result_of(number, found)
     trained = found["train"]
     candidate = None if trained is None else str(trained.facts["candidate"])
     base = {"game": layout.root.name, "iteration": number, "run": pipeline_run(layout)}
     told = list[PipelineEvent]()
     for name, manifest in found.items():
         if manifest is not None:
-            known = base | {"candidate": candidate if name in ("train", "evaluate", "promote") else None}
-            told += _of_stage(layout, name, manifest, found, known)
+            fields = base | {"candidate": candidate if name in ("train", "evaluate", "promote") else None}
+            told += _of_stage(layout, name, manifest, found, fields)
     if is_finished(found):
-        told += _of_iteration(layout, number, found, base | {"candidate": candidate}, rule)
+        recent = list(itertools.islice(history.results(layout, number, results), rule.memory))
+        told += _of_iteration(recent, found, base | {"candidate": candidate}, rule)
     return told
 
 
@@ -86,12 +92,10 @@ def _is_of(synced: Manifest, played: Manifest | None) -> bool:
 
 
 def _of_iteration(
-    layout: Layout, number: int, found: dict[str, Manifest | None], base: dict[str, Any], rule: WatchRule
+    recent: list[IterationResult], found: dict[str, Manifest | None], base: dict[str, Any], rule: WatchRule
 ) -> Iterator[PipelineEvent]:
     done = [manifest for manifest in found.values() if manifest is not None]
     at = base | {"time": end_of(done[-1])}
-    length = max(rule.plateau_iterations, rule.regression_iterations) + 1
-    recent = list(itertools.islice(history.results(layout, number), length))
     drop, drop_before = (history.regression(rows, rule) for rows in (recent, recent[1:]))
     if drop is not None and history.begins(recent, drop, drop_before, rule.regression_iterations):
         yield events.RegressionDetected(**at, drop=drop, iterations=rule.regression_iterations)
@@ -115,4 +119,8 @@ def derive_missing(log: EventLog, layout: Layout, rule: WatchRule) -> list[Pipel
         if log.count(layout.root.name, number, events.IterationComplete.kind):
             break
         numbers.append(number)
-    return log.append([event for number in reversed(numbers) for event in events_of(layout, number, rule)])
+    known: history.Known = {}  # so that each manifest is read once, however many iterations the log lacks
+    told = list[PipelineEvent]()
+    for number in reversed(numbers):
+        told += events_of(layout, number, rule, known)
+    return log.append(told)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay.due import end_of
 from stoix_like.selfplay.folders import Layout
 
@@ -35,20 +35,31 @@ class IterationResult(NamedTuple):
     positions: int
 
 
-def results(layout: Layout, last: int | None = None) -> Iterator[IterationResult]:
-    """The results of finished iterations up to `last`, the newest first."""
+Known = dict[int, "IterationResult | None"]  # by number of an iteration; None of one that is not finished
+
+
+def results(layout: Layout, last: int | None = None, known: Known | None = None) -> Iterator[IterationResult]:
+    """The results of finished iterations up to `last`, the newest first; those that are `known` are not read again."""
+    known = {} if known is None else known
     for number in layout.newest_first(last):
-        promoted = read_manifest(layout.stage(number, "promote"))
-        if promoted is None:
-            continue
-        evaluated, synced = (read_manifest(layout.stage(number, name)) for name in ("evaluate", "sync"))
-        facts = promoted.facts
-        elo = None
-        if evaluated is not None and "score" in evaluated.facts:
-            elo = elo_of(float(evaluated.facts["score"][0]), int(evaluated.facts["games"]))
-        positions = 0 if synced is None else int(synced.facts["positions"])
-        rejected = facts["verdict"] == "reject"
-        yield IterationResult(number, bool(facts["promoted"]), rejected, elo, end_of(promoted), positions)
+        if number not in known:
+            names = ("promote", "evaluate", "sync")
+            known[number] = result_of(number, {name: read_manifest(layout.stage(number, name)) for name in names})
+        if (found := known[number]) is not None:
+            yield found
+
+
+def result_of(number: int, manifests: Mapping[str, Manifest | None]) -> IterationResult | None:
+    """The result of an iteration from its manifests; None if it is not finished."""
+    promoted, evaluated, synced = (manifests[name] for name in ("promote", "evaluate", "sync"))
+    if promoted is None:
+        return None
+    facts, elo = promoted.facts, None
+    if evaluated is not None and "score" in evaluated.facts:
+        elo = elo_of(float(evaluated.facts["score"][0]), int(evaluated.facts["games"]))
+    positions = 0 if synced is None else int(synced.facts["positions"])
+    is_rejected = facts["verdict"] == "reject"
+    return IterationResult(number, bool(facts["promoted"]), is_rejected, elo, end_of(promoted), positions)
 
 
 def elo_of(score: float, games: int) -> float:
@@ -81,6 +92,11 @@ class WatchRule(NamedTuple):
     plateau_elo: float = 15.0  # that champions gain over them at least
     regression_iterations: int = 5
     regression_elo: float = 50.0  # below the champion, on average
+
+    @property
+    def memory(self) -> int:
+        """How many results it looks at, the one before the first of each window included."""
+        return max(self.plateau_iterations, self.regression_iterations) + 1
 
 
 def plateau(recent: Sequence[IterationResult], rule: WatchRule) -> float | None:
