@@ -32,6 +32,7 @@ class Needs(NamedTuple):
 
 
 NOTHING = Needs()
+WAITING = ("sync", "export", "train")  # stages before which more games may be played
 
 
 class Step(NamedTuple):
@@ -61,6 +62,17 @@ def due_step(layout: Layout, number: int, needs: Needs = NOTHING) -> Step | None
             return Step("selfplay", batches + 1)
         return Step(name, batches)
     return None
+
+
+def is_still_due(layout: Layout, number: int, step: Step) -> bool:
+    """Whether a step that was due may be run now: asked again under the lock, since another process may have run it.
+
+    A further batch of games may be played until the iteration has learned from what it has.
+    """
+    now = due_step(layout, number)
+    if now is not None and step.stage == "selfplay" and now.stage in WAITING:
+        return step.batches == now.batches + 1
+    return now is not None and step.stage == now.stage
 
 
 def is_finished(found: dict[str, Manifest | None]) -> bool:

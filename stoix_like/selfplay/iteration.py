@@ -22,7 +22,7 @@ from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
 from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
 from stoix_like.selfplay.candidates import NetworkVersion, begin_lineage, has_champion, read_champion, read_version
-from stoix_like.selfplay.due import Needs, Step, due_step
+from stoix_like.selfplay.due import Needs, Step, due_step, is_still_due
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration_start import (
     KEPT,
@@ -49,14 +49,14 @@ class IterationOptions(NamedTuple):
         skip_evaluation: play no match; nothing is then promoted.
         data_path: a window from elsewhere, instead of the store's.
         new_iteration: leave an unfinished iteration as it is, and begin the next one.
-        exploration_boost: factor on the noise and the temperature of self-play, of an iteration that is begun.
+        exploration_boost: factor on the noise and the temperature of self-play, asked when an iteration is begun.
     """
 
     skip_selfplay: bool = False
     skip_evaluation: bool = False
     data_path: Path | None = None
     new_iteration: bool = False
-    exploration_boost: float = 1.0
+    exploration_boost: Callable[[Layout], float] = lambda _: 1.0
 
 
 NORMAL = IterationOptions()
@@ -107,6 +107,7 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
 def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> int:
     """The iteration that a call works on, begun if it was not. Raises as `run_iteration`."""
     layout = pipeline.layout
+    last = layout.last_iteration()
     check_iteration(pipeline, options)
     try:
         layout.root.mkdir(parents=True, exist_ok=True)
@@ -114,19 +115,22 @@ def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> i
         raise RunError(f"cannot make {layout.root}: {error.strerror}", "use another --save-dir") from error
     with work_lock(layout):
         begin_lineage(pipeline)
-        number = next_iteration(layout, new=options.new_iteration)
+        is_same = layout.last_iteration() == last  # else another process has begun the next one meanwhile
+        number = next_iteration(layout, new=options.new_iteration and is_same)
         _begin(pipeline, number, options)
     return number
 
 
-def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None = None) -> Manifest:
+def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None = None) -> Manifest | None:
     """The manifest of a stage of a begun iteration, which runs under the lock of the game. The ones before it are done.
 
-    Raises as `run_iteration`.
+    None if it is no longer due: another process has had the lock since this one has looked. Raises as `run_iteration`.
     """
     if pipeline.stop.is_set:
         raise Interrupted(step.stage)
     with work_lock(pipeline.layout):
+        if not is_still_due(pipeline.layout, number, step):
+            return None
         return _run_stage(pipeline, number, step, data_path)[0]
 
 
@@ -199,7 +203,7 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
     """Notes who plays, and the settings, if the iteration is a new one."""
     if _check_settings(pipeline, number, options) is None:
         player, settings = _who_plays(pipeline, number), _settings_of(pipeline, options)
-        start = IterationStart(player, settings, pipeline.leaves(KEPT), options.exploration_boost)
+        start = IterationStart(player, settings, pipeline.leaves(KEPT), options.exploration_boost(pipeline.layout))
         write_start(pipeline.layout, number, start)
 
 

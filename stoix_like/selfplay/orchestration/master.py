@@ -17,10 +17,11 @@ from stoix_like.errors import CheckpointError, RunError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import curriculum, plateau, report_matches
+from stoix_like.selfplay.orchestration.attempts import LOOK, PLATEAU_HOOK
 from stoix_like.selfplay.orchestration.cadence import Cadence
-from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
+from stoix_like.selfplay.orchestration.plateau import run_if_due
 from stoix_like.selfplay.orchestration.reports import iteration_line
-from stoix_like.selfplay.orchestration.runner import LOOK, PLATEAU_HOOK, GameRunner
+from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.orchestration.stats import MasterStats
 from stoix_like.selfplay.orchestration.weights import GameWeights
@@ -194,7 +195,8 @@ class MasterLoop:
             if last is None:
                 continue
             self._services.reporter.note(f"{runner.game}: {options.function} is started after iteration {last}")
-            if self._work(runner, PLATEAU_HOOK, functools.partial(run_plateau_hook, runner, options, last)):
+            search = functools.partial(run_if_due, runner, options, last, self._services.watch)
+            if self._work(runner, PLATEAU_HOOK, search):
                 return True
             self._cadence.done(name)  # its result could not be kept, or another process works on the game
         return False

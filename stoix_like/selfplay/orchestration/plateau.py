@@ -140,6 +140,12 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     return result
 
 
+def run_if_due(runner: GameRunner, options: PlateauHookConfig, last: int, rule: WatchRule) -> None:
+    """`run_plateau_hook`, unless another process has had the lock since this one has looked, and it is due no more."""
+    if due_iteration(runner.layout, rule) == last:
+        run_plateau_hook(runner, options, last)
+
+
 def _checked(found: object) -> dict[str, Any]:
     """What a function has returned; None is nothing."""
     if found is not None and not isinstance(found, Mapping):
