@@ -52,7 +52,7 @@ def read_ancestry(layout: Layout) -> Ancestry:
         CheckpointError: a record, manifest or match is missing, damaged or was changed, or no match was played.
     """
     champions = [record.iteration for record in records.lineage(layout)]
-    first = records.read_record(records.record_path(layout, 0)).hash
+    first = records.promoted_record(layout, 0).hash
     names = {first: "iteration 0"}
     candidates = [Candidate(0, names[first], first, None, 0, _status(0, champions, None))]
     played, anchors = list[MatchRecord](), dict[str, None]()

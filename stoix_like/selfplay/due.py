@@ -126,7 +126,7 @@ def opponent(layout: Layout, number: int) -> str:
     """The hash of whom the candidate of an iteration plays: the champion, before it became champion itself."""
     record = records.read_record(layout.champion)
     if record.iteration == number:  # promoted by a process that was killed before it said so
-        record = records.read_record(records.record_path(layout, record.previous or 0))
+        record = records.promoted_record(layout, record.previous or 0)
     return record.hash
 
 

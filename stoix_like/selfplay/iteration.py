@@ -254,7 +254,7 @@ def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manif
     candidate = read_version(pipeline, path, trained.facts["candidate"])
     record, champion = read_champion(pipeline)
     if record.iteration == number:  # promoted by a process that was killed before it said so
-        before = records.read_record(records.record_path(pipeline.layout, record.previous or 0))
+        before = records.promoted_record(pipeline.layout, record.previous or 0)
         champion = read_version(pipeline, pipeline.layout.root / before.parameters, before.hash)
     return evaluate.evaluate_stage(pipeline, number, candidate, champion)
 

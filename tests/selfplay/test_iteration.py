@@ -22,11 +22,12 @@ from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.search import gumbel
-from stoix_like.selfplay import evaluate, iteration, play, promote, records, store, train
+from stoix_like.selfplay import candidates, evaluate, iteration, play, promote, records, store, train
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, next_iteration, run_iteration, run_step
+from stoix_like.selfplay.orchestration.derive import pipeline_run
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 
@@ -345,6 +346,7 @@ def roll_back(layout):
 def test_rollback_is_refused_while_a_promotion_is_unfinished_or_the_predecessor_is_damaged(copied):
     layout = copied.layout
     now = records.read_record(layout.champion)
+    without_later_iterations(layout, now.iteration)
     manifest = layout.stage(now.iteration, "promote") / "manifest.json"
     text = manifest.read_text()
     manifest.unlink()
@@ -356,6 +358,11 @@ def test_rollback_is_refused_while_a_promotion_is_unfinished_or_the_predecessor_
     with pytest.raises(CheckpointError, match="has the hash"):
         roll_back(layout)
     assert champion_hash(layout) == now.hash
+
+
+def without_later_iterations(layout, last):
+    for number in range(last + 1, layout.last_iteration() + 1):
+        shutil.rmtree(layout.iteration(number))
 
 
 def promoted_iteration(layout):
@@ -646,6 +653,65 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
         assert iteration.next_iteration(pipeline.layout) == 3
     finally:
         pipeline.layout = reference
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "passes"),
+    [
+        (candidates, "write_candidate", 0),
+        (candidates, "write_record", 0),
+        (candidates, "write_record", 1),
+        (iteration, "write_start", 0),
+    ],
+)
+def test_a_first_start_that_died_is_begun_again(finished, tmp_path, monkeypatch, module, name, passes):
+    pipeline, _ = finished
+    reference = pipeline.layout
+    try:
+        layout, original, calls = moved(pipeline, tmp_path).layout, getattr(module, name), []
+
+        def dying(*args):
+            calls.append(name)
+            return original(*args) if len(calls) <= passes else fail()
+
+        monkeypatch.setattr(module, name, dying)
+        with pytest.raises(Killed):
+            begin_iteration(pipeline)
+        monkeypatch.undo()
+        assert begin_iteration(pipeline) == 1
+        first = records.read_record(records.record_path(reference, 0))
+        assert list(records.lineage(layout)) == [first] == [records.read_record(records.record_path(layout, 0))]
+    finally:
+        pipeline.layout = reference
+
+
+@pytest.mark.parametrize("rollbacks", [0, 1])
+def test_a_pipeline_without_the_record_of_its_first_parameters_knows_them(copied, rollbacks):
+    """Starts of earlier versions that died left it so."""
+    layout = copied.layout
+    for _ in range(rollbacks):
+        while records.read_record(layout.champion).previous is not None:
+            roll_back(layout)
+    chain, run, table = list(records.lineage(layout)), pipeline_run(layout), read_ancestry(layout)
+    shutil.rmtree(records.record_path(layout, 0).parent)
+    assert list(records.lineage(layout)) == chain
+    assert pipeline_run(layout) == run
+    assert read_ancestry(layout) == table
+    assert begin_iteration(copied) == 3
+    assert records.read_record(records.record_path(layout, 0)) == chain[-1]
+
+
+def test_a_promotion_that_was_interrupted_can_be_rolled_back_once_its_iteration_is_left(copied):
+    layout = copied.layout
+    now, before, *_ = records.lineage(layout)
+    without_later_iterations(layout, now.iteration)
+    (layout.stage(now.iteration, "promote") / "manifest.json").unlink()  # killed before it was written
+    with pytest.raises(ConfigError, match="was interrupted") as caught:
+        roll_back(layout)
+    assert "--new-iteration" in caught.value.hint
+    assert begin_iteration(copied, IterationOptions(new_iteration=True)) == now.iteration + 1
+    assert roll_back(layout) == (before, now)
+    assert next(records.lineage(layout)) == before
 
 
 def done(layout):

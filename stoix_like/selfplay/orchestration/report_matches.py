@@ -101,7 +101,7 @@ def entrants(pipeline: Pipeline, most: int) -> list[Entrant]:
         path, trained = layout.stage(number, "train") / PARAMETERS, read_manifest(layout.stage(number, "train"))
         known = trained.facts["candidate"] if trained is not None else None
         if number == 0:
-            known = records.read_record(records.record_path(layout, 0)).hash
+            known = records.promoted_record(layout, 0).hash
         if known is not None and path.is_file():
             found.append(Entrant(number, read_version(pipeline, path, known)))
     return sorted(found, key=lambda entrant: entrant.iteration)
