@@ -22,6 +22,7 @@ from stoix_like.errors import ConfigError, StoixError
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.game_bounds import check_bounds
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import history
 from stoix_like.selfplay.orchestration.history import WatchRule
@@ -121,7 +122,7 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
         _count_start(folder / STARTS)
         found = _function(options.function)(PlateauContext(pipeline, runner.configured, last, folder, options))
         leaves = _checked(found)
-        with_leaves(pipeline.config, leaves)
+        check_bounds(pipeline.game, with_leaves(pipeline.config, leaves))
     except Interrupted:
         (folder / STARTS).unlink(missing_ok=True)
         if not runner.stop.go_on():

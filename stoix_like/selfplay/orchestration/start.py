@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,7 @@ from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.selfplay.game_bounds import check_bounds
 from stoix_like.selfplay.orchestration import games, presence
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.orchestration.cadence import Cadence
@@ -157,6 +159,11 @@ def _check_sections(config: UnifiedLoopConfig) -> None:
         lambda: check_hooks(config.hooks.on_event),
         lambda: check_plateau_hook(config.plateau_hook),
     )
+    _check_all(checks)
+
+
+def _check_all(checks: Sequence[Callable[[], None]]) -> None:
+    """Raises ConfigError with the problems of all checks."""
     problems, hints = list[str](), list[str]()
     for check in checks:
         try:
@@ -198,7 +205,7 @@ def _opened(
         breakers, log = Breakers(database, rules.breaker), EventLog(database)
         notes = _taken_back(database, breakers, name)  # at once: a stop from here on is for this loop
         devices.select(first.hardware, first.logging)  # after the lock: whoever is refused takes no device
-        _check_openings(chosen)
+        _check_games(chosen)
         progress.reporter.info(_header_line(name, folder, chosen))
         for note in notes:
             progress.reporter.note(note)
@@ -208,17 +215,9 @@ def _opened(
         yield OpenedLoop(runners, services, database, progress)
 
 
-def _check_openings(chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> None:
-    """Raises ConfigError if matches of a game were to begin after its end: no iteration could ever be begun."""
-    problems = []
-    for game, config in chosen.items():
-        plies, most = config.promotion.match_opening_plies, make_game(game_key(*game)).max_plies - 1
-        if plies is not None and plies > most:
-            problems.append(
-                f"--match-opening-plies: {plies}, and a game of {game[0]} has {most} at most before its end"
-            )
-    if problems:
-        raise ConfigError(problems, "give fewer, or leave it out")
+def _check_games(chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> None:
+    """Raises ConfigError if a game cannot be played with its leaves: no iteration could ever be begun."""
+    _check_all([functools.partial(check_bounds, make_game(game_key(*game)), config) for game, config in chosen.items()])
 
 
 def _taken_back(database: Database, breakers: Breakers, name: str) -> list[str]:
