@@ -281,6 +281,16 @@ def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished
     assert fewer < 150  # one batch fewer would not have been enough
 
 
+def test_shards_are_named_when_they_are_played_however_many_there_are(copied, monkeypatch):
+    named, origin_of = [], play.ShardOrigin
+    monkeypatch.setattr(play, "ShardOrigin", lambda *fields: named.append(fields) or origin_of(*fields))
+    monkeypatch.setattr(play, "play_shard", fail)
+    many = Pipeline(small_config(copied.layout.root.parent, selfplay_games=100_000), SILENT)
+    with pytest.raises(Killed):
+        run_iteration(many)
+    assert len(named) == 1
+
+
 def test_a_shard_that_is_missing_from_the_store_is_linked_again_if_it_is_ours(copied):
     path = next(copied.layout.store.glob("*.npz"))
     path.unlink()
