@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Callable
 from typing import Any
 
-from stoix_like.errors import LockedError, RunError, StoixError
+from stoix_like.errors import LockedError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import derive, events
@@ -69,13 +69,17 @@ class Attempts:
         return self._succeeded(number, stage)
 
     def _succeeded(self, number: int, stage: str) -> Outcome:
-        """Closes the breaker, tells, and asks for the next stage."""
+        """Closes the breaker, tells, and asks for the next stage. What cannot be told has failed as the stage would."""
         services = self._services
-        is_finished = stage != BEGIN and iteration.next_iteration(self._layout) > number
+        try:
+            is_finished = stage != BEGIN and iteration.next_iteration(self._layout) > number
+            told = derive.events_of(self._layout, number, services.watch)
+        except Exception as error:
+            return self.raised(number, stage, error)
         try:
             services.breakers.succeed(self._game, stage)
-            self.append(derive.events_of(self._layout, number, services.watch))
-        except RunError as error:  # the disk is full: it is told when the game is looked at again
+            self.append(told)
+        except StoixError as error:  # the disk is full: it is told when the game is looked at again, or that fails
             services.reporter.warning(error.line)
         if not is_finished and stage != BEGIN:
             services.wiring.requests.add(self._game, number)

@@ -38,6 +38,7 @@ class ContinuousLoop:
         self.config, self.save_dir, self.runners, self._services = config, save_dir, runners, services
         self.stats = LoopStats(start_time=services.clock.now())
         self._noted: dict[str, str] = {}  # by game, what it was said to wait for
+        self._errors = 0  # in a row, of no game
         self._events_removed = 0.0  # when, in seconds since 1970
 
     def run(self) -> None:
@@ -50,10 +51,10 @@ class ContinuousLoop:
                 try:
                     self._defer()
                     outcome = self._turn(self.runners[(turn - 1) % len(self.runners)])
-                except (CheckpointError, RunError, OSError) as error:  # a file, a lock or the database, for a moment
-                    self._services.reporter.warning(f"it is tried again in {_RETRY_SECONDS:g} s: {error}")
-                    self._wait(LoopState.IDLE, _RETRY_SECONDS)
+                except (CheckpointError, RunError, OSError) as error:  # a lock or the database, for a moment
+                    self._note_error(error)
                     continue
+                self._errors = 0
                 waiting = [*waiting, outcome] if outcome.kind == "waits" else []
                 if not waiting and not self._is_over():
                     seconds = self.config.iteration_cooldown_seconds
@@ -65,6 +66,14 @@ class ContinuousLoop:
         self.stats.interrupted = not self._is_over()
         self._enter(LoopState.STOPPED)
 
+    def _note_error(self, error: Exception) -> None:
+        """Says an error that is of no game, and waits: after some in a row, as a loop that is not healthy."""
+        self._services.reporter.warning(f"it is tried again in {_RETRY_SECONDS:g} s: {error}")
+        self._errors += 1
+        self.stats.last_error = str(error)
+        is_bad = self._errors >= self.config.max_consecutive_failures
+        self._wait(LoopState.ERROR if is_bad else LoopState.IDLE, _RETRY_SECONDS)
+
     def _is_over(self) -> bool:
         return 0 < self.config.max_iterations <= self.stats.total_iterations
 
@@ -74,7 +83,9 @@ class ContinuousLoop:
         self.stats.current_config = runner.game
         try:
             outcome = runner.may_look() or self._iterate(runner)
-        except (CheckpointError, RunError, OSError) as error:  # of files that are read between stages
+        except (Interrupted, ConfigError):  # a stop, or `force`
+            raise
+        except Exception as error:  # of files that are read between stages
             outcome = runner.failed_to_look(error)
         finally:
             self._services.stop.go_on()  # a time-out that no stage has seen

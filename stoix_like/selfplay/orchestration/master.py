@@ -49,6 +49,7 @@ class MasterLoop:
         self.stats = MasterStats(seconds=dict.fromkeys(self._runners, 0.0))
         self._weights = GameWeights(config.curriculum, self._runners, services, cadence)
         self._blocked: set[str] = set()  # games that wait for a breaker, at the last look
+        self._errors = 0  # in a row, of no game
         self._has_evaluated = False  # for the report, since the last stage or batch
 
     def run(self) -> None:
@@ -57,9 +58,10 @@ class MasterLoop:
             while not (self._services.stop.is_set or self._is_over()):
                 try:
                     is_idle = not self._do_something()
+                    self._errors = 0
                 except (StoixError, OSError) as error:  # the disk is full, the database busy, a folder gone
                     self._services.reporter.warning(f"it is tried again in {IDLE_SECONDS:g} s: {error}")
-                    is_idle = True
+                    self._errors, self.stats.last_error, is_idle = self._errors + 1, str(error), True
                 if is_idle:
                     self._wait()
         self.stats.interrupted = not self._is_over()
@@ -67,7 +69,8 @@ class MasterLoop:
 
     def _wait(self) -> None:
         """Waits a little: a breaker, a disk or a person may let something go on."""
-        self._enter("error" if self._blocked == self._runners.keys() else "idle", None)
+        is_bad = self._blocked == self._runners.keys() or self._errors >= self.config.health.max_consecutive_failures
+        self._enter("error" if is_bad else "idle", None)
         self._services.stop.wait(IDLE_SECONDS, self._services.clock)
 
     def _is_over(self) -> bool:
@@ -96,7 +99,7 @@ class MasterLoop:
         try:
             runner.recover()
             found = runner.due()
-        except (CheckpointError, RunError, OSError) as error:
+        except Exception as error:
             self._note_failure(runner, runner.failed_to_look(error))
             return None
         runner.looked()

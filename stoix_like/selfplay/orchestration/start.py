@@ -13,6 +13,7 @@ import jax
 
 from stoix_like.config.board_games import game_key
 from stoix_like.config.loops import LoopConfig, check_games
+from stoix_like.config.selfplay_checks import owned_problems
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
 from stoix_like.envs.boards.registry import make_game
@@ -43,6 +44,13 @@ from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatche
 from stoix_like.selfplay.orchestration.wiring import PipelineWiring, wire_pipeline_events
 
 HOUR = 3600.0
+#: {leaf: what sets it} of a continuous loop.
+_SET_BY_ARGUMENTS = {
+    "task_id": "LoopConfig.configs",
+    "save_dir": "the argument save_dir",
+    "selfplay_games": "LoopConfig.selfplay_games_per_iteration",
+    "engine": "LoopConfig.selfplay_engine",
+}
 
 
 class LoopRules(NamedTuple):
@@ -76,7 +84,7 @@ def run_continuous(
     Args:
         config: what it does.
         save_dir: the folder of all pipelines.
-        leaves: {leaf: value} of the configuration of all games.
+        leaves: {leaf: value} of the configuration of all games, but for those that the other arguments set.
         words: the same as flags of a command line.
         wiring: from `wire_pipeline_events`.
         reporter: receives what is shown.
@@ -90,7 +98,7 @@ def run_continuous(
     check_games(config.configs)
     if config.force:
         refuse_force(folder)
-    chosen = _games_of(config, {"save_dir": str(folder), **(leaves or {})}, words)
+    chosen = _games_of(config, folder, leaves or {}, words)
     rules = LoopRules(BreakerRule(config.max_consecutive_failures, config.failure_backoff_seconds))
     with _opened(CONTINUOUS, folder, chosen, rules, wiring or wire_pipeline_events(), reporter) as opened:
         loop = ContinuousLoop(config, folder, opened.runners, opened.services)
@@ -104,11 +112,26 @@ def run_continuous(
 
 
 def _games_of(
-    config: LoopConfig, leaves: Mapping[str, Any], words: Sequence[str]
+    config: LoopConfig, folder: Path, leaves: Mapping[str, Any], words: Sequence[str]
 ) -> dict[tuple[str, int], SelfPlayConfig]:
     """The configuration of each game of a continuous loop."""
-    set_here = {**games.leaves_of(config), **leaves}
-    return {(name, players): games.game_config(name, players, set_here, words) for name, players in config.configs}
+    if problems := owned_problems("leaves", leaves, _SET_BY_ARGUMENTS):
+        raise ConfigError(problems, "leave it out of the leaves")
+    set_here = {**games.leaves_of(config), "save_dir": str(folder), **leaves}
+    chosen = {(name, players): games.game_config(name, players, set_here, words) for name, players in config.configs}
+    return _in_folder(folder, chosen)
+
+
+def _in_folder(folder: Path, chosen: dict[tuple[str, int], SelfPlayConfig]) -> dict[tuple[str, int], SelfPlayConfig]:
+    """The configurations. Raises ConfigError if a flag has moved a game out of the folder of the loop.
+
+    The loop would then look for ever for what another folder has.
+    """
+    for (name, _), config in chosen.items():
+        if Path(found := config.checkpointing.save_dir) != folder:
+            what = f"--save-dir: {name} would be in {found}, and the loop is in {folder}"
+            raise ConfigError(what, "leave it out, and give the folder to the loop")
+    return chosen
 
 
 def run_master(
@@ -180,9 +203,10 @@ def _games_of_master(config: UnifiedLoopConfig, words: Sequence[str]) -> dict[tu
     section = config.loop
     set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
     set_here["min_samples"] = config.training.min_samples_to_trigger
-    return {
+    chosen = {
         game: games.game_config(*game, set_here | leaves_of(config, game[0]), words) for game in games_of(section.games)
     }
+    return _in_folder(Path(section.save_dir), chosen)
 
 
 @contextlib.contextmanager

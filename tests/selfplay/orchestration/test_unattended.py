@@ -13,6 +13,7 @@ from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import (
     continuous,
+    derive,
     plateau,
     presence,
     report_matches,
@@ -165,6 +166,60 @@ def test_a_lock_that_cannot_be_read_for_a_moment_ends_nothing(copied, monkeypatc
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
         assert any("tried again in 10 s" in line for line in loop.said)
+
+
+ERRORS = (CheckpointError("torn", "put it back"), OSError(5, "Input/output error"), KeyError("games"))
+
+
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+@pytest.mark.parametrize("error", ERRORS, ids=["stoix_like", "system", "bug"])
+@pytest.mark.parametrize(("module", "function"), [(derive, "events_of"), (runner, "due_step")])
+def test_errors_outside_a_stage_open_a_breaker_and_make_the_loop_unhealthy(
+    copied, monkeypatch, kind, error, module, function
+):
+    pipeline, folder = copied
+
+    def failing(*_):
+        raise error
+
+    with small_loop(pipeline, folder, iteration_cooldown_seconds=10.0) as loop:
+        monkeypatch.setattr(module, function, failing)
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=0)
+        states = set()
+
+        def then(clock):
+            states.add(getattr(started.stats.current_state, "value", started.stats.current_state))
+            loop.stop.is_set = clock.at > 1_000_900.0
+
+        loop.fake._then = then
+        started.run()
+        assert "error" in states
+        assert loop.breakers.state(loop.runner.game, "look", 1_000_400.0) == "open"
+        assert 3 <= started.stats.failed_iterations <= 6
+        assert str(error.args[0]) in started.stats.last_error
+
+
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+def test_errors_of_no_game_make_the_loop_unhealthy_until_they_end(copied, monkeypatch, kind):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=1)
+        states, work = [], "_defer" if kind == "continuous" else "_do_something"
+        original = getattr(started, work)
+
+        def failing():
+            if loop.fake.at < 1_000_055.0:
+                raise OSError(5, "Input/output error")
+            return original()
+
+        monkeypatch.setattr(started, work, failing)
+        loop.fake._then = lambda _: states.append(
+            getattr(started.stats.current_state, "value", started.stats.current_state)
+        )
+        started.run()
+        assert list(dict.fromkeys(states)) == ["idle", "error"]
+        assert started.stats.successful_iterations == 1
+        assert "Input/output error" in started.stats.last_error
 
 
 def test_a_loop_that_waits_names_no_game(copied):
