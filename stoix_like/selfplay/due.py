@@ -149,6 +149,12 @@ def new_positions(layout: Layout, number: int) -> int:
     return 0 if synced is None else max(int(synced.facts["positions"]) - learned_positions(layout, number), 0)
 
 
+def newest_synced(layout: Layout, number: int) -> Manifest | None:
+    """The newest manifest of a stage `sync` up to an iteration, which knows what the store has; None without one."""
+    found = (read_manifest(layout.stage(before, "sync")) for before in layout.newest_first(number))
+    return next((manifest for manifest in found if manifest is not None), None)
+
+
 def learned_positions(layout: Layout, number: int) -> int:
     """Positions that the store had when the latest candidate of earlier iterations was trained; 0 if there is none."""
     for before in layout.newest_first(number - 1):
