@@ -43,26 +43,27 @@ class ContinuousLoop:
 
     def run(self) -> None:
         """Runs until it is stopped, or has made its iterations."""
-        waiting = list[Outcome]()
+        waiting = dict[str, Outcome]()  # by game, since something was done last
         turn = 0
         with contextlib.suppress(Interrupted):
             while not (self._services.stop.is_set or self._is_over()):
+                runner = self.runners[turn % len(self.runners)]
                 turn += 1
                 try:
                     self._defer()
-                    outcome = self._turn(self.runners[(turn - 1) % len(self.runners)])
+                    outcome = self._turn(runner)
                 except (CheckpointError, RunError, OSError) as error:  # a lock or the database, for a moment
                     self._note_error(error)
                     continue
                 self._errors = 0
-                waiting = [*waiting, outcome] if outcome.kind == "waits" else []
+                waiting = {**waiting, runner.game: outcome} if outcome.kind == "waits" else {}
                 if not waiting and not self._is_over():
                     seconds = self.config.iteration_cooldown_seconds
                     self._services.reporter.progress(f"the next iteration begins in {seconds:g} s" if seconds else "")
                     self._wait(LoopState.COOLING_DOWN, self.config.iteration_cooldown_seconds)
                 elif len(waiting) == len(self.runners):
-                    self._wait_for_all(waiting)
-                    waiting = []
+                    self._wait_for_all([*waiting.values()])
+                    waiting = {}
         self.stats.interrupted = not self._is_over()
         self._enter(LoopState.STOPPED)
 

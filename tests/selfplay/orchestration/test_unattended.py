@@ -1,6 +1,7 @@
 """What a loop that nobody looks at must not do: starve, spin, end by itself, or miss a stop."""
 
 import dataclasses
+import shutil
 
 import pytest
 from support.loops import FakeClock, small_loop
@@ -220,6 +221,31 @@ def test_errors_of_no_game_make_the_loop_unhealthy_until_they_end(copied, monkey
         assert list(dict.fromkeys(states)) == ["idle", "error"]
         assert started.stats.successful_iterations == 1
         assert "Input/output error" in started.stats.last_error
+
+
+def test_a_game_that_waits_does_not_keep_another_from_its_turn_after_an_error(copied, monkeypatch):
+    """Its breaker is open for an hour; the other one had an error before its turn, and then has one."""
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, failure_backoff_seconds=3600.0) as loop:
+        layout = Layout(folder / "another_2p")
+        shutil.copytree(loop.layout.root, layout.root)
+        other = runner.GameRunner(loop.runner.configured, layout, loop.services)
+        loop.loop.runners = [other, loop.runner]
+        for _ in range(3):
+            loop.breakers.fail("another_2p", "look", loop.fake.at, "torn")
+        turns, defer = [], loop.loop._defer
+
+        def failing_once():
+            turns.append(1)
+            if len(turns) == 2:
+                raise OSError(5, "Input/output error")
+            defer()
+
+        monkeypatch.setattr(loop.loop, "_defer", failing_once)
+        loop.loop.config = dataclasses.replace(loop.loop.config, max_iterations=1)
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_600.0)
+        assert loop.run().successful_iterations == 1
+        assert loop.fake.at < 1_000_060.0
 
 
 def test_a_loop_that_waits_names_no_game(copied):
