@@ -31,7 +31,7 @@ from stoix_like.selfplay.orchestration.continuous import ContinuousLoop, refuse_
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.hooks import HookThread, check_hooks
+from stoix_like.selfplay.orchestration.hooks import HookThreads, check_hooks
 from stoix_like.selfplay.orchestration.master import MasterLoop
 from stoix_like.selfplay.orchestration.plateau import check_plateau_hook
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
@@ -166,11 +166,12 @@ def run_master(
     with _opened(MASTER, Path(config.loop.save_dir), chosen, rules, wiring, reporter) as opened:
         loop = MasterLoop(config, opened.runners, opened.services, Cadence(opened.database, opened.services.clock))
         _recover(opened)  # so that no command is run for what should have been told before
-        hooks = HookThread(opened.services.log, commands, opened.services.reporter)
-        with (
-            _threads(MASTER, opened, lambda: vars(loop.stats) | {"total_iterations": loop.stats.total_iterations}),
-            hooks,
-        ):
+        hooks = HookThreads(opened.services.log, commands, opened.services.reporter)
+
+        def status() -> dict[str, Any]:
+            return vars(loop.stats) | {"total_iterations": loop.stats.total_iterations, "hooks": hooks.report()}
+
+        with _threads(MASTER, opened, status), hooks:
             loop.run()
     return loop.stats
 

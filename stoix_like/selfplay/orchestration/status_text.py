@@ -71,6 +71,10 @@ def _loop_lines(loop: dict[str, Any]) -> list[str]:
             f"  {counts} since it was started"
             + (f"; last error: {details['last_error']}" if details["last_error"] else "")
         )
+    for kind, one in details.get("hooks", {}).items():
+        if one["failed"] or one["passed_over"]:
+            counts = f"{one['failed']:,} failed, {one['passed_over']:,} passed over"
+            lines.append(f"  command of {kind}: {counts}; last: {one['last_error']}")
     return lines
 
 
