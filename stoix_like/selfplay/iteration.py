@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 from stoix_like.errors import RunError
+from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
-from stoix_like.selfplay import evaluate, export, play, promote, records, store, train
+from stoix_like.selfplay import due, evaluate, export, play, promote, records, store, train
 from stoix_like.selfplay.candidates import NetworkVersion, begin_lineage, has_champion, read_champion, read_version
 from stoix_like.selfplay.due import Needs, Step, due_step, is_still_due
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
@@ -239,6 +240,11 @@ def _play(pipeline: Pipeline, number: int, batches: int) -> tuple[Manifest, bool
     start = read_start(pipeline.layout, number)
     if start is None:
         raise RunError(f"iteration {number} was not begun", "begin it first")
+    least, new = pipeline.config.selfplay.min_samples, due.new_positions(pipeline.layout, number)
+    if batches == 2 and new < least:  # said once
+        games = f"batches of {pipeline.config.selfplay.selfplay_games:,} games are played until it has them"
+        text = f"iteration {number} has {new:,} of {least:,} new positions (min_samples): {games}"
+        pipeline.reporter.note(f"{pipeline.layout.root.name}: {text}")
     player = _version_of(pipeline, start.player)
     return play.selfplay_stage(pipeline, number, player, batches, start.exploration_boost)
 
@@ -262,7 +268,8 @@ def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manif
 @contextmanager
 def work_lock(layout: Layout) -> Iterator[None]:
     """The lock of a game, while a stage runs. Raises RunError if another process holds it."""
-    lock = RunLock(layout.root, LOCK, "use another --save-dir")
+    status = command_line("master-loop", "--status", "--save-dir", str(layout.root.parent))
+    lock = RunLock(layout.root, LOCK, f"see whether it is a loop: {status}")
     try:
         yield
     finally:

@@ -19,6 +19,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.training.callbacks import CONTINUE
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.search import gumbel
@@ -266,10 +267,12 @@ def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished
         return original(pipeline, iteration, shard, *rest)
 
     monkeypatch.setattr(play, "play_shard", noted)
-    pipeline = Pipeline(small_config(copied.layout.root.parent, min_samples=150), SILENT)
+    said = []
+    pipeline = Pipeline(small_config(copied.layout.root.parent, min_samples=150), SILENT._replace(note=said.append))
     with pytest.raises(Killed):
         run_iteration(pipeline)
     report = run_iteration(pipeline)
+    assert [line for line in said if "of 150 new positions (min_samples): batches of 10 games are played" in line]
     assert [shard for _, shard in played] == [0, 1, 2, 3, 4, *range(4, len(played) - 1)]  # the killed one again
     assert {number for number, _ in played} == {report.iteration} == {3}
     batches = int(report.played.inputs["batches"])
@@ -302,10 +305,29 @@ def test_a_shard_that_is_missing_from_the_store_is_linked_again_if_it_is_ours(co
 def test_a_second_process_is_refused_while_a_stage_runs(copied):
     lock = RunLock(copied.layout.root, LOCK)
     try:
-        with pytest.raises(RunError, match="another process is writing"):
+        with pytest.raises(RunError, match="another process is writing") as caught:
             run_iteration(copied)
+        assert f"--status --save-dir {copied.layout.root.parent}" in caught.value.hint
     finally:
         lock.close()
+
+
+def test_the_hint_after_a_divergence_is_no_command_that_is_refused(copied, monkeypatch):
+    """An iteration keeps the leaves that it was begun with."""
+
+    def diverged(*_, **__):
+        raise RunError("a loss is not finite", f"lower the learning rates, and {CONTINUE}")
+
+    monkeypatch.setattr(train, "train", diverged)
+    with pytest.raises(RunError, match="not finite") as caught:
+        run_iteration(copied)
+    assert caught.value.hint.startswith("lower the learning rates, and begin the next iteration")
+    assert caught.value.hint.endswith("--resume --new-iteration")
+    monkeypatch.undo()
+    root = copied.layout.root.parent
+    changed = Pipeline(small_config(root, actor_lr=1e-4), SILENT)  # as the hint says
+    report = run_iteration(changed, IterationOptions(new_iteration=True, skip_evaluation=True))
+    assert (report.iteration, report.synced.facts["games"]) == (4, 40)
 
 
 def test_rollback_makes_the_champion_before_champion_again(copied):

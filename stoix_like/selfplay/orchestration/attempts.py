@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from stoix_like.errors import LockedError, StoixError
+from stoix_like.runtime.console.reporter import Reporter
+from stoix_like.runtime.storage.os_errors import storage_error
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import derive, events
@@ -18,6 +20,15 @@ from stoix_like.selfplay.progress import Interrupted
 
 #: What breakers call beginning an iteration, reading the files of a game, and looking whether a plateau hook is due.
 BEGIN, LOOK, PLATEAU_HOOK = "begin", "look", "plateau_hook"
+
+
+def failure_text(error: Exception, reporter: Reporter) -> str:
+    """What was wrong, in one line. The traceback of a bug is reported before; the system's errors are no bugs."""
+    known = storage_error(error) if isinstance(error, OSError) else error
+    if isinstance(known, StoixError):
+        return known.line
+    reporter.warning("".join(traceback.format_exception(error)))
+    return repr(error)
 
 
 class Attempts:
@@ -87,10 +98,7 @@ class Attempts:
 
     def raised(self, number: int, stage: str, error: Exception) -> Outcome:
         """Notes a failure; one that no user can cause with its traceback."""
-        if not isinstance(error, StoixError):
-            self._services.reporter.warning("".join(traceback.format_exception(error)))
-        text = error.line if isinstance(error, StoixError) else repr(error)
-        return self.failed(number, stage, text)
+        return self.failed(number, stage, failure_text(error, self._services.reporter))
 
     def failed(self, number: int, stage: str, error: str) -> Outcome:
         """Notes a failure, in the breaker and as events."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError, StoixError
+from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner
@@ -140,12 +141,11 @@ class ContinuousLoop:
                 return Outcome("waits", step.stage, "no event has asked for it")
             if asked != number:
                 continue  # late, or twice
+            self._enter_stage(runner, step)  # before its programs are compiled
             if (held := runner.take_up()) is not None:
                 return held
             _, step = runner.due()
-            is_selfplay = step.stage == "selfplay"
-            self.stats.current_config = runner.game
-            self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
+            is_selfplay = self._enter_stage(runner, step)
             if is_selfplay:
                 stop.set_deadline(None)
             elif not stop.has_deadline:
@@ -153,6 +153,12 @@ class ContinuousLoop:
             if (outcome := runner.run_due()).kind != "ran":
                 return outcome
             self._defer()
+
+    def _enter_stage(self, runner: GameRunner, step: Step) -> bool:
+        """Whether the stage is self-play."""
+        is_selfplay, self.stats.current_config = step.stage == "selfplay", runner.game
+        self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
+        return is_selfplay
 
     def _defer(self) -> None:
         """Waits while a master loop runs.

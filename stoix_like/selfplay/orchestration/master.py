@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-import traceback
 from collections.abc import Callable, Sequence
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig
@@ -17,7 +16,7 @@ from stoix_like.errors import CheckpointError, RunError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import curriculum, plateau, report_matches
-from stoix_like.selfplay.orchestration.attempts import LOOK, PLATEAU_HOOK
+from stoix_like.selfplay.orchestration.attempts import LOOK, PLATEAU_HOOK, failure_text
 from stoix_like.selfplay.orchestration.cadence import Cadence
 from stoix_like.selfplay.orchestration.plateau import run_if_due
 from stoix_like.selfplay.orchestration.reports import iteration_line
@@ -253,9 +252,7 @@ class MasterLoop:
                 raise
             self._services.reporter.warning(f"{runner.game}: {state} did not end in time")
         except Exception as error:
-            if not isinstance(error, StoixError):
-                self._services.reporter.warning(traceback.format_exc())
-            text = error.line if isinstance(error, StoixError) else repr(error)
+            text = failure_text(error, self._services.reporter)
             self._services.reporter.warning(f"{runner.game}: {state} failed: {text}")
         finally:
             stop.go_on()

@@ -184,7 +184,7 @@ class GameRunner:
     def _held_back(self, stage: str) -> Outcome | None:
         """Why a stage is not run now, for a reason that is no failure."""
         if not self._services.wiring.triggers.allows(stage):
-            return Outcome("waits", stage, held_text(self.layout, self.configured.environment.task_id))
+            return Outcome("waits", stage, held_text(self.layout, self.configured.environment.task_id, stage))
         if (free := self._free_disk()) < self._services.gates.min_free_disk:
             return Outcome("waits", stage, f"{free:.1f} GB of disk are free")
         return self._attempts.held(stage)

@@ -290,6 +290,21 @@ def test_the_database_is_made_step_by_step_and_a_later_one_is_refused(tmp_path, 
         pass
 
 
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (sqlite3.OperationalError("database is locked"), "another process holds it"),
+        (sqlite3.OperationalError("database or disk is full"), "free some space"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), "change its permissions"),
+        (sqlite3.OperationalError("disk I/O error"), "see that its disk works"),
+        (OSError(28, "No space left on device"), "free some space"),
+        (sqlite3.DatabaseError("file is not a database"), "move it away"),
+    ],
+)
+def test_what_helps_where_the_database_cannot_be_used(tmp_path, error, hint):
+    assert database_module.database_error(tmp_path / FILE, error).hint.startswith(hint)
+
+
 def test_breakers_of_the_first_version_are_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(database_module, "MIGRATIONS", MIGRATIONS[:1])
     with contextlib.closing(Database(tmp_path)) as first, first.transaction() as connection:

@@ -248,6 +248,48 @@ def test_a_game_that_waits_does_not_keep_another_from_its_turn_after_an_error(co
         assert loop.fake.at < 1_000_060.0
 
 
+@pytest.mark.parametrize(
+    ("error", "said", "tracebacks"),
+    [
+        (OSError(28, "No space left on device", "runs/shard"), "No space left on device: runs/shard (free some", 0),
+        (OSError(5, "Input/output error"), "Input/output error (see that its disk works", 0),
+        (RunError("no memory", "lower --batch-size"), "no memory (lower --batch-size)", 0),
+        (KeyError("games"), "KeyError('games')", 1),
+    ],
+)
+def test_only_a_bug_is_said_with_its_traceback(copied, monkeypatch, error, said, tracebacks):
+    pipeline, folder = copied
+    monkeypatch.setattr(iteration.play, "selfplay_stage", lambda *_, **__: (_ for _ in ()).throw(error))
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        loop.run()
+        assert any(f"selfplay of iteration 3 failed: {said}" in line for line in loop.said)
+        assert sum("Traceback" in line for line in loop.said) == tracebacks
+
+
+def test_a_loop_says_what_it_does_while_programs_are_compiled(copied, monkeypatch):
+    pipeline, folder = copied
+    states, begin = [], iteration.begin_iteration
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+
+        def noted(*arguments):
+            states.append((loop.loop.stats.current_state, loop.loop.stats.current_config))
+            return begin(*arguments)
+
+        monkeypatch.setattr(iteration, "begin_iteration", noted)
+        loop.run()
+    assert states == [(LoopState.RUNNING_SELFPLAY, "tic_tac_toe_2p")]
+
+
+def test_the_command_for_a_stage_that_is_held_runs_that_stage_alone(copied):
+    pipeline, folder = copied
+    wiring = start.wire_pipeline_events(export=False, promotion=False)
+    with small_loop(pipeline, folder, wiring=wiring) as loop:
+        stop_after(loop, 30.0)
+        loop.run()
+        (said,) = [line for line in loop.said if "export waits" in line]
+        assert said.endswith(f"--save-dir {folder} --resume --stage export")
+
+
 def test_a_loop_that_waits_names_no_game(copied):
     pipeline, folder = copied
     names = []
