@@ -63,14 +63,7 @@ def main(argv: list[str]) -> int:
         _check_stage(arguments)
     if arguments.resume or arguments.rollback:
         rest += _game_of_folder(rest)
-    loaded, skipped, taken_over = _load(rest), list[str](), ""
-    if arguments.resume:
-        if _has_config(rest):
-            raise ConfigError("--resume: the pipeline has its own configuration", "leave out --config")
-        start, preset = _last_start(_folder_of(loaded.config)), loaded.config
-        loaded = _load([*rest, *_flags_of(start, loaded.overridden)])
-        skipped = _skipped_of(start, new=arguments.new_iteration)
-        taken_over = _taken_over_text(start, preset, loaded.config)
+    loaded, skipped, taken_over = _resumed(arguments, rest) if arguments.resume else (_load(rest), [], "")
     if loaded.options.print_config:
         print(to_yaml(loaded.given), end="")
         return 0
@@ -103,6 +96,17 @@ def main(argv: list[str]) -> int:
 
 def _load(argv: list[str]) -> LoadedConfig:
     return load_config(SelfPlayConfig, ALGORITHM, argv, _preset_of_game(argv), list(map(flags.flag_name, OPTIONS)))
+
+
+def _resumed(arguments: argparse.Namespace, words: list[str]) -> tuple[LoadedConfig, list[str], str]:
+    """(the configuration with the settings of the last iteration, what that skips, which settings are taken over)."""
+    if _has_config(words):
+        raise ConfigError("--resume: the pipeline has its own configuration", "leave out --config")
+    preset = _load(words)
+    start = _last_start(_folder_of(preset.config))
+    loaded = _load([*words, *_flags_of(start, preset.overridden)])
+    skipped = _skipped_of(start, new=arguments.new_iteration)
+    return loaded, skipped, _taken_over_text(start, preset.config, loaded.config)
 
 
 def _has_config(words: Sequence[str]) -> bool:

@@ -76,13 +76,16 @@ class CommandQueue:
     def __init__(self, log: EventLog, kind: str, command: str, reporter: Reporter) -> None:
         self.kind, self.consumer = kind, f"{CONSUMER}/{kind}"
         self._log, self._command, self._reporter = log, command, reporter
-        self._event_kind = StageFailed.kind if kind == BREAKER_OPEN else kind
         self._attempts = 0  # on the event that it stands at
         self.counts = {"failed": 0, "passed_over": 0}  # events, by this process
         self.last_error: str | None = None
         if log.position(self.consumer) is None:
             before = log.position(CONSUMER)  # of an earlier version, which had one place for all commands
             log.advance(self.consumer, log.end() if before is None else before)
+
+    @property
+    def _event_kind(self) -> str:
+        return StageFailed.kind if self.kind == BREAKER_OPEN else self.kind
 
     def run_next(self) -> bool:
         """Runs the command for the next event; whether it may go on with another one at once."""

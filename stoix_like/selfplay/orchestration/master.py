@@ -48,7 +48,6 @@ class MasterLoop:
         self.stats = MasterStats(seconds=dict.fromkeys(self._runners, 0.0))
         self._weights = GameWeights(config.curriculum, self._runners, services, cadence)
         self._blocked: set[str] = set()  # games that wait for a breaker, at the last look
-        self._errors = 0  # in a row, of no game
         self._has_evaluated = False  # for the report, since the last stage or batch
 
     def run(self) -> None:
@@ -57,10 +56,11 @@ class MasterLoop:
             while not (self._services.stop.is_set or self._is_over()):
                 try:
                     is_idle = not self._do_something()
-                    self._errors = 0
+                    self.stats.errors_in_a_row = 0
                 except (StoixError, OSError) as error:  # the disk is full, the database busy, a folder gone
                     self._services.reporter.warning(f"it is tried again in {IDLE_SECONDS:g} s: {error}")
-                    self._errors, self.stats.last_error, is_idle = self._errors + 1, str(error), True
+                    self.stats.errors_in_a_row += 1
+                    self.stats.last_error, is_idle = str(error), True
                 if is_idle:
                     self._wait()
         self.stats.interrupted = not self._is_over()
@@ -68,7 +68,10 @@ class MasterLoop:
 
     def _wait(self) -> None:
         """Waits a little: a breaker, a disk or a person may let something go on."""
-        is_bad = self._blocked == self._runners.keys() or self._errors >= self.config.health.max_consecutive_failures
+        is_bad = (
+            self._blocked == self._runners.keys()
+            or self.stats.errors_in_a_row >= self.config.health.max_consecutive_failures
+        )
         self._enter("error" if is_bad else "idle", None)
         self._services.stop.wait(IDLE_SECONDS, self._services.clock)
 
