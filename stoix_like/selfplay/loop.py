@@ -63,7 +63,6 @@ def run(config: SelfPlayConfig, options: LoopOptions, reporter: Reporter) -> int
             for line in plan_lines(pipeline.layout, options):
                 reporter.info(line)
             return 0
-        reporter.progress("compiling: each program at its first use")
         try:
             with signals.closing_lines(lambda: [_next_line(pipeline, options)]):
                 if options.stage is not None:

@@ -74,6 +74,13 @@ class Pipeline:
         self.network = build.make_network(env, run)
         self.learner = alphazero.make(self.game, self.network, run)
         self.sync_memory = SyncMemory({}, {})
+        self._is_said = False
+
+    def say_compiling(self) -> None:
+        """Says once why nothing is heard for a while."""
+        if not self._is_said:
+            self.reporter.progress("its programs are compiled, each at its first use")
+        self._is_said = True
 
     def leaves(self, names: Sequence[str]) -> dict[str, Any]:
         """{leaf: value} of the configuration, for a manifest."""

@@ -75,7 +75,6 @@ class GameRunner:
         def show(line: str) -> None:
             reporter.progress(f"{self.game}: {line}")
 
-        show("its programs are compiled, each at its first use")
         return Pipeline(self.config, reporter._replace(progress=show), self._services.stop)
 
     def recover(self) -> list[PipelineEvent]:
