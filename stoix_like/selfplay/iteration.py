@@ -115,7 +115,6 @@ def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> i
     except OSError as error:
         raise RunError(f"cannot make {layout.root}: {error.strerror}", "use another --save-dir") from error
     with work_lock(layout):
-        pipeline.say_compiling()
         begin_lineage(pipeline)
         is_same = layout.last_iteration() == last  # else another process has begun the next one meanwhile
         number = next_iteration(layout, new=options.new_iteration and is_same)

@@ -74,13 +74,6 @@ class Pipeline:
         self.network = build.make_network(env, run)
         self.learner = alphazero.make(self.game, self.network, run)
         self.sync_memory = SyncMemory({}, {})
-        self._is_said = False
-
-    def say_compiling(self) -> None:
-        """Says once why nothing is heard for a while."""
-        if not self._is_said:
-            self.reporter.progress("its programs are compiled, each at its first use")
-        self._is_said = True
 
     def leaves(self, names: Sequence[str]) -> dict[str, Any]:
         """{leaf: value} of the configuration, for a manifest."""
@@ -162,7 +155,8 @@ class Pipeline:
 
     @functools.cached_property
     def begin_games(self) -> Callable[[int], Callable[[Key], GameBatch]]:
-        """By number of games: `whole_games.begin` of so many."""
+        """By number of games: `whole_games.begin` of so many. Says once why nothing is heard for a while."""
+        self.reporter.progress("selfplay: its programs are compiled")
 
         def begin(num_games: int) -> Callable[[Key], GameBatch]:
             slots = min(self.config.environment.num_envs, num_games)
