@@ -16,7 +16,7 @@ from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
-from stoix_like.selfplay.orchestration import games, status
+from stoix_like.selfplay.orchestration import games, status, status_text
 from stoix_like.selfplay.orchestration.reports import conclude
 
 if TYPE_CHECKING:
@@ -70,12 +70,12 @@ def show_status(save_dir: Path, arguments: argparse.Namespace) -> int:
     """Prints the status once, or again and again; returns its exit code. Reads only."""
     found = status.read_status(save_dir)
     if not arguments.watch:
-        print(json_text(found).rstrip() if arguments.json else "\n".join(status.status_lines(found)))
+        print(json_text(found).rstrip() if arguments.json else "\n".join(status_text.status_lines(found)))
         return status.exit_code(found)
     import sys
 
     while True:
-        lines = status.status_lines(status.read_status(save_dir))
+        lines = status_text.status_lines(status.read_status(save_dir))
         print((CLEAR if sys.stdout.isatty() else "") + "\n".join(lines), flush=True)
         time.sleep(WATCH_SECONDS)
 

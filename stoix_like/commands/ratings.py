@@ -21,6 +21,7 @@ from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.storage.atomic import write_output_json
+from stoix_like.selfplay.folders import is_pipeline
 
 ANCHORS = "heuristic, random, mcts-32, mcts-128"
 
@@ -28,11 +29,13 @@ ANCHORS = "heuristic, random, mcts-32, mcts-128"
 def main(argv: list[str]) -> int:
     """Plays the league, prints the ratings and draws them; returns the exit code."""
     arguments = make_parser().parse_args(argv)
+    if len(arguments.runs) == 1 and not arguments.lineage and is_pipeline(arguments.runs[0]):
+        arguments.lineage, arguments.runs = arguments.runs[0], []
     if arguments.lineage:
         _refuse_beside_lineage(arguments)
         return _print_lineage(arguments.lineage, arguments.out, arguments.json)
     if not arguments.runs:
-        raise ConfigError("no runs are named", "name runs of a board game, or --lineage FOLDER of a self-play pipeline")
+        raise ConfigError("no runs are named", "name runs of a board game, or the folder of a self-play pipeline")
     anchors = anchor_names(arguments.anchors)
     if problems := engine_problems("--anchors", anchors):
         raise ConfigError(problems, "anchors are engines, such as heuristic, random, mcts-128")
@@ -103,7 +106,10 @@ def make_parser() -> ArgumentParser:
     what = "Rates every checkpoint of runs of a board game: Bradley-Terry over all matches, 95 % intervals."
     parser = ArgumentParser(prog("ratings"), what)
     add_runs_argument(parser, nargs="*")
-    help_text = "rate the candidates of a self-play pipeline from the games that decided on them; nothing is played"
+    help_text = (
+        "rate the candidates of a self-play pipeline from the games that decided on them; nothing is played; the"
+    )
+    help_text += " folder alone means the same"
     parser.add_argument("--lineage", metavar="FOLDER", help=help_text)
     help_text = f"engines, the first with the fixed rating 1000 (default: {ANCHORS})"
     parser.add_argument("--anchors", default=ANCHORS, metavar="A,B,…", help=help_text)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 from stoix_like.config.board_games import game_key, is_game, parse_game
-from stoix_like.config.checks import leaf_types
+from stoix_like.config.checks import get_leaf, leaf_types
 from stoix_like.config.sections import EvaluationConfig
 from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.config.values import nearest
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
 from stoix_like.runtime.console.reporter import Reporter
@@ -21,9 +23,10 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.iteration_start import SKIPPED, IterationStart, read_start
 from stoix_like.selfplay.orchestration import games
+from stoix_like.selfplay.orchestration.status import layouts
 
 ALGORITHM = "selfplay"  # in the names of presets
 COMMAND = "run-training-loop"
@@ -38,6 +41,7 @@ OPTIONS = {
     "skip_selfplay": ("", "learn from the games that the store has"),
     "skip_evaluation": ("", "play no match; nothing is then promoted"),
     "data_path": ("FILE", "learn from a window.npz that an export stage has written elsewhere"),
+    "stage": ("NAME", f"run this stage of the iteration alone, if it is due, and exit: {', '.join(STAGES)}"),
     "new_iteration": ("", "leave an unfinished iteration as it is, and begin the next one"),
     "resume": ("", "go on with the settings of the last iteration; flags overwrite them; never begins a pipeline"),
     "rollback": ("", "make the champion before the present one champion again, and exit"),
@@ -55,13 +59,11 @@ def main(argv: list[str]) -> int:
     if {"-h", "--help"} & set(rest):
         print(help_text())
         return 0
-    loaded, skipped = _load(rest), list[str]()
-    if arguments.resume:
-        if any(word.partition("=")[0] == "--config" for word in rest):
-            raise ConfigError("--resume: the pipeline has its own configuration", "leave out --config")
-        start = _last_start(_folder_of(loaded.config))
-        loaded = _load([*rest, *_flags_of(start, loaded.overridden)])
-        skipped = _skipped_of(start, new=arguments.new_iteration)
+    if arguments.stage is not None:
+        _check_stage(arguments)
+    if arguments.resume or arguments.rollback:
+        rest += _game_of_folder(rest)
+    loaded, skipped, taken_over = _resumed(arguments, rest) if arguments.resume else (_load(rest), [], "")
     if loaded.options.print_config:
         print(to_yaml(loaded.given), end="")
         return 0
@@ -82,8 +84,11 @@ def main(argv: list[str]) -> int:
         skip_selfplay=each.skip_selfplay or "skip_selfplay" in skipped,
         skip_evaluation=each.skip_evaluation or "skip_evaluation" in skipped,
     )
-    options = loop.LoopOptions(first, each, arguments.max_iterations or 1, arguments.dry_run, tuple(same))
+    number = arguments.max_iterations or 1
+    options = loop.LoopOptions(first, each, number, arguments.dry_run, arguments.stage, tuple(same))
     reporter = Reporter()
+    if taken_over:
+        reporter.note(taken_over)
     if not arguments.resume and (note := preset_note(loaded, ALGORITHM)):
         reporter.note(note)
     return loop.run(config, options, reporter)
@@ -91,6 +96,59 @@ def main(argv: list[str]) -> int:
 
 def _load(argv: list[str]) -> LoadedConfig:
     return load_config(SelfPlayConfig, ALGORITHM, argv, _preset_of_game(argv), list(map(flags.flag_name, OPTIONS)))
+
+
+def _resumed(arguments: argparse.Namespace, words: list[str]) -> tuple[LoadedConfig, list[str], str]:
+    """(the configuration with the settings of the last iteration, what that skips, which settings are taken over)."""
+    if _has_config(words):
+        raise ConfigError("--resume: the pipeline has its own configuration", "leave out --config")
+    preset = _load(words)
+    start = _last_start(_folder_of(preset.config))
+    loaded = _load([*words, *_flags_of(start, preset.overridden)])
+    skipped = _skipped_of(start, new=arguments.new_iteration)
+    return loaded, skipped, _taken_over_text(start, preset.config, loaded.config)
+
+
+def _has_config(words: Sequence[str]) -> bool:
+    return any(word.partition("=")[0] == "--config" for word in words)
+
+
+def _check_stage(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError for a stage that does not exist, or beside what means several."""
+    if arguments.stage not in STAGES:
+        what = f"--stage: no stage '{arguments.stage}'{nearest(arguments.stage, STAGES)}"
+        raise ConfigError(what, f"stages are {', '.join(STAGES)}")
+    if beside := [name for name in ("max_iterations", "dry_run") if getattr(arguments, name)]:
+        what = f"--stage: it cannot go with {flags.flag_name(beside[0])}"
+        raise ConfigError(what, "leave out one of them")
+
+
+def _game_of_folder(words: list[str]) -> list[str]:
+    """The game that is meant where none is named, as flags: the only one of the folder.
+
+    Raises ConfigError if there are several, and none is the game of the default preset.
+    """
+    layer = flags.parse_flags(words, SelfPlayConfig).layer
+    if "task_id" in layer or _has_config(words):
+        return []
+    save_dir = Path(layer["save_dir"][0] if "save_dir" in layer else SelfPlayConfig().checkpointing.save_dir)
+    found = [parse_game(one.root.name) for one in layouts(save_dir) if is_game(one.root.name)]
+    if not found or _folder_of(_load(words).config) in [save_dir / game_key(*game) for game in found]:
+        return []
+    if len(found) > 1:
+        what = f"{save_dir} has {', '.join(game_key(*game) for game in found)}: which of them?"
+        raise ConfigError(what, "name one: --board-type GAME")
+    return ["--task-id", game_key(*found[0])]
+
+
+def _taken_over_text(
+    last: tuple[Layout, int, IterationStart] | None, preset: SelfPlayConfig, config: SelfPlayConfig
+) -> str:
+    """What an iteration has that its preset has not, and that holds again; empty if there is nothing."""
+    leaves = {} if last is None else last[2].leaves
+    changed = {leaf: get_leaf(config, leaf) for leaf in leaves if get_leaf(config, leaf) != get_leaf(preset, leaf)}
+    text = " ".join(games.flags_of(changed))
+    return f"as in iteration {last[1]}: {text}" if last is not None and changed else ""
 
 
 def _folder_of(config: SelfPlayConfig) -> Path:
@@ -123,7 +181,7 @@ def _skipped_of(last: tuple[Layout, int, IterationStart] | None, *, new: bool) -
 
 def _refuse_beside_rollback(arguments: argparse.Namespace) -> None:
     """Raises ConfigError if a flag is given that means nothing beside --rollback."""
-    beside = [name for name in ("data_path", *SWITCHES) if name != "rollback" and getattr(arguments, name)]
+    beside = [name for name in ("data_path", "stage", *SWITCHES) if name != "rollback" and getattr(arguments, name)]
     if arguments.max_iterations is not None:
         beside.append("max_iterations")
     if beside:
@@ -163,17 +221,14 @@ def _refuse_flags_of_the_pipeline(overridden: frozenset[str]) -> None:
 
 def _roll_back(root: Path) -> int:
     from stoix_like.runtime.stages.hashes import array_hash
-    from stoix_like.runtime.storage.lock import RunLock
     from stoix_like.runtime.weights.parameters import stored_arrays
     from stoix_like.selfplay import records
-    from stoix_like.selfplay.folders import LOCK, find_layout
+    from stoix_like.selfplay.folders import find_layout
+    from stoix_like.selfplay.iteration import work_lock
 
     layout = find_layout(str(root))
-    lock = RunLock(root, LOCK, "use another --save-dir")
-    try:
+    with work_lock(layout):
         before, now = records.roll_back(layout, lambda path: array_hash(stored_arrays(path)))
-    finally:
-        lock.close()
     print(
         f"champion {before.hash[:12]} of iteration {before.iteration}, again; before {now.hash[:12]} of {now.iteration}"
     )

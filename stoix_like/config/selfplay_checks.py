@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from stoix_like.config.alphazero_checks import anchor_names, engine_name, engine_problems
@@ -20,6 +20,18 @@ SET_BY_PIPELINE = {
     "use_ocdbt": "a pipeline always writes zarr folders, which leak no memory",
     "load_path": "a pipeline begins with random parameters, or goes on",
 }
+
+
+def owned_problems(where: str, leaves: Collection[str], owned: Mapping[str, str]) -> list[str]:
+    """One line for each leaf that a loop sets itself, with what sets it.
+
+    Args:
+        where: the leaves are given, such as `loop.game_leaves`.
+        leaves: that are given.
+        owned: {leaf: what sets it} of the loop, beside those of a pipeline.
+    """
+    reasons = SET_BY_PIPELINE | {leaf: f"{owner} sets it" for leaf, owner in owned.items()}
+    return [f"{where}: {leaf}: {reasons[leaf]}" for leaf in leaves if leaf in reasons]
 
 
 def selfplay_problems(config: Any) -> list[str]:

@@ -12,12 +12,15 @@ from stoix_like.config.board_games import parse_game
 from stoix_like.config.checks import leaf_sections
 from stoix_like.config.leaves import leaf
 from stoix_like.config.loops import DEFAULT_GAMES, MIN_SAMPLES, LoopConfig
-from stoix_like.config.selfplay_checks import NETWORK_ENGINE
+from stoix_like.config.selfplay_checks import NETWORK_ENGINE, owned_problems
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
 _DEFAULTS = LoopConfig()
+#: {leaf: the section that sets it} of the leaves that no game may have as its own, and of those that one game may.
+_OWNED = {"task_id": "loop.games", "save_dir": "loop.save_dir"}
+_OF_ALL = {"selfplay_games": "loop.selfplay_games", "engine": "loop.engine"}
 
 
 @dataclass(frozen=True)
@@ -154,12 +157,13 @@ def games_of(text: str) -> list[tuple[str, int]]:
 
 
 def check_game_leaves(config: UnifiedLoopConfig) -> None:
-    """Raises ConfigError if `game_leaves` has a key that is neither a leaf nor, with leaves of its own, a game here.
+    """Raises ConfigError if `game_leaves` has a key that is neither a leaf nor, with leaves of its own, a game here, or
+    a leaf that the loop sets.
 
     Raises UnsupportedEnvironmentError for a game of the loop that does not exist.
     """
     here, homes = {name for name, _ in games_of(config.loop.games)}, leaf_sections(SelfPlayConfig)
-    problems = list[str]()
+    problems = owned_problems("loop.game_leaves", config.loop.game_leaves, _OWNED | _OF_ALL)
     for key, value in config.loop.game_leaves.items():
         if not isinstance(value, Mapping):
             problems += [] if key in homes else [f"loop.game_leaves: no leaf '{key}'{nearest(key, homes)}"]
@@ -168,6 +172,7 @@ def check_game_leaves(config: UnifiedLoopConfig) -> None:
         else:
             where = f"loop.game_leaves.{key}"
             problems += [f"{where}: no leaf '{leaf}'{nearest(leaf, homes)}" for leaf in value if leaf not in homes]
+            problems += owned_problems(where, value, _OWNED)
     if problems:
         raise ConfigError(problems, "write {leaf: value} for all games, or {game: {leaf: value}} for one")
 

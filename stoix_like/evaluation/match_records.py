@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stoix_like.evaluation import statistics
+
 
 class MatchRecord(NamedTuple):
     """Games of two players.
@@ -32,6 +34,26 @@ class MatchRecord(NamedTuple):
     games: float
     variance_share: float = 1.0
     by_opening: tuple[float, ...] = ()
+
+
+def match_record(first: str, second: str, scores: np.ndarray) -> MatchRecord:
+    """The games of a match [M, P], from M openings, each from P seats, as ratings take them."""
+    scores = np.asarray(scores, np.float64)
+    share = variance_share(scores.mean(axis=1), scores.shape[1])
+    points = tuple(scores.sum(axis=1).tolist())
+    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share, points)
+
+
+def variance_share(groups: np.ndarray, num_seats: int) -> float:
+    """The variance of mean scores of groups [M] over that of as many independent games without draws at that score, one
+    virtual group added: what `MatchRecord` takes. Draws and openings that favour a side make it small."""
+    centre, variance = statistics.bounded_moments(groups, possible_means(num_seats))
+    return variance * num_seats / (centre * (1.0 - centre))
+
+
+def possible_means(num_seats: int) -> np.ndarray:
+    """[2P + 1], the mean scores that a group can have where a draw is the only result between."""
+    return np.linspace(0.0, 1.0, 2 * num_seats + 1)
 
 
 def excess_covariance(points: Sequence[Sequence[float]], variance: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.evaluation import statistics
+from stoix_like.evaluation.match_records import possible_means
 from stoix_like.evaluation.openings import positions
 from stoix_like.evaluation.statistics import Interval
 from stoix_like.games import BoardGame, GameState, Player
@@ -261,19 +262,7 @@ def summarize(results: MatchResults, confidence: float = 0.95) -> MatchSummary:
 
 def group_interval(groups: np.ndarray, num_seats: int, confidence: float = 0.95) -> Interval:
     """(mean, low, high) of mean scores of groups [M] of `num_seats` games, one virtual group added for the width."""
-    return statistics.bounded_interval(groups, _possible(num_seats), confidence)
-
-
-def variance_share(groups: np.ndarray, num_seats: int) -> float:
-    """The variance of mean scores of groups [M] over that of as many independent games without draws at that score, one
-    virtual group added: what `ratings.MatchRecord` takes. Draws and openings that favour a side make it small."""
-    centre, variance = statistics.bounded_moments(groups, _possible(num_seats))
-    return variance * num_seats / (centre * (1.0 - centre))
-
-
-def _possible(num_seats: int) -> np.ndarray:
-    """[2P + 1], the mean scores that a group can have where a draw is the only result between."""
-    return np.linspace(0.0, 1.0, 2 * num_seats + 1)
+    return statistics.bounded_interval(groups, possible_means(num_seats), confidence)
 
 
 def elo_difference(score: float) -> float:

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from stoix_like.errors import CheckpointError
-from stoix_like.evaluation import matches, ratings
-from stoix_like.evaluation.match_records import MatchRecord
+from stoix_like.evaluation import ratings
+from stoix_like.evaluation.match_records import MatchRecord, match_record
 from stoix_like.evaluation.ratings import Rating, RatingTable
 from stoix_like.runtime.console.text import DASH, interval_text
 from stoix_like.runtime.figures.panels import Line, Panel
@@ -52,7 +52,7 @@ def read_ancestry(layout: Layout) -> Ancestry:
         CheckpointError: a record, manifest or match is missing, damaged or was changed, or no match was played.
     """
     champions = [record.hash for record in records.lineage(layout)]
-    first = records.read_record(records.record_path(layout, 0)).hash
+    first = records.promoted_record(layout, 0).hash
     names = {first: "iteration 0"}
     candidates = [Candidate(0, names[first], first, None, 0, _status(first, champions, None))]
     played, anchors = list[MatchRecord](), dict[str, None]()
@@ -109,11 +109,8 @@ def _record(
 ) -> MatchRecord:
     folder = layout.stage(number, "evaluate")
     pieces = [read_arrays(folder / name, evaluated.outputs[name]) for name in sorted(files)]
-    scores = np.concatenate([piece["score"] for piece in pieces]).astype(np.float64)  # [n, P]
-    share = matches.variance_share(scores.mean(axis=1), scores.shape[1])
-    points = tuple(scores.sum(axis=1).tolist())
     first, second = (names.get(subject[who], subject[who]) for who in ("candidate", "champion"))
-    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share, points)
+    return match_record(first, second, np.concatenate([piece["score"] for piece in pieces]))
 
 
 def table_rows(ancestry: Ancestry) -> list[list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,7 +21,14 @@ from stoix_like.runtime.weights.parameters import ParametersMetadata
 from stoix_like.selfplay.folders import PARAMETERS, Layout
 from stoix_like.selfplay.iteration_start import SelfPlayer
 from stoix_like.selfplay.pipeline import Pipeline, published_config
-from stoix_like.selfplay.records import ChampionRecord, read_record, record_path, write_record
+from stoix_like.selfplay.records import (
+    ChampionRecord,
+    first_record,
+    promoted_record,
+    read_record,
+    record_path,
+    write_record,
+)
 from stoix_like.types import NetworkParams
 
 
@@ -90,21 +98,28 @@ def has_champion(layout: Layout) -> bool:
     """Whether there is a champion. Raises CheckpointError if the pointer is missing and there was one."""
     if layout.champion.is_file():
         return True
-    if known := [number for number in layout.iterations() if record_path(layout, number).is_file()]:
+    known = [number for number in layout.iterations() if record_path(layout, number).is_file()]
+    if known and layout.last_iteration() > 0:  # else a first start has died before it wrote the pointer
         what = f"{layout.champion} is missing, and iterations {', '.join(map(str, known))} have promoted champions"
         raise CheckpointError(what, f"put it back, or copy {record_path(layout, known[-1])} there")
     return False
 
 
 def begin_lineage(pipeline: Pipeline) -> None:
-    """Makes the random parameters of iteration 0 the champion, if there is none."""
+    """Makes the random parameters of iteration 0 the champion, if there is none, and mends what a killed start left.
+
+    The pointer is written last. Earlier versions wrote the record last.
+    """
     layout = pipeline.layout
+    path = record_path(layout, 0)
     if has_champion(layout):
+        with contextlib.suppress(CheckpointError):  # nothing that is left names the first parameters
+            if not path.is_file():
+                record = promoted_record(layout, 0)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                write_record(path, record)
         return
-    folder = layout.stage(0, "train")
-    found = write_candidate(pipeline, folder, pipeline.first_params, 0)
-    path = (folder / PARAMETERS).relative_to(layout.root).as_posix()
-    record = ChampionRecord(found, 0, path)
+    record = first_record(layout, write_candidate(pipeline, layout.stage(0, "train"), pipeline.first_params, 0))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_record(path, record)
     write_record(layout.champion, record)
-    record_path(layout, 0).parent.mkdir(parents=True, exist_ok=True)
-    write_record(record_path(layout, 0), record)

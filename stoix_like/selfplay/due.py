@@ -32,6 +32,7 @@ class Needs(NamedTuple):
 
 
 NOTHING = Needs()
+WAITING = ("sync", "export", "train")  # stages before which more games may be played
 
 
 class Step(NamedTuple):
@@ -61,6 +62,17 @@ def due_step(layout: Layout, number: int, needs: Needs = NOTHING) -> Step | None
             return Step("selfplay", batches + 1)
         return Step(name, batches)
     return None
+
+
+def is_still_due(layout: Layout, number: int, step: Step) -> bool:
+    """Whether a step that was due may be run now: asked again under the lock, since another process may have run it.
+
+    A further batch of games may be played until the iteration has learned from what it has.
+    """
+    now = due_step(layout, number)
+    if now is not None and step.stage == "selfplay" and now.stage in WAITING:
+        return step.batches == now.batches + 1
+    return now is not None and step.stage == now.stage
 
 
 def is_finished(found: dict[str, Manifest | None]) -> bool:
@@ -114,7 +126,7 @@ def opponent(layout: Layout, number: int) -> str:
     """The hash of whom the candidate of an iteration plays: the champion, before it became champion itself."""
     record = records.read_record(layout.champion)
     if record.iteration == number:  # promoted by a process that was killed before it said so
-        record = records.read_record(records.record_path(layout, record.previous or 0))
+        record = records.promoted_record(layout, record.previous or 0)
     return record.hash
 
 
@@ -135,6 +147,12 @@ def new_positions(layout: Layout, number: int) -> int:
     """Positions in the store of an iteration that no earlier candidate could learn from; 0 before it is synced."""
     synced = read_manifest(layout.stage(number, "sync"))
     return 0 if synced is None else max(int(synced.facts["positions"]) - learned_positions(layout, number), 0)
+
+
+def newest_synced(layout: Layout, number: int) -> Manifest | None:
+    """The newest manifest of a stage `sync` up to an iteration, which knows what the store has; None without one."""
+    found = (read_manifest(layout.stage(before, "sync")) for before in layout.newest_first(number))
+    return next((manifest for manifest in found if manifest is not None), None)
 
 
 def learned_positions(layout: Layout, number: int) -> int:

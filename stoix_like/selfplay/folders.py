@@ -123,6 +123,11 @@ def _numbers(folder: Path) -> list[int]:
         return sorted(int(entry.name) for entry in entries if entry.name.isdecimal() and entry.is_dir())
 
 
+def is_pipeline(text: str, save_dir: str = "runs") -> bool:
+    """Whether a path, or a name under save_dir, is the folder of a self-play pipeline."""
+    return any(Layout(folder).champion.is_file() for folder in (Path(text), Path(save_dir) / text))
+
+
 def find_layout(text: str, save_dir: str = "runs") -> Layout:
     """The pipeline in an existing folder: a path, or a name under save_dir. Raises CheckpointError if there is none."""
     for layout in (Layout(Path(text)), Layout(Path(save_dir) / text)):

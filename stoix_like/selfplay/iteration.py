@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 from stoix_like.errors import RunError
+from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.hashes import array_hash
@@ -21,7 +22,7 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
-from stoix_like.selfplay import evaluate, export, play, promote, records, restoring, store, train
+from stoix_like.selfplay import due, evaluate, export, play, promote, records, restoring, store, train
 from stoix_like.selfplay.candidates import (
     begin_lineage,
     has_champion,
@@ -30,7 +31,7 @@ from stoix_like.selfplay.candidates import (
     read_version,
     self_player,
 )
-from stoix_like.selfplay.due import Needs, Step, due_step
+from stoix_like.selfplay.due import Needs, Step, due_step, is_still_due
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration_start import (
     KEPT,
@@ -57,14 +58,14 @@ class IterationOptions(NamedTuple):
         skip_evaluation: play no match; nothing is then promoted.
         data_path: a window from elsewhere, instead of the store's.
         new_iteration: leave an unfinished iteration as it is, and begin the next one.
-        exploration_boost: factor on the noise and the temperature of self-play, of an iteration that is begun.
+        exploration_boost: factor on the noise and the temperature of self-play, asked when an iteration is begun.
     """
 
     skip_selfplay: bool = False
     skip_evaluation: bool = False
     data_path: Path | None = None
     new_iteration: bool = False
-    exploration_boost: float = 1.0
+    exploration_boost: Callable[[Layout], float] = lambda _: 1.0
 
 
 NORMAL = IterationOptions()
@@ -115,6 +116,7 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
 def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> int:
     """The iteration that a call works on, begun if it was not. Raises as `run_iteration`."""
     layout = pipeline.layout
+    last = layout.last_iteration()
     check_iteration(pipeline, options)
     try:
         layout.root.mkdir(parents=True, exist_ok=True)
@@ -122,19 +124,23 @@ def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> i
         raise RunError(f"cannot make {layout.root}: {error.strerror}", "use another --save-dir") from error
     with work_lock(layout):
         begin_lineage(pipeline)
-        number = next_iteration(layout, new=options.new_iteration)
+        is_same = layout.last_iteration() == last  # else another process has begun the next one meanwhile
+        number = next_iteration(layout, new=options.new_iteration and is_same)
         _begin(pipeline, number, options)
     return number
 
 
-def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None = None) -> Manifest:
+def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None = None) -> Manifest | None:
     """The manifest of a stage of a begun iteration, which runs under the lock of the game. The ones before it are done.
 
-    If what one of them has made is damaged, that one runs again instead. Raises as `run_iteration`.
+    None if it is no longer due: another process has had the lock since this one has looked. If what an earlier stage
+    has made is damaged, that one runs again instead. Raises as `run_iteration`.
     """
     if pipeline.stop.is_set:
         raise Interrupted(step.stage)
     with work_lock(pipeline.layout):
+        if not is_still_due(pipeline.layout, number, step):
+            return None
         try:
             return _run_stage(pipeline, number, step, data_path)[0]
         except DamagedOutputError as damage:
@@ -211,7 +217,7 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
     """Notes who plays, and the settings, if the iteration is a new one."""
     if _check_settings(pipeline, number, options) is None:
         player, settings = _who_plays(pipeline, number), _settings_of(pipeline, options)
-        start = IterationStart(player, settings, pipeline.leaves(KEPT), options.exploration_boost)
+        start = IterationStart(player, settings, pipeline.leaves(KEPT), options.exploration_boost(pipeline.layout))
         write_start(pipeline.layout, number, start)
 
 
@@ -247,6 +253,11 @@ def _play(pipeline: Pipeline, number: int, batches: int) -> tuple[Manifest, bool
     start = read_start(pipeline.layout, number)
     if start is None:
         raise RunError(f"iteration {number} was not begun", "begin it first")
+    least, new = pipeline.config.selfplay.min_samples, due.new_positions(pipeline.layout, number)
+    if batches == 2 and new < least:  # said once
+        games = f"batches of {pipeline.config.selfplay.selfplay_games:,} games are played until it has them"
+        text = f"iteration {number} has {new:,} of {least:,} new positions (min_samples): {games}"
+        pipeline.reporter.note(f"{pipeline.layout.root.name}: {text}")
     player = self_player(pipeline, start.player)
     return play.selfplay_stage(pipeline, number, player, batches, start.exploration_boost)
 
@@ -255,7 +266,7 @@ def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manif
     candidate = read_candidate(pipeline, number, trained)
     record, champion = read_champion(pipeline)
     if record.iteration == number:  # promoted by a process that was killed before it said so
-        before = records.read_record(records.record_path(pipeline.layout, record.previous or 0))
+        before = records.promoted_record(pipeline.layout, record.previous or 0)
         champion = read_version(pipeline, pipeline.layout.root / before.parameters, before.hash)
     return evaluate.evaluate_stage(pipeline, number, candidate, champion)
 
@@ -263,7 +274,8 @@ def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manif
 @contextmanager
 def work_lock(layout: Layout) -> Iterator[None]:
     """The lock of a game, while a stage runs. Raises RunError if another process holds it."""
-    lock = RunLock(layout.root, LOCK, "use another --save-dir")
+    status = command_line("master-loop", "--status", "--save-dir", str(layout.root.parent))
+    lock = RunLock(layout.root, LOCK, f"see whether it is a loop: {status}")
     try:
         yield
     finally:

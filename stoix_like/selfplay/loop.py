@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import jax
 
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.errors import INTERRUPTED
+from stoix_like.errors import INTERRUPTED, ConfigError
 from stoix_like.runtime.console import signals
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter
@@ -18,13 +18,16 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay import records
+from stoix_like.selfplay.due import Needs, due_step
 from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.iteration import (
     IterationOptions,
     IterationReport,
+    begin_iteration,
     check_iteration,
     next_iteration,
     run_iteration,
+    run_step,
 )
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
@@ -38,6 +41,7 @@ class LoopOptions(NamedTuple):
         later: of those after it.
         max_iterations: how many are finished.
         dry_run: only say what would be done.
+        stage: run this one alone, of the iteration that is worked on.
         argv: the command line, without what begins another iteration: typed again, it goes on.
     """
 
@@ -45,6 +49,7 @@ class LoopOptions(NamedTuple):
     later: IterationOptions = IterationOptions()
     max_iterations: int = 1
     dry_run: bool = False
+    stage: str | None = None
     argv: tuple[str, ...] = ()
 
 
@@ -58,19 +63,47 @@ def run(config: SelfPlayConfig, options: LoopOptions, reporter: Reporter) -> int
             for line in plan_lines(pipeline.layout, options):
                 reporter.info(line)
             return 0
-        each = options.first
-        for _ in range(options.max_iterations):
-            try:
-                with signals.closing_lines(lambda: [_next_line(pipeline, options)]):
-                    report = run_iteration(pipeline, each)
-            except Interrupted as stopped:
-                reporter.info(f"interrupted in {stopped}; what is finished is kept\n{_next_line(pipeline, options)}")
-                return INTERRUPTED
-            for line in report_lines(pipeline, report):
-                reporter.info(line)
-            each = options.later._replace(new_iteration=False)
-        reporter.info(_next_line(pipeline, options))
+        try:
+            with signals.closing_lines(lambda: [_next_line(pipeline, options)]):
+                if options.stage is not None:
+                    reporter.info(_run_one(pipeline, options.first, options.stage))
+                else:
+                    _run_iterations(pipeline, options)
+        except Interrupted as stopped:
+            reporter.info(f"interrupted in {stopped}; what is finished is kept\n{_next_line(pipeline, options)}")
+            return INTERRUPTED
+        reporter.info(_next_line(pipeline, options._replace(argv=_without_stage(options.argv))))
         return 0
+
+
+def _run_iterations(pipeline: Pipeline, options: LoopOptions) -> None:
+    each = options.first
+    for _ in range(options.max_iterations):
+        for line in report_lines(pipeline, run_iteration(pipeline, each)):
+            pipeline.reporter.info(line)
+        each = options.later._replace(new_iteration=False)
+
+
+def _run_one(pipeline: Pipeline, options: IterationOptions, stage: str) -> str:
+    """What was done: one stage of the iteration that is worked on. Raises ConfigError if another one is due."""
+    number = next_iteration(pipeline.layout, new=options.new_iteration)
+    step = due_step(pipeline.layout, number, Needs(pipeline.config.selfplay.min_samples))
+    if step is None or step.stage != stage:
+        due = "nothing" if step is None else f"the stage {step.stage}"
+        raise ConfigError(f"--stage {stage}: {due} of iteration {number} is due", "run the stages in their order")
+    run_step(pipeline, begin_iteration(pipeline, options), step, options.data_path)
+    return f"iteration {number}: {stage} is done"
+
+
+def _without_stage(argv: Sequence[str]) -> tuple[str, ...]:
+    """The command line that goes on with all stages."""
+    words = list(argv)
+    for index, word in enumerate(words):
+        if word == "--stage":
+            del words[index : index + 2]
+        elif word.startswith("--stage="):
+            del words[index]
+    return tuple(words)
 
 
 def header_line(pipeline: Pipeline) -> str:
@@ -85,9 +118,9 @@ def header_line(pipeline: Pipeline) -> str:
 
 
 def _next_line(pipeline: Pipeline, options: LoopOptions) -> str:
-    """What goes on, and what shows the candidates."""
+    """What goes on, and what shows the candidates: a line each."""
     ratings = command_line("ratings", "--lineage", str(pipeline.layout.root))
-    return f"next: {command_line('run-training-loop', *options.argv)}, {ratings}"
+    return f"next: {command_line('run-training-loop', *options.argv)}\n      {ratings}"
 
 
 def plan_lines(layout: Layout, options: LoopOptions) -> Iterator[str]:

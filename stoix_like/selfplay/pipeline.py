@@ -32,6 +32,7 @@ from stoix_like.runtime.weights import parameters
 from stoix_like.search import players
 from stoix_like.search.gumbel import GameModel
 from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.game_bounds import check_bounds
 from stoix_like.selfplay.rules import make_replay
 from stoix_like.selfplay.stored import KnownShards
 from stoix_like.types import Array, Key, Metrics, NetworkParams, Params
@@ -67,6 +68,7 @@ class Pipeline:
         self.config, self.reporter, self.stop = config, reporter, stop or StopRequest()
         env = build.make_env(config.environment)
         self.game: BoardGame = env.game
+        check_bounds(self.game, config)
         self.layout = Layout(Path(config.checkpointing.save_dir) / game_key(self.game.name, self.game.num_players))
         run = run_config(config, self.layout, 1)
         self.network = build.make_network(env, run)
@@ -153,7 +155,8 @@ class Pipeline:
 
     @functools.cached_property
     def begin_games(self) -> Callable[[int], Callable[[Key], GameBatch]]:
-        """By number of games: `whole_games.begin` of so many."""
+        """By number of games: `whole_games.begin` of so many. Says once why nothing is heard for a while."""
+        self.reporter.progress("selfplay: its programs are compiled")
 
         def begin(num_games: int) -> Callable[[Key], GameBatch]:
             slots = min(self.config.environment.num_envs, num_games)

@@ -81,18 +81,14 @@ def _play_shards(pipeline: Pipeline, iteration: int, player: NetworkVersion, bat
     folder = pipeline.layout.stage(iteration, "selfplay")
     of_a_batch, size = shard_sizes(section.selfplay_games, section.shard_games)
     num_shards = batches * of_a_batch
-    kept: dict[int, dict[str, np.ndarray]] = {}
-    origins = [ShardOrigin(seed, iteration, shard, player.hash, section.engine) for shard in range(num_shards)]
-    for shard, origin in enumerate(origins):
-        if (arrays := _finished_shard(pipeline, folder / shard_file(shard), origin, size)) is not None:
-            kept[shard] = arrays
-    progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size, len(kept) * size)
-    outputs, counts, num_kept = {}, _Counts(), len(kept)
-    for shard, origin in enumerate(origins):
-        path = folder / shard_file(shard)
-        if shard in kept:
-            arrays = kept.pop(shard)
+    progress = Progress(pipeline.reporter, pipeline.stop, "selfplay", "games", num_shards * size)
+    outputs, counts, num_kept = {}, _Counts(), 0
+    for shard in range(num_shards):  # each is named when it is its turn: a flag says how many there are
+        path, origin = folder / shard_file(shard), ShardOrigin(seed, iteration, shard, player.hash, section.engine)
+        if (arrays := _finished_shard(pipeline, path, origin, size)) is not None:
             outputs[path.name] = array_hash(arrays)
+            num_kept += 1
+            progress.keep(size)
         else:
             records = play_shard(pipeline, iteration, shard, size, player.params, progress, boost)
             arrays = shard_arrays(pipeline.game, records, origin)

@@ -41,6 +41,13 @@ class Progress:
         if self._stop.is_set:
             raise Interrupted(self._stage)
 
+    def keep(self, count: int) -> None:
+        """Counts what an earlier process has done, apart from the rate. Raises Interrupted if the stage shall stop."""
+        self._before += count
+        if self._first is not None:
+            self._first = self._first[0] + count, self._first[1]
+        self.update(self.done + count)
+
     def show(self, done: int) -> None:
         """Sets how much is done, and reports it if enough time has passed."""
         self.done = done

@@ -59,7 +59,7 @@ def _promote(pipeline: Pipeline, case: _Case) -> StageResult:
     champion = records.read_record(layout.champion)
     evidence_hash = None if case.evaluated is None else case.evaluated.digest
     if champion.iteration == case.iteration and champion.evidence == evidence_hash and champion.hash == case.candidate:
-        previous = records.read_record(records.record_path(layout, champion.previous or 0))
+        previous = records.promoted_record(layout, champion.previous or 0)
         decision = decide(pipeline, case, previous.hash)  # carried out by a process that was killed before it said so
         return StageResult({}, _facts(decision, previous, is_promoted=True))
     decision, recorded = decide(pipeline, case, champion.hash), dict[str, Any]()

@@ -15,7 +15,7 @@ from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.storage.digests import json_digest, meta_text
-from stoix_like.selfplay.folders import CHAMPION, Layout
+from stoix_like.selfplay.folders import CHAMPION, PARAMETERS, Layout
 
 #: As `runs.find` says.
 PUT_BACK = f"put it back, or copy iterations/N/promote/{CHAMPION} of the iteration N that was champion last"
@@ -79,12 +79,43 @@ def record_path(layout: Layout, iteration: int) -> Path:
     return layout.stage(iteration, "promote") / CHAMPION
 
 
+def promoted_record(layout: Layout, iteration: int) -> ChampionRecord:
+    """The record of the champion that an iteration promoted. Raises CheckpointError as `read_record`.
+
+    That of the random parameters is known also where its file is missing: a first start may have died after it had
+    written `champion.json`.
+    """
+    path = record_path(layout, iteration)
+    if iteration == 0 and not path.is_file() and (known := _first_record(layout)) is not None:
+        return known
+    return read_record(path)
+
+
+def _first_record(layout: Layout) -> ChampionRecord | None:
+    """The record of the random parameters, from what came after them; None if that does not say."""
+    record = read_record(layout.champion)
+    while record.previous:
+        record = read_record(record_path(layout, record.previous))
+    if record.previous is None:
+        return record
+    evaluated = read_manifest(layout.stage(record.iteration, "evaluate"))
+    if evaluated is None or evaluated.digest != record.evidence:
+        return None
+    return first_record(layout, evaluated.inputs["champion"])
+
+
+def first_record(layout: Layout, parameters_hash: str) -> ChampionRecord:
+    """The record of the random parameters with this hash."""
+    path = layout.stage(0, "train") / PARAMETERS
+    return ChampionRecord(parameters_hash, 0, path.relative_to(layout.root).as_posix())
+
+
 def lineage(layout: Layout) -> Iterator[ChampionRecord]:
     """The champions, from the present one back to the random parameters. Raises CheckpointError if one is damaged."""
     record = read_record(layout.champion)
     yield record
     while record.previous is not None:
-        record = read_record(record_path(layout, record.previous))
+        record = promoted_record(layout, record.previous)
         yield record
 
 
@@ -96,17 +127,20 @@ def roll_back(layout: Layout, hash_of: Callable[[Path], str]) -> tuple[ChampionR
         hash_of: the hash of a parameter file.
 
     Raises:
-        ConfigError: the champion has no predecessor, or its promotion is not finished.
+        ConfigError: the champion has no predecessor, or the last iteration has yet to finish its promotion, and would
+            promote it again.
         CheckpointError: a record or the predecessor's parameters are damaged or missing.
     """
     now = read_record(layout.champion)
     if now.previous is None:
         what = f"the champion of iteration {now.iteration} has no predecessor"
         raise ConfigError(f"--rollback: {what}", "there is nothing to go back to")
-    if read_manifest(layout.stage(now.iteration, "promote")) is None:
+    is_last = now.iteration == layout.last_iteration()  # one that was left is never finished
+    if is_last and read_manifest(layout.stage(now.iteration, "promote")) is None:
         what = f"the promotion of iteration {now.iteration} was interrupted"
-        raise ConfigError(f"--rollback: {what}", "finish the iteration first: the same command without --rollback")
-    before = read_record(record_path(layout, now.previous))
+        hint = "finish the iteration first, or leave it: the same command without --rollback, or with --new-iteration"
+        raise ConfigError(f"--rollback: {what}", hint)
+    before = promoted_record(layout, now.previous)
     path = layout.root / before.parameters
     if (found := hash_of(path)) != before.hash:
         raise CheckpointError(

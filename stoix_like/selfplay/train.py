@@ -22,7 +22,7 @@ from stoix_like.config.checks import get_leaf
 from stoix_like.config.dicts import config_from_dict
 from stoix_like.config.roles import Role, leaves_with
 from stoix_like.config.sections import AlphaZeroConfig
-from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.loading.config import LoadedConfig, loaded_config
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
@@ -32,7 +32,7 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import Report, RunMeta
-from stoix_like.runtime.training.callbacks import Callback, RunClock
+from stoix_like.runtime.training.callbacks import CONTINUE, Callback, RunClock
 from stoix_like.runtime.training.train import train
 from stoix_like.selfplay import due, export
 from stoix_like.selfplay.candidates import write_candidate
@@ -68,6 +68,7 @@ SETTINGS = (
     "training_epochs",
 )
 BEGUN = "begun"  # the hash of the window that the run is being trained on
+_CONTINUE = "begin the next iteration with them, of the same games: --resume --new-iteration"
 _BATCH = 256  # positions validated at once
 
 
@@ -154,7 +155,12 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
     loaded = _loaded(pipeline, plan.to_update)
     losses, follow = LastLosses(), FollowTraining(pipeline, plan)
     callbacks, stop, prepared = (LoadWindow(samples_of(pipeline, arrays)), follow), pipeline.stop, pipeline.prepared
-    result = train("alphazero", loaded, callbacks, sinks=[losses], stop=stop, quiet=True, prepared=prepared)
+    try:
+        result = train("alphazero", loaded, callbacks, sinks=[losses], stop=stop, quiet=True, prepared=prepared)
+    except RunError as error:
+        if CONTINUE in error.hint:  # an iteration keeps the leaves that it was begun with
+            raise RunError(error.what, error.hint.replace(CONTINUE, _CONTINUE)) from error
+        raise
     if result.last_update < plan.to_update:
         raise Interrupted("train")
     params = follow.params or _trained_params(pipeline, plan.to_update)

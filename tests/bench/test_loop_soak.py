@@ -38,7 +38,7 @@ def made(tmp_path_factory):
         loop.run()
         with loop.database.transaction() as connection:
             status = json.dumps({"current_state": "stopped"})
-            connection.execute("INSERT INTO heartbeats VALUES ('continuous', 1, 'h', 0.0, 0.0, ?)", (status,))
+            connection.execute("INSERT INTO heartbeats VALUES ('continuous', 1, 'h', 0.0, 0.0, ?, '', 0.0)", (status,))
     (folder / GAME / "iterations" / "0003").mkdir()
     return folder
 

@@ -4,7 +4,10 @@ import pytest
 import yaml
 from support.scripted_runs import command
 
+from stoix_like.config.loops import LoopConfig
+from stoix_like.errors import ConfigError
 from stoix_like.selfplay.orchestration import supervisor
+from stoix_like.selfplay.orchestration.start import run_continuous
 
 CONTINUOUS, MASTER = "run-continuous-training", "master-loop"
 
@@ -72,6 +75,11 @@ def test_help_says_what_config_means_here(capsys):
         ([MASTER, "--game-leaves", "{connect_four: {taw: 1}}"], 2, "did you mean 'tau'?", "{leaf: value}"),
         ([MASTER, "--game-leaves", "{chess: {tau: 1}}"], 2, "loop.game_leaves: 'chess' is no game of this loop", ""),
         ([MASTER, "--game-leaves", "{num_simulation: 4}"], 2, "did you mean 'num_simulations'?", "{leaf: value}"),
+        ([MASTER, "--game-leaves", "{save_dir: x}"], 2, "loop.game_leaves: save_dir: loop.save_dir sets it", ""),
+        ([MASTER, "--game-leaves", "{othello: {save_dir: x}}"], 2, ".othello: save_dir: loop.save_dir sets it", ""),
+        ([MASTER, "--game-leaves", "{othello: {task_id: hex}}"], 2, ".othello: task_id: loop.games sets it", ""),
+        ([MASTER, "--game-leaves", "{selfplay_games: 5}"], 2, "selfplay_games: loop.selfplay_games sets it", ""),
+        ([MASTER, "--game-leaves", "{othello: {num_updates: 5}}"], 2, "num_updates: --selfplay-games and", ""),
     ],
 )
 def test_wrong_input_is_one_line_each(tmp_path, capsys, argv, code, what, hint):
@@ -82,6 +90,23 @@ def test_wrong_input_is_one_line_each(tmp_path, capsys, argv, code, what, hint):
     assert hint in shown
     assert shown.startswith("error: ")
     assert not folder.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ({"leaves": {"save_dir": "x"}}, "leaves: save_dir: the argument save_dir sets it"),
+        ({"leaves": {"task_id": "othello"}}, "leaves: task_id: LoopConfig.configs sets it"),
+        ({"leaves": {"selfplay_games": 5}}, "leaves: selfplay_games: LoopConfig.selfplay_games_per_iteration sets it"),
+        ({"leaves": {"run_name": "x"}}, "leaves: run_name: the run of a pipeline is the folder train/ of its game"),
+        ({"words": ["--save-dir", "x"]}, "--save-dir: tic_tac_toe would be in x, and the loop is in "),
+    ],
+)
+def test_leaves_that_a_loop_owns_are_refused_in_programs_too(tmp_path, arguments, problem):
+    with pytest.raises(ConfigError) as caught:
+        run_continuous(LoopConfig([("tic_tac_toe", 2)]), tmp_path / "runs", **arguments)
+    assert caught.value.problems[0].startswith(problem)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_all_that_is_wrong_in_a_file_is_said_at_once(tmp_path, capsys):

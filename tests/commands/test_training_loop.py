@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from support.pipelines import SMALL, arrays_of, champion_hash
+from support.pipelines import SMALL, arrays_of, champion_hash, digests
 from support.scripted_runs import command
 
 from stoix_like.commands import training_loop
@@ -15,7 +15,7 @@ from stoix_like.runtime.console import installation
 from stoix_like.selfplay import evaluate, play
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import next_iteration
-from stoix_like.selfplay.iteration_start import read_start
+from stoix_like.selfplay.iteration_start import read_start, write_start
 
 
 def flags(save_dir, **leaves):
@@ -49,11 +49,13 @@ def test_it_says_what_each_stage_did_and_what_comes_next(copied, capsys):
     out = capsys.readouterr().out
     names = [line.split()[0] for line in out.splitlines()]
     stages = ["iteration", "selfplay", "store", "window", "train", "evaluate", "decision", "time"]
-    assert names == ["stoix_like", *stages, "next:"]
+    ratings = out.splitlines()[-1].split()  # a command a line, so that each can be pasted
+    assert names == ["stoix_like", *stages, "next:", ratings[0]]
+    assert ratings[-2:] == ["--lineage", str(copied / "tic_tac_toe_2p")]
     assert "iteration 2" in out
     assert "10 games" in out
     assert f"--save-dir {copied}" in out
-    words = out.splitlines()[-1].partition(", ")[0].split()
+    words = out.splitlines()[-2].split()
     argv = words[words.index("--board-type") :]  # what is printed goes on
     assert run(*argv) == 0
     assert "iteration 3" in capsys.readouterr().out
@@ -179,6 +181,53 @@ def test_resume_takes_the_settings_of_the_last_iteration_and_flags_overwrite_the
         assert "leave out --config" in capsys.readouterr().err
 
 
+def test_without_a_game_the_only_one_of_the_folder_is_gone_on_with(copied, tmp_path, capsys):
+    where = ["--save-dir", copied]
+    assert run(*where, "--resume", "--print-config") == 0
+    shown = capsys.readouterr().out
+    assert "task_id: tic_tac_toe" in shown
+    assert "hidden_dim: 8" in shown
+    assert run(*where, "--rollback") in (0, 2)  # whether it has a predecessor
+    assert "connect_four" not in capsys.readouterr().err
+    shutil.copytree(copied / "tic_tac_toe_2p", copied / "othello_2p")
+    assert run(*where, "--resume") == 2
+    assert "has othello_2p, tic_tac_toe_2p: which of them?" in capsys.readouterr().err
+    assert run("--save-dir", tmp_path / "nothing", "--resume") == 4
+    assert "no pipeline in" in capsys.readouterr().err
+
+
+def test_settings_that_are_taken_over_are_said(copied, capsys):
+    layout = Layout(copied / "tic_tac_toe_2p")
+    (layout.stage(1, "promote") / "manifest.json").unlink()
+    start = read_start(layout, 1)
+    write_start(layout, 1, start._replace(settings=start.settings | {"auto_promote": False}))
+    assert run("--save-dir", copied, "--resume", "--dry-run") == 0
+    (note,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note: as in iteration 1: ")]
+    assert "--auto-promote false" in note
+    assert "--hidden-dim 8" in note
+    assert "--seed" not in note  # as in its preset
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (["--stage", "snyc"], 2, "--stage: no stage 'snyc'; did you mean 'sync'?"),
+        (["--stage", "export", "--max-iterations", "2"], 2, "--stage: it cannot go with --max-iterations"),
+        (["--stage", "export", "--rollback"], 2, "--rollback: it cannot go with --stage"),
+        (["--stage", "train"], 2, "--stage train: the stage selfplay of iteration 2 is due"),
+        (["--stage", "selfplay"], 0, "iteration 2: selfplay is done\n"),
+    ],
+)
+def test_one_stage_alone_is_run_if_it_is_due(copied, capsys, words, code, said):
+    assert run("--save-dir", copied, "--resume", *words) == code
+    captured = capsys.readouterr()
+    assert said in captured.out + captured.err
+    layout = Layout(copied / "tic_tac_toe_2p")
+    assert list(digests(layout, 2)) == (["selfplay"] if code == 0 else [])
+    assert layout.last_iteration() == (2 if code == 0 else 1)
+    assert "--stage" not in captured.out  # what is printed goes on with all that is left
+
+
 def test_what_cannot_be_finished_is_not_begun(copied, tmp_path, monkeypatch, capsys):
     assert run(*flags(tmp_path / "new"), "--skip-selfplay") == 1
     assert "has no games to learn from" in capsys.readouterr().err
@@ -239,6 +288,11 @@ def test_the_champion_and_candidates_play_in_the_arena_and_the_lineage_is_rated(
     out = capsys.readouterr().out
     assert out.splitlines()[0].split()[:2] == ["candidate", "rating"]
     assert "iteration 1" in out
+    assert command("ratings", root) == 0  # the folder alone
+    assert capsys.readouterr().out.splitlines()[0] == out.splitlines()[0]
+    for words, metric in ((["plot", root], "policy_loss"), (["plot", root, "--metric", "value_loss"], "value_loss")):
+        assert command(*words, "--out", tmp_path / "curves.png") == 0
+        assert metric in capsys.readouterr().out
     assert command("ratings") == 2
     assert "no runs are named" in capsys.readouterr().err
     assert command("ratings", "--lineage", root, "--openings", 4) == 2

@@ -9,7 +9,7 @@ import pytest
 from support.piles import make_piles
 
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
-from stoix_like.evaluation import matches
+from stoix_like.evaluation import match_records, matches
 from stoix_like.evaluation.openings import openings
 
 GAME = make_tic_tac_toe()
@@ -228,10 +228,12 @@ def test_the_share_of_variance_is_that_of_its_pairs_and_one_virtual_pair():
     """Pairs 1, 1/2, 1/2 and one spread over 0, 1/4 ... 1: mean 5/8; the variance by hand."""
     centre = 2.5 / 4
     squares = (1 - centre) ** 2 + 2 * (0.5 - centre) ** 2 + np.mean((np.arange(5) / 4 - centre) ** 2)
-    found = matches.variance_share(np.array([1.0, 0.5, 0.5]), 2)
+    found = match_records.variance_share(np.array([1.0, 0.5, 0.5]), 2)
     assert found == pytest.approx(squares / 3 * 2 / (centre * (1 - centre)))
-    assert matches.variance_share(np.full(1000, 0.5), 2) < 0.01  # openings decide everything
-    assert matches.variance_share(np.repeat([0.0, 1.0], 500), 2) == pytest.approx(2.0, rel=0.01)  # a coin for both
+    assert match_records.variance_share(np.full(1000, 0.5), 2) < 0.01  # openings decide everything
+    assert match_records.variance_share(np.repeat([0.0, 1.0], 500), 2) == pytest.approx(
+        2.0, rel=0.01
+    )  # a coin for both
 
 
 def test_every_step_draws_anew():

@@ -14,7 +14,7 @@ from stoix_like.selfplay import due, export, iteration, lost_shards, play, recor
 from stoix_like.selfplay.folders import STAGES
 from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, run_iteration, run_step
 from stoix_like.selfplay.lost_shards import read_lost
-from stoix_like.selfplay.orchestration import status
+from stoix_like.selfplay.orchestration import status, status_text
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import ShardOrigin, shard_arrays
 
@@ -264,7 +264,7 @@ def test_a_lost_shard_is_an_input_of_the_next_window_and_of_no_finished_one(mixe
     assert first.exported.facts["lost"] == [shard.hash]
     totals = status.read_status(layout.root.parent)["games"][0]["lost"]
     assert totals == {"shards": 1, "games": 5, "positions": shard.num_positions}
-    assert any("1 shard lost" in line for line in status.status_lines(status.read_status(layout.root.parent)))
+    assert any("1 shard lost" in line for line in status_text.status_lines(status.read_status(layout.root.parent)))
     second = run_iteration(pipeline, LATER)
     assert len(warnings) == 1  # it is said once
     assert second.exported.inputs["lost"] == first.exported.inputs["lost"]

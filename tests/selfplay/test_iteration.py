@@ -19,14 +19,16 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
 from stoix_like.runtime.storage.lock import RunLock
+from stoix_like.runtime.training.callbacks import CONTINUE
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.search import gumbel
-from stoix_like.selfplay import evaluate, foreign, iteration, play, promote, records, store, train
+from stoix_like.selfplay import candidates, evaluate, foreign, iteration, play, promote, records, store, train
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, next_iteration, run_iteration, run_step
+from stoix_like.selfplay.orchestration.derive import pipeline_run
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import game_ids
@@ -249,10 +251,12 @@ def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished
         return original(pipeline, iteration, shard, *rest)
 
     monkeypatch.setattr(play, "play_shard", noted)
-    pipeline = Pipeline(small_config(copied.layout.root.parent, min_samples=150), SILENT)
+    said = []
+    pipeline = Pipeline(small_config(copied.layout.root.parent, min_samples=150), SILENT._replace(note=said.append))
     with pytest.raises(Killed):
         run_iteration(pipeline)
     report = run_iteration(pipeline)
+    assert [line for line in said if "of 150 new positions (min_samples): batches of 10 games are played" in line]
     assert [shard for _, shard in played] == [0, 1, 2, 3, 4, *range(4, len(played) - 1)]  # the killed one again
     assert {number for number, _ in played} == {report.iteration} == {3}
     batches = int(report.played.inputs["batches"])
@@ -262,6 +266,16 @@ def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished
     names = [f"shard_{shard:04d}.npz" for shard in range(2 * (batches - 1))]
     fewer = sum(len(arrays_of(pipeline.layout.stage(3, "selfplay") / name)["player"]) for name in names)
     assert fewer < 150  # one batch fewer would not have been enough
+
+
+def test_shards_are_named_when_they_are_played_however_many_there_are(copied, monkeypatch):
+    named, origin_of = [], play.ShardOrigin
+    monkeypatch.setattr(play, "ShardOrigin", lambda *fields: named.append(fields) or origin_of(*fields))
+    monkeypatch.setattr(play, "play_shard", fail)
+    many = Pipeline(small_config(copied.layout.root.parent, selfplay_games=100_000), SILENT)
+    with pytest.raises(Killed):
+        run_iteration(many)
+    assert len(named) == 1
 
 
 def test_a_shard_that_is_missing_from_the_store_is_linked_again_if_it_is_ours(copied):
@@ -275,10 +289,29 @@ def test_a_shard_that_is_missing_from_the_store_is_linked_again_if_it_is_ours(co
 def test_a_second_process_is_refused_while_a_stage_runs(copied):
     lock = RunLock(copied.layout.root, LOCK)
     try:
-        with pytest.raises(RunError, match="another process is writing"):
+        with pytest.raises(RunError, match="another process is writing") as caught:
             run_iteration(copied)
+        assert f"--status --save-dir {copied.layout.root.parent}" in caught.value.hint
     finally:
         lock.close()
+
+
+def test_the_hint_after_a_divergence_is_no_command_that_is_refused(copied, monkeypatch):
+    """An iteration keeps the leaves that it was begun with."""
+
+    def diverged(*_, **__):
+        raise RunError("a loss is not finite", f"lower the learning rates, and {CONTINUE}")
+
+    monkeypatch.setattr(train, "train", diverged)
+    with pytest.raises(RunError, match="not finite") as caught:
+        run_iteration(copied)
+    assert caught.value.hint.startswith("lower the learning rates, and begin the next iteration")
+    assert caught.value.hint.endswith("--resume --new-iteration")
+    monkeypatch.undo()
+    root = copied.layout.root.parent
+    changed = Pipeline(small_config(root, actor_lr=1e-4), SILENT)  # as the hint says
+    report = run_iteration(changed, IterationOptions(new_iteration=True, skip_evaluation=True))
+    assert (report.iteration, report.synced.facts["games"]) == (4, 40)
 
 
 def test_rollback_makes_the_champion_before_champion_again(copied):
@@ -344,6 +377,7 @@ def roll_back(layout):
 def test_rollback_is_refused_while_a_promotion_is_unfinished_or_the_predecessor_is_damaged(copied):
     layout = copied.layout
     now = records.read_record(layout.champion)
+    without_later_iterations(layout, now.iteration)
     manifest = layout.stage(now.iteration, "promote") / "manifest.json"
     text = manifest.read_text()
     manifest.unlink()
@@ -355,6 +389,11 @@ def test_rollback_is_refused_while_a_promotion_is_unfinished_or_the_predecessor_
     with pytest.raises(CheckpointError, match="has the hash"):
         roll_back(layout)
     assert champion_hash(layout) == now.hash
+
+
+def without_later_iterations(layout, last):
+    for number in range(last + 1, layout.last_iteration() + 1):
+        shutil.rmtree(layout.iteration(number))
 
 
 def promoted_iteration(layout):
@@ -607,6 +646,65 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
         assert iteration.next_iteration(pipeline.layout) == 3
     finally:
         pipeline.layout = reference
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "passes"),
+    [
+        (candidates, "write_candidate", 0),
+        (candidates, "write_record", 0),
+        (candidates, "write_record", 1),
+        (iteration, "write_start", 0),
+    ],
+)
+def test_a_first_start_that_died_is_begun_again(finished, tmp_path, monkeypatch, module, name, passes):
+    pipeline, _ = finished
+    reference = pipeline.layout
+    try:
+        layout, original, calls = moved(pipeline, tmp_path).layout, getattr(module, name), []
+
+        def dying(*args):
+            calls.append(name)
+            return original(*args) if len(calls) <= passes else fail()
+
+        monkeypatch.setattr(module, name, dying)
+        with pytest.raises(Killed):
+            begin_iteration(pipeline)
+        monkeypatch.undo()
+        assert begin_iteration(pipeline) == 1
+        first = records.read_record(records.record_path(reference, 0))
+        assert list(records.lineage(layout)) == [first] == [records.read_record(records.record_path(layout, 0))]
+    finally:
+        pipeline.layout = reference
+
+
+@pytest.mark.parametrize("rollbacks", [0, 1])
+def test_a_pipeline_without_the_record_of_its_first_parameters_knows_them(copied, rollbacks):
+    """Starts of earlier versions that died left it so."""
+    layout = copied.layout
+    for _ in range(rollbacks):
+        while records.read_record(layout.champion).previous is not None:
+            roll_back(layout)
+    chain, run, table = list(records.lineage(layout)), pipeline_run(layout), read_ancestry(layout)
+    shutil.rmtree(records.record_path(layout, 0).parent)
+    assert list(records.lineage(layout)) == chain
+    assert pipeline_run(layout) == run
+    assert read_ancestry(layout) == table
+    assert begin_iteration(copied) == 3
+    assert records.read_record(records.record_path(layout, 0)) == chain[-1]
+
+
+def test_a_promotion_that_was_interrupted_can_be_rolled_back_once_its_iteration_is_left(copied):
+    layout = copied.layout
+    now, before, *_ = records.lineage(layout)
+    without_later_iterations(layout, now.iteration)
+    (layout.stage(now.iteration, "promote") / "manifest.json").unlink()  # killed before it was written
+    with pytest.raises(ConfigError, match="was interrupted") as caught:
+        roll_back(layout)
+    assert "--new-iteration" in caught.value.hint
+    assert begin_iteration(copied, IterationOptions(new_iteration=True)) == now.iteration + 1
+    assert roll_back(layout) == (before, now)
+    assert next(records.lineage(layout)) == before
 
 
 def done(layout):

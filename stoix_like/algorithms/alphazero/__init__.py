@@ -1,6 +1,7 @@
 """AlphaZero by Gumbel search: `play` makes positions, `learn` learns from them, `make` composes both into a Learner."""
 
 from stoix_like.algorithms.alphazero.learner import (
+    check_replay,
     make,
     make_hyper,
     make_search_policy,
@@ -42,6 +43,7 @@ __all__ = [
     "add_to_budget",
     "advance_games",
     "begin_games",
+    "check_replay",
     "example_sample",
     "learn",
     "make",

@@ -78,7 +78,7 @@ def make(game: BoardGame, network: Network, config: AlphaZeroConfig) -> Learner:
     check_game(game)
     _check_network(game, network)
     settings, num_games = settings_of(config), config.environment.num_envs
-    _check_replay(game, config, settings)
+    check_replay(game, config)
     ring = make_ring(
         capacity=config.alphazero.replay_buffer_size, batch_size=settings.batch_size, num_shards=settings.num_shards
     )
@@ -153,8 +153,9 @@ def _check_network(game: BoardGame, network: Network) -> None:
         )
 
 
-def _check_replay(game: BoardGame, config: AlphaZeroConfig, settings: AlphaZeroSettings) -> None:
-    most = config.environment.num_envs * (game.max_plies + settings.rollout_length)
+def check_replay(game: BoardGame, config: AlphaZeroConfig) -> None:
+    """Raises ConfigError if the replay is too small for all positions of the game that can be complete at once."""
+    most = config.environment.num_envs * (game.max_plies + config.training_core.rollout_length)
     if config.alphazero.replay_buffer_size < most:
         raise ConfigError(
             f"alphazero.replay_buffer_size: {config.alphazero.replay_buffer_size:,} is less than the {most:,} positions"

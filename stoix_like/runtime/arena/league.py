@@ -11,9 +11,8 @@ import jax
 import numpy as np
 
 from stoix_like.config.engines import parse_engine
-from stoix_like.evaluation import matches, ratings
-from stoix_like.evaluation.match_records import MatchRecord
-from stoix_like.evaluation.matches import MatchResults
+from stoix_like.evaluation import ratings
+from stoix_like.evaluation.match_records import MatchRecord, match_record
 from stoix_like.evaluation.openings import OpeningBook
 from stoix_like.evaluation.ratings import RatingTable
 from stoix_like.games import BoardGame
@@ -133,16 +132,8 @@ def play_league(
             players[alike] = MatchPlayer(game, a.player, b.player, book)
         key = jax.random.fold_in(jax.random.key(seed), index)
         results = players[alike].play(a.params, b.params, key)
-        records.append(record(a.name, b.name, results))
+        records.append(match_record(a.name, b.name, np.asarray(results.score)))
         report(f"{index + 1} of {len(pairs)}: {a.name} against {b.name} {records[-1].score / records[-1].games:.3f}")
     anchors = [member.contestant.name for member in members if member.run is None][:1]
     table = ratings.rate(records, dict.fromkeys(anchors, FIXED_RATING), mean=FIXED_RATING)
     return League(game, members, table, records)
-
-
-def record(first: str, second: str, results: MatchResults) -> MatchRecord:
-    """The games of a match as ratings take them, with the variance that its pairs show."""
-    scores = np.asarray(results.score, np.float64)  # [M, P]
-    share = matches.variance_share(scores.mean(axis=1), scores.shape[1])
-    points = tuple(scores.sum(axis=1).tolist())
-    return MatchRecord(first, second, float(scores.sum()), float(scores.size), share, points)

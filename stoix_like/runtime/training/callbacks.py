@@ -23,6 +23,7 @@ from stoix_like.runtime.telemetry.metrics import training_report
 from stoix_like.runtime.training.chunk import MetricAccumulator
 from stoix_like.runtime.training.writer import RunWriter
 
+CONTINUE = "continue with --resume"  # what a hint says, where another command does not go on by its own way
 #: {metric of the learning step that must be finite, or the run stops: what helps}. Rewards and observations are checked
 #: before (`ops/breaches`), so that a loss is not finite because of what is learned from them.
 _LOSS = "lower the learning rates, or scale the rewards"
@@ -143,7 +144,7 @@ class LogMetrics(Callback):
             last_good = "" if path is None else f"the last good checkpoint is {path}; "
             raise RunError(
                 f"{broken[0]} is not finite at update {clock.update}; training stopped",
-                f"{last_good}{MUST_BE_FINITE[broken[0]]}, and continue with --resume",
+                f"{last_good}{MUST_BE_FINITE[broken[0]]}, and {CONTINUE}",
             )
         return state
 

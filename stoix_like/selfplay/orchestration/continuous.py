@@ -9,6 +9,7 @@ from pathlib import Path
 
 from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import CheckpointError, ConfigError, RunError, StoixError
+from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.reports import iteration_line
 from stoix_like.selfplay.orchestration.runner import GameRunner
@@ -38,32 +39,42 @@ class ContinuousLoop:
         self.config, self.save_dir, self.runners, self._services = config, save_dir, runners, services
         self.stats = LoopStats(start_time=services.clock.now())
         self._noted: dict[str, str] = {}  # by game, what it was said to wait for
+        self._errors = 0  # in a row, of no game
         self._events_removed = 0.0  # when, in seconds since 1970
 
     def run(self) -> None:
         """Runs until it is stopped, or has made its iterations."""
-        waiting = list[Outcome]()
+        waiting = dict[str, Outcome]()  # by game, since something was done last
         turn = 0
         with contextlib.suppress(Interrupted):
             while not (self._services.stop.is_set or self._is_over()):
+                runner = self.runners[turn % len(self.runners)]
                 turn += 1
                 try:
                     self._defer()
-                    outcome = self._turn(self.runners[(turn - 1) % len(self.runners)])
-                except (CheckpointError, RunError, OSError) as error:  # a file, a lock or the database, for a moment
-                    self._services.reporter.warning(f"it is tried again in {_RETRY_SECONDS:g} s: {error}")
-                    self._wait(LoopState.IDLE, _RETRY_SECONDS)
+                    outcome = self._turn(runner)
+                except (CheckpointError, RunError, OSError) as error:  # a lock or the database, for a moment
+                    self._note_error(error)
                     continue
-                waiting = [*waiting, outcome] if outcome.kind == "waits" else []
+                self._errors = 0
+                waiting = {**waiting, runner.game: outcome} if outcome.kind == "waits" else {}
                 if not waiting and not self._is_over():
                     seconds = self.config.iteration_cooldown_seconds
                     self._services.reporter.progress(f"the next iteration begins in {seconds:g} s" if seconds else "")
                     self._wait(LoopState.COOLING_DOWN, self.config.iteration_cooldown_seconds)
                 elif len(waiting) == len(self.runners):
-                    self._wait_for_all(waiting)
-                    waiting = []
+                    self._wait_for_all([*waiting.values()])
+                    waiting = {}
         self.stats.interrupted = not self._is_over()
         self._enter(LoopState.STOPPED)
+
+    def _note_error(self, error: Exception) -> None:
+        """Says an error that is of no game, and waits: after some in a row, as a loop that is not healthy."""
+        self._services.reporter.warning(f"it is tried again in {_RETRY_SECONDS:g} s: {error}")
+        self._errors += 1
+        self.stats.last_error = str(error)
+        is_bad = self._errors >= self.config.max_consecutive_failures
+        self._wait(LoopState.ERROR if is_bad else LoopState.IDLE, _RETRY_SECONDS)
 
     def _is_over(self) -> bool:
         return 0 < self.config.max_iterations <= self.stats.total_iterations
@@ -74,7 +85,9 @@ class ContinuousLoop:
         self.stats.current_config = runner.game
         try:
             outcome = runner.may_look() or self._iterate(runner)
-        except (CheckpointError, RunError, OSError) as error:  # of files that are read between stages
+        except (Interrupted, ConfigError):  # a stop, or `force`
+            raise
+        except Exception as error:  # of files that are read between stages
             outcome = runner.failed_to_look(error)
         finally:
             self._services.stop.go_on()  # a time-out that no stage has seen
@@ -128,12 +141,11 @@ class ContinuousLoop:
                 return Outcome("waits", step.stage, "no event has asked for it")
             if asked != number:
                 continue  # late, or twice
+            self._enter_stage(runner, step)  # before its programs are compiled
             if (held := runner.take_up()) is not None:
                 return held
             _, step = runner.due()
-            is_selfplay = step.stage == "selfplay"
-            self.stats.current_config = runner.game
-            self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
+            is_selfplay = self._enter_stage(runner, step)
             if is_selfplay:
                 stop.set_deadline(None)
             elif not stop.has_deadline:
@@ -141,6 +153,12 @@ class ContinuousLoop:
             if (outcome := runner.run_due()).kind != "ran":
                 return outcome
             self._defer()
+
+    def _enter_stage(self, runner: GameRunner, step: Step) -> bool:
+        """Whether the stage is self-play."""
+        is_selfplay, self.stats.current_config = step.stage == "selfplay", runner.game
+        self._enter(LoopState.RUNNING_SELFPLAY if is_selfplay else LoopState.WAITING_PIPELINE)
+        return is_selfplay
 
     def _defer(self) -> None:
         """Waits while a master loop runs.

@@ -15,9 +15,18 @@ from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import CheckpointError, RunError
+from stoix_like.runtime.storage.os_errors import hint_of, words_of
 
 FILE = "events.sqlite"
 _BUSY_SECONDS, _RETRY_SECONDS = 30.0, 0.05
+#: {words of SQLite: what helps}.
+_HINTS = {
+    "locked": "another process holds it, such as a backup: wait for it to end",
+    "full": "free some space, or use another --save-dir",
+    "readonly": "change its permissions, or use another --save-dir",
+    "unable to open": "change its permissions, or use another --save-dir",
+}
+_OTHERWISE = "see that its disk works, or use another --save-dir"
 
 #: Statements that lead from each version of the schema to the next; `user_version` counts those that are done.
 MIGRATIONS: tuple[tuple[str, ...], ...] = (
@@ -44,6 +53,10 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         " PRIMARY KEY (game, stage))",
         "INSERT INTO breakers SELECT game, stage, failures, opened, opened_at, pause, error FROM old_breakers",
         "DROP TABLE old_breakers",
+    ),
+    (  # when a heart beat, by a clock that cannot be set: see `timing.Moment`
+        "ALTER TABLE heartbeats ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
+        "ALTER TABLE heartbeats ADD COLUMN monotonic REAL NOT NULL DEFAULT 0",
     ),
 )
 
@@ -176,5 +189,8 @@ def database_error(path: Path, error: Exception) -> CheckpointError | RunError:
     if isinstance(error, sqlite3.DatabaseError) and not isinstance(error, sqlite3.OperationalError):
         hint = "move it away: events are derived from the manifests again"
         return CheckpointError(f"{path} cannot be read: {error}", hint)
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return RunError(f"{path} cannot be used: {reason}", "free some space, or use another --save-dir")
+    if isinstance(error, OSError):
+        return RunError(f"{path} cannot be used: {words_of(error)}", hint_of(error))
+    reason = str(error)
+    hints = [hint for text, hint in _HINTS.items() if text in reason]
+    return RunError(f"{path} cannot be used: {reason}", hints[0] if hints else _OTHERWISE)

@@ -21,7 +21,7 @@ from stoix_like.selfplay.orchestration.history import IterationResult, WatchRule
 
 def pipeline_run(layout: Layout) -> str:
     """What tells a pipeline from another one of the same game: of the parameters that it began with."""
-    return records.read_record(records.record_path(layout, 0)).hash[:12]
+    return records.promoted_record(layout, 0).hash[:12]
 
 
 def events_of(layout: Layout, number: int, rule: WatchRule, known: history.Known | None = None) -> list[PipelineEvent]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import dataclasses
 import json
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from stoix_like.errors import CheckpointError
 from stoix_like.selfplay.orchestration.database import Database, reading
 from stoix_like.selfplay.orchestration.events import IterationComplete, PipelineEvent, event_from
 
@@ -20,6 +21,21 @@ class LoggedEvent(NamedTuple):
 
     position: int
     event: PipelineEvent
+
+
+class WaitingEvents(NamedTuple):
+    """Events that wait for a consumer beyond so many."""
+
+    number: int
+    position: int  # of the newest of them
+
+
+class UnreadableEvent(CheckpointError):
+    """An event of a kind, or with fields, that another version has written. Exit code 4."""
+
+    def __init__(self, position: int, error: CheckpointError) -> None:
+        super().__init__(error.what, error.hint)
+        self.position = position
 
 
 class EventLog:
@@ -49,12 +65,36 @@ class EventLog:
         return new
 
     def read(self, after: int = 0, limit: int = 1000) -> list[LoggedEvent]:
-        """At most so many events behind a place, in their order."""
+        """At most so many events behind a place, in their order, up to one that another version has written.
+
+        Raises UnreadableEvent if that is the first.
+        """
         rows = self._database.rows(
             f"SELECT {_COLUMNS} FROM events WHERE id > ? ORDER BY id LIMIT ?",
             (after, limit),
         )
-        return [_logged(row) for row in rows]
+        found = list[LoggedEvent]()
+        for row in rows:
+            try:
+                found.append(_logged(row))
+            except UnreadableEvent:
+                if not found:
+                    raise
+                break
+        return found
+
+    def next_of(self, kind: str, after: int) -> LoggedEvent | None:
+        """The first event of a kind behind a place; None if there is none. Raises UnreadableEvent."""
+        statement = f"SELECT {_COLUMNS} FROM events WHERE id > ? AND kind = ? ORDER BY id LIMIT 1"
+        rows = self._database.rows(statement, (after, kind))
+        return _logged(rows[0]) if rows else None
+
+    def beyond(self, kind: str, after: int, most: int) -> WaitingEvents | None:
+        """The events of a kind behind a place that are older than the newest `most`; None if there are none."""
+        newest = "SELECT id FROM events WHERE id > ? AND kind = ? ORDER BY id DESC LIMIT 1 OFFSET ?"
+        statement = f"SELECT COUNT(*), MAX(id) FROM events WHERE id > ? AND kind = ? AND id <= ({newest})"
+        ((count, position),) = self._database.rows(statement, (after, kind, after, kind, most))
+        return WaitingEvents(count, position) if count else None
 
     def count(self, game: str, iteration: int, kind: str) -> int:
         """How many events of this kind an iteration has."""
@@ -78,6 +118,13 @@ class EventLog:
                 "INSERT INTO consumers VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET position = excluded.position",
                 (consumer, position),
             )
+
+    def forget(self, name: str, but: Collection[str]) -> None:
+        """Forgets how far a consumer, and those called `name/…`, have read, but for some."""
+        with self._database.transaction() as connection:
+            for (consumer,) in connection.execute("SELECT name FROM consumers").fetchall():
+                if consumer not in but and (consumer == name or consumer.startswith(f"{name}/")):
+                    connection.execute("DELETE FROM consumers WHERE name = ?", (consumer,))
 
     def bury(self, consumer: str, position: int, error: str, time: float) -> None:
         """Notes that a consumer has failed on an event for good, and goes on behind it."""
@@ -142,4 +189,7 @@ def last_events(connection: sqlite3.Connection, limit: int) -> list[LoggedEvent]
 
 def _logged(row: Any) -> LoggedEvent:
     position, kind, fields = row
-    return LoggedEvent(int(position), event_from(kind, json.loads(fields)))
+    try:
+        return LoggedEvent(int(position), event_from(kind, json.loads(fields)))
+    except CheckpointError as error:
+        raise UnreadableEvent(int(position), error) from error

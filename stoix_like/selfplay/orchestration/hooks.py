@@ -1,7 +1,7 @@
 """Commands of a user that are run when something has happened. Imports no JAX.
 
-A thread reads the log for them, apart from the loop, so that a slow command holds nothing up, and one that a killed
-process did not run is run by the next. A command that fails is run three times in all.
+Each has a thread that reads the log for it, apart from the loop, so that a slow command holds nothing else up, and one
+that a killed process did not run is run by the next. A command that fails is run three times in all.
 """
 
 from __future__ import annotations
@@ -17,19 +17,21 @@ import subprocess
 import threading
 import time
 from collections.abc import Mapping
+from typing import Any
 
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError, StoixError
 from stoix_like.runtime.console.reporter import Reporter
-from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.selfplay.orchestration.event_log import EventLog, LoggedEvent, UnreadableEvent
 from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent, StageFailed
-from stoix_like.selfplay.orchestration.router import EventRouter, Subscription
+from stoix_like.selfplay.orchestration.router import MAX_ATTEMPTS
 
 BREAKER_OPEN = "BREAKER_OPEN"  # a STAGE_FAILED that has opened its breaker
 CONSUMER = "on_event"
 TIMEOUT_SECONDS = 60.0
 VARIABLE = "STOIX_LIKE_EVENT"  # the kind; the event itself is on standard input, as JSON
 _LOOK_SECONDS = 1.0
+MOST_WAITING = 100  # events of a command
 _LAST_SECONDS = 10.0  # in which commands are begun after the loop has ended
 
 
@@ -59,63 +61,121 @@ def _words(command: str) -> list[str]:
         return []
 
 
-class HookThread:
-    """Runs the commands, for a block.
+class CommandQueue:
+    """The events that a command is run for, one after the other: those of the log behind the place it has come to.
+
+    At most `MOST_WAITING` wait; with more, the oldest are passed over.
 
     Args:
-        log: whose events are looked at, from the next one on if the hooks are new.
-        commands: {kind: command}; the command is no shell's.
+        log: whose events they are, from the next one on if the command is new.
+        kind: of the events, or BREAKER_OPEN.
+        command: no shell's.
+        reporter: receives what failed.
+    """
+
+    def __init__(self, log: EventLog, kind: str, command: str, reporter: Reporter) -> None:
+        self.kind, self.consumer = kind, f"{CONSUMER}/{kind}"
+        self._log, self._command, self._reporter = log, command, reporter
+        self._attempts = 0  # on the event that it stands at
+        self.counts = {"failed": 0, "passed_over": 0}  # events, by this process
+        self.last_error: str | None = None
+        if log.position(self.consumer) is None:
+            before = log.position(CONSUMER)  # of an earlier version, which had one place for all commands
+            log.advance(self.consumer, log.end() if before is None else before)
+
+    @property
+    def _event_kind(self) -> str:
+        return StageFailed.kind if self.kind == BREAKER_OPEN else self.kind
+
+    def run_next(self) -> bool:
+        """Runs the command for the next event; whether it may go on with another one at once."""
+        end, position = self._log.end(), self._log.position(self.consumer) or 0
+        if (last := self._log.beyond(self._event_kind, position, MOST_WAITING)) is not None:
+            self.counts["passed_over"] += last.number
+            self._note(f"{last.number} events waited too long for {self.kind}, and are passed over")
+            position = last.position
+            self._log.advance(self.consumer, position)
+        try:
+            logged = self._log.next_of(self._event_kind, position)
+        except UnreadableEvent as error:
+            self.counts["failed"] += 1
+            self._note(f"{self.consumer}: {error.line}; it is passed over")
+            self._log.bury(self.consumer, error.position, error.line, time.time())
+            return True
+        if logged is None:
+            if position < end:
+                self._log.advance(self.consumer, end)
+            return False
+        return self._run(logged)
+
+    def _run(self, logged: LoggedEvent) -> bool:
+        event = logged.event
+        try:
+            if self.kind == event.kind or (isinstance(event, StageFailed) and event.breaker == "open"):
+                run_command(self._command, self.kind, event)
+        except Exception as error:
+            self._attempts += 1
+            told = f"{self.consumer} failed on {event.key}, {self._attempts} of {MAX_ATTEMPTS} times: {error!r}"
+            self._note(told)
+            if self._attempts < MAX_ATTEMPTS:
+                return False
+            self.counts["failed"] += 1
+            self._log.bury(self.consumer, logged.position, told, time.time())
+        else:
+            self._log.advance(self.consumer, logged.position)
+        self._attempts = 0
+        return True
+
+    def _note(self, text: str) -> None:
+        self.last_error = text
+        self._reporter.warning(text)
+
+
+class HookThreads:
+    """Runs the commands, for a block: each in a thread of its own, so that none waits for another.
+
+    Args:
+        log: whose events are looked at.
+        commands: {kind: command}.
         reporter: receives what failed.
     """
 
     def __init__(self, log: EventLog, commands: Mapping[str, str], reporter: Reporter) -> None:
-        self._commands, self._ended = commands, threading.Event()
+        self._log, self._ended = log, threading.Event()
         self._last = math.inf  # when the loop ended
-        self._router = EventRouter(log, reporter)
-        if commands:
-            self._router.subscribe(Subscription(CONSUMER, self._run_commands))
-        self._log = log
-        self._pass_over()
-        self._thread = threading.Thread(target=self._run, name="hooks", daemon=True)
+        self.queues = [CommandQueue(log, kind, command, reporter) for kind, command in commands.items()]
+        self._threads = [threading.Thread(target=self._run, args=(one,), daemon=True) for one in self.queues]
+        self._forget_others()
 
-    def __enter__(self) -> HookThread:
-        if self._commands:
-            self._thread.start()
+    def __enter__(self) -> HookThreads:
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._last = time.monotonic()
         self._ended.set()
-        if self._commands:
-            self._thread.join()
-        self._pass_over()
+        for thread in self._threads:
+            thread.join()
 
-    def _pass_over(self) -> None:
-        """Without commands nothing is kept for those that are added later."""
-        if not self._commands:
-            with contextlib.suppress(StoixError):
-                self._log.advance(CONSUMER, self._log.end())
+    def report(self) -> dict[str, Any]:
+        """{kind: what has failed} for the status."""
+        return {one.kind: one.counts | {"last_error": one.last_error} for one in self.queues}
 
-    def _run(self) -> None:
+    def _forget_others(self) -> None:
+        """Nothing is kept for commands that are added later."""
+        with contextlib.suppress(StoixError):
+            self._log.forget(CONSUMER, [one.consumer for one in self.queues])
+
+    def _run(self, queue: CommandQueue) -> None:
         while not self._ended.wait(_LOOK_SECONDS):
-            self._dispatch()
-        self._dispatch()  # what the loop has told last
+            self._drain(queue)
+        self._drain(queue)  # what the loop has told last
 
-    def _dispatch(self) -> None:
+    def _drain(self, queue: CommandQueue) -> None:
         with contextlib.suppress(StoixError):  # the database is busy, or the disk is full: at the next look
-            self._router.dispatch(self._is_over)
-
-    def _is_over(self) -> bool:
-        """Whether what is left is for the next process."""
-        return time.monotonic() > self._last + _LAST_SECONDS
-
-    def _run_commands(self, event: PipelineEvent) -> None:
-        kinds = [event.kind]
-        if isinstance(event, StageFailed) and event.breaker == "open":
-            kinds.append(BREAKER_OPEN)
-        for kind in kinds:
-            if kind in self._commands:
-                run_command(self._commands[kind], kind, event)
+            while queue.run_next() and time.monotonic() <= self._last + _LAST_SECONDS:
+                pass
 
 
 def run_command(command: str, kind: str, event: PipelineEvent) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import time
-import traceback
 from collections.abc import Callable, Sequence
 
 from stoix_like.config.unified_loop import UnifiedLoopConfig
@@ -17,10 +16,11 @@ from stoix_like.errors import CheckpointError, RunError, StoixError
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.orchestration import curriculum, plateau, report_matches
+from stoix_like.selfplay.orchestration.attempts import LOOK, PLATEAU_HOOK, failure_text
 from stoix_like.selfplay.orchestration.cadence import Cadence
-from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
+from stoix_like.selfplay.orchestration.plateau import run_if_due
 from stoix_like.selfplay.orchestration.reports import iteration_line
-from stoix_like.selfplay.orchestration.runner import LOOK, PLATEAU_HOOK, GameRunner
+from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.orchestration.stats import MasterStats
 from stoix_like.selfplay.orchestration.weights import GameWeights
@@ -56,9 +56,11 @@ class MasterLoop:
             while not (self._services.stop.is_set or self._is_over()):
                 try:
                     is_idle = not self._do_something()
+                    self.stats.errors_in_a_row = 0
                 except (StoixError, OSError) as error:  # the disk is full, the database busy, a folder gone
                     self._services.reporter.warning(f"it is tried again in {IDLE_SECONDS:g} s: {error}")
-                    is_idle = True
+                    self.stats.errors_in_a_row += 1
+                    self.stats.last_error, is_idle = str(error), True
                 if is_idle:
                     self._wait()
         self.stats.interrupted = not self._is_over()
@@ -66,7 +68,11 @@ class MasterLoop:
 
     def _wait(self) -> None:
         """Waits a little: a breaker, a disk or a person may let something go on."""
-        self._enter("error" if self._blocked == self._runners.keys() else "idle", None)
+        is_bad = (
+            self._blocked == self._runners.keys()
+            or self.stats.errors_in_a_row >= self.config.health.max_consecutive_failures
+        )
+        self._enter("error" if is_bad else "idle", None)
         self._services.stop.wait(IDLE_SECONDS, self._services.clock)
 
     def _is_over(self) -> bool:
@@ -95,7 +101,7 @@ class MasterLoop:
         try:
             runner.recover()
             found = runner.due()
-        except (CheckpointError, RunError, OSError) as error:
+        except Exception as error:
             self._note_failure(runner, runner.failed_to_look(error))
             return None
         runner.looked()
@@ -194,7 +200,8 @@ class MasterLoop:
             if last is None:
                 continue
             self._services.reporter.note(f"{runner.game}: {options.function} is started after iteration {last}")
-            if self._work(runner, PLATEAU_HOOK, functools.partial(run_plateau_hook, runner, options, last)):
+            search = functools.partial(run_if_due, runner, options, last, self._services.watch)
+            if self._work(runner, PLATEAU_HOOK, search):
                 return True
             self._cadence.done(name)  # its result could not be kept, or another process works on the game
         return False
@@ -248,9 +255,7 @@ class MasterLoop:
                 raise
             self._services.reporter.warning(f"{runner.game}: {state} did not end in time")
         except Exception as error:
-            if not isinstance(error, StoixError):
-                self._services.reporter.warning(traceback.format_exc())
-            text = error.line if isinstance(error, StoixError) else repr(error)
+            text = failure_text(error, self._services.reporter)
             self._services.reporter.warning(f"{runner.game}: {state} failed: {text}")
         finally:
             stop.go_on()

@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import time
-import traceback
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,12 +17,14 @@ from stoix_like.config.checks import get_leaf
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import PlateauHookConfig
 from stoix_like.config.values import nearest
-from stoix_like.errors import ConfigError, StoixError
+from stoix_like.errors import ConfigError
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.game_bounds import check_bounds
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import history
+from stoix_like.selfplay.orchestration.attempts import failure_text
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.progress import Interrupted
 from stoix_like.selfplay.tuned_leaves import TuningResult, read_result, tuned_leaves, with_leaves, write_result
@@ -121,16 +122,14 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
         _count_start(folder / STARTS)
         found = _function(options.function)(PlateauContext(pipeline, runner.configured, last, folder, options))
         leaves = _checked(found)
-        with_leaves(pipeline.config, leaves)
+        check_bounds(pipeline.game, with_leaves(pipeline.config, leaves))
     except Interrupted:
         (folder / STARTS).unlink(missing_ok=True)
         if not runner.stop.go_on():
             raise
         leaves, error = {}, "it did not end in time"
     except Exception as problem:
-        if not isinstance(problem, StoixError):
-            pipeline.reporter.warning(traceback.format_exc())
-        leaves, error = {}, problem.line if isinstance(problem, StoixError) else repr(problem)
+        leaves, error = {}, failure_text(problem, pipeline.reporter)
     held = tuned_leaves(runner.configured, runner.layout) | leaves if leaves else {}
     result = TuningResult(held, {leaf: get_leaf(runner.configured, leaf) for leaf in held}, error, time.time())
     write_result(runner.layout, last, result)
@@ -138,6 +137,12 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     if error is not None:
         runner.tell_failure(last, "plateau_hook", error, is_open=False)
     return result
+
+
+def run_if_due(runner: GameRunner, options: PlateauHookConfig, last: int, rule: WatchRule) -> None:
+    """`run_plateau_hook`, unless another process has had the lock since this one has looked, and it is due no more."""
+    if due_iteration(runner.layout, rule) == last:
+        run_plateau_hook(runner, options, last)
 
 
 def _checked(found: object) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from stoix_like.errors import RunError, StoixError
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.timing import Moment, moment
 
 MASTER, CONTINUOUS, SUPERVISOR = "master", "continuous", "supervisor"  # names of loops
 HEARTBEAT_SECONDS = 5.0
@@ -45,6 +46,13 @@ class Holder(NamedTuple):
     pid: int | None = None
     host: str | None = None
     began: float | None = None
+    boot: str = ""  # as in `Moment`
+    monotonic: float = 0.0
+
+    @property
+    def since(self) -> Moment | None:
+        """When it was taken."""
+        return None if self.began is None else Moment(self.began, self.boot, self.monotonic)
 
 
 class PresenceLock:
@@ -76,7 +84,7 @@ class PresenceLock:
             raise RunError(what, "use a --save-dir on a file system with locks") from error
         with contextlib.suppress(OSError):  # the disk is full
             self._file.truncate(0)
-            self._file.write(json.dumps(Holder(os.getpid(), platform.node(), time.time())._asdict()).encode())
+            self._file.write(json.dumps(Holder(os.getpid(), platform.node(), *moment())._asdict()).encode())
             self._file.flush()
 
     def close(self) -> None:
@@ -143,9 +151,11 @@ class HeartbeatThread:
 
     def beat(self) -> None:
         """Writes now. Raises RunError if that fails."""
-        row = self._name, os.getpid(), platform.node(), self._began, time.time(), json.dumps(self._status())
+        now = moment()
+        who = self._name, os.getpid(), platform.node(), self._began
+        row = *who, now.wall, json.dumps(self._status()), now.boot, now.monotonic
         with self._database.transaction() as connection:
-            connection.execute("INSERT OR REPLACE INTO heartbeats VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.execute("INSERT OR REPLACE INTO heartbeats VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
 
     def _run(self) -> None:
         while not self._ended.wait(HEARTBEAT_SECONDS):

@@ -16,7 +16,7 @@ import numpy as np
 
 from stoix_like.config.alphazero_checks import anchor_names
 from stoix_like.evaluation import matches, ratings
-from stoix_like.evaluation.match_records import MatchRecord
+from stoix_like.evaluation.match_records import MatchRecord, match_record
 from stoix_like.evaluation.promotion import MatchSubject
 from stoix_like.evaluation.ratings import Rating
 from stoix_like.runtime.stages.damage import DamagedOutputError
@@ -106,7 +106,7 @@ def entrants(pipeline: Pipeline, most: int) -> list[Entrant]:
         path, trained = layout.stage(number, "train") / PARAMETERS, read_manifest(layout.stage(number, "train"))
         known = trained.facts["candidate"] if trained is not None else None
         if number == 0:
-            known = records.read_record(records.record_path(layout, 0)).hash
+            known = records.promoted_record(layout, 0).hash
         if known is not None and path.is_file():
             found.append(Entrant(number, read_version(pipeline, path, known)))
     return sorted(found, key=lambda entrant: entrant.iteration)
@@ -155,9 +155,7 @@ def _tournament_match(
     subject = evaluate.subject_of(pipeline, first.version.hash, second.version.hash)
     folder = _match_folder(pipeline.layout, subject, per_match)
     match = PlannedMatch(subject, folder, pipeline.match_player, (first.version.params, second.version.params))
-    scores = _scores(pipeline, match, num_openings, per_match)
-    share = matches.variance_share(scores.mean(axis=1), scores.shape[1])
-    return MatchRecord(first.name, second.name, float(scores.sum()), float(scores.size), share)
+    return match_record(first.name, second.name, _scores(pipeline, match, num_openings, per_match))
 
 
 def next_pair(names: Sequence[str], played: Sequence[MatchRecord], most_games: float) -> tuple[str, str] | None:

@@ -57,10 +57,10 @@ def conclude(stats: LoopStats | MasterStats, next_command: str, reporter: Report
     return 0 if stats.successful_iterations > 0 else RunError.exit_code
 
 
-def held_text(layout: Layout, task_id: str) -> str:
-    """Why a stage is waited for that does not follow by itself, with the command that runs it."""
-    words = "--board-type", task_id, "--save-dir", str(layout.root.parent)
-    return f"it does not follow by itself; this runs it: {command_line('run-training-loop', *words, '--resume')}"
+def held_text(layout: Layout, task_id: str, stage: str) -> str:
+    """Why a stage is waited for that does not follow by itself, with the command that runs it, and no other."""
+    words = "--board-type", task_id, "--save-dir", str(layout.root.parent), "--resume", "--stage", stage
+    return f"it does not follow by itself; this runs it: {command_line('run-training-loop', *words)}"
 
 
 def iteration_line(layout: Layout) -> str:

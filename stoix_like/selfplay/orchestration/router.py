@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 from stoix_like.runtime.console.reporter import Reporter
-from stoix_like.selfplay.orchestration.event_log import EventLog, LoggedEvent
+from stoix_like.selfplay.orchestration.event_log import EventLog, LoggedEvent, UnreadableEvent
 from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent
 
 MAX_ATTEMPTS = 3  # of a handler on one event
@@ -64,9 +64,18 @@ class EventRouter:
     def dispatch(self, is_ending: Callable[[], bool] = lambda: False) -> None:
         """Calls every consumer with what it has not seen yet; with one event at most once `is_ending`."""
         for subscription in self.subscriptions:
-            while events := self._log.read(self._log.position(subscription.name) or 0):
+            while events := self._read(subscription.name):
                 if not all(self._deliver(subscription, logged) and not is_ending() for logged in events):
                     break  # the same event again at the next call, or the next one in another process
+
+    def _read(self, name: str) -> list[LoggedEvent]:
+        """What a consumer has not seen yet. An event that another version has written is said and passed over."""
+        while True:
+            try:
+                return self._log.read(self._log.position(name) or 0)
+            except UnreadableEvent as error:
+                self._reporter.warning(f"{name}: {error.line}; it is passed over")
+                self._log.bury(name, error.position, error.line, time.time())
 
     def _deliver(self, subscription: Subscription, logged: LoggedEvent) -> bool:
         """Whether the consumer is done with the event."""

@@ -8,20 +8,17 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
-import traceback
-from collections.abc import Callable
-from typing import Any
 
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.errors import ConfigError, LockedError, RunError, StoixError
-from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.errors import ConfigError, LockedError, StoixError
+from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay import foreign, iteration, store
-from stoix_like.selfplay.due import Needs, Step, due_step, num_batches
+from stoix_like.selfplay.due import WAITING, Needs, Step, due_step, num_batches
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import derive, events, history, retention
-from stoix_like.selfplay.orchestration.breaker import open_text, retry_at
+from stoix_like.selfplay.orchestration import derive, history, retention
+from stoix_like.selfplay.orchestration.attempts import BEGIN, LOOK, Attempts
 from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.reports import held_text
 from stoix_like.selfplay.orchestration.retention import RetentionRule
@@ -32,8 +29,6 @@ from stoix_like.selfplay.progress import Interrupted
 from stoix_like.selfplay.tuned_leaves import with_tuned_leaves
 
 GIGABYTE = 1e9
-#: What breakers call beginning an iteration, reading the files of a game, and looking whether a plateau hook is due.
-BEGIN, LOOK, PLATEAU_HOOK = "begin", "look", "plateau_hook"
 
 
 class GameRunner:
@@ -47,6 +42,8 @@ class GameRunner:
 
     def __init__(self, configured: SelfPlayConfig, layout: Layout, services: LoopServices) -> None:
         self.configured, self.layout, self._services = configured, layout, services
+        self._attempts = Attempts(layout, services)
+        self.tell_failure = self._attempts.tell_failure
         self._taken: int | None = None  # the iteration that this process has begun, or taken up
 
     @property
@@ -78,7 +75,6 @@ class GameRunner:
         def show(line: str) -> None:
             reporter.progress(f"{self.game}: {line}")
 
-        show("its programs are compiled, each at its first use")
         return Pipeline(self.config, reporter._replace(progress=show), self._services.stop)
 
     def recover(self) -> list[PipelineEvent]:
@@ -103,7 +99,7 @@ class GameRunner:
         number, step = self.due()
         if (held := self._held_back(step.stage)) is not None:
             return held
-        return self._attempt(number, step.stage, lambda: self._run(number, step))
+        return self._attempts.attempt(number, step.stage, lambda: self._run(number, step))
 
     def take_up(self) -> Outcome | None:
         """Begins the iteration that is due, or the next one, if this process has not yet; what came of it otherwise.
@@ -114,67 +110,28 @@ class GameRunner:
         if self._services.stop.is_set:
             if not self._services.stop.go_on():
                 raise Interrupted(step.stage)
-            return self._failed(number, step.stage, "the stages before it have taken all the time")
+            return self._attempts.failed(number, step.stage, "the stages before it have taken all the time")
         if self._taken == number:
             return None
-        if (held := self._held_by_breaker(BEGIN)) is not None:
+        if (held := self._attempts.held(BEGIN)) is not None:
             return held
-        outcome = self._attempt(number, BEGIN, lambda: self._begin(number))
+        outcome = self._attempts.attempt(number, BEGIN, lambda: self._begin(number))
         return None if outcome.kind == "ran" else outcome
-
-    def _attempt(self, number: int, stage: str, work: Callable[[], object]) -> Outcome:
-        """What came of running a stage, of which the breaker and the log are told."""
-        services = self._services
-        try:
-            work()
-        except LockedError as error:
-            services.breakers.release(self.game, stage)
-            return Outcome("waits", stage, error.what)
-        except Interrupted:
-            services.breakers.release(self.game, stage)
-            if not services.stop.go_on():
-                raise
-            return self._failed(number, stage, "it did not end in time")
-        except Exception as error:
-            return self.failed(number, stage, error)
-        finally:
-            services.reporter.progress("")  # it is no longer that far
-        return self._succeeded(number, stage)
-
-    def _succeeded(self, number: int, stage: str) -> Outcome:
-        """Closes the breaker, tells, and asks for the next stage."""
-        services = self._services
-        is_finished = stage != BEGIN and iteration.next_iteration(self.layout) > number
-        try:
-            services.breakers.succeed(self.game, stage)
-            self._append(derive.events_of(self.layout, number, services.watch))
-        except RunError as error:  # the disk is full: it is told when the game is looked at again
-            services.reporter.warning(error.line)
-        if not is_finished and stage != BEGIN:
-            services.wiring.requests.add(self.game, number)
-        return Outcome("finished" if is_finished else "ran", stage)
 
     def may_look(self, what: str = LOOK) -> Outcome | None:
         """Why the files of the game are not looked at now: they could not be read, and are looked at again later."""
-        return self._held_by_breaker(what)
+        return self._attempts.held(what)
 
     def failed_to_look(self, error: Exception, what: str = LOOK) -> Outcome:
         """Notes that the files of the game cannot be read."""
         number = 0
         with contextlib.suppress(OSError):
             number = self.layout.last_iteration()
-        return self.failed(number, what, error)
+        return self._attempts.raised(number, what, error)
 
     def looked(self, what: str = LOOK) -> None:
         """Notes that they can."""
         self._services.breakers.succeed(self.game, what)
-
-    def failed(self, number: int, stage: str, error: Exception) -> Outcome:
-        """Notes a failure; one that no user can cause with its traceback."""
-        if not isinstance(error, StoixError):
-            self._services.reporter.warning("".join(traceback.format_exception(error)))
-        text = error.line if isinstance(error, StoixError) else repr(error)
-        return self._failed(number, stage, text)
 
     def clean(self, keep_windows: float, keep_candidates: int) -> None:
         """Removes the files that nothing will read again, unless another process works on the game."""
@@ -201,13 +158,13 @@ class GameRunner:
         if not (is_synced and step.stage in ("selfplay", "export") and foreign.has_unseen(self.pipeline)):
             return
         store.sync_stage(self.pipeline, number, again=True)
-        self._append(derive.events_of(self.layout, number, self._services.watch))
+        self._attempts.append(derive.events_of(self.layout, number, self._services.watch))
 
     def may_play_more(self, most_batches: int) -> bool:
         """Whether an iteration that waits to be trained on has room for another batch of games."""
         number, step = self.due()
         played = read_manifest(self.layout.stage(number, "selfplay"))
-        is_waiting = step.stage in ("sync", "export", "train") and played is not None
+        is_waiting = step.stage in WAITING and played is not None
         return is_waiting and num_batches(played) < most_batches and self.has_disk
 
     def play_more(self) -> Outcome:
@@ -216,27 +173,20 @@ class GameRunner:
         more = Step("selfplay", step.batches + 1)
         if (held := self._held_back(more.stage)) is not None:
             return held
-        return self._attempt(number, more.stage, lambda: iteration.run_step(self.pipeline, number, more))
+        return self._attempts.attempt(number, more.stage, lambda: iteration.run_step(self.pipeline, number, more))
 
-    def _run(self, number: int, step: Step) -> None:
+    def _run(self, number: int, step: Step) -> Manifest | None:
         if step.stage == "train":
-            self._append([derive.training_started(self.layout, number, self._services.clock.now())])
-        iteration.run_step(self.pipeline, number, step)
+            self._attempts.append([derive.training_started(self.layout, number, self._services.clock.now())])
+        return iteration.run_step(self.pipeline, number, step)
 
     def _held_back(self, stage: str) -> Outcome | None:
         """Why a stage is not run now, for a reason that is no failure."""
         if not self._services.wiring.triggers.allows(stage):
-            return Outcome("waits", stage, held_text(self.layout, self.configured.environment.task_id))
+            return Outcome("waits", stage, held_text(self.layout, self.configured.environment.task_id, stage))
         if (free := self._free_disk()) < self._services.gates.min_free_disk:
             return Outcome("waits", stage, f"{free:.1f} GB of disk are free")
-        return self._held_by_breaker(stage)
-
-    def _held_by_breaker(self, stage: str) -> Outcome | None:
-        services = self._services
-        if services.breakers.acquire(self.game, stage, services.clock.now()):
-            return None
-        breaker = services.breakers.read(self.game, stage)
-        return Outcome("waits", stage, open_text(breaker), retry_at(breaker))
+        return self._attempts.held(stage)
 
     @property
     def has_disk(self) -> bool:
@@ -248,53 +198,25 @@ class GameRunner:
         folder = next(path for path in (self.layout.root, *self.layout.root.absolute().parents) if path.exists())
         return shutil.disk_usage(folder).free / GIGABYTE
 
-    def _begin(self, number: int) -> None:
+    def _begin(self, number: int) -> int:
         """Begins an iteration, or takes up the begun one: the next one instead, if its settings were others."""
         self.read_tuned_leaves()  # another loop may have tuned some
         if read_start(self.layout, number) is None:
             derive.derive_missing(self._services.log, self.layout, self._services.watch)
-            boost = history.exploration_boost(history.results(self.layout))
-            self._taken = iteration.begin_iteration(self.pipeline, IterationOptions(exploration_boost=boost))
-            return
+            self._taken = iteration.begin_iteration(self.pipeline, IterationOptions(exploration_boost=self._boost))
+            return self._taken
         try:
             self._taken = iteration.begin_iteration(self.pipeline)
         except ConfigError as error:
             self._services.reporter.note(f"{self.game}: {error.problems[0]}; iteration {number + 1} is begun instead")
             self._taken = iteration.begin_iteration(self.pipeline, IterationOptions(new_iteration=True))
+        return self._taken
 
-    def _failed(self, number: int, stage: str, error: str) -> Outcome:
-        """Notes a failure, in the breaker and as events."""
-        services = self._services
-        services.reporter.warning(f"{self.game}: {stage} of iteration {number} failed: {error}")
-        retry = None
-        try:
-            breaker = services.breakers.fail(self.game, stage, services.clock.now(), error)
-            retry = retry_at(breaker)
-            self.tell_failure(number, stage, error, is_open=breaker.opened > 0)
-        except StoixError as problem:  # the disk is full, or there is no pipeline that an event could name
-            services.reporter.warning(problem.line)
-        return Outcome("failed", stage, error, retry)
+    def _boost(self, layout: Layout) -> float:
+        """Of an iteration that is begun now. Raises LockedError if leaves were tuned since this process has read them.
 
-    def tell_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:
-        """Tells that a stage, or a plateau hook, has failed."""
-        services, run = self._services, ""
-        with contextlib.suppress(StoixError, OSError):
-            run = derive.pipeline_run(self.layout)
-        part = services.log.count(self.game, number, events.StageFailed.kind) + 1
-        base: dict[str, Any] = {"game": self.game, "iteration": number, "run": run, "part": part}
-        base["time"] = services.clock.now()
-        state = "open" if is_open else "closed"
-        told: list[PipelineEvent] = [events.StageFailed(**base, failed_stage=stage, error=error, breaker=state)]
-        if stage == "train":
-            told.append(events.TrainingFailed(**base, error=error))
-        self._append(told)
-
-    def _append(self, told: list[PipelineEvent]) -> None:
-        for event in self._services.log.append(told):
-            if isinstance(event, events.PlateauDetected):
-                gained = f"champions have gained {event.gain:.0f} Elo in {event.iterations} iterations"
-                self._services.reporter.note(f"{self.game}: a plateau after iteration {event.iteration}: {gained}")
-            elif isinstance(event, events.RegressionDetected):
-                below = f"the last {event.iterations} candidates lie {event.drop:.0f} Elo below the champion"
-                self._services.reporter.note(f"{self.game}: {below}")
-        self._services.router.dispatch()
+        Called under the lock of the game.
+        """
+        if with_tuned_leaves(self.configured, layout) != self.config:
+            raise LockedError(f"leaves of {self.game} have just been tuned", "they are read at the next look")
+        return history.exploration_boost(history.results(layout))

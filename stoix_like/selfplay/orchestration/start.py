@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ import jax
 
 from stoix_like.config.board_games import game_key
 from stoix_like.config.loops import LoopConfig, check_games
+from stoix_like.config.selfplay_checks import owned_problems
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import UnifiedLoopConfig, check_game_leaves, games_of, leaves_of
 from stoix_like.envs.boards.registry import make_game
@@ -21,6 +23,7 @@ from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.console.text import plural
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.training.stopping import stopping_on_signals
+from stoix_like.selfplay.game_bounds import check_bounds
 from stoix_like.selfplay.orchestration import games, presence
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.orchestration.cadence import Cadence
@@ -28,7 +31,7 @@ from stoix_like.selfplay.orchestration.continuous import ContinuousLoop, refuse_
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.hooks import HookThread, check_hooks
+from stoix_like.selfplay.orchestration.hooks import HookThreads, check_hooks
 from stoix_like.selfplay.orchestration.master import MasterLoop
 from stoix_like.selfplay.orchestration.plateau import check_plateau_hook
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
@@ -41,6 +44,13 @@ from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatche
 from stoix_like.selfplay.orchestration.wiring import PipelineWiring, wire_pipeline_events
 
 HOUR = 3600.0
+#: {leaf: what sets it} of a continuous loop.
+_SET_BY_ARGUMENTS = {
+    "task_id": "LoopConfig.configs",
+    "save_dir": "the argument save_dir",
+    "selfplay_games": "LoopConfig.selfplay_games_per_iteration",
+    "engine": "LoopConfig.selfplay_engine",
+}
 
 
 class LoopRules(NamedTuple):
@@ -74,7 +84,7 @@ def run_continuous(
     Args:
         config: what it does.
         save_dir: the folder of all pipelines.
-        leaves: {leaf: value} of the configuration of all games.
+        leaves: {leaf: value} of the configuration of all games, but for those that the other arguments set.
         words: the same as flags of a command line.
         wiring: from `wire_pipeline_events`.
         reporter: receives what is shown.
@@ -88,7 +98,7 @@ def run_continuous(
     check_games(config.configs)
     if config.force:
         refuse_force(folder)
-    chosen = _games_of(config, {"save_dir": str(folder), **(leaves or {})}, words)
+    chosen = _games_of(config, folder, leaves or {}, words)
     rules = LoopRules(BreakerRule(config.max_consecutive_failures, config.failure_backoff_seconds))
     with _opened(CONTINUOUS, folder, chosen, rules, wiring or wire_pipeline_events(), reporter) as opened:
         loop = ContinuousLoop(config, folder, opened.runners, opened.services)
@@ -102,11 +112,26 @@ def run_continuous(
 
 
 def _games_of(
-    config: LoopConfig, leaves: Mapping[str, Any], words: Sequence[str]
+    config: LoopConfig, folder: Path, leaves: Mapping[str, Any], words: Sequence[str]
 ) -> dict[tuple[str, int], SelfPlayConfig]:
     """The configuration of each game of a continuous loop."""
-    set_here = {**games.leaves_of(config), **leaves}
-    return {(name, players): games.game_config(name, players, set_here, words) for name, players in config.configs}
+    if problems := owned_problems("leaves", leaves, _SET_BY_ARGUMENTS):
+        raise ConfigError(problems, "leave it out of the leaves")
+    set_here = {**games.leaves_of(config), "save_dir": str(folder), **leaves}
+    chosen = {(name, players): games.game_config(name, players, set_here, words) for name, players in config.configs}
+    return _in_folder(folder, chosen)
+
+
+def _in_folder(folder: Path, chosen: dict[tuple[str, int], SelfPlayConfig]) -> dict[tuple[str, int], SelfPlayConfig]:
+    """The configurations. Raises ConfigError if a flag has moved a game out of the folder of the loop.
+
+    The loop would then look for ever for what another folder has.
+    """
+    for (name, _), config in chosen.items():
+        if Path(found := config.checkpointing.save_dir) != folder:
+            what = f"--save-dir: {name} would be in {found}, and the loop is in {folder}"
+            raise ConfigError(what, "leave it out, and give the folder to the loop")
+    return chosen
 
 
 def run_master(
@@ -141,11 +166,12 @@ def run_master(
     with _opened(MASTER, Path(config.loop.save_dir), chosen, rules, wiring, reporter) as opened:
         loop = MasterLoop(config, opened.runners, opened.services, Cadence(opened.database, opened.services.clock))
         _recover(opened)  # so that no command is run for what should have been told before
-        hooks = HookThread(opened.services.log, commands, opened.services.reporter)
-        with (
-            _threads(MASTER, opened, lambda: vars(loop.stats) | {"total_iterations": loop.stats.total_iterations}),
-            hooks,
-        ):
+        hooks = HookThreads(opened.services.log, commands, opened.services.reporter)
+
+        def status() -> dict[str, Any]:
+            return vars(loop.stats) | {"total_iterations": loop.stats.total_iterations, "hooks": hooks.report()}
+
+        with _threads(MASTER, opened, status), hooks:
             loop.run()
     return loop.stats
 
@@ -157,6 +183,11 @@ def _check_sections(config: UnifiedLoopConfig) -> None:
         lambda: check_hooks(config.hooks.on_event),
         lambda: check_plateau_hook(config.plateau_hook),
     )
+    _check_all(checks)
+
+
+def _check_all(checks: Sequence[Callable[[], None]]) -> None:
+    """Raises ConfigError with the problems of all checks."""
     problems, hints = list[str](), list[str]()
     for check in checks:
         try:
@@ -173,9 +204,10 @@ def _games_of_master(config: UnifiedLoopConfig, words: Sequence[str]) -> dict[tu
     section = config.loop
     set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
     set_here["min_samples"] = config.training.min_samples_to_trigger
-    return {
+    chosen = {
         game: games.game_config(*game, set_here | leaves_of(config, game[0]), words) for game in games_of(section.games)
     }
+    return _in_folder(Path(section.save_dir), chosen)
 
 
 @contextlib.contextmanager
@@ -198,7 +230,7 @@ def _opened(
         breakers, log = Breakers(database, rules.breaker), EventLog(database)
         notes = _taken_back(database, breakers, name)  # at once: a stop from here on is for this loop
         devices.select(first.hardware, first.logging)  # after the lock: whoever is refused takes no device
-        _check_openings(chosen)
+        _check_games(chosen)
         progress.reporter.info(_header_line(name, folder, chosen))
         for note in notes:
             progress.reporter.note(note)
@@ -208,17 +240,9 @@ def _opened(
         yield OpenedLoop(runners, services, database, progress)
 
 
-def _check_openings(chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> None:
-    """Raises ConfigError if matches of a game were to begin after its end: no iteration could ever be begun."""
-    problems = []
-    for game, config in chosen.items():
-        plies, most = config.promotion.match_opening_plies, make_game(game_key(*game)).max_plies - 1
-        if plies is not None and plies > most:
-            problems.append(
-                f"--match-opening-plies: {plies}, and a game of {game[0]} has {most} at most before its end"
-            )
-    if problems:
-        raise ConfigError(problems, "give fewer, or leave it out")
+def _check_games(chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> None:
+    """Raises ConfigError if a game cannot be played with its leaves: no iteration could ever be begun."""
+    _check_all([functools.partial(check_bounds, make_game(game_key(*game)), config) for game, config in chosen.items()])
 
 
 def _taken_back(database: Database, breakers: Breakers, name: str) -> list[str]:

@@ -62,6 +62,7 @@ class MasterStats:
     weights: dict[str, float] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)  # by game, of its stages
     on_plateau: list[str] = field(default_factory=list)  # games whose champions no longer gain
+    errors_in_a_row: int = 0  # of no game
     interrupted: bool = False  # by a signal or a stop, before its last iteration
 
     @property

@@ -88,7 +88,7 @@ def _keep_running(
     in_a_row = 0
     while _wait_for_another(database, stats, stop, reporter):
         stats.current_state, began = "running", time.monotonic()
-        code = _run_once(command, stop)
+        code = _run_once(command, stop, reporter)
         stats.last_exit_code = code
         with contextlib.suppress(StoixError):
             database.reopen_if_moved()  # by someone who wants a new one, which the loop makes when it is started
@@ -122,21 +122,38 @@ def _is_stopped(database: Database, stats: SupervisorStats) -> bool:
 
 def _wait_for_another(database: Database, stats: SupervisorStats, stop: StopRequest, reporter: Reporter) -> bool:
     """Waits while a loop that someone else has started runs; False if this one shall not be started any more."""
-    save_dir, is_told = database.path.parent, False
-    while presence.is_present(save_dir, stats.loop):
-        if not is_told:
-            reporter.note(f"a {stats.loop} loop runs already: another one is started when it has ended")
-            stats.current_state, is_told = "waiting", True
+    save_dir, told = database.path.parent, ""
+    while reason := _why_not_now(save_dir, stats.loop):
+        if reason != told:
+            reporter.note(reason)
+            stats.current_state, told = "waiting", reason
         if stop.is_set or _is_stopped(database, stats):
             return False
         time.sleep(_LOOK_SECONDS)
     return True
 
 
-def _run_once(command: Sequence[str], stop: StopRequest) -> int:
-    """The exit code of the loop. A signal that this process receives is handed on, and the loop's end waited for."""
+def _why_not_now(save_dir: Path, name: str) -> str:
+    """Why a loop is not started yet; empty if nothing keeps it."""
+    try:
+        is_there = presence.is_present(save_dir, name)
+    except OSError as error:
+        return f"{save_dir / name}.lock cannot be read ({error.strerror or error}): it is looked at again"
+    return f"a {name} loop runs already: another one is started when it has ended" if is_there else ""
+
+
+def _run_once(command: Sequence[str], stop: StopRequest, reporter: Reporter) -> int:
+    """The exit code of the loop, or that of an error if the system starts no process just now.
+
+    A signal that this process receives is handed on, and the loop's end waited for.
+    """
     environment = {**os.environ, presence.SUPERVISED: str(os.getpid())}
-    with subprocess.Popen(command, start_new_session=True, env=environment) as process:
+    try:
+        started = subprocess.Popen(command, start_new_session=True, env=environment)
+    except OSError as error:
+        reporter.warning(f"no process can be started: {error.strerror or error}")
+        return RunError.exit_code
+    with started as process:
         is_told = False
         try:
             while process.poll() is None:

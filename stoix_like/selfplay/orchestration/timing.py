@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import NamedTuple
 
 from stoix_like.errors import StoixError
@@ -13,6 +15,42 @@ from stoix_like.runtime.training.stopping import StopRequest
 
 _LOOK_SECONDS = 1.0
 _LATE_SECONDS = 120.0  # beyond a deadline, after which the loop is unhealthy
+
+
+class Moment(NamedTuple):
+    """A time, by the wall clock, which may be set, and by that of a machine since it was started, which may not.
+
+    Attributes:
+        wall: seconds since 1970.
+        boot: which start of which machine `monotonic` counts from; empty if that is unknown.
+        monotonic: seconds.
+    """
+
+    wall: float
+    boot: str = ""
+    monotonic: float = 0.0
+
+    def since(self, earlier: Moment) -> float:
+        """Seconds from an earlier moment to this one. The wall clock counts only between hosts or boots.
+
+        Negative if it was set back between them, or the other one is later.
+        """
+        is_same_boot = self.boot != "" and self.boot == earlier.boot
+        return self.monotonic - earlier.monotonic if is_same_boot else self.wall - earlier.wall
+
+
+def moment() -> Moment:
+    """Now."""
+    return Moment(time.time(), _boot(), time.monotonic())
+
+
+@functools.cache
+def _boot() -> str:
+    """What the kernel calls its present start, on Linux."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 class Clock(NamedTuple):

@@ -284,10 +284,25 @@ def test_the_database_is_made_step_by_step_and_a_later_one_is_refused(tmp_path, 
         assert connection.execute("PRAGMA user_version").fetchone() == (len(more),)
         assert connection.execute("SELECT COUNT(*) FROM later").fetchone() == (0,)
     monkeypatch.undo()
-    with pytest.raises(CheckpointError, match="has version 3, and this one reads up to 2"):
+    with pytest.raises(CheckpointError, match=f"has version {len(more)}, and this one reads up to {len(MIGRATIONS)}"):
         Database(tmp_path)
-    with pytest.raises(CheckpointError, match="has version 3"), reading(tmp_path):
+    with pytest.raises(CheckpointError, match=f"has version {len(more)}"), reading(tmp_path):
         pass
+
+
+@pytest.mark.parametrize(
+    ("error", "hint"),
+    [
+        (sqlite3.OperationalError("database is locked"), "another process holds it"),
+        (sqlite3.OperationalError("database or disk is full"), "free some space"),
+        (sqlite3.OperationalError("attempt to write a readonly database"), "change its permissions"),
+        (sqlite3.OperationalError("disk I/O error"), "see that its disk works"),
+        (OSError(28, "No space left on device"), "free some space"),
+        (sqlite3.DatabaseError("file is not a database"), "move it away"),
+    ],
+)
+def test_what_helps_where_the_database_cannot_be_used(tmp_path, error, hint):
+    assert database_module.database_error(tmp_path / FILE, error).hint.startswith(hint)
 
 
 def test_breakers_of_the_first_version_are_kept(tmp_path, monkeypatch):

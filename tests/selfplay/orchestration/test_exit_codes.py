@@ -20,6 +20,7 @@ SMALL = [*SMALL_WORDS, "--min-samples", "0"]
 CONTINUOUS = ["run-continuous-training", "-c", "tic_tac_toe:2", "--games", 10, "--cooldown", 0, *SMALL]
 MASTER = ["master-loop", "--games", "tic_tac_toe:2", "--selfplay-games", 10, "--min-samples-to-trigger", 0]
 MASTER += SMALL_WORDS
+BY_HAND = ["run-training-loop", "--board-type", "tic_tac_toe"]
 
 
 @pytest.fixture
@@ -64,10 +65,26 @@ def test_iterations_that_cannot_be_begun_have_failed(tmp_path, capsys, words):
     assert captured.err.count(f"begin of iteration 1 failed: --sync-from: no folder {nowhere}") == 2
 
 
-@pytest.mark.parametrize("words", [CONTINUOUS[:3], MASTER[:3]], ids=["continuous", "master"])
-def test_openings_that_are_longer_than_a_game_are_refused_at_the_start(tmp_path, capsys, words):
-    assert command(*words, "--match-opening-plies", 9, "--save-dir", tmp_path / "runs") == 2
-    assert "--match-opening-plies: 9, and a game of tic_tac_toe has 8 at most" in capsys.readouterr().err
+@pytest.mark.parametrize("words", [CONTINUOUS[:3], MASTER[:3], BY_HAND], ids=["continuous", "master", "by hand"])
+@pytest.mark.parametrize(
+    ("leaves", "problems"),
+    [
+        (["--random-plies", 10], ["alphazero.random_plies: 10 is more than the 9 plies of its longest game"]),
+        (["--match-opening-plies", 9], ["promotion.match_opening_plies: 9 is more than the 8 plies"]),
+        (["--replay-buffer-size", 1024], ["alphazero.replay_buffer_size: 1,024 is less than the"]),
+        (
+            ["--random-plies", 2_000_000_000, "--match-opening-plies", 2_000_000_000],
+            ["random_plies: 2,000,000,000 is", "match_opening_plies: 2,000,000,000 is"],
+        ),
+    ],
+)
+def test_leaves_that_a_game_bounds_are_refused_at_the_start(tmp_path, capsys, words, leaves, problems):
+    assert command(*words, *leaves, "--save-dir", tmp_path / "runs") == 2
+    *errors, hint = capsys.readouterr().err.splitlines()
+    for problem, error in zip(problems, errors, strict=True):
+        assert error.startswith("error: ")
+        assert problem in error
+    assert hint.startswith("hint: use at")
     assert not (tmp_path / "runs" / "tic_tac_toe_2p").exists()
 
 

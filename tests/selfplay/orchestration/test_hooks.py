@@ -12,7 +12,9 @@ from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.orchestration import events, hooks
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.hooks import BREAKER_OPEN, HookThread, check_hooks
+from stoix_like.selfplay.orchestration.hooks import BREAKER_OPEN, CommandQueue, HookThreads, check_hooks
+from stoix_like.selfplay.orchestration.router import EventRouter, Subscription
+from stoix_like.selfplay.orchestration.status_text import status_lines
 
 BASE = {"game": "tic_tac_toe_2p", "run": "abc", "time": 5.0, "iteration": 3}
 #: Adds a line: what a command reads ends with one.
@@ -33,12 +35,12 @@ def test_commands_get_the_event_also_after_a_restart(log, tmp_path, monkeypatch)
     monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
     path = tmp_path / "told"
     commands = {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
-    with HookThread(log, commands, SILENT):
+    with HookThreads(log, commands, SILENT):
         log.append([failed(1, "closed"), failed(2, "open")])
         while not path.is_file():
             time.sleep(0.01)
     log.append([failed(3, "open")])  # of a process that is killed before it is told
-    with HookThread(log, commands, SILENT):
+    with HookThreads(log, commands, SILENT):
         while len(path.read_text().splitlines()) < 2:
             time.sleep(0.01)
     kinds, texts = zip(*(line.split(" ", 1) for line in path.read_text().splitlines()), strict=True)
@@ -50,11 +52,108 @@ def test_commands_get_the_event_also_after_a_restart(log, tmp_path, monkeypatch)
 def test_a_command_that_fails_is_said_and_passed_over(log, monkeypatch):
     monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
     said = []
-    with HookThread(log, {"STAGE_FAILED": "false"}, SILENT._replace(warning=said.append)):
+    with HookThreads(log, {"STAGE_FAILED": "false"}, SILENT._replace(warning=said.append)):
         log.append([failed(1, "closed")])
         while len(said) < 3:
             time.sleep(0.01)
-    assert all("on_event failed on tic_tac_toe_2p/3/train/STAGE_FAILED/1" in line for line in said)
+    assert all("on_event/STAGE_FAILED failed on tic_tac_toe_2p/3/train/STAGE_FAILED/1" in line for line in said)
+
+
+def test_a_command_that_hangs_holds_up_no_other(log, tmp_path, monkeypatch):
+    """It ends when the other one, whose event comes later, has been run."""
+    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
+    path, said = tmp_path / "told", []
+    hangs = f"sh -c 'while ! test -f {path}; do sleep 0.01; done'"
+    commands = {"STAGE_FAILED": hangs, BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
+    with HookThreads(log, commands, SILENT._replace(warning=said.append)) as threads:
+        log.append([failed(1, "closed"), failed(2, "open")])
+        while [log.position(queue.consumer) for queue in threads.queues] != [log.end()] * 2:
+            time.sleep(0.01)
+    assert said == []
+    assert path.is_file()
+
+
+@pytest.fixture
+def queue(log, monkeypatch):
+    """A queue whose command notes the parts of its events, and fails with `queue.fault`."""
+    queue, queue_run = CommandQueue(log, "STAGE_FAILED", "true", SILENT), []
+
+    def run(_command, _kind, event):
+        queue_run.append(event.part)
+        if queue.fault:
+            raise queue.fault
+
+    queue.run, queue.fault = queue_run, None
+    monkeypatch.setattr(hooks, "run_command", run)
+    return queue
+
+
+def drain(queue):
+    while queue.run_next():
+        pass
+
+
+def test_a_command_whose_events_wait_too_long_passes_over_the_oldest(log, queue, monkeypatch):
+    monkeypatch.setattr(hooks, "MOST_WAITING", 3)
+    log.append([failed(part, "closed") for part in range(1, 11)])
+    drain(queue)
+    assert queue.run == [8, 9, 10]
+    assert queue.counts == {"failed": 0, "passed_over": 7}
+    log.append([failed(11, "closed")])
+    drain(queue)
+    assert queue.run[3:] == [11]
+
+
+def test_what_a_command_has_failed_on_is_counted(log, queue):
+    log.append([failed(1, "closed"), failed(2, "closed")])
+    queue.fault = OSError(2, "No such file or directory")
+    assert [queue.run_next() for _ in range(3)] == [False, False, True]
+    queue.fault = None
+    drain(queue)
+    assert queue.run == [1, 1, 1, 2]
+    assert queue.counts == {"failed": 1, "passed_over": 0}
+    assert "No such file or directory" in queue.last_error
+    lines = status_lines(shown({"STAGE_FAILED": queue.counts | {"last_error": queue.last_error}}))
+    assert any(line.startswith("  command of STAGE_FAILED: 1 failed, 0 passed over; last: on_event") for line in lines)
+
+
+def shown(reports):
+    """A status with the reports of a master loop's commands."""
+    details = {"hooks": reports, "total_iterations": 0, "successful_iterations": 0, "failed_iterations": 0}
+    loop = {"name": "master", "running": False, "healthy": False, "state": "stopped", "stop_requested": False}
+    loop |= {"pid": 1, "details": details | {"last_error": None}}
+    return {"save_dir": "runs", "healthy": False, "error": None, "loops": [loop], "games": [], "events": []}
+
+
+def test_an_event_of_another_version_is_said_and_passed_over(log, queue, tmp_path):
+    def of_another_version():
+        with Database(tmp_path).transaction() as connection:
+            row = "SELECT kind, game, iteration, time FROM events"
+            connection.execute(
+                f"INSERT INTO events (key, kind, game, iteration, time, fields) SELECT 'new', *, '{{\"weather\": 1}}'"
+                f" FROM ({row} LIMIT 1)"
+            )
+
+    said, handled = [], []
+    router = EventRouter(log, SILENT._replace(warning=said.append), [Subscription("test", handled.append)])
+    log.append([failed(1, "closed")])
+    of_another_version()
+    log.append([failed(2, "closed")])
+    router.dispatch()
+    drain(queue)
+    assert [event.part for event in handled] == queue.run == [1, 2]
+    assert "an event of kind 'STAGE_FAILED' cannot be read" in said[0]
+    assert "cannot be read" in queue.last_error
+    assert queue.counts["failed"] == 1
+
+
+def test_the_place_of_an_earlier_version_is_taken_over(log):
+    log.append([failed(1, "closed")])
+    log.advance("on_event", log.end())
+    log.append([failed(2, "closed")])
+    threads = HookThreads(log, {"STAGE_FAILED": "true"}, SILENT)
+    assert log.position(threads.queues[0].consumer) == 1
+    assert log.position("on_event") is None
 
 
 @pytest.mark.parametrize(
@@ -76,22 +175,23 @@ def test_wrong_hooks_are_refused(commands, problem):
 
 
 def test_without_commands_nothing_is_read(log):
-    with HookThread(log, {}, SILENT) as thread:
-        assert not thread._thread.is_alive()
+    with HookThreads(log, {}, SILENT) as threads:
+        assert threads.report() == {}
+    assert log.position("on_event") is None
 
 
 def test_what_the_loop_has_told_last_is_begun_before_it_ends(log, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "_LOOK_SECONDS", 1e6)  # the thread looks when the loop ends
     path = tmp_path / "told"
     commands = {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
-    with HookThread(log, commands, SILENT):
+    with HookThreads(log, commands, SILENT):
         log.append([failed(1, "closed"), failed(2, "open"), failed(3, "open")])
     assert len(path.read_text().splitlines()) == 2
     monkeypatch.setattr(hooks, "_LAST_SECONDS", -1.0)  # it takes too long
-    with HookThread(log, commands, SILENT):
+    with HookThreads(log, commands, SILENT):
         log.append([failed(4, "open"), failed(5, "open")])
     assert len(path.read_text().splitlines()) == 3
-    with HookThread(log, commands, SILENT):  # of the next process
+    with HookThreads(log, commands, SILENT):  # of the next process
         pass
     assert len(path.read_text().splitlines()) == 4
 
@@ -99,8 +199,8 @@ def test_what_the_loop_has_told_last_is_begun_before_it_ends(log, tmp_path, monk
 def test_commands_that_are_added_later_are_not_run_for_the_past(log, tmp_path, monkeypatch):
     monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
     path = tmp_path / "told"
-    with HookThread(log, {}, SILENT):
+    with HookThreads(log, {}, SILENT):
         log.append([failed(1, "open")])
-    with HookThread(log, {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}, SILENT):
+    with HookThreads(log, {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}, SILENT):
         log.append([failed(2, "open")])  # and the thread ends before its next look: it is told at the end
     assert [json.loads(line.split(" ", 1)[1])["part"] for line in path.read_text().splitlines()] == [2]

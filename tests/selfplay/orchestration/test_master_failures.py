@@ -207,6 +207,19 @@ def test_one_game_that_waits_for_its_breaker_is_no_error_of_the_loop(copied, mon
         assert "manifest.json" in master.stats.waiting["tic_tac_toe_2p"]
 
 
+def test_the_intervals_of_a_tournament_know_that_its_matches_share_openings(copied, monkeypatch):
+    pipeline, folder = copied
+    rate, rated = report_matches.ratings.rate, []
+    monkeypatch.setattr(
+        report_matches.ratings, "rate", lambda records, **rest: rated.append(records) or rate(records, **rest)
+    )
+    with small_loop(pipeline, folder) as loop:
+        report_matches.play_tournament(loop.runner.pipeline, 16, 4, 2)
+    for record in rated[-1]:
+        assert len(record.by_opening) * 2 == record.games
+        assert sum(record.by_opening) == record.score
+
+
 def test_a_tournament_with_another_size_of_matches_spends_no_more_than_it_may(copied):
     pipeline, folder = copied
     with small_loop(pipeline, folder, replace_leaves(pipeline.config, {"pairs_per_look": 1})) as loop:

@@ -1,11 +1,22 @@
 """Iterations that another command finishes while a loop does not look: told once, in their order, and gone on from."""
 
+import contextlib
+import functools
+
 import pytest
 from support.loops import FakeClock, small_loop, told
+from support.pipelines import digests
 
+from stoix_like.config.checks import replace_leaves
+from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import iteration
-from stoix_like.selfplay.orchestration import events
+from stoix_like.selfplay.folders import STAGES
+from stoix_like.selfplay.iteration import IterationOptions
+from stoix_like.selfplay.iteration_start import read_start
+from stoix_like.selfplay.orchestration import events, history, plateau
+from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
 
 
 def run_one(loop, kind):
@@ -49,3 +60,121 @@ def test_another_command_finishes_iterations_while_a_loop_cools_down(copied):
         assert loop.run().successful_iterations == 2
         assert done == [4]
         assert loop.keys[16:] == [key for number in (3, 4, 5) for key in told(number, loop.layout)]
+
+
+@contextlib.contextmanager
+def before_the_lock(monkeypatch, is_time, act):
+    """Another process acts once, between a look at what is due and the lock: when `is_time()`."""
+    lock, acted = iteration.work_lock, []
+
+    @contextlib.contextmanager
+    def late(layout):
+        if not acted and is_time():
+            acted.append(True)
+            act()
+        with lock(layout):
+            yield
+
+    monkeypatch.setattr(iteration, "work_lock", late)
+    yield
+    assert acted
+
+
+def finish(loop, times=1):
+    """What another process does that finishes the iteration, and the next ones."""
+    for _ in range(times):
+        iteration.run_iteration(loop.runner.pipeline)
+
+
+OTHERS = ("sync", "train", "promote")
+
+
+def run_by_hand(loop):
+    assert iteration.run_iteration(loop.runner.pipeline).iteration == 3
+
+
+@pytest.mark.parametrize("stage", ["evaluate", *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)])
+@pytest.mark.parametrize(
+    "run", [run_by_hand, lambda loop: run_one(loop, "continuous"), lambda loop: run_one(loop, "master")]
+)
+def test_a_stage_that_another_process_has_done_meanwhile_is_not_done_again(copied, monkeypatch, run, stage):
+    """A later champion, of iteration 4, must not become the opponent of the candidate of iteration 3."""
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        before = STAGES[STAGES.index(stage) - 1]
+        done = dict[str, str]()
+
+        def meanwhile():
+            finish(loop, 2)
+            done.update(digests(loop.layout, 3))
+
+        def is_time():
+            return read_manifest(loop.layout.stage(3, before)) is not None
+
+        with before_the_lock(monkeypatch, is_time, meanwhile):
+            run(loop)
+        assert digests(loop.layout, 3) == done
+        assert list(done) == list(STAGES)
+
+
+def test_more_games_are_not_played_into_an_iteration_that_another_process_has_finished(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        assert loop.runner.take_up() is None
+        for _ in range(2):
+            assert loop.runner.run_due().kind == "ran"
+        assert loop.runner.may_play_more(4)
+        with before_the_lock(monkeypatch, lambda: True, lambda: finish(loop)):
+            assert loop.runner.play_more().kind == "ran"
+        assert read_manifest(loop.layout.stage(3, "selfplay")).inputs["batches"] == "1"
+        assert list(digests(loop.layout, 3)) == list(STAGES)
+
+
+def test_an_iteration_that_another_process_has_begun_meanwhile_is_not_left(copied, monkeypatch):
+    """`--new-iteration` leaves the iteration that was unfinished when it was asked for, and no later one."""
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        pipeline = loop.runner.pipeline
+        assert iteration.begin_iteration(pipeline) == 3
+
+        def meanwhile():
+            finish(loop)
+            assert iteration.begin_iteration(pipeline) == 4
+
+        with before_the_lock(monkeypatch, lambda: True, meanwhile):
+            assert iteration.begin_iteration(pipeline, IterationOptions(new_iteration=True)) == 4
+
+
+def test_the_boost_of_an_iteration_is_that_of_the_decisions_when_it_begins(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+        monkeypatch.setattr(history, "exploration_boost", lambda results: 1.0 + 0.1 * len(list(results)))
+        with before_the_lock(monkeypatch, lambda: True, lambda: finish(loop)):
+            assert loop.runner.take_up() is None
+        assert read_start(loop.layout, 4).exploration_boost == pytest.approx(1.3)
+
+
+def test_leaves_that_are_tuned_meanwhile_hold_for_the_iteration_that_begins(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, replace_leaves(pipeline.config, {"save_dir": str(folder)})) as loop:
+        rate = loop.runner.config.optimization.actor_lr
+
+        def tune():
+            loop.layout.plateau(2).mkdir(parents=True)
+            write_result(loop.layout, 2, TuningResult({"actor_lr": rate / 2}, {"actor_lr": rate}, None, 0.0))
+
+        with before_the_lock(monkeypatch, lambda: True, tune):
+            assert loop.runner.take_up().kind == "waits"
+        assert loop.runner.take_up() is None
+        assert read_start(loop.layout, 3).settings["actor_lr"] == rate / 2
+
+
+def test_a_plateau_hook_is_not_started_beside_an_iteration_that_has_begun_meanwhile(copied, monkeypatch):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, watch=WatchRule(1, 1e9)) as loop:
+        master = loop.master(enabled=True, function="cma_es")
+        begin = functools.partial(iteration.begin_iteration, loop.runner.pipeline)
+        monkeypatch.setattr(plateau, "run_plateau_hook", lambda *_: pytest.fail("it is started"))
+        with before_the_lock(monkeypatch, lambda: True, begin):
+            master._run_plateau_hook()
+        assert loop.layout.last_iteration() == 3

@@ -59,10 +59,10 @@ def test_a_folder_that_cannot_be_made_or_written_is_one_line(tmp_path):
 def test_a_heartbeat_says_what_the_loop_is_doing(database):
     state = {"current_state": "idle"}
     with HeartbeatThread(database, MASTER, lambda: state):
-        ((name, pid, *_, text),) = database.rows("SELECT * FROM heartbeats")
+        ((name, pid, text),) = database.rows("SELECT name, pid, status FROM heartbeats")
         assert (name, pid, json.loads(text)) == (MASTER, os.getpid(), state)
         state["current_state"] = "stopped"
-    ((*_, text),) = database.rows("SELECT * FROM heartbeats")
+    ((text,),) = database.rows("SELECT status FROM heartbeats")
     assert json.loads(text) == {"current_state": "stopped"}
 
 

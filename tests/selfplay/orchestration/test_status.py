@@ -1,25 +1,31 @@
 """What is shown of loops: of one that runs, hangs, was killed, or never was; and of folders that are damaged."""
 
 import contextlib
+import itertools
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 import pytest
+from support.loops import small_loop
 
 from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
-from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.orchestration.database import MIGRATIONS, Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import CurriculumRebalanced, PlateauDetected
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread, PresenceLock
 from stoix_like.selfplay.orchestration.reports import LatestProgress
-from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status, status_lines
+from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status
+from stoix_like.selfplay.orchestration.status_text import status_lines
+from stoix_like.selfplay.orchestration.timing import moment
 from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
 
 PROGRESS = "tic_tac_toe_2p: train: 3 of 5"
@@ -36,6 +42,12 @@ def beat(database, name, **status):
         pass
 
 
+def in_seconds(seconds, **changed):
+    """So much later, by both clocks."""
+    now = moment()
+    return now._replace(wall=now.wall + seconds, monotonic=now.monotonic + seconds)._replace(**changed)
+
+
 def test_a_folder_without_loops(tmp_path):
     found = read_status(tmp_path / "nothing")
     assert (found["loops"], found["games"], found["events"], exit_code(found)) == ([], [], [], 1)
@@ -50,7 +62,7 @@ def test_a_loop_is_healthy_while_it_runs_and_its_heart_beats(database, tmp_path)
         (loop,) = found["loops"]
         assert (loop["running"], loop["healthy"], loop["state"], exit_code(found)) == (True, True, "train", 0)
         assert f"  {PROGRESS}" in status_lines(found)
-        late = read_status(tmp_path, found["time"] + LATE_SECONDS + 1.0)
+        late = read_status(tmp_path, in_seconds(LATE_SECONDS + 1.0))
         assert (late["loops"][0]["healthy"], exit_code(late)) == (False, 1)
         assert status_lines(late)[0].endswith(": unhealthy")
     found = read_status(tmp_path)
@@ -59,13 +71,89 @@ def test_a_loop_is_healthy_while_it_runs_and_its_heart_beats(database, tmp_path)
     assert read_status(tmp_path)["loops"][0]["state"] == "stopped"
 
 
+@pytest.mark.parametrize(
+    ("jump", "boot", "later", "healthy"),
+    [
+        (-1e6, None, 5.0, True),  # the clock was set back, or forward: the loop works
+        (1e6, None, 5.0, True),
+        (-1e6, None, LATE_SECONDS + 1.0, False),  # and hangs
+        (1e6, None, LATE_SECONDS + 1.0, False),
+        (0.0, "another", 5.0, True),  # a loop of another host, by the wall clock
+        (0.0, "another", LATE_SECONDS + 1.0, False),
+        (0.0, "", LATE_SECONDS + 1.0, False),  # a system that does not say which boot it is
+    ],
+)
+def test_a_clock_that_is_set_changes_no_health(database, tmp_path, monkeypatch, jump, boot, later, healthy):
+    now = [moment()]
+    monkeypatch.setattr(presence, "moment", lambda: now[0])
+    with presence.present(tmp_path, MASTER):
+        now[0] = now[0]._replace(wall=now[0].wall + jump, monotonic=now[0].monotonic + 1.0)
+        beat(database, MASTER, current_state="train")
+        wall, monotonic = now[0].wall + later, now[0].monotonic + later
+        if boot is not None:
+            monotonic = 0.0
+        read = now[0]._replace(wall=wall, monotonic=monotonic, boot=now[0].boot if boot is None else boot)
+        found = read_status(tmp_path, read)
+        (loop,) = found["loops"]
+        assert (loop["state"], loop["healthy"]) == ("train", healthy)
+        assert loop["heartbeat_age"] == pytest.approx(later)
+
+
+def test_a_loop_of_another_boot_with_the_same_process_id_is_another(database, tmp_path, monkeypatch):
+    before = moment()._replace(boot="before", wall=time.time() - 60.0, monotonic=1e9)
+    monkeypatch.setattr(presence, "moment", lambda: before)
+    beat(database, MASTER, current_state="train")
+    monkeypatch.setattr(presence, "moment", moment)
+    with presence.present(tmp_path, MASTER):
+        assert read_status(tmp_path)["loops"][0]["state"] == "starting"
+
+
+def test_heartbeats_of_an_earlier_version_are_read(tmp_path):
+    with contextlib.closing(sqlite3.connect(tmp_path / "events.sqlite")) as connection:
+        for statement in itertools.chain(*MIGRATIONS[:2]):
+            connection.execute(statement)
+        connection.execute("PRAGMA user_version = 2")
+        row = CONTINUOUS, 1, "h", 5.0, time.time() - 30.0, '{"current_state": "idle"}'
+        connection.execute("INSERT INTO heartbeats VALUES (?, ?, ?, ?, ?, ?)", row)
+        connection.commit()
+    (loop,) = read_status(tmp_path)["loops"]
+    assert (loop["state"], loop["heartbeat_age"]) == ("killed", pytest.approx(30.0, abs=5.0))
+    with contextlib.closing(Database(tmp_path)):
+        assert read_status(tmp_path)["loops"][0]["began"] == 5.0
+
+
+def test_a_lock_that_cannot_be_read_is_said(database, tmp_path, monkeypatch):
+    beat(database, MASTER, current_state="train")
+    monkeypatch.setattr(presence, "holder", lambda *_: (_ for _ in ()).throw(OSError(5, "Input/output error")))
+    found = read_status(tmp_path)
+    assert found["error"].endswith("master.lock cannot be read: Input/output error")
+    assert exit_code(found) == 1
+
+
+def test_the_store_and_its_new_positions_are_those_of_now(copied):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder) as loop:
+
+        def shown():
+            (game,) = read_status(folder)["games"]
+            return game["iteration"], game["store_games"], game["new_positions"]
+
+        assert shown() == (2, 20, 0)  # the candidate of iteration 2 has learned from all of them
+        assert loop.runner.take_up() is None
+        assert shown() == (3, 20, 0)
+        assert loop.runner.run_due().stage == "selfplay"
+        assert shown() == (3, 20, 0)
+        assert loop.runner.run_due().stage == "sync"
+        assert shown() == (3, 30, read_manifest(loop.layout.stage(3, "selfplay")).facts["positions"])
+
+
 def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_path):
     breakers = Breakers(database, BreakerRule(1, 300.0))
     (tmp_path / "tic_tac_toe_2p" / "iterations" / "0001").mkdir(parents=True)
     breakers.fail("tic_tac_toe_2p", "train", 1000.0, "no memory")
     with presence.present(tmp_path, CONTINUOUS):
         beat(database, CONTINUOUS, current_state="error")
-        found = read_status(tmp_path, 1100.0)
+        found = read_status(tmp_path, moment()._replace(wall=1100.0))
         assert exit_code(found) == 1
         (game,) = found["games"]
         (breaker,) = game["breakers"]
@@ -73,7 +161,7 @@ def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_pat
         until = time.strftime("%H:%M:%S", time.localtime(1300.0))
         told = f"1 failure of train in a row, breaker open until {until}: no memory"
         assert any(told in line for line in status_lines(found))
-        assert read_status(tmp_path, 1400.0)["games"][0]["breakers"][0]["state"] == "half_open"
+        assert read_status(tmp_path, moment()._replace(wall=1400.0))["games"][0]["breakers"][0]["state"] == "half_open"
         assert breakers.acquire("tic_tac_toe_2p", "train", 1400.0)  # asking takes nothing
 
 
@@ -135,7 +223,7 @@ def test_a_loop_that_is_started_again_is_not_taken_for_the_one_before(database, 
         (loop,) = found["loops"]
         assert (loop["running"], loop["state"], loop["pid"], exit_code(found)) == (True, "starting", os.getpid(), 0)
         assert status_lines(found)[1].startswith(f"master loop: starting, process {os.getpid()} on ")
-        late = read_status(tmp_path, time.time() + LATE_SECONDS + 1.0)  # it hangs, or writes into another database
+        late = read_status(tmp_path, in_seconds(LATE_SECONDS + 1.0))  # it hangs, or writes into another database
         assert (late["loops"][0]["state"], exit_code(late)) == ("silent", 1)
         beat(database, MASTER, current_state="idle")
         assert read_status(tmp_path)["loops"][0]["state"] == "idle"

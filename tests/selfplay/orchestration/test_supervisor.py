@@ -91,6 +91,35 @@ def test_a_stop_reaches_a_supervisor_whose_database_was_moved_away(tmp_path):
     assert starts(log) == 2
 
 
+def for_a_moment(function):
+    """The function, which fails twice before it works."""
+    calls = []
+
+    def failing(*arguments, **options):
+        calls.append(1)
+        if len(calls) <= 2:
+            raise OSError(5, "Input/output error")
+        return function(*arguments, **options)
+
+    return failing
+
+
+@pytest.mark.parametrize(
+    ("module", "function", "said"),
+    [
+        (presence, "is_present", "continuous.lock cannot be read (Input/output error): it is looked at again"),
+        (subprocess, "Popen", "no process can be started: Input/output error"),
+    ],
+)
+def test_an_error_of_the_system_for_a_moment_ends_no_supervisor(tmp_path, monkeypatch, module, function, said):
+    monkeypatch.setattr(module, function, for_a_moment(getattr(module, function)))
+    lines, log = [], tmp_path / "log"
+    reporter = SILENT._replace(note=lines.append, warning=lines.append)
+    assert supervise(CONTINUOUS, tmp_path, child("ends", log), reporter, lambda _: 0.0) == 0
+    assert starts(log) == 1
+    assert any(line.endswith(said) for line in lines)
+
+
 def test_a_wrong_command_line_is_not_tried_again(tmp_path):
     log = tmp_path / "log"
     assert supervise(CONTINUOUS, tmp_path, child("is wrong", log), SILENT) == 2

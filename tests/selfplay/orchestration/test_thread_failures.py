@@ -17,7 +17,7 @@ from stoix_like.selfplay.orchestration import database as database_module
 from stoix_like.selfplay.orchestration import events, hooks, presence, timing
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.hooks import CONSUMER, HookThread
+from stoix_like.selfplay.orchestration.hooks import CONSUMER, HookThreads
 from stoix_like.selfplay.orchestration.presence import MASTER, HeartbeatThread
 from stoix_like.selfplay.orchestration.timing import LoopStop, StopWatcher
 
@@ -134,17 +134,17 @@ class CountingLog(EventLog):
 @pytest.mark.parametrize("fault", [locked, lambda database: without(database, "consumers")])
 def test_commands_are_run_when_the_database_can_be_used_again(database, tmp_path, fault):
     path, log = tmp_path / "told", CountingLog(database)
-    thread = HookThread(log, {"SELFPLAY_COMPLETE": f'{sys.executable} -c "{WRITES}" {path}'}, SILENT)
+    thread = HookThreads(log, {"SELFPLAY_COMPLETE": f'{sys.executable} -c "{WRITES}" {path}'}, SILENT)
     log.append([event(1)])
     with contextlib.ExitStack() as stack:
         with fault(database) as problem:
             with pytest.raises(RunError, match=problem):
-                log.advance(CONSUMER, 0)
+                log.advance(f"{CONSUMER}/SELFPLAY_COMPLETE", 0)
             before = log.looks
             stack.enter_context(thread)
             wait_until(lambda: log.looks > before + 2)
         log.append([event(2)])
-        wait_until(lambda: log.position(CONSUMER) == log.end())
+        wait_until(lambda: log.position(f"{CONSUMER}/SELFPLAY_COMPLETE") == log.end())
     parts = path.read_text().split()
     assert set(parts[:-1]) == {"1"}  # the first may be told again: its place in the log could not be written
     assert parts[-1] == "2"

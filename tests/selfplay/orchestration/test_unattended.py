@@ -1,6 +1,7 @@
 """What a loop that nobody looks at must not do: starve, spin, end by itself, or miss a stop."""
 
 import dataclasses
+import shutil
 
 import pytest
 from support.loops import FakeClock, small_loop
@@ -13,6 +14,7 @@ from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import (
     continuous,
+    derive,
     plateau,
     presence,
     report_matches,
@@ -165,6 +167,127 @@ def test_a_lock_that_cannot_be_read_for_a_moment_ends_nothing(copied, monkeypatc
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
         assert any("tried again in 10 s" in line for line in loop.said)
+
+
+ERRORS = (CheckpointError("torn", "put it back"), OSError(5, "Input/output error"), KeyError("games"))
+
+
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+@pytest.mark.parametrize("error", ERRORS, ids=["stoix_like", "system", "bug"])
+@pytest.mark.parametrize(("module", "function"), [(derive, "events_of"), (runner, "due_step")])
+def test_errors_outside_a_stage_open_a_breaker_and_make_the_loop_unhealthy(
+    copied, monkeypatch, kind, error, module, function
+):
+    pipeline, folder = copied
+
+    def failing(*_):
+        raise error
+
+    with small_loop(pipeline, folder, iteration_cooldown_seconds=10.0) as loop:
+        monkeypatch.setattr(module, function, failing)
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=0)
+        states = set()
+
+        def then(clock):
+            states.add(getattr(started.stats.current_state, "value", started.stats.current_state))
+            loop.stop.is_set = clock.at > 1_000_900.0
+
+        loop.fake._then = then
+        started.run()
+        assert "error" in states
+        assert loop.breakers.state(loop.runner.game, "look", 1_000_400.0) == "open"
+        assert 3 <= started.stats.failed_iterations <= 6
+        assert str(error.args[-1]) in started.stats.last_error
+
+
+@pytest.mark.parametrize("kind", ["continuous", "master"])
+def test_errors_of_no_game_make_the_loop_unhealthy_until_they_end(copied, monkeypatch, kind):
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        started = loop.loop if kind == "continuous" else loop.master(max_iterations=1)
+        states, work = [], "_defer" if kind == "continuous" else "_do_something"
+        original = getattr(started, work)
+
+        def failing():
+            if loop.fake.at < 1_000_055.0:
+                raise OSError(5, "Input/output error")
+            return original()
+
+        monkeypatch.setattr(started, work, failing)
+        loop.fake._then = lambda _: states.append(
+            getattr(started.stats.current_state, "value", started.stats.current_state)
+        )
+        started.run()
+        assert list(dict.fromkeys(states)) == ["idle", "error"]
+        assert started.stats.successful_iterations == 1
+        assert "Input/output error" in started.stats.last_error
+
+
+def test_a_game_that_waits_does_not_keep_another_from_its_turn_after_an_error(copied, monkeypatch):
+    """Its breaker is open for an hour; the other one had an error before its turn, and then has one."""
+    pipeline, folder = copied
+    with small_loop(pipeline, folder, failure_backoff_seconds=3600.0) as loop:
+        layout = Layout(folder / "another_2p")
+        shutil.copytree(loop.layout.root, layout.root)
+        other = runner.GameRunner(loop.runner.configured, layout, loop.services)
+        loop.loop.runners = [other, loop.runner]
+        for _ in range(3):
+            loop.breakers.fail("another_2p", "look", loop.fake.at, "torn")
+        turns, defer = [], loop.loop._defer
+
+        def failing_once():
+            turns.append(1)
+            if len(turns) == 2:
+                raise OSError(5, "Input/output error")
+            defer()
+
+        monkeypatch.setattr(loop.loop, "_defer", failing_once)
+        loop.loop.config = dataclasses.replace(loop.loop.config, max_iterations=1)
+        loop.fake._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_600.0)
+        assert loop.run().successful_iterations == 1
+        assert loop.fake.at < 1_000_060.0
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "tracebacks"),
+    [
+        (OSError(28, "No space left on device", "runs/shard"), "No space left on device: runs/shard (free some", 0),
+        (OSError(5, "Input/output error"), "Input/output error (see that its disk works", 0),
+        (RunError("no memory", "lower --batch-size"), "no memory (lower --batch-size)", 0),
+        (KeyError("games"), "KeyError('games')", 1),
+    ],
+)
+def test_only_a_bug_is_said_with_its_traceback(copied, monkeypatch, error, said, tracebacks):
+    pipeline, folder = copied
+    monkeypatch.setattr(iteration.play, "selfplay_stage", lambda *_, **__: (_ for _ in ()).throw(error))
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        loop.run()
+        assert any(f"selfplay of iteration 3 failed: {said}" in line for line in loop.said)
+        assert sum("Traceback" in line for line in loop.said) == tracebacks
+
+
+def test_a_loop_says_what_it_does_while_programs_are_compiled(copied, monkeypatch):
+    pipeline, folder = copied
+    states, begin = [], iteration.begin_iteration
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+
+        def noted(*arguments):
+            states.append((loop.loop.stats.current_state, loop.loop.stats.current_config))
+            return begin(*arguments)
+
+        monkeypatch.setattr(iteration, "begin_iteration", noted)
+        loop.run()
+    assert states == [(LoopState.RUNNING_SELFPLAY, "tic_tac_toe_2p")]
+
+
+def test_the_command_for_a_stage_that_is_held_runs_that_stage_alone(copied):
+    pipeline, folder = copied
+    wiring = start.wire_pipeline_events(export=False, promotion=False)
+    with small_loop(pipeline, folder, wiring=wiring) as loop:
+        stop_after(loop, 30.0)
+        loop.run()
+        (said,) = [line for line in loop.said if "export waits" in line]
+        assert said.endswith(f"--save-dir {folder} --resume --stage export")
 
 
 def test_a_loop_that_waits_names_no_game(copied):
