@@ -124,7 +124,9 @@ class PlateauHookConfig:
 
     enabled: bool = leaf(False, "start the function after a PLATEAU_DETECTED")
     function: str = leaf(
-        "cma_es", "cma_es = a sweep of learning rate and weight decay, or a name of sl.register_plateau_hook"
+        "cma_es",
+        "cma_es = a sweep of learning rate and weight decay, architectures = one of network sizes, or a name of"
+        " sl.register_plateau_hook",
     )
     num_trials: int = leaf(24, "trials of the sweep, the present settings included", low=2)
     trial_epochs: float = leaf(1.0, "passes over the window of each trial", above=0.0)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from stoix_like.selfplay.orchestration.runner import GameRunner
     from stoix_like.selfplay.pipeline import Pipeline
 
-CMA_ES = "cma_es"  # the function that is shipped
+CMA_ES, ARCHITECTURES = "cma_es", "architectures"  # the functions that are shipped
 STARTS, MOST_STARTS = "starts.json", 3  # of a function that never came back: it has ended the process
 _MOST_DOUBLINGS = 6
 
@@ -77,7 +77,7 @@ def register_plateau_hook(name: str, function: PlateauFunction) -> None:
 
 
 def _known() -> list[str]:
-    return [CMA_ES, *_functions]
+    return [CMA_ES, ARCHITECTURES, *_functions]
 
 
 def check_plateau_hook(options: PlateauHookConfig) -> None:
@@ -163,13 +163,18 @@ def _count_start(path: Path) -> None:
 def _function(name: str) -> PlateauFunction:
     if name in _functions:
         return _functions[name]
-    from stoix_like.selfplay.orchestration.rate_sweep import sweep_rates  # not while a configuration is checked
+    from stoix_like.selfplay.orchestration import (  # not while a configuration is checked
+        architecture_search,
+        rate_sweep,
+    )
 
-    return sweep_rates
+    return {CMA_ES: rate_sweep.sweep_rates, ARCHITECTURES: architecture_search.search_architectures}[name]
 
 
 def _text(name: str, leaves: Mapping[str, Any], error: str | None) -> str:
     if error is not None:
         return f"{name} has failed: {error}"
     texts = (f"{leaf} {value:.4g}" if isinstance(value, float) else f"{leaf} {value}" for leaf, value in leaves.items())
-    return f"{name}: the next iterations have {', '.join(texts)}" if leaves else f"{name}: nothing better was found"
+    return (
+        f"{name}: the next iterations have {', '.join(texts)}" if leaves else f"{name}: the settings stay as they are"
+    )

@@ -31,7 +31,9 @@ from stoix_like.runtime.sweeps.space import Range
 from stoix_like.selfplay import export, train
 from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
 from stoix_like.selfplay.orchestration.plateau import PlateauContext
+from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
+from stoix_like.types import NetworkParams
 
 TRIALS = "trials.json"
 RATE_FACTOR = 8.0  # rates from an eighth to eight times the configured one
@@ -47,12 +49,19 @@ class Trial(NamedTuple):
     loss: float | None  # on the games that nothing learns from; None if it was not finite
 
 
+class NewestWindow(NamedTuple):
+    """The positions of the last iteration's window, and those of it that nothing learns from."""
+
+    learned: dict[str, np.ndarray]
+    held_out: dict[str, np.ndarray]
+    games: np.ndarray  # [M] int, the game of each position that is held out
+
+
 class _Data(NamedTuple):
     """What all trials share."""
 
     start: AlphaZeroState  # of the run, with the window
-    held_out: dict[str, np.ndarray]
-    games: np.ndarray  # [M] int, the game of each position that is held out
+    window: NewestWindow
     num_updates: int
     digest: str  # of all that makes trials comparable
 
@@ -119,24 +128,46 @@ def _read_trials(path: Path, digest: str) -> list[Trial]:
         return []
 
 
+def read_window(context: PlateauContext) -> NewestWindow:
+    """The window of the last iteration. Raises RunError if too few of its games are held out."""
+    last = context.iteration
+    folder = context.pipeline.layout.stage(last, "export")
+    held_out, learned = (read_arrays(folder / name) for name in (VALIDATION_FILE, WINDOW_FILE))
+    games = np.unique(held_out["game_id"], return_inverse=True)[1]
+    if (count := len({*games.tolist()})) < LEAST_GAMES:
+        what = f"iteration {last} has {count} games that are validated on"
+        raise RunError(what, f"a sweep needs {LEAST_GAMES}: raise validation_share, or select another function")
+    return NewestWindow(learned, held_out, games)
+
+
+def held_out_losses(pipeline: Pipeline, params: NetworkParams, window: NewestWindow) -> np.ndarray:
+    """[M] losses of the positions that are held out, for the network of this pipeline."""
+    found = train.position_losses(pipeline, params, window.held_out)
+    full_share = max(float(window.held_out["is_full"].mean()), 1.0 / len(window.games))  # others teach no policy
+    return found["policy_loss"] / full_share + pipeline.config.optimization.vf_coef * found["value_loss"]
+
+
+def num_updates(context: PlateauContext, window: NewestWindow) -> int:
+    """The updates of a trial: `trial_epochs` passes over the window."""
+    settings = context.pipeline.settings
+    samples = settings.most_gradient_steps * settings.batch_size
+    return max(math.ceil(context.options.trial_epochs * len(window.learned["is_full"]) / samples), 1)
+
+
 def _read_data(context: PlateauContext) -> _Data:
     """The window of the last iteration, and the run's state after it."""
     pipeline, last = context.pipeline, context.iteration
-    folder, trained = pipeline.layout.stage(last, "export"), read_manifest(pipeline.layout.stage(last, "train"))
-    held_out, window = (read_arrays(folder / name) for name in (VALIDATION_FILE, WINDOW_FILE))
-    games = np.unique(held_out["game_id"], return_inverse=True)[1]
-    if trained is None or (count := len({*games.tolist()})) < LEAST_GAMES:
-        what = f"iteration {last} has {0 if trained is None else count} games that are validated on"
-        raise RunError(what, f"a sweep needs {LEAST_GAMES}: raise validation_share, or select another function")
+    window, trained = read_window(context), read_manifest(pipeline.layout.stage(last, "train"))
+    if trained is None:
+        raise RunError(f"iteration {last} has not trained", "select another function")
     store, template = CheckpointStore(pipeline.layout.train_run / "checkpoints"), state_template(pipeline.learner, 1)
     update = int(trained.facts["update"])
     stored = {name: store.load_part(name, getattr(template, name), update) for name in ("params", "optimizer", "step")}
     start: AlphaZeroState = jax.jit(pipeline.learner.init)(pipeline.root)
-    start = window_learner.window_of(start._replace(**stored), export.samples_of(pipeline, window))
-    samples = pipeline.settings.most_gradient_steps * pipeline.settings.batch_size
-    num_updates = max(math.ceil(context.options.trial_epochs * len(window["is_full"]) / samples), 1)
-    settings = pipeline.leaves(train.SETTINGS) | {"iteration": last, "updates": num_updates, "at": update}
-    return _Data(start, held_out, games, num_updates, json_digest(settings))
+    start = window_learner.window_of(start._replace(**stored), export.samples_of(pipeline, window.learned))
+    updates = num_updates(context, window)
+    settings = pipeline.leaves(train.SETTINGS) | {"iteration": last, "updates": updates, "at": update}
+    return _Data(start, window, updates, json_digest(settings))
 
 
 class _TrialRuns:
@@ -149,7 +180,7 @@ class _TrialRuns:
 
     def __init__(self, context: PlateauContext, data: _Data) -> None:
         pipeline, section = context.pipeline, context.pipeline.config.optimization
-        self._pipeline, self._data, self.games, self.digest = pipeline, data, data.games, data.digest
+        self._pipeline, self._data, self.games, self.digest = pipeline, data, data.window.games, data.digest
         self._critic_share = section.critic_lr / section.actor_lr
         total = context.options.num_trials * data.num_updates
         self._progress = Progress(pipeline.reporter, pipeline.stop, "plateau", "updates", total)
@@ -175,9 +206,7 @@ class _TrialRuns:
         for done in range(data.num_updates):
             self._progress.update(number * data.num_updates + done)
             learned = self._update(data.start, hyper, *learned)
-        found = train.position_losses(pipeline, learned[0].average, data.held_out)
-        full_share = max(float(data.held_out["is_full"].mean()), 1.0 / len(data.games))  # others teach no policy
-        return found["policy_loss"] / full_share + pipeline.config.optimization.vf_coef * found["value_loss"]
+        return held_out_losses(pipeline, learned[0].average, data.window)
 
     def _one_update(self, start: AlphaZeroState, hyper: AlphaZeroHyper, params: Any, optimizer: Any, step: Any) -> Any:
         state = start._replace(hyper=hyper, params=params, optimizer=optimizer, step=step)

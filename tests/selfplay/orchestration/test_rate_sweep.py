@@ -1,4 +1,4 @@
-"""The sweep of rates: trials against training by hand, its decision, and what a kill leaves."""
+"""The sweeps of rates and of sizes: trials against training by hand, decisions, and what a kill leaves."""
 
 import json
 import shutil
@@ -17,8 +17,9 @@ from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import export, train
-from stoix_like.selfplay.orchestration import rate_sweep
+from stoix_like.selfplay.orchestration import architecture_search, rate_sweep
 from stoix_like.selfplay.orchestration.plateau import PlateauContext, run_plateau_hook
+from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 
 GAMES = np.array([0, 0, 1, 1])
@@ -171,3 +172,54 @@ def test_too_few_games_that_are_held_out_are_one_line(loop, monkeypatch):
     monkeypatch.setattr(rate_sweep, "LEAST_GAMES", 20)
     with pytest.raises(RunError, match="games that are validated on"):
         rate_sweep.sweep_rates(context_of(loop))
+
+
+def test_a_size_learns_the_window_from_random_parameters_and_is_judged_on_games_that_are_held_out(loop):
+    context = context_of(loop, num_trials=3)
+    assert architecture_search.search_architectures(context) == {}
+    rows = json.loads((context.folder / "architectures.json").read_text())
+    width, depth = context.pipeline.config.architecture.hidden_dim, context.pipeline.config.architecture.num_layers
+    assert [(row["hidden_dim"], row["num_layers"]) for row in rows] == [
+        (width, depth),
+        (2 * width, depth),
+        (width // 2, depth),
+    ]
+    assert (rows[0]["gain"], rows[1]["num_parameters"] > rows[0]["num_parameters"] > rows[2]["num_parameters"]) == (
+        0,
+        True,
+    )
+    config = replace_leaves(context.pipeline.config, {"hidden_dim": 2 * width})
+    pipeline, folder = Pipeline(config, context.pipeline.reporter), context.pipeline.layout.stage(2, "export")
+    window = read_arrays(folder / "window.npz")
+    state = jax.jit(pipeline.learner.init)(pipeline.root)
+    state = window_learner.window_of(state, export.samples_of(pipeline, window))
+    count = -(-len(window["is_full"]) // (pipeline.settings.most_gradient_steps * pipeline.settings.batch_size))
+    state = state._replace(hyper=state.hyper._replace(num_updates=jnp.float32(count)))
+    for _ in range(count):
+        state, _ = jax.jit(pipeline.learner.update)(state)
+    found = train.validation_losses(pipeline, state.params.average, read_arrays(folder / "validation.npz"))
+    by_hand = found["validation_policy_loss"] + config.optimization.vf_coef * found["validation_value_loss"]
+    assert rows[1]["loss"] == pytest.approx(by_hand, rel=1e-5)
+
+
+@pytest.mark.parametrize("gain", [0.5, -0.5, float("nan")])
+def test_a_better_size_is_proposed_with_the_command_that_begins_with_it(loop, monkeypatch, gain):
+    def trial(context, window, size, progress):
+        is_first = size.hidden_dim == context.pipeline.config.architecture.hidden_dim
+        return architecture_search._Trial(size, 1, np.full(len(window.games), 2.0 if is_first else 2.0 - gain), 1.0)
+
+    notes = []
+    pipeline = loop.runner.pipeline
+    monkeypatch.setattr(architecture_search, "_trial", trial)
+    monkeypatch.setattr(pipeline, "reporter", pipeline.reporter._replace(note=notes.append))
+    options = PlateauHookConfig(enabled=True, function="architectures", num_trials=2, trial_epochs=1.0)
+    found = run_plateau_hook(loop.runner, options, 2)
+    assert (found.error, found.leaves) == (None, {})
+    *proposals, last = notes
+    assert last.endswith("architectures: the settings stay as they are")
+    width = 2 * pipeline.config.architecture.hidden_dim
+    assert len(proposals) == (gain == 0.5)
+    for proposal in proposals:
+        assert "loss 1.5000 instead of 2.0000" in proposal
+        assert f"--board-type tic_tac_toe --save-dir {loop.layout.root.parent}-{width}" in proposal
+        assert f"--hidden-dim {width}" in proposal
