@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 
 from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.errors import INTERRUPTED, ConfigError
+from stoix_like.errors import INTERRUPTED, ConfigError, LockedError
 from stoix_like.runtime.console import signals
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.reporter import Reporter
@@ -18,7 +18,7 @@ from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay import records
-from stoix_like.selfplay.due import Needs, due_step
+from stoix_like.selfplay.due import Needs, Step, due_step
 from stoix_like.selfplay.folders import STAGES, Layout
 from stoix_like.selfplay.iteration import (
     IterationOptions,
@@ -87,12 +87,21 @@ def _run_iterations(pipeline: Pipeline, options: LoopOptions) -> None:
 def _run_one(pipeline: Pipeline, options: IterationOptions, stage: str) -> str:
     """What was done: one stage of the iteration that is worked on. Raises ConfigError if another one is due."""
     number = next_iteration(pipeline.layout, new=options.new_iteration)
+    _due_stage(pipeline, number, stage)  # asked before an iteration is begun, and of the begun one again
+    number = begin_iteration(pipeline, options)
+    if run_step(pipeline, number, _due_stage(pipeline, number, stage), options.data_path) is None:
+        what = f"--stage {stage}: another process has worked on iteration {number} meanwhile"
+        raise LockedError(what, "type the same command again")
+    return f"iteration {number}: {stage} is done"
+
+
+def _due_stage(pipeline: Pipeline, number: int, stage: str) -> Step:
+    """The stage of an iteration. Raises ConfigError if another one is due."""
     step = due_step(pipeline.layout, number, Needs(pipeline.config.selfplay.min_samples))
     if step is None or step.stage != stage:
         due = "nothing" if step is None else f"the stage {step.stage}"
         raise ConfigError(f"--stage {stage}: {due} of iteration {number} is due", "run the stages in their order")
-    run_step(pipeline, begin_iteration(pipeline, options), step, options.data_path)
-    return f"iteration {number}: {stage} is done"
+    return step
 
 
 def _without_stage(argv: Sequence[str]) -> tuple[str, ...]:

@@ -106,11 +106,12 @@ def _play_again(pipeline: Pipeline, shard: StoredShard, number: int, name: str, 
     """Plays a shard of ours from its key into the store; why it cannot, or None."""
     settings = dict(played.settings)
     boost = settings.pop("exploration_boost", 1.0)
-    if any(settings[leaf] != value for leaf, value in pipeline.leaves(play.SETTINGS).items() if leaf not in _OF_STAGE):
+    present = pipeline.leaves([leaf for leaf in play.SETTINGS if leaf not in _OF_STAGE])
+    if any(settings.get(leaf) != value for leaf, value in present.items()):
         return "the settings of its self-play have changed since"
-    now, then = versions(), played.recorded["versions"]
+    now, then = versions(), played.recorded.get("versions", {})
     if changed := [package for package in _VERSIONS if now[package] != then.get(package)]:
-        return f"it was played with {changed[0]} {then.get(changed[0])}"
+        return f"it was played with {changed[0]} {then.get(changed[0], 'of another version')}"
     start = read_start(pipeline.layout, number)
     if start is None or start.player.hash != played.inputs["player"]:
         return f"iteration {number} does not say who has played it"

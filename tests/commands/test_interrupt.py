@@ -118,7 +118,7 @@ def _started(program):
         (SLOW_TO_UNWIND, signal.SIGINT, ("", "interrupted\n")),
         (IN_XLA, signal.SIGTERM, ("", "interrupted\n")),
         (WITH_LINES, signal.SIGINT, ("next: this\n", "interrupted\n")),
-        (DONE, signal.SIGINT, ("", "")),
+        (DONE, signal.SIGINT, ("", "interrupted\n")),
     ],
     ids=["import", "callback", "anywhere", "SIGTERM", "SIGHUP", "converted", "slow", "xla", "lines", "done"],
 )
@@ -152,3 +152,25 @@ def test_the_first_signal_is_answered_inside_xla_and_the_second_leaves():
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=50)
     assert (process.returncode, out, err) == (130, "", "interrupted\n")
+
+
+FORKED = """
+    import os, signal, time
+
+    def main(argv):
+        ready, is_ready = os.pipe()
+        if (child := os.fork()) == 0:
+            os.write(is_ready, b".")
+            time.sleep(20)
+            os._exit(1)
+        os.read(ready, 1)
+        os.kill(child, signal.SIGTERM)
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+        time.sleep(0.2)  # a watcher that takes the child's signal for its own ends this process meanwhile
+"""
+
+
+def test_a_signal_of_a_forked_child_is_not_the_parents():
+    text = textwrap.dedent(FORKED) + "\nfrom stoix_like.commands.entry import run_main\nrun_main(main)\n"
+    result = subprocess.run([sys.executable, "-c", text], check=False, capture_output=True, text=True, timeout=50)
+    assert (result.returncode, result.stdout, result.stderr) == (0, "-15\n", "")

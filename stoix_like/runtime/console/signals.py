@@ -52,6 +52,17 @@ class _Watcher:
         for end in (self._reads, writes):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(writes, warn_on_full_buffer=False)
+        os.register_at_fork(after_in_child=self._forget)
+
+    def _forget(self) -> None:
+        """In a child of a fork, which shares the pipe: its signals are its own, as in a process without a watcher."""
+        if _Process.watcher is self:
+            signal.set_wakeup_fd(-1)
+            for number in _not_ignored():
+                signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+            _Process.watcher = None
+            _Process.receivers.clear()
+            _Process.closing_lines.clear()
 
     def start(self) -> None:
         """Installs the handlers, from which on a signal may come, and starts the thread."""
@@ -145,16 +156,21 @@ def leave() -> NoReturn:
 
 def end() -> None:
     """The command is done: what is left is the end of the interpreter, in which a signal ends the process at once."""
-    _Process.receivers.append(lambda _number: leave())
+
+    def receive(_number: int) -> NoReturn:
+        tell()
+        leave()
+
+    _Process.receivers.append(receive)
 
 
 def interrupt(frame: FrameType | None) -> None:
-    """Raises KeyboardInterrupt, except where Python cannot pass it on: there the process exits at once.
+    """Raises KeyboardInterrupt, except where Python cannot pass it on: there a command exits at once.
 
     A KeyboardInterrupt during the import of an extension causes a crash or another error, and one inside JAX's
     garbage-collection callback is lost.
     """
-    while frame is not None:
+    while frame is not None and _is_watched():
         code = frame.f_code
         if code.co_filename.startswith("<frozen importlib") or code.co_name == "_xla_gc_callback":
             leave()
@@ -178,7 +194,8 @@ def receiving(receive: Receiver) -> Iterator[None]:
     finally:
         _Process.receivers.remove(receive)
         for number, handler in previous.items():
-            signal.signal(number, handler)
+            if handler is not None:  # not installed from Python, which cannot install it again
+                signal.signal(number, handler)
 
 
 def _receive_here(number: int, frame: FrameType | None) -> None:

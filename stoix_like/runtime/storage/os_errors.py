@@ -5,12 +5,14 @@ from __future__ import annotations
 import errno
 import os
 import re
-import sys
+import sysconfig
 from pathlib import Path
 
 from stoix_like.errors import StorageError
 
-_PACKAGE = Path(__file__).resolve().parents[2]
+#: Where packages are, ours too. A file that is missing there is a bug, or a broken installation.
+_PATHS = sysconfig.get_paths()
+_INSTALLED = (Path(__file__).resolve().parents[2], *(Path(_PATHS[name]) for name in ("stdlib", "purelib", "platlib")))
 _SPACE = "free some space, or write elsewhere"
 _PERMISSION = "change its permissions, or write elsewhere"
 _HINTS = {
@@ -27,6 +29,10 @@ _HINTS = {
     errno.EISDIR: "name a file",
     errno.ELOOP: "a link of the path points to itself",
     errno.EMFILE: "allow more open files: ulimit -n 4096",
+    errno.ENOMEM: "free some memory",
+    errno.EAGAIN: "wait a little, then type the same command again",
+    errno.ENOLCK: "write to a file system with locks",
+    errno.ETIMEDOUT: "see that the network file system answers",
     errno.EIO: "see that its disk works",
     errno.ESTALE: "the network file system has lost it: mount it again",
 }
@@ -65,6 +71,6 @@ def storage_error(error: OSError) -> StorageError | None:
     if path is None:
         return StorageError(words_of(error), hint_of(error)) if error.errno in _HINTS else None
     shown = os.fsdecode(path)
-    if any(Path(shown).is_relative_to(folder) for folder in (sys.prefix, sys.base_prefix, _PACKAGE)):
+    if any(Path(shown).is_relative_to(folder) for folder in _INSTALLED):
         return None
     return StorageError(f"{words_of(error)}: {shown}", hint_of(error))

@@ -90,7 +90,8 @@ class CommandQueue:
     def run_next(self) -> bool:
         """Runs the command for the next event; whether it may go on with another one at once."""
         end, position = self._log.end(), self._log.position(self.consumer) or 0
-        if (last := self._log.beyond(self._event_kind, position, MOST_WAITING)) is not None:
+        is_own = self.kind == self._event_kind  # most failures open no breaker, and none that does is passed over
+        if is_own and (last := self._log.beyond(self._event_kind, position, MOST_WAITING)) is not None:
             self.counts["passed_over"] += last.number
             self._note(f"{last.number} events waited too long for {self.kind}, and are passed over")
             position = last.position
