@@ -74,14 +74,14 @@ def window_size(num_positions: int, start: int, exponent: float, growth: float, 
     return min(round(wanted), num_positions, capacity)
 
 
-class _Passed(NamedTuple):
+class _Exclusions(NamedTuple):
     """What a window does without."""
 
     lost: tuple[str, ...] = ()  # names of shards
     ends_at: int = 0  # the iteration whose shards, and older ones, retention has removed
 
 
-_NOTHING = _Passed()
+_NONE = _Exclusions()
 
 
 class _WindowChangedError(Exception):
@@ -101,14 +101,14 @@ def export_stage(pipeline: Pipeline, iteration: int, synced: Manifest) -> tuple[
     folder, store = pipeline.layout.stage(iteration, "export"), synced.facts["store"]
     found, ends_at = read_manifest(folder), 0
     while True:
-        passed = _Passed(tuple(sorted(read_lost(pipeline.layout))), ends_at)
+        excluded = _Exclusions(tuple(sorted(read_lost(pipeline.layout))), ends_at)
         if found is not None and found.inputs.get("store") == store:
-            passed = _Passed(tuple(found.facts.get("lost", ())), int(found.inputs.get("ends_at", 0)))
-        lost = {"lost": json_digest(passed.lost)} if passed.lost else {}
-        removed = {"ends_at": str(passed.ends_at)} if passed.ends_at else {}
+            excluded = _Exclusions(tuple(found.facts.get("lost", ())), int(found.inputs.get("ends_at", 0)))
+        lost = {"lost": json_digest(excluded.lost)} if excluded.lost else {}
+        removed = {"ends_at": str(excluded.ends_at)} if excluded.ends_at else {}
         call = StageCall("export", {"store": store} | lost | removed, pipeline.leaves(SETTINGS))
         try:
-            return run_stage(folder, call, functools.partial(_export, pipeline, iteration, synced, folder, passed))
+            return run_stage(folder, call, functools.partial(_export, pipeline, iteration, synced, folder, excluded))
         except _WindowChangedError as change:
             found, ends_at = None, max(ends_at, change.ends_at)
 
@@ -135,7 +135,7 @@ def read_window(pipeline: Pipeline, path: Path) -> dict[str, np.ndarray]:
 
 
 def _export(
-    pipeline: Pipeline, iteration: int, synced: Manifest, folder: Path, passed: _Passed = _NOTHING
+    pipeline: Pipeline, iteration: int, synced: Manifest, folder: Path, excluded: _Exclusions = _NONE
 ) -> StageResult:
     section, total = pipeline.config.selfplay, int(synced.facts["positions"])
     if total == 0:
@@ -147,13 +147,13 @@ def _export(
         raise RunError(what, "leave out --skip-selfplay, so that more is played, or lower --min-samples")
     sizes = section.window_positions, section.window_exponent, section.window_growth
     size = window_size(total, *sizes, pipeline.config.alphazero.replay_buffer_size)
-    result = _split(pipeline, folder, _newest_positions(pipeline, iteration, size, passed))
-    facts = {"store_positions": total, "window_size": size} | ({"lost": list(passed.lost)} if passed.lost else {})
+    result = _split(pipeline, folder, _newest_positions(pipeline, iteration, size, excluded))
+    facts = {"store_positions": total, "window_size": size} | ({"lost": list(excluded.lost)} if excluded.lost else {})
     return result._replace(facts=result.facts | facts)
 
 
 def _newest_positions(
-    pipeline: Pipeline, iteration: int, size: int, passed: _Passed = _NOTHING
+    pipeline: Pipeline, iteration: int, size: int, excluded: _Exclusions = _NONE
 ) -> dict[str, np.ndarray]:
     """The positions of the newest whole games, together at most `size` or those of one game, the oldest first.
 
@@ -162,14 +162,14 @@ def _newest_positions(
     layout, parts = pipeline.layout, dict[str, tuple[dict[str, np.ndarray], ShardGames]]()
 
     def read(shard: StoredShard) -> ShardGames | None:
-        if shard.hash in passed.lost:
+        if shard.hash in excluded.lost:
             return None
         if shard.hash not in parts:
             arrays = _read_shard(pipeline, shard)
             parts[shard.hash] = {name: arrays[name] for name in _LEARNED}, games_of(arrays)
         return parts[shard.hash][1]
 
-    chosen = newest_games(stored_shards(layout, iteration, passed.ends_at + 1), size, read)
+    chosen = newest_games(stored_shards(layout, iteration, excluded.ends_at + 1), size, read)
     if not any(one.keep.any() for one in chosen):
         raise RunError(f"{layout.store}: all games are lost", "begin the next iteration, which plays: --new-iteration")
     rows = [_positions(parts[one.shard.hash][0], one.keep, one.shard.iteration) for one in reversed(chosen)]

@@ -113,10 +113,16 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
     return report_of(layout, number, time.monotonic() - began)
 
 
-def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> int:
-    """The iteration that a call works on, begun if it was not. Raises as `run_iteration`."""
+def begin_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL, last: int | None = None) -> int:
+    """The iteration that a call works on, begun if it was not. Raises as `run_iteration`.
+
+    Args:
+        pipeline: of the game.
+        options: of this call.
+        last: the last iteration, as the caller knows it: if it is another one by now, `new_iteration` leaves none.
+    """
     layout = pipeline.layout
-    last = layout.last_iteration()
+    last = layout.last_iteration() if last is None else last
     check_iteration(pipeline, options)
     try:
         layout.root.mkdir(parents=True, exist_ok=True)

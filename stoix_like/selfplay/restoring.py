@@ -25,7 +25,7 @@ from stoix_like.selfplay.folders import Layout, shard_number
 from stoix_like.selfplay.foreign import foreign_sources
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.progress import Progress
+from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.selfplay.shards import FORMATS, ShardOrigin, shard_arrays
 from stoix_like.selfplay.stored import HASH_DIGITS, StoredShard, link, unsynced
 
@@ -57,12 +57,14 @@ def _quarantine(layout: Layout, path: Path) -> None:
 def restore_shard(pipeline: Pipeline, shard: StoredShard, damage: str) -> bool:
     """Whether a shard that is missing or damaged stands in the store again.
 
-    If not, it is noted as lost, with a warning. Raises Interrupted if a signal came while its games were played again.
+    If not, it is noted as lost, with a warning. Raises Interrupted if a signal came meanwhile.
     """
     layout, own = pipeline.layout, _own_file(pipeline.layout, shard)
     _quarantine(layout, shard.path)
     for path in [*([] if own is None else [layout.stage(own[0], "selfplay") / own[1]]), *_copies(pipeline, shard)]:
-        if _is_whole(path, shard.hash):
+        if pipeline.stop.is_set:
+            raise Interrupted("export")
+        if _has_hash(path, shard.hash):
             link(path, shard.path)
             return True
     reason = "it came from elsewhere, and is not there any more" if own is None else _play_again(pipeline, shard, *own)
@@ -95,9 +97,9 @@ def _copies(pipeline: Pipeline, shard: StoredShard) -> Iterator[Path]:
     yield from sorted(found, key=lambda path: path.name != shard.path.name)
 
 
-def _is_whole(path: Path, name: str) -> bool:
+def _has_hash(path: Path, expected: str) -> bool:
     try:
-        return path.is_file() and array_hash(read_arrays(path))[:HASH_DIGITS] == name
+        return path.is_file() and array_hash(read_arrays(path))[:HASH_DIGITS] == expected
     except CheckpointError:
         return False
 

@@ -146,10 +146,10 @@ def stored_shard(
 
 
 def counted(layout: Layout, name: str, iteration: int, *, is_foreign: bool) -> StoredShard:
-    """The shard of a file. Raises CheckpointError if it cannot be read."""
+    """The shard of a file; without games if it cannot be read: the window that needs it restores it or loses it."""
     path = layout.shard(name)
     if (games := read_games(path)) is None:
-        raise CheckpointError(f"{path} cannot be read: it is missing or torn", "put it back as it was")
+        return StoredShard(path, iteration, 0, 0, is_foreign=is_foreign)
     return StoredShard(path, iteration, len(games.ids), int(games.lengths.sum()), games.origin, is_foreign)
 
 

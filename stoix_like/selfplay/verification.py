@@ -132,6 +132,8 @@ def _other_numerics(path: Path) -> str | None:
     except (OSError, ValueError, KeyError, TypeError):
         return "it does not say what it was played with"
     now = numerics()
+    if now.get("processor") == "":
+        return "this system does not name its processor"
     name = next((name for name in (*now, *then) if now.get(name) != then.get(name)), None)
     return None if name is None else f"it was played with {name} {then.get(name)}, and here it is {now.get(name)}"
 

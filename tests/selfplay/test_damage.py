@@ -15,7 +15,7 @@ from stoix_like.selfplay.folders import STAGES
 from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, run_iteration, run_step
 from stoix_like.selfplay.lost_shards import read_lost
 from stoix_like.selfplay.orchestration import status, status_text
-from stoix_like.selfplay.progress import Progress
+from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.selfplay.shards import ShardOrigin, shard_arrays
 
 LATER = IterationOptions(skip_evaluation=True)
@@ -303,6 +303,31 @@ def test_a_damaged_list_of_what_is_lost_is_found_again(mixed):
         layout.lost.write_text(text)
         assert lost_shards.read_lost(layout) == {}
     assert export.export_stage(pipeline, 3, read_manifest(layout.stage(3, "sync")))[0].digest == before.digest
+
+
+def test_a_lost_shard_of_a_manifest_that_gives_names_alone_is_left_out_of_the_window(copied):
+    layout, folder = copied.layout, copied.layout.stage(2, "sync")
+    other_versions(copied)
+    shard, synced = stored_shard(layout), read_manifest(folder)
+    names = [row[0] for row in synced.facts["added"]]
+    write_manifest(folder, synced._replace(facts=synced.facts | {"added": names}))  # as older versions wrote it
+    for path in (shard.path, layout.stage(2, "selfplay") / "shard_0000.npz"):
+        path.unlink()
+    (layout.stage(2, "export") / "manifest.json").unlink()
+    exported, _ = export.export_stage(copied, 2, read_manifest(folder))
+    assert exported.facts["lost"] == [shard.hash]
+
+
+def test_a_search_for_copies_in_other_folders_ends_at_a_signal(mixed):
+    pipeline, _ = mixed
+    shard = foreign_shard(pipeline.layout)
+    flip(shard.path)
+    pipeline.stop.is_set = True
+    with pytest.raises(Interrupted):
+        restoring.restore_shard(pipeline, shard, "it is torn")
+    assert not read_lost(pipeline.layout)
+    pipeline.stop.is_set = False
+    assert restoring.restore_shard(pipeline, shard, "it is torn") is True
 
 
 class Killed(BaseException):

@@ -27,7 +27,13 @@ from stoix_like.selfplay import candidates, evaluate, foreign, iteration, play, 
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.due import Step
 from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
-from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, next_iteration, run_iteration, run_step
+from stoix_like.selfplay.iteration import (
+    IterationOptions,
+    begin_iteration,
+    next_iteration,
+    run_iteration,
+    run_step,
+)
 from stoix_like.selfplay.orchestration.derive import pipeline_run
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
@@ -187,6 +193,14 @@ def test_an_iteration_that_is_left_gives_its_games_and_nothing_of_its_training(c
     assert facts["update"] == before + facts["updates"]
     assert facts["new_positions"] == sum(len(arrays_of(layout.stage(n, "selfplay") / name)["player"])
         for n in (3, 4) for name in ("shard_0000.npz", "shard_0001.npz"))  # fmt: skip
+
+
+def test_an_iteration_that_another_process_has_begun_meanwhile_is_not_left(copied):
+    """The caller has seen iteration 2, and leaves that one alone."""
+    leaves = IterationOptions(new_iteration=True)
+    assert begin_iteration(copied, leaves, last=2) == 3
+    assert begin_iteration(copied, leaves, last=2) == 3
+    assert begin_iteration(copied, leaves) == 4
 
 
 def fail(*_args, **_kwargs):

@@ -10,6 +10,7 @@ from support.pipelines import champion_hash, digests, small_config
 from stoix_like.commands.verify_evidence import main
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.hardware import numerics
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
 from stoix_like.selfplay import evaluate, evidence, promote, records, verification
@@ -86,6 +87,15 @@ def test_other_moves_are_false_where_they_were_played_and_not_comparable_elsewhe
     assert piece.verdict == verdict
     assert reason in piece.reason
     assert "is recorded, and" in piece.reason
+
+
+def test_where_the_processor_is_unknown_other_moves_prove_nothing(copied, monkeypatch):
+    monkeypatch.setattr(numerics, "_CPU_INFO", copied.layout.root / "none")
+    assert numerics.numerics()["processor"] == ""
+    forge(copied)
+    (piece,) = checked(copied)
+    assert piece.verdict == "not comparable"
+    assert "does not name its processor" in piece.reason
 
 
 def test_evidence_that_is_true_is_confirmed_wherever_it_comes_out(copied):

@@ -17,6 +17,8 @@ _CPU_INFO = Path("/proc/cpuinfo")
 def numerics() -> dict[str, str]:
     """{name: text} of versions, and of the kind of device; where all are the same, a program repeats its results.
 
+    An empty `processor` is an unknown one, which may be another one than an unknown one elsewhere.
+
     On CPUs, XLA compiles for what the processor can do, and sums are divided among threads.
     """
     device, known = jax.devices()[0], versions()
@@ -30,7 +32,7 @@ def numerics() -> dict[str, str]:
 
 
 def _processor() -> str:
-    """The processor's name and a hash of what it can do; empty where the system does not say."""
+    """The processor's name and a hash of its instruction sets; empty where the system does not say."""
     try:
         lines = _CPU_INFO.read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -39,8 +41,8 @@ def _processor() -> str:
     for name, _, value in (line.partition(":") for line in lines):
         said.setdefault(name.strip(), value.strip())
     name = said.get("model name", said.get("CPU part", ""))
-    abilities = said.get("flags", said.get("Features", ""))
-    return f"{name} {hashlib.sha256(abilities.encode()).hexdigest()[:8]}"
+    instructions = said.get("flags", said.get("Features", ""))
+    return f"{name} {hashlib.sha256(instructions.encode()).hexdigest()[:8]}" if name and instructions else ""
 
 
 def _num_threads() -> int:

@@ -7,6 +7,7 @@ the run continues.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import sys
 from collections.abc import Iterator
@@ -21,12 +22,14 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.is_set = False
+        self._number = itertools.count()  # of signals; next() is atomic, and two threads may receive one each
 
     def receive(self, number: int) -> bool:
         """Asks for a stop; returns whether the process shall leave at once, because that was asked for before."""
-        if self.is_set and number != signal.SIGHUP:
+        is_first = next(self._number) == 0 and not self.is_set
+        if not is_first and number != signal.SIGHUP:
             return True
-        is_first, self.is_set = not self.is_set, True
+        self.is_set = True
         if number == signal.SIGINT and is_first:
             with contextlib.suppress(OSError, RuntimeError, ValueError):  # stderr is closed, or is being written
                 begin = "\n" if sys.stderr.isatty() else ""  # the current line shows ^C, or `compiling …`

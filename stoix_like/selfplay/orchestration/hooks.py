@@ -32,7 +32,7 @@ TIMEOUT_SECONDS = 60.0
 VARIABLE = "STOIX_LIKE_EVENT"  # the kind; the event itself is on standard input, as JSON
 _LOOK_SECONDS = 1.0
 MOST_WAITING = 100  # events of a command
-_LAST_SECONDS = 10.0  # in which commands are begun after the loop has ended
+_LAST_SECONDS = 10.0  # for commands after the loop has ended; one that still runs then is killed
 
 
 def check_hooks(commands: Mapping[str, str]) -> None:
@@ -61,6 +61,41 @@ def _words(command: str) -> list[str]:
         return []
 
 
+class Command:
+    """A program that is run for events.
+
+    Args:
+        text: its words, without a shell.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._words = _words(text)
+        self._process: subprocess.Popen[str] | None = None  # that runs
+        self._is_killed = False
+
+    def run(self, kind: str, event: PipelineEvent) -> None:
+        """Runs it. Raises CalledProcessError, TimeoutExpired or OSError if it fails."""
+        text = json.dumps({"kind": kind, "key": event.key, **dataclasses.asdict(event)}) + "\n"
+        environment = {**os.environ, VARIABLE: kind}
+        with subprocess.Popen(
+            self._words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True, env=environment
+        ) as process:
+            self._process = process
+            try:
+                process.communicate(text, timeout=0.0 if self._is_killed else TIMEOUT_SECONDS)
+            except BaseException:
+                process.kill()
+                raise
+        if process.returncode:
+            raise subprocess.CalledProcessError(process.returncode, self._words)
+
+    def kill(self) -> None:
+        """Kills it, also one that is just being started: its run has failed."""
+        self._is_killed = True
+        if (process := self._process) is not None:
+            process.kill()
+
+
 class CommandQueue:
     """The events that a command is run for, one after the other: those of the log behind the place it has come to.
 
@@ -75,7 +110,8 @@ class CommandQueue:
 
     def __init__(self, log: EventLog, kind: str, command: str, reporter: Reporter) -> None:
         self.kind, self.consumer = kind, f"{CONSUMER}/{kind}"
-        self._log, self._command, self._reporter = log, command, reporter
+        self._log, self._reporter = log, reporter
+        self.command = Command(command)
         self._attempts = 0  # on the event that it stands at
         self.counts = {"failed": 0, "passed_over": 0}  # events, by this process
         self.last_error: str | None = None
@@ -113,7 +149,7 @@ class CommandQueue:
         event = logged.event
         try:
             if self.kind == event.kind or (isinstance(event, StageFailed) and event.breaker == "open"):
-                run_command(self._command, self.kind, event)
+                self.command.run(self.kind, event)
         except Exception as error:
             self._attempts += 1
             told = f"{self.consumer} failed on {event.key}, {self._attempts} of {MAX_ATTEMPTS} times: {error!r}"
@@ -156,8 +192,11 @@ class HookThreads:
     def __exit__(self, *_: object) -> None:
         self._last = time.monotonic()
         self._ended.set()
-        for thread in self._threads:
-            thread.join()
+        for queue, thread in zip(self.queues, self._threads, strict=True):
+            thread.join(max(self._last + _LAST_SECONDS - time.monotonic(), 0.0))
+            if thread.is_alive():
+                queue.command.kill()
+                thread.join()
 
     def report(self) -> dict[str, Any]:
         """{kind: what has failed} for the status."""
@@ -175,20 +214,5 @@ class HookThreads:
 
     def _drain(self, queue: CommandQueue) -> None:
         with contextlib.suppress(StoixError):  # the database is busy, or the disk is full: at the next look
-            while queue.run_next() and time.monotonic() <= self._last + _LAST_SECONDS:
+            while time.monotonic() <= self._last + _LAST_SECONDS and queue.run_next():
                 pass
-
-
-def run_command(command: str, kind: str, event: PipelineEvent) -> None:
-    """Runs a command. Raises CalledProcessError, TimeoutExpired or OSError if it fails."""
-    text = json.dumps({"kind": kind, "key": event.key, **dataclasses.asdict(event)}) + "\n"
-    environment = {**os.environ, VARIABLE: kind}
-    subprocess.run(
-        _words(command),
-        input=text,
-        text=True,
-        check=True,
-        timeout=TIMEOUT_SECONDS,
-        env=environment,
-        stdout=subprocess.DEVNULL,
-    )

@@ -209,7 +209,7 @@ class GameRunner:
             self._taken = iteration.begin_iteration(self.pipeline)
         except ConfigError as error:
             self._services.reporter.note(f"{self.game}: {error.problems[0]}; iteration {number + 1} is begun instead")
-            self._taken = iteration.begin_iteration(self.pipeline, IterationOptions(new_iteration=True))
+            self._taken = iteration.begin_iteration(self.pipeline, IterationOptions(new_iteration=True), last=number)
         return self._taken
 
     def _boost(self, layout: Layout) -> float:

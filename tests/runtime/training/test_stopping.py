@@ -40,6 +40,23 @@ def test_the_second_ends_the_program(number):
             send(number)
 
 
+def test_of_two_signals_that_two_threads_receive_at_once_one_is_the_second():
+    """The second one comes while the first one is being received, before it has changed anything else."""
+
+    class Received(StopRequest):
+        again = None
+
+        def __setattr__(self, name, value):
+            if name == "is_set" and value and self.again is None:
+                self.again = "receives"
+                self.again = self.receive(signal.SIGTERM)
+            super().__setattr__(name, value)
+
+    stop = Received()
+    assert (stop.receive(signal.SIGTERM), stop.again) == (False, True)
+    assert stop.is_set
+
+
 def test_a_lost_connection_may_say_so_twice_and_is_ignored_under_nohup(not_under_nohup):
     with stopping_on_signals() as stop:
         send(signal.SIGHUP)

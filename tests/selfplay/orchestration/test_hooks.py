@@ -73,18 +73,36 @@ def test_a_command_that_hangs_holds_up_no_other(log, tmp_path, monkeypatch):
     assert path.is_file()
 
 
+def test_a_command_that_hangs_when_the_loop_ends_is_killed_and_run_again_by_the_next_loop(log, tmp_path, monkeypatch):
+    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(hooks, "_LAST_SECONDS", 0.0)
+    path, said = tmp_path / "began", []
+    command = f"sh -c 'echo >> {path}; test $(wc -l < {path}) -gt 1 || exec sleep 1000'"
+    with HookThreads(log, {"STAGE_FAILED": command}, SILENT._replace(warning=said.append)):
+        log.append([failed(1, "closed")])
+        while not path.is_file():
+            time.sleep(0.01)
+    assert len(said) == 1
+    assert "1 of 3 times" in said[0]
+    monkeypatch.setattr(hooks, "_LAST_SECONDS", 60.0)
+    with HookThreads(log, {"STAGE_FAILED": command}, SILENT) as threads:
+        while log.position(threads.queues[0].consumer) != log.end():
+            time.sleep(0.01)
+    assert len(path.read_text().splitlines()) == 2
+
+
 @pytest.fixture
 def queue(log, monkeypatch):
     """A queue whose command notes the parts of its events, and fails with `queue.fault`."""
     queue, queue_run = CommandQueue(log, "STAGE_FAILED", "true", SILENT), []
 
-    def run(_command, _kind, event):
+    def run(_kind, event):
         queue_run.append(event.part)
         if queue.fault:
             raise queue.fault
 
     queue.run, queue.fault = queue_run, None
-    monkeypatch.setattr(hooks, "run_command", run)
+    monkeypatch.setattr(queue.command, "run", run)
     return queue
 
 
@@ -190,7 +208,8 @@ def test_what_the_loop_has_told_last_is_begun_before_it_ends(log, tmp_path, monk
     monkeypatch.setattr(hooks, "_LAST_SECONDS", -1.0)  # it takes too long
     with HookThreads(log, commands, SILENT):
         log.append([failed(4, "open"), failed(5, "open")])
-    assert len(path.read_text().splitlines()) == 3
+    assert len(path.read_text().splitlines()) == 2
+    monkeypatch.setattr(hooks, "_LAST_SECONDS", 60.0)
     with HookThreads(log, commands, SILENT):  # of the next process
         pass
     assert len(path.read_text().splitlines()) == 4
