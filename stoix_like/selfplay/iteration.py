@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.spelling import command_line
+from stoix_like.runtime.hardware.state_size import require_memory
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.hashes import array_hash
@@ -203,6 +204,7 @@ def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
     config, layout = pipeline.config, pipeline.layout
     sinks_from_config(config.logging, config.checkpointing.save_dir)
     train.check_fixed_leaves(pipeline)
+    require_memory(pipeline.state_template, config)
     if has_champion(layout):
         read_champion(pipeline)
     number = next_iteration(layout, new=options.new_iteration)

@@ -97,12 +97,18 @@ class Pipeline:
     @functools.cached_property
     def first_params(self) -> NetworkParams:
         """The random parameters of iteration 0."""
-        return jax.jit(self.learner.init)(self.root).params.average
+        return jax.jit(lambda key: self.learner.init(key).params.average)(self.root)  # and no replay
 
     @functools.cached_property
+    def state_template(self) -> Any:
+        """Shapes and types of a learner's state."""
+        return state_template(self.learner, 1)
+
+    @property
     def params_template(self) -> Params:
-        """Shapes and types of a learner's parameters."""
-        return state_template(self.learner, 1).params
+        """Shapes and types of its parameters."""
+        params: Params = self.state_template.params
+        return params
 
     def read_params(self, path: Path) -> NetworkParams:
         """A candidate's parameters. Raises CheckpointError if the file is damaged or of another architecture."""

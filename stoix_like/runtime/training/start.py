@@ -26,6 +26,7 @@ from stoix_like.errors import ConfigError, RunError
 from stoix_like.ops import trees
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import ProcessGroup
+from stoix_like.runtime.hardware.state_size import require_memory
 from stoix_like.runtime.loading.config import LoadedConfig
 from stoix_like.runtime.runs import folder, initial_params
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
@@ -173,6 +174,7 @@ def first_state(
     Only process 0 reads files. Raises CheckpointError if they are missing, damaged or do not fit, and RunError if the
     state does not fit into memory.
     """
+    require_memory(template, config)
     if plan.resumed is not None:
         return _resumed_state(group, plan, learner, make_state, template)
     with devices.reraise_device_errors(
