@@ -159,7 +159,8 @@ def _last_start(root: Path) -> tuple[Layout, int, IterationStart] | None:
     """The newest iteration that was begun, and with what. Raises CheckpointError if there is no pipeline."""
     layout = Layout(root)
     if not layout.champion.is_file():
-        raise CheckpointError(f"--resume: no pipeline in {root}", "leave out --resume to begin one")
+        folder = root if layouts(root.parent) else root.parent
+        raise CheckpointError(f"--resume: no pipeline in {folder}", "leave out --resume to begin one")
     for number in layout.newest_first():
         if (start := read_start(layout, number)) is not None:
             return layout, number, start

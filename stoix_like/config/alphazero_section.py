@@ -22,13 +22,15 @@ class AlphaZeroSectionConfig:
         0.25, "share of moves that are searched in full, where there are quick ones", LEARNING, above=0.0, high=1.0
     )
     max_considered_actions: int = leaf(16, "actions that the search compares at the root", SHAPE, low=1)
-    gumbel_scale: float = leaf(1.0, "scale of the Gumbel noise at the root in self-play", LEARNING, low=0.0)
-    value_scale: float = leaf(0.1, "scale of search values in the improved policy", LEARNING, above=0.0)
-    maxvisit_init: float = leaf(50.0, "visits added to the largest count in the improved policy", LEARNING, low=0.0)
+    gumbel_scale: float = leaf(1.0, "scale of the Gumbel noise at the root in self-play", LEARNING, low=0.0, high=1e6)
+    value_scale: float = leaf(0.1, "scale of search values in the improved policy", LEARNING, low=1e-6, high=1e6)
+    maxvisit_init: float = leaf(
+        50.0, "visits added to the largest count in the improved policy", LEARNING, low=0.0, high=1e6
+    )
     rescale_values: bool = leaf(False, "stretch the values of each search to [0, 1] before they are scaled", LEARNING)
     random_plies: int = leaf(6, "most random plies at the start of a game of self-play", LEARNING, low=0)
     temperature_plies: int = leaf(12, "plies in which moves are drawn from the improved policy", LEARNING, low=0)
-    play_temperature: float = leaf(1.0, "temperature of these draws", LEARNING, above=0.0)
+    play_temperature: float = leaf(1.0, "temperature of these draws", LEARNING, low=1e-6, high=1e6)
     root_value_weight: float = leaf(
         0.2, "share of the search's value in the value target; the rest is the outcome", LEARNING, low=0.0, high=1.0
     )

@@ -13,6 +13,8 @@ from stoix_like.config.leaves import leaf
 from stoix_like.config.sections import AlphaZeroConfig, OptimizationConfig
 from stoix_like.config.selfplay_checks import NETWORK_ENGINE
 
+MOST_ELO = 4000.0  # of a difference, at which one of two players wins all games but one in 10 billion
+
 
 @dataclass(frozen=True)
 class SelfPlaySectionConfig:
@@ -48,8 +50,10 @@ class PromotionSectionConfig:
     promotion_rule: Literal["sprt", "non_inferior", "fixed"] = leaf(
         "sprt", "sequential test, the same for solved games, or a fixed number of pairs"
     )
-    promotion_elo_0: float = leaf(0.0, "Elo difference of the hypothesis that does not promote")
-    promotion_elo_1: float = leaf(50.0, "Elo difference of the hypothesis that promotes", above=0.0)
+    promotion_elo_0: float = leaf(
+        0.0, "Elo difference of the hypothesis that does not promote", low=-MOST_ELO, high=MOST_ELO
+    )
+    promotion_elo_1: float = leaf(50.0, "Elo difference of the hypothesis that promotes", above=0.0, high=MOST_ELO)
     promotion_alpha: float = leaf(0.05, "share of candidates at promotion_elo_0 that are promoted", above=0.0, high=0.5)
     promotion_beta: float = leaf(0.05, "share of candidates at promotion_elo_1 that are rejected", above=0.0, high=0.5)
     most_pairs: int = leaf(200, "openings that a match plays at most, each from every seat", low=2)

@@ -11,7 +11,8 @@ import math
 import time
 from typing import Any, NamedTuple
 
-from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+from stoix_like.errors import CheckpointError
+from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest
 from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import STAGES, WINDOW_FILE, Layout
 from stoix_like.selfplay.iteration_start import SKIPPED, WINDOW, IterationStart, read_start
@@ -73,6 +74,23 @@ def is_still_due(layout: Layout, number: int, step: Step) -> bool:
     if now is not None and step.stage == "selfplay" and now.stage in WAITING:
         return step.batches == now.batches + 1
     return now is not None and step.stage == now.stage
+
+
+def manifest_of(layout: Layout, number: int, name: str) -> Manifest | None:
+    """The manifest of a stage; None if the stage is not done, or its iteration was begun without it.
+
+    Raises CheckpointError if it is missing though its iteration is finished: what follows would begin elsewhere.
+    """
+    if (manifest := read_manifest(layout.stage(number, name))) is not None:
+        return manifest
+    last = layout.stage(number, STAGES[-1])
+    if read_manifest(last) is None:
+        return None
+    start = read_start(layout, number)
+    if start is not None and name in stages_of(start):
+        what = f"{layout.stage(number, name) / FILE} is missing, and its iteration is finished"
+        raise CheckpointError(what, f"put it back, or remove {last / FILE} as well: the iteration is then unfinished")
+    return None
 
 
 def is_finished(found: dict[str, Manifest | None]) -> bool:
@@ -151,16 +169,16 @@ def new_positions(layout: Layout, number: int) -> int:
 
 def newest_synced(layout: Layout, number: int) -> Manifest | None:
     """The newest manifest of a stage `sync` up to an iteration, which knows what the store has; None without one."""
-    found = (read_manifest(layout.stage(before, "sync")) for before in layout.newest_first(number))
+    found = (manifest_of(layout, before, "sync") for before in layout.newest_first(number))
     return next((manifest for manifest in found if manifest is not None), None)
 
 
 def learned_positions(layout: Layout, number: int) -> int:
     """Positions that the store had when the latest candidate of earlier iterations was trained; 0 if there is none."""
     for before in layout.newest_first(number - 1):
-        exported = read_manifest(layout.stage(before, "export"))
+        exported = manifest_of(layout, before, "export")
         known = None if exported is None else exported.facts.get("store_positions")
-        if known is not None and read_manifest(layout.stage(before, "train")) is not None:
+        if known is not None and manifest_of(layout, before, "train") is not None:
             return int(known)
     return 0
 

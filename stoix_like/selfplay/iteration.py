@@ -249,9 +249,8 @@ def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
         return SelfPlayer(section.engine, None)
     if section.selfplay_model == "latest":
         for before in layout.newest_first(number - 1):
-            folder = layout.stage(before, "train")
-            if (manifest := read_manifest(folder)) is not None:
-                place = (folder / PARAMETERS).relative_to(layout.root).as_posix()
+            if (manifest := due.manifest_of(layout, before, "train")) is not None:
+                place = (layout.stage(before, "train") / PARAMETERS).relative_to(layout.root).as_posix()
                 return SelfPlayer(manifest.facts["candidate"], place)
     champion = records.read_record(layout.champion)
     return SelfPlayer(champion.hash, champion.parameters)

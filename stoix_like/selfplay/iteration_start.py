@@ -44,13 +44,21 @@ def read_start(layout: Layout, number: int) -> IterationStart | None:
     if not path.is_file():
         return None
     try:
-        found: dict[str, Any] = json.loads(path.read_bytes())
-        boost = float(found.get("exploration_boost", 1.0))
-        return IterationStart(
-            SelfPlayer(**found["player"]), dict(found["settings"]), dict(found.get("kept", {})), boost
-        )
-    except (ValueError, KeyError, TypeError) as error:
+        return _start_of(json.loads(path.read_bytes()))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise CheckpointError(f"{path} cannot be read", "use --new-iteration to begin the next one") from error
+
+
+def _start_of(found: Any) -> IterationStart:
+    """What a file says. Raises ValueError, KeyError, TypeError or AttributeError if that is no start."""
+    player, settings, kept = SelfPlayer(**found["player"]), dict(found["settings"]), dict(found.get("kept", {}))
+    if not (isinstance(player.hash, str) and isinstance(player.parameters, str | None)):
+        raise TypeError("a player is a text")
+    if missing := {*SKIPPED, WINDOW} - settings.keys():
+        raise KeyError(*missing)
+    if "min_samples" in kept and type(kept["min_samples"]) is not int:
+        raise TypeError("min_samples is a number")
+    return IterationStart(player, settings, kept, float(found.get("exploration_boost", 1.0)))
 
 
 def write_start(layout: Layout, number: int, start: IterationStart) -> None:

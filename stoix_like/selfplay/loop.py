@@ -32,6 +32,11 @@ from stoix_like.selfplay.iteration import (
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 
+_KEPT = {
+    "selfplay": "finished shards are kept, and the games of the unfinished one are played again",
+    "evaluate": "finished pieces of the match are kept, and the games of the unfinished one are played again",
+}
+
 
 class LoopOptions(NamedTuple):
     """What a call of the command does.
@@ -70,7 +75,8 @@ def run(config: SelfPlayConfig, options: LoopOptions, reporter: Reporter) -> int
                 else:
                     _run_iterations(pipeline, options)
         except Interrupted as stopped:
-            reporter.info(f"interrupted in {stopped}; what is finished is kept\n{_next_line(pipeline, options)}")
+            kept = _KEPT.get(str(stopped), "what is finished is kept")
+            reporter.info(f"interrupted in {stopped}; {kept}\n{_next_line(pipeline, options)}")
             return INTERRUPTED
         reporter.info(_next_line(pipeline, options._replace(argv=_without_stage(options.argv))))
         return 0
@@ -128,8 +134,11 @@ def header_line(pipeline: Pipeline) -> str:
 
 def _next_line(pipeline: Pipeline, options: LoopOptions) -> str:
     """What goes on, and what shows the candidates: a line each."""
-    ratings = command_line("ratings", "--lineage", str(pipeline.layout.root))
-    return f"next: {command_line('run-training-loop', *options.argv)}\n      {ratings}"
+    again = f"next: {command_line('run-training-loop', *options.argv)}"
+    layout = pipeline.layout
+    if not any(read_manifest(layout.stage(number, "evaluate")) for number in layout.newest_first()):
+        return again  # nobody can be rated yet
+    return f"{again}\n      {command_line('ratings', '--lineage', str(layout.root))}"
 
 
 def plan_lines(layout: Layout, options: LoopOptions) -> Iterator[str]:

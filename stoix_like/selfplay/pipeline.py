@@ -162,7 +162,7 @@ class Pipeline:
     @functools.cached_property
     def begin_games(self) -> Callable[[int], Callable[[Key], GameBatch]]:
         """By number of games: `whole_games.begin` of so many. Says once why nothing is heard for a while."""
-        self.reporter.progress("selfplay: its programs are compiled")
+        self.reporter.progress("selfplay: compiling its programs")
 
         def begin(num_games: int) -> Callable[[Key], GameBatch]:
             slots = min(self.config.environment.num_envs, num_games)

@@ -72,7 +72,7 @@ def sync_stage(pipeline: Pipeline, iteration: int, *, again: bool = False) -> tu
 def totals_before(layout: Layout, iteration: int) -> StoreTotals:
     """What the store had taken in before an iteration."""
     for number in layout.newest_first(iteration - 1):
-        if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
+        if (synced := due.manifest_of(layout, number, "sync")) is not None:
             return StoreTotals(**{name: synced.facts.get(name, _UNKNOWN) for name in StoreTotals._fields})
     return StoreTotals()
 

@@ -20,6 +20,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.runtime.stages.array_files import READ_ERRORS
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write
+from stoix_like.selfplay.due import manifest_of
 from stoix_like.selfplay.folders import Layout, shard_file
 from stoix_like.selfplay.shards import OriginKey, origin_of
 
@@ -53,7 +54,7 @@ def stored_shards(layout: Layout, iteration: int, oldest: int = 1) -> Iterator[S
     for number in layout.newest_first(iteration):
         if number < oldest:
             return
-        if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
+        if (synced := manifest_of(layout, number, "sync")) is not None:
             shards = reversed(added_shards(layout, number, synced))
             yield from (shard for shard in shards if not (shard.is_foreign and _is_ours(layout, shard)))
 
@@ -93,7 +94,7 @@ def unsynced(layout: Layout, iteration: int) -> list[int]:
     found = list[int]()
     for number in layout.newest_first(iteration):
         found.append(number)
-        if number < iteration and read_manifest(layout.stage(number, "sync")) is not None:
+        if number < iteration and manifest_of(layout, number, "sync") is not None:
             break
     return found[::-1]
 
@@ -110,7 +111,7 @@ class KnownShards:
     def add_up_to(self, layout: Layout, last: int) -> None:
         """Reads the manifests that it has not read yet."""
         for number in range(self.last + 1, last + 1):
-            if (synced := read_manifest(layout.stage(number, "sync"))) is not None:
+            if (synced := manifest_of(layout, number, "sync")) is not None:
                 for shard in added_shards(layout, number, synced):
                     self._add(shard)
                 for key in synced.facts.get("displaced", ()):
@@ -280,17 +281,19 @@ def is_removed(layout: Layout, shard: StoredShard) -> bool:
 
 def removed_below(layout: Layout) -> int:
     """The iteration below which retention has removed all that it removes; 0 if it has never worked."""
-    return int(_noted(layout.root / MARK, "cleaned_below", 0))
+    found = _noted(layout.root / MARK, "cleaned_below")
+    return found if isinstance(found, int) else 0
 
 
 def removed_files(layout: Layout, number: int) -> list[str]:
     """What an iteration has lost to retention; nothing if its note is damaged."""
-    return list(_noted(layout.iteration(number) / REMOVED, "files", ()))
+    found = _noted(layout.iteration(number) / REMOVED, "files")
+    return [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
 
 
-def _noted(path: Path, name: str, otherwise: Any) -> Any:
+def _noted(path: Path, name: str) -> Any:
+    """A value of a note, of whatever type; None if the note is missing or damaged."""
     try:
-        found = json.loads(path.read_bytes())[name]
-        return found if isinstance(found, (list, int)) else otherwise
-    except (OSError, ValueError, KeyError, TypeError):
-        return otherwise
+        return json.loads(path.read_bytes())[name]
+    except (OSError, ValueError, KeyError, TypeError, IndexError, RecursionError):
+        return None

@@ -28,7 +28,7 @@ from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.stages.damage import read_output
-from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import Report, RunMeta
@@ -155,6 +155,7 @@ def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path)
     loaded = _loaded(pipeline, plan.to_update)
     losses, follow = LastLosses(), FollowTraining(pipeline, plan)
     callbacks, stop, prepared = (LoadWindow(samples_of(pipeline, arrays)), follow), pipeline.stop, pipeline.prepared
+    pipeline.reporter.progress("train: compiling its program, unless it is in the cache")
     try:
         result = train("alphazero", loaded, callbacks, sinks=[losses], stop=stop, quiet=True, prepared=prepared)
     except RunError as error:
@@ -198,7 +199,7 @@ def num_updates(pipeline: Pipeline, window_positions: int, new_positions: int) -
 def last_update(pipeline: Pipeline, iteration: int) -> int:
     """Updates that the latest candidate of earlier iterations was trained for; 0 if there is none."""
     for number in pipeline.layout.newest_first(iteration - 1):
-        if (trained := read_manifest(pipeline.layout.stage(number, "train"))) is not None:
+        if (trained := due.manifest_of(pipeline.layout, number, "train")) is not None:
             return int(trained.facts["update"])
     return 0
 
@@ -210,13 +211,13 @@ def _prepare_run(run: Path, folder: Path, plan: _Plan, window_hash: str) -> None
     """
     checkpoints, begun = run / "checkpoints", folder / BEGUN
     found = checkpoint_updates(checkpoints) if checkpoints.is_dir() else []
-    if not found:  # killed before its first checkpoint was complete
-        shutil.rmtree(run, ignore_errors=True)
-    goes_on = begun.is_file() and begun.read_text(encoding="utf-8") == window_hash
+    goes_on = begun.is_file() and begun.read_bytes() == window_hash.encode()
     is_there = any(plan.from_update <= update <= plan.to_update for update in found) if goes_on else False
     if not is_there and plan.from_update not in (found or [0]):
         what = f"{checkpoints} lacks update {plan.from_update}, at which the latest candidate was made"
         raise CheckpointError(what, "put it back, or begin another pipeline in another --save-dir")
+    if not found:  # killed before its first checkpoint was complete
+        shutil.rmtree(run, ignore_errors=True)
     kept = range(plan.from_update, plan.to_update + 1) if goes_on else (plan.from_update,)
     for update in [update for update in found if update not in kept]:
         CheckpointStore(checkpoints).remove(update)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.config.checks import check_leaf, get_leaf, leaf_sections, section_types
@@ -44,9 +45,16 @@ def read_result(layout: Layout, iteration: int) -> TuningResult | None:
     if not path.is_file():
         return None
     try:
-        return TuningResult(**json.loads(path.read_bytes()))
-    except (ValueError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read", "remove it, and leaves are tuned again") from error
+        result = TuningResult(**json.loads(path.read_bytes()))
+    except (ValueError, TypeError, RecursionError) as error:
+        raise _unreadable(path) from error
+    if not (isinstance(result.leaves, dict) and isinstance(result.configured, dict)):
+        raise _unreadable(path)
+    return result
+
+
+def _unreadable(path: Path) -> CheckpointError:
+    return CheckpointError(f"{path} cannot be read", "remove it, and leaves are tuned again")
 
 
 def write_result(layout: Layout, iteration: int, result: TuningResult) -> None:

@@ -222,7 +222,8 @@ def test_what_cannot_be_compiled_leaves_no_folder(run, monkeypatch, capfd):
 
 
 def test_a_first_state_that_does_not_fit_writes_nothing(refused, monkeypatch):
-    monkeypatch.setattr(start, "initial_state", lambda *_: (_out_of_memory, None))
+    initial = start.initial_state
+    monkeypatch.setattr(start, "initial_state", lambda *arguments: (_out_of_memory, initial(*arguments)[1]))
     assert refused(1, "train_ppo", *_train_flags()) == [
         "error: the first state cannot be made: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
         "hint: lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds",

@@ -1,12 +1,13 @@
 """Files that are damaged: made again by their stage, restored, or lost once and for all, with the same hashes after."""
 
+import shutil
 import zipfile
 
 import numpy as np
 import pytest
 from support.pipelines import champion_hash, digests, small_config
 
-from stoix_like.errors import RunError
+from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
@@ -328,6 +329,59 @@ def test_a_search_for_copies_in_other_folders_ends_at_a_signal(mixed):
     assert not read_lost(pipeline.layout)
     pipeline.stop.is_set = False
     assert restoring.restore_shard(pipeline, shard, "it is torn") is True
+
+
+@pytest.mark.parametrize("name", ["sync", "export", "train"])
+def test_a_finished_iteration_without_a_manifest_is_refused_instead_of_beginning_elsewhere(copied, name):
+    """What the hint offers instead makes it again, with the same hashes."""
+    layout, before = copied.layout, digests(copied.layout, 2)
+    path = layout.stage(2, name) / "manifest.json"
+    path.unlink()
+    with pytest.raises(CheckpointError, match="is missing, and its iteration is finished") as caught:
+        run_iteration(copied, LATER)
+    assert str(path) in caught.value.what
+    last = layout.stage(2, "promote") / "manifest.json"
+    assert f"remove {last} as well" in caught.value.hint
+    last.unlink()
+    shutil.rmtree(layout.iteration(3), ignore_errors=True)
+    assert run_iteration(copied).iteration == 2
+    assert digests(layout, 2) == before
+
+
+@pytest.mark.parametrize("gone", ["checkpoints", "checkpoints/*"])
+def test_an_error_leaves_the_run_as_it_is(copied, tmp_path, gone):
+    """The disk of its checkpoints is not mounted, or they were moved away."""
+    run = copied.layout.train_run
+    for path in run.glob(gone):
+        path.rename(tmp_path / path.name)
+    kept = {path.name for path in run.iterdir()}
+    with pytest.raises(CheckpointError, match="lacks update"):
+        run_iteration(copied, LATER)
+    assert {path.name for path in run.iterdir()} >= kept >= {"config.yaml", "metrics.jsonl"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("", "[]", "null", "1", '"x"', "{}", "[" * 100_000),
+        '{"player": {"hash": 1, "parameters": null}, "settings": {}}',
+        '{"player": {"hash": "a", "parameters": null}, "settings": {}}',
+        '{"player": {"hash": "a", "parameters": null}, "settings": {"skip_selfplay": false, "skip_evaluation": false, '
+        '"data_path": null}, "kept": {"min_samples": "x"}}',
+    ],
+)
+def test_a_start_of_another_form_is_refused(copied, text):
+    (copied.layout.iteration(2) / "iteration.json").write_text(text)
+    with pytest.raises(CheckpointError, match=r"iteration\.json cannot be read"):
+        iteration.read_start(copied.layout, 2)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"cleaned_below": [], "files": 5}', '{"files": [null, 5, []]}'])
+def test_damaged_notes_of_retention_say_nothing(copied, text):
+    layout = copied.layout
+    (layout.root / stored.MARK).write_text(text)
+    (layout.iteration(1) / stored.REMOVED).write_text(text)
+    assert (stored.removed_below(layout), stored.removed_files(layout, 1)) == (0, [])
 
 
 class Killed(BaseException):

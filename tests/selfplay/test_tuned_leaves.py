@@ -54,7 +54,14 @@ def test_each_leaf_holds_by_itself(tmp_path):
     assert with_tuned_leaves(config, layout) == replace_leaves(config, {"tau": 0.5})
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"leaves": {}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("{", "[]", '{"leaves": {}}', "null", "[" * 100_000),
+        '{"leaves": 5, "configured": {}, "error": null, "time": 0}',
+        '{"leaves": {"actor_lr": 0.1}, "configured": [], "error": null, "time": 0}',
+    ],
+)
 def test_a_damaged_result_is_one_line(tmp_path, text):
     layout = Layout(tmp_path / "tic_tac_toe_2p")
     found(layout, result(0.002, 0.01))

@@ -117,6 +117,6 @@ def _table_line(curve: Curve) -> tuple[str, ...]:
     if not curve.timesteps.size:
         return (*identity, "no common steps yet", DASH, DASH, DASH)
     point, low, high = (float(part[-1]) for part in curve.iqm)
-    best = int(curve.iqm.point.argmax())
+    best = int(curve.iqm.point.argmin() if curve.key.endswith("_loss") else curve.iqm.point.argmax())
     at_best = number_text(float(curve.iqm.point[best])), f"{curve.timesteps[best]:,.0f}"
     return (*identity, number_text(point), interval_text(low, high), *at_best)

@@ -10,7 +10,7 @@ from typing import Any
 from stoix_like.config.values import nearest
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console import messages
-from stoix_like.runtime.console.spelling import usage
+from stoix_like.runtime.console.spelling import command_line, usage
 from stoix_like.runtime.loading.strict_yaml import read_sections
 from stoix_like.runtime.runs.folder import STUDY_FILE
 from stoix_like.runtime.runs.pipeline_files import CHAMPION, ITERATIONS, TRAIN, champion_file, check_candidate
@@ -48,12 +48,12 @@ def find_run(text: str, save_dir: str = "runs") -> Path:
 def _pipeline_error(path: Path) -> CheckpointError | None:
     """The error for a folder of self-play, which is no run; None for others."""
     if (path / CHAMPION).is_file():
-        run, candidates = path / TRAIN, f"{usage('ratings')} --lineage {path} shows its candidates"
+        run, candidates = path / TRAIN, f"its candidates: {command_line('ratings', '--lineage', str(path))}"
         hint = f"its run is {run}; {candidates}" if (run / "config.yaml").is_file() else candidates
         return CheckpointError(f"{path} is a self-play pipeline, not a run", hint)
     if pipelines := sorted(pointer.parent for pointer in path.glob(f"*/{CHAMPION}")):
         hint = f"their runs are {', '.join(str(one / TRAIN) for one in pipelines[:_MOST_NAMED])}"
-        hint += f"; {usage('ratings')} --lineage {pipelines[0]} shows its candidates"
+        hint += f"; candidates: {command_line('ratings', '--lineage', str(pipelines[0]))}"
         return CheckpointError(f"{path} is a folder of self-play pipelines, not a run", hint)
     pipeline = path.parent.parent
     if path.parent.name != ITERATIONS or not (pipeline / CHAMPION).is_file():

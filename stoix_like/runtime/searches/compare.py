@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.runtime.console.spelling import usage
+from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.console.text import algorithm_title
 from stoix_like.runtime.evaluators import policies
 from stoix_like.runtime.evaluators.policies import SearchChoice
@@ -65,7 +65,9 @@ def _load(path: Path, checkpoint: str, level_set: str | None, settings: Comparis
     if saved.meta.algorithm == "alphazero":
         what = f"{path} is a run of AlphaZero, which searches by simulations, not with particles"
         raise ConfigError(
-            what, f"{usage('arena')} {path} mcts-128 --simulations 1,8,32 shows strength over simulations"
+            what,
+            "see its strength over simulations: "
+            + command_line("arena", str(path), "mcts-128", "--simulations", "1,8,32"),
         )
     if "smc" in settings.methods and settings.temperature is None and saved.meta.algorithm != "spo":
         raise ConfigError(

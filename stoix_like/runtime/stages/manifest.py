@@ -55,7 +55,7 @@ def read_manifest(folder: Path) -> Manifest | None:
         manifest = Manifest(**{name: body[name] for name in Manifest._fields})
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged(path, "it is torn, or no manifest") from error
     if not is_intact:
         raise _damaged(path, "it was changed after it had been written")
@@ -71,5 +71,6 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 def _damaged(path: Path, reason: str) -> CheckpointError:
     return CheckpointError(
-        f"{path} cannot be used: {reason}", "put it back, or remove this one file: its stage then runs again"
+        f"{path} cannot be used: {reason}",
+        "put it back, or, if no later stage is done, remove this one file: its stage then runs again",
     )

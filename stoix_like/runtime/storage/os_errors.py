@@ -26,7 +26,7 @@ _HINTS = {
     errno.ENOENT: "see that it is there, and its folder too",
     errno.EEXIST: "something else has this name",
     errno.ENOTDIR: "a part of the path is no folder",
-    errno.EISDIR: "name a file",
+    errno.EISDIR: "name a file, or remove the folder that is in its place",
     errno.ELOOP: "a link of the path points to itself",
     errno.EMFILE: "allow more open files: ulimit -n 4096",
     errno.ENOMEM: "free some memory",
@@ -67,7 +67,8 @@ def storage_error(error: OSError) -> StorageError | None:
         Path.cwd()
     except OSError:
         return StorageError("the current folder was removed", "go to another one: cd")
-    path = error.filename if isinstance(error.filename, (str, bytes, os.PathLike)) else None
+    named = (error.filename2, error.filename)  # of a renaming, the new name: the old one is a temporary file
+    path = next((name for name in named if isinstance(name, (str, bytes, os.PathLike))), None)
     if path is None:
         return StorageError(words_of(error), hint_of(error)) if error.errno in _HINTS else None
     shown = os.fsdecode(path)

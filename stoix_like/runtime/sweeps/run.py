@@ -117,6 +117,7 @@ class _SweepRun:
 
         for trial in self._remaining_trials(stop):
             path = self._folder / f"trial-{trial.number:04d}"
+            self._view.lines([f"trial {trial.number} is running; its output: {path}.log"])
             if sweep_trial.run_trial(self._plan, self._study, trial, path, stop):
                 finished = next(each for each in self._study.trials() if each.number == trial.number)
                 self._view.lines([table.trial_text(finished, self._study.best())])

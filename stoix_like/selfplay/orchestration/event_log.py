@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import sqlite3
@@ -179,12 +180,16 @@ def read_events(save_dir: str | Path, after: int = 0, limit: int = 1000) -> list
 
 
 def last_events(connection: sqlite3.Connection, limit: int) -> list[LoggedEvent]:
-    """The newest events, the oldest of them first."""
+    """The newest events, the oldest of them first, without those that cannot be read."""
     rows = connection.execute(
         f"SELECT {_COLUMNS} FROM events ORDER BY id DESC LIMIT ?",
         (limit,),
     )
-    return [_logged(row) for row in rows.fetchall()][::-1]
+    found = list[LoggedEvent]()
+    for row in rows.fetchall():
+        with contextlib.suppress(UnreadableEvent):
+            found.append(_logged(row))
+    return found[::-1]
 
 
 def _logged(row: Any) -> LoggedEvent:
@@ -193,3 +198,6 @@ def _logged(row: Any) -> LoggedEvent:
         return LoggedEvent(int(position), event_from(kind, json.loads(fields)))
     except CheckpointError as error:
         raise UnreadableEvent(int(position), error) from error
+    except (ValueError, TypeError, AttributeError) as error:
+        damaged = CheckpointError(f"event {position}, {kind}, cannot be read", "it is passed over")
+        raise UnreadableEvent(int(position), damaged) from error

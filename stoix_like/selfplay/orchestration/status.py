@@ -122,7 +122,7 @@ def _loop(name: str, holder: Holder | None, beat: _Beat | None, stops: bool, now
     """A loop, by its lock and its last heartbeat."""
     if beat is None or (holder is not None and _is_of_another(holder, beat)):
         return _silent_loop(name, holder, stops, now)
-    status: dict[str, Any] = json.loads(beat.status)
+    status = _details(beat)
     is_running, age = holder is not None, max(now.since(beat.at), 0.0)
     state = status.get("current_state", "unknown")
     return {
@@ -137,6 +137,15 @@ def _loop(name: str, holder: Holder | None, beat: _Beat | None, stops: bool, now
         "state": state if is_running else "stopped" if state == "stopped" else "killed",
         "details": status,
     }
+
+
+def _details(beat: _Beat) -> dict[str, Any]:
+    """What a loop has said of itself; nothing if it cannot be read."""
+    try:
+        found = json.loads(beat.status)
+    except (ValueError, TypeError):
+        return {}
+    return found if isinstance(found, dict) else {}
 
 
 def _is_of_another(holder: Holder, beat: _Beat) -> bool:

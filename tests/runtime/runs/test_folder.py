@@ -201,7 +201,7 @@ def test_folders_of_self_play_are_no_runs(tmp_path):
         assert caught.value.what == f"{path} {what}"
         assert hint in caught.value.hint
 
-    check(find_run, pipeline, "is a self-play pipeline, not a run", f"--lineage {pipeline} shows its candidates")
+    check(find_run, pipeline, "is a self-play pipeline, not a run", f"--lineage {pipeline}")
     (pipeline / "train").mkdir()
     (pipeline / "train" / "config.yaml").touch()
     check(find_run, pipeline, "is a self-play pipeline, not a run", f"its run is {pipeline}/train; ")

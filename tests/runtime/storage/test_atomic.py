@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from stoix_like.errors import RunError
+from stoix_like.runtime.storage import os_errors
 from stoix_like.runtime.storage.atomic import (
     atomic_write,
     atomic_write_json,
@@ -48,6 +49,10 @@ def test_files_are_renamed_only_if_all_can_be_and_what_cannot_be_written_is_one_
     with pytest.raises(IsADirectoryError):
         write_files(tmp_path / "new", {"a": b"3", "c": b"4"})
     assert ((tmp_path / "new" / "a").read_bytes(), names(tmp_path / "new")) == (b"1", ["a", "b", "c"])
+    with pytest.raises(IsADirectoryError) as renaming:
+        atomic_write_text(tmp_path / "new" / "c", "5")
+    found = os_errors.storage_error(renaming.value)  # which names what was given, and not the temporary file
+    assert (found.what, found.hint.split(", ")[0]) == (f"Is a directory: {tmp_path / 'new' / 'c'}", "name a file")
     (tmp_path / "file").touch()
     with pytest.raises(RunError, match="cannot be written") as caught, atomic_write_output(tmp_path / "file" / "a"):
         pass

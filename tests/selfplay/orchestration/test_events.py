@@ -254,6 +254,14 @@ def test_a_database_that_was_moved_away_is_noticed_and_made_anew(database, tmp_p
     assert len(read_events(tmp_path)) == 1
 
 
+def test_the_newest_events_are_those_that_can_be_read(log, database):
+    log.append([played(n) for n in (1, 2, 3)])
+    with database.transaction() as connection:
+        connection.execute("UPDATE events SET fields = '[' WHERE id = 2")
+        connection.execute("UPDATE events SET fields = '5' WHERE id = 3")
+        assert [logged.event.iteration for logged in last_events(connection, 10)] == [1]
+
+
 def test_events_are_read_from_any_place_and_a_folder_without_any_has_none(log, tmp_path):
     log.append([played(n) for n in (1, 2, 3)])
     folder = log._database.path.parent
