@@ -148,22 +148,14 @@ for name, match in matches.items():
 between = make_match(searching, searching)
 key = jax.random.key(2)
 
-
-def record(first, second, results):
-    """What the ratings take of a match."""
-    scores = np.asarray(results.score, float)  # [M, 2]
-    share = sl.matches.variance_share(scores.mean(axis=1), num_seats=2)
-    points = tuple(scores.sum(axis=1))  # by opening: all matches share their openings
-    return sl.ratings.MatchRecord(first, second, scores.sum(), scores.size, share, points)
-
-
 records = []
 for index, params in versions.items():
     for name, match in matches.items():
-        records.append(record(f"update {index}", name, match(params, None, key)))
+        results = match(params, None, key)
+        records.append(sl.ratings.match_record(f"update {index}", name, results.score))
 for before, after in zip(versions, list(versions)[1:], strict=False):
     results = between(versions[after], versions[before], key)
-    records.append(record(f"update {after}", f"update {before}", results))
+    records.append(sl.ratings.match_record(f"update {after}", f"update {before}", results.score))
 
 table = sl.ratings.rate(records, {"heuristic": 1000.0}, mean=1000.0)
 for row in table.rows:

@@ -19,9 +19,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stoix_like.evaluation import statistics
-from stoix_like.evaluation.match_records import MatchRecord, shared_spread
+from stoix_like.evaluation.match_records import MatchRecord, match_record, shared_spread
 
-__all__ = ["MatchRecord", "Ranking", "Rating", "RatingTable", "rate", "rate_rankings"]
+__all__ = ["MatchRecord", "Ranking", "Rating", "RatingTable", "match_record", "rate", "rate_rankings"]
 
 SCALE = 400.0 / np.log(10.0)  # Elo of a unit of strength
 NOBODY = -1

@@ -16,7 +16,7 @@ from stoix_like.selfplay.orchestration.event_log import EventLog
 #: {stage: what it calls for each part of its work, and how many parts are done before it is killed inside}.
 PARTS = {
     "selfplay": (play, "write_arrays", 1),  # the first of two shards is written
-    "sync": (store, "_link", 1),  # and is in the store
+    "sync": (store, "link", 1),  # and is in the store
     "export": (export, "write_arrays", 1),  # the window is written, the positions to validate on are not
     "train": (train.FollowTraining, "run", 2),
     "evaluate": (evaluate, "write_arrays", 1),  # a piece of the match
