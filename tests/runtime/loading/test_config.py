@@ -163,7 +163,7 @@ training_core: {epochs: null} => 1: training_core.epochs: expected int, got null
 training_core: {gamma: 1.01} => 1: training_core.gamma: must lie in [0, 1], got 1.01
 training_core: {gamma: .nan} => 1: training_core.gamma: must be finite, got nan
 optimization: {clip_eps: 0} => 1: optimization.clip_eps: must be greater than 0, got 0.0
-architecture: {num_layers: 0} => 1: architecture.num_layers: must be at least 1, got 0
+architecture: {num_layers: 0} => 1: architecture.num_layers: must lie in [1, 1000], got 0
 architecture: {observation_adapter: gird} =>
     1: architecture.observation_adapter: expected dense, binpack, grid, board, lines or null, got 'gird' (str); did you
     mean 'grid'?
