@@ -27,7 +27,8 @@ FLOORS = [
     ("envs", "networks", "search", "replay", "evaluation"),
     ("algorithms",),
     ("runtime",),
-    ("selfplay", "bench"),
+    ("selfplay",),
+    ("bench",),
     ("commands",),
 ]
 #: What files of floor 0 may import from each other.
@@ -402,7 +403,7 @@ WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index
         (upward_imports, "algorithms/ppo.py", "from stoix_like import runtime", "stoix_like.runtime"),
         (upward_imports, "runtime/training/train.py", "import stoix_like.bench.measure", "stoix_like.bench"),
         (upward_imports, "selfplay/folders.py", "import stoix_like.bench.measure", "stoix_like.bench"),
-        (upward_imports, "bench/measure.py", "from stoix_like.selfplay import layout", "stoix_like.selfplay"),
+        (upward_imports, "selfplay/pipeline.py", "NAME = 'stoix_like.bench.loops'", "stoix_like.bench"),
         (upward_imports, "runtime/console/text.py", "NAME = 'stoix_like.commands.plot'", "stoix_like.commands.plot"),
         (upward_imports, "config/values.py", "NAME = 'stoix_like.commands.plot:main'", "stoix_like.commands.plot"),
         (upward_imports, "ops/trees.py", "NAME = f'stoix_like.runtime.{ops}'", "stoix_like.runtime"),

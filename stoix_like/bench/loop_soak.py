@@ -24,8 +24,8 @@ from stoix_like.bench.measure import Measurement
 from stoix_like.bench.memory import resident_bytes
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay.table import STAGE_NAMES
 
-STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 GAME = "tic_tac_toe_2p"
 #: Flags of a game whose iteration takes a second, with the network of its preset, whose checkpoints have 57 leaves.
 TINY = (
@@ -137,7 +137,7 @@ def inconsistencies(save_dir: Path) -> Iterator[str]:
     if numbers != list(range(1, len(numbers) + 1)):
         yield f"iterations {numbers[0]} to {numbers[-1]} are {len(numbers)}"
     for number in numbers[:-1]:
-        for stage in STAGES:
+        for stage in STAGE_NAMES:
             if read_manifest(root / "iterations" / f"{number:04d}" / stage) is None:
                 yield f"iteration {number} lacks the stage {stage}"
     with contextlib.closing(sqlite3.connect(save_dir / "events.sqlite")) as connection:

@@ -21,8 +21,8 @@ from stoix_like.bench.measure import Measurement
 from stoix_like.bench.memory import resident_bytes
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+from stoix_like.selfplay.table import STAGE_NAMES
 
-STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 GAME, ITERATIONS, REPETITIONS, NUM_EVENTS = "connect_four_2p", 8, 5, 10_000
 _LOOP = f"run_continuous_training -c {GAME} --games 4000 --cooldown 0".split()
 #: The other two, for their memory.
@@ -132,7 +132,7 @@ def _end(manifest: Manifest) -> float:
 
 def _manifests(save_dir: Path, number: int) -> dict[str, Manifest]:
     folder = save_dir / GAME / "iterations" / f"{number:04d}"
-    return {name: one for name in STAGES if (one := read_manifest(folder / name)) is not None}
+    return {name: one for name in STAGE_NAMES if (one := read_manifest(folder / name)) is not None}
 
 
 def _start(script: str, *argv: str) -> subprocess.Popen[Any]:

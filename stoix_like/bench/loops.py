@@ -39,9 +39,9 @@ from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
+from stoix_like.selfplay.table import STAGE_NAMES
 
 GAME = "connect_four"
-STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 POINTS = 8  # candidates whose moves are compared with solved positions, evenly over the iterations
 OVERHEAD_ROUNDS = 3
 _TIMES = re.compile(r"^iteration (\d+) +([\d.]+) s,", re.MULTILINE)
@@ -74,7 +74,7 @@ def finished_loop(minutes: float, seed: int) -> LoopRun:
 def finished_iterations(path: Path) -> Iterator[dict[str, Manifest]]:
     """{stage: manifest} of each iteration of a pipeline that is finished."""
     for folder in sorted((path / "iterations").iterdir()):
-        found = {name: read_manifest(folder / name) for name in STAGES}
+        found = {name: read_manifest(folder / name) for name in STAGE_NAMES}
         if all(manifest is not None for manifest in found.values()):
             yield {name: manifest for name, manifest in found.items() if manifest is not None}
 
@@ -93,7 +93,7 @@ def loop_suite(options: LearningOptions) -> Iterator[Measurement]:
 
 def decision_rows(loop: LoopRun, name: str) -> Iterator[Measurement]:
     """Decisions, positions, and seconds by stage without the first iteration, in which programs are compiled."""
-    seconds = {stage: sum(one[stage].recorded["seconds"] for one in loop.iterations[1:]) for stage in STAGES}
+    seconds = {stage: sum(one[stage].recorded["seconds"] for one in loop.iterations[1:]) for stage in STAGE_NAMES}
     positions = sum(one["selfplay"].facts["positions"] for one in loop.iterations)
     verdicts = [one["promote"].facts["verdict"] for one in loop.iterations]
     counts = ", ".join(f"{verdict} {verdicts.count(verdict)}" for verdict in ("promote", "reject", "inconclusive"))

@@ -23,10 +23,11 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration_start import SKIPPED, IterationStart, read_start
 from stoix_like.selfplay.orchestration import games
 from stoix_like.selfplay.orchestration.status import layouts
+from stoix_like.selfplay.table import STAGE_NAMES
 
 ALGORITHM = "selfplay"  # in the names of presets
 COMMAND = "run-training-loop"
@@ -41,7 +42,7 @@ OPTIONS = {
     "skip_selfplay": ("", "learn from the games that the store has"),
     "skip_evaluation": ("", "play no match; nothing is then promoted"),
     "data_path": ("FILE", "learn from a window.npz that an export stage has written elsewhere"),
-    "stage": ("NAME", f"run this stage of the iteration alone, if it is due, and exit: {', '.join(STAGES)}"),
+    "stage": ("NAME", f"run this stage of the iteration alone, if it is due, and exit: {', '.join(STAGE_NAMES)}"),
     "new_iteration": ("", "leave an unfinished iteration as it is, and begin the next one"),
     "resume": ("", "go on with the settings of the last iteration; flags overwrite them; never begins a pipeline"),
     "rollback": ("", "make the champion before the present one champion again, and exit"),
@@ -115,9 +116,9 @@ def _has_config(words: Sequence[str]) -> bool:
 
 def _check_stage(arguments: argparse.Namespace) -> None:
     """Raises ConfigError for a stage that does not exist, or beside what means several."""
-    if arguments.stage not in STAGES:
-        what = f"--stage: no stage '{arguments.stage}'{nearest(arguments.stage, STAGES)}"
-        raise ConfigError(what, f"stages are {', '.join(STAGES)}")
+    if arguments.stage not in STAGE_NAMES:
+        what = f"--stage: no stage '{arguments.stage}'{nearest(arguments.stage, STAGE_NAMES)}"
+        raise ConfigError(what, f"stages are {', '.join(STAGE_NAMES)}")
     if beside := [name for name in ("max_iterations", "dry_run") if getattr(arguments, name)]:
         what = f"--stage: it cannot go with {flags.flag_name(beside[0])}"
         raise ConfigError(what, "leave out one of them")

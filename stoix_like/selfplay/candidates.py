@@ -18,6 +18,7 @@ from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.storage.atomic import atomic_write
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import ParametersMetadata
+from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import PARAMETERS, Layout
 from stoix_like.selfplay.iteration_start import SelfPlayer
 from stoix_like.selfplay.pipeline import Pipeline, published_config
@@ -92,6 +93,12 @@ def read_champion(pipeline: Pipeline) -> tuple[ChampionRecord, NetworkVersion]:
     """The champion. Raises CheckpointError if it cannot be read, or does not fit."""
     record = read_record(pipeline.layout.champion)
     return record, read_version(pipeline, pipeline.layout.root / record.parameters, record.hash)
+
+
+def read_opponent(pipeline: Pipeline, iteration: int) -> NetworkVersion:
+    """Whom the candidate of an iteration plays: the champion, before it became champion itself."""
+    record = records.opponent_record(pipeline.layout, iteration)
+    return read_version(pipeline, pipeline.layout.root / record.parameters, record.hash)
 
 
 def has_champion(layout: Layout) -> bool:

@@ -9,13 +9,14 @@ from __future__ import annotations
 import calendar
 import math
 import time
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest
-from stoix_like.selfplay import records
-from stoix_like.selfplay.folders import STAGES, WINDOW_FILE, Layout
-from stoix_like.selfplay.iteration_start import SKIPPED, WINDOW, IterationStart, read_start
+from stoix_like.runtime.stages.table import first_due
+from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.iteration_start import read_start
+from stoix_like.selfplay.table import STAGE_NAMES, IterationFiles, stages_of
 
 
 class Needs(NamedTuple):
@@ -51,18 +52,13 @@ def due_step(layout: Layout, number: int, needs: Needs = NOTHING) -> Step | None
     start = read_start(layout, number)
     if start is None:
         return Step("selfplay")
-    found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
-    if is_finished(found):
+    files = IterationFiles(layout, number)
+    if files.is_finished or (stage := first_due(stages := stages_of(start), files)) is None:
         return None
-    for name in stages_of(start):
-        manifest = found[name]
-        if _is_done(layout, number, manifest, _inputs(layout, number, name, start, found)):
-            continue
-        batches = num_batches(found["selfplay"])
-        if name == "export" and "selfplay" in stages_of(start) and is_below(layout, number, needs):
-            return Step("selfplay", batches + 1)
-        return Step(name, batches)
-    return None
+    batches = num_batches(files.find("selfplay"))
+    if stage.name == "export" and stages[0].name == "selfplay" and is_below(layout, number, needs):
+        return Step("selfplay", batches + 1)
+    return Step(stage.name, batches)
 
 
 def is_still_due(layout: Layout, number: int, step: Step) -> bool:
@@ -83,69 +79,14 @@ def manifest_of(layout: Layout, number: int, name: str) -> Manifest | None:
     """
     if (manifest := read_manifest(layout.stage(number, name))) is not None:
         return manifest
-    last = layout.stage(number, STAGES[-1])
+    last = layout.stage(number, STAGE_NAMES[-1])
     if read_manifest(last) is None:
         return None
     start = read_start(layout, number)
-    if start is not None and name in stages_of(start):
+    if start is not None and name in [stage.name for stage in stages_of(start)]:
         what = f"{layout.stage(number, name) / FILE} is missing, and its iteration is finished"
         raise CheckpointError(what, f"put it back, or remove {last / FILE} as well: the iteration is then unfinished")
     return None
-
-
-def is_finished(found: dict[str, Manifest | None]) -> bool:
-    """Whether an iteration is over, by its manifests: the last stage is done."""
-    return found[STAGES[-1]] is not None
-
-
-def stages_of(start: IterationStart) -> list[str]:
-    """The stages of an iteration, without those that it skips."""
-    skipped = {name.removeprefix("skip_") for name in SKIPPED if start.settings[name]}
-    skipped = {"evaluate" if name == "evaluation" else name for name in skipped}
-    if start.settings[WINDOW] is not None:
-        skipped |= {"selfplay", "sync"}
-    return [name for name in STAGES if name not in skipped]
-
-
-def _is_done(layout: Layout, number: int, manifest: Manifest | None, inputs: dict[str, Any]) -> bool:
-    if manifest is None or any(manifest.inputs.get(name) != value for name, value in inputs.items()):
-        return False
-    folder = layout.stage(number, manifest.stage)
-    return all((folder / name).is_file() for name in manifest.outputs)
-
-
-def _inputs(
-    layout: Layout, number: int, name: str, start: IterationStart, found: dict[str, Manifest | None]
-) -> dict[str, Any]:
-    """What the manifest of a stage names if it is of what is there now. The stages before it are done."""
-    if name == "selfplay":
-        return {"player": start.player.hash}
-    if name == "sync":
-        return {"selfplay": digest_of(found["selfplay"])}
-    synced, exported, trained, evaluated = (found[key] for key in ("sync", "export", "train", "evaluate"))
-    if name == "export":
-        return {"store": synced.facts["store"]} if synced is not None else {"data_path": start.settings[WINDOW]}
-    if name == "train":
-        return {"window": "" if exported is None else exported.outputs[WINDOW_FILE]}
-    if name == "evaluate":
-        return {
-            "candidate": "" if trained is None else trained.facts["candidate"],
-            "champion": opponent(layout, number),
-        }
-    return {"train": digest_of(trained), "evaluate": digest_of(evaluated)}
-
-
-def digest_of(manifest: Manifest | None) -> str:
-    """The digest of a manifest; empty if there is none."""
-    return "" if manifest is None else manifest.digest
-
-
-def opponent(layout: Layout, number: int) -> str:
-    """The hash of whom the candidate of an iteration plays: the champion, before it became champion itself."""
-    record = records.read_record(layout.champion)
-    if record.iteration == number:  # promoted by a process that was killed before it said so
-        record = records.promoted_record(layout, record.previous or 0)
-    return record.hash
 
 
 def num_batches(played: Manifest | None) -> int:

@@ -23,28 +23,16 @@ from stoix_like.runtime.hardware.numerics import numerics
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay import evidence
-from stoix_like.selfplay.candidates import NetworkVersion
+from stoix_like.selfplay.candidates import NetworkVersion, read_candidate, read_opponent
 from stoix_like.selfplay.folders import ARRAYS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
+from stoix_like.selfplay.table import SPECIFICATION, IterationFiles
 from stoix_like.types import role_key
-
-SEARCH = ("num_simulations", "max_considered_actions", "value_scale", "maxvisit_init", "rescale_values")
-SPECIFICATION = ("task_id", "match_simulations", *SEARCH)
-RULE = (
-    "promotion_rule",
-    "promotion_elo_0",
-    "promotion_elo_1",
-    "promotion_alpha",
-    "promotion_beta",
-    "most_pairs",
-    "pairs_per_look",
-)
-SETTINGS = (*SPECIFICATION, *RULE, "match_opening_plies", "match_anchors", "anchor_pairs", "seed")
 
 
 def rule_of(pipeline: Pipeline) -> PromotionRule:
@@ -65,14 +53,12 @@ def match_folder(pipeline: Pipeline, subject: MatchSubject) -> Path:
     return pipeline.layout.matches / json_digest(subject._asdict())[:16]
 
 
-def evaluate_stage(
-    pipeline: Pipeline, iteration: int, candidate: NetworkVersion, champion: NetworkVersion
-) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: the subject, the score, and matches against anchors."""
-    inputs = {"candidate": candidate.hash, "champion": champion.hash}
-    call = StageCall("evaluate", inputs, pipeline.leaves(SETTINGS))
-    folder = pipeline.layout.stage(iteration, "evaluate")
-    return run_stage(folder, call, lambda: _evaluate(pipeline, candidate, champion))
+def evaluate_stage(pipeline: Pipeline, files: IterationFiles) -> Manifest:
+    """Plays the match. Facts: the subject, the score, and matches against anchors."""
+    call = pipeline.call("evaluate", files)
+    candidate = read_candidate(pipeline, files.number, files.done("train"))
+    champion = read_opponent(pipeline, files.number)
+    return run_stage(files.folder("evaluate"), call, lambda: _evaluate(pipeline, candidate, champion))
 
 
 def _evaluate(pipeline: Pipeline, candidate: NetworkVersion, champion: NetworkVersion) -> StageResult:

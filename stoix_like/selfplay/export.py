@@ -19,8 +19,8 @@ from stoix_like.algorithms.alphazero import Sample
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
-from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.manifest import Manifest
+from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay import due
 from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
@@ -46,9 +46,9 @@ from stoix_like.selfplay.stored import (
     newest_games,
     stored_shards,
 )
+from stoix_like.selfplay.table import IterationFiles
 from stoix_like.types import Observation
 
-SETTINGS = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share", "replay_buffer_size")
 KIND, FORMAT = "window", 2
 _LEARNED = ("game", "player", "outcome", "game_id", "packed_planes", "legal", "policy", "root_values", "is_full")
 _BUCKETS = 1 << 16  # of game numbers, for the split
@@ -92,37 +92,35 @@ class _WindowChangedError(Exception):
         self.ends_at = ends_at
 
 
-def export_stage(pipeline: Pipeline, iteration: int, synced: Manifest) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: games, positions, and positions that are validated on.
+def export_stage(pipeline: Pipeline, files: IterationFiles) -> Manifest:
+    """Makes the window. Facts: games, positions, and positions that are validated on.
 
     A window is a function of the store and of what it does without: lost shards, and those that retention has removed
     (if it reaches back to them). Both are inputs. One that is made is kept, whatever is lost later.
     """
-    folder, store = pipeline.layout.stage(iteration, "export"), synced.facts["store"]
-    found, ends_at = read_manifest(folder), 0
+    folder, synced = files.folder("export"), files.done("sync")
+    found, ends_at = files.find("export"), 0
     while True:
         excluded = _Exclusions(tuple(sorted(read_lost(pipeline.layout))), ends_at)
-        if found is not None and found.inputs.get("store") == store:
+        if found is not None and found.inputs.get("store") == synced.facts["store"]:
             excluded = _Exclusions(tuple(found.facts.get("lost", ())), int(found.inputs.get("ends_at", 0)))
         lost = {"lost": json_digest(excluded.lost)} if excluded.lost else {}
         removed = {"ends_at": str(excluded.ends_at)} if excluded.ends_at else {}
-        call = StageCall("export", {"store": store} | lost | removed, pipeline.leaves(SETTINGS))
+        call = pipeline.call("export", files, **lost, **removed)
         try:
-            return run_stage(folder, call, functools.partial(_export, pipeline, iteration, synced, folder, excluded))
+            return run_stage(folder, call, functools.partial(_export, pipeline, files.number, synced, folder, excluded))
         except _WindowChangedError as change:
             found, ends_at = None, max(ends_at, change.ends_at)
 
 
-def import_stage(pipeline: Pipeline, iteration: int, path: Path) -> tuple[Manifest, bool]:
-    """The manifest of a window that was made elsewhere, and is copied as it is.
+def import_stage(pipeline: Pipeline, files: IterationFiles, path: Path) -> Manifest:
+    """Takes a window that was made elsewhere as it is.
 
     Raises:
         CheckpointError: no window of this game, torn, or with pickled objects.
     """
-    arrays = read_window(pipeline, path)
-    call = StageCall("export", {"data_path": array_hash(arrays)}, pipeline.leaves(SETTINGS))
-    folder = pipeline.layout.stage(iteration, "export")
-    return run_stage(folder, call, lambda: _split(pipeline, folder, arrays))
+    arrays, folder = read_window(pipeline, path), files.folder("export")
+    return run_stage(folder, pipeline.call("export", files), lambda: _split(pipeline, folder, arrays))
 
 
 def read_window(pipeline: Pipeline, path: Path) -> dict[str, np.ndarray]:

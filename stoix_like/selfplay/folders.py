@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from stoix_like.errors import CheckpointError
 
-STAGES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 CHAMPION = "champion.json"  # as `runs.find` and `weights.parameters`, which import JAX, call these two
 PARAMETERS = "params.safetensors"
 ARRAYS = ".npz"

@@ -23,17 +23,14 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
-from stoix_like.selfplay import due, evaluate, export, play, promote, records, restoring, store, train
+from stoix_like.selfplay import due, export, records, restoring, store, table, train
 from stoix_like.selfplay.candidates import (
     begin_lineage,
     has_champion,
-    read_candidate,
     read_champion,
-    read_version,
-    self_player,
 )
 from stoix_like.selfplay.due import Needs, Step, due_step, is_still_due
-from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
+from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
 from stoix_like.selfplay.iteration_start import (
     KEPT,
     SKIPPED,
@@ -45,10 +42,7 @@ from stoix_like.selfplay.iteration_start import (
 )
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
-
-_SETTINGS = dict.fromkeys(
-    play.SETTINGS + store.SETTINGS + export.SETTINGS + train.SETTINGS + evaluate.SETTINGS + promote.SETTINGS
-)
+from stoix_like.selfplay.table import IterationFiles, StageOptions
 
 
 class IterationOptions(NamedTuple):
@@ -106,8 +100,8 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
     layout, began = pipeline.layout, time.monotonic()
     number = begin_iteration(pipeline, options)
     needs = Needs(pipeline.config.selfplay.min_samples)
-    for name in STAGES:
-        if read_manifest(layout.stage(number, name)) is not None:
+    for name, manifest in pipeline.files(number).manifests.items():
+        if manifest is not None:
             pipeline.reporter.info(f"{name}: done before")
     while (step := due_step(layout, number, needs)) is not None:
         run_step(pipeline, number, step, options.data_path)
@@ -148,50 +142,23 @@ def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None
     with work_lock(pipeline.layout):
         if not is_still_due(pipeline.layout, number, step):
             return None
+        options = StageOptions(step.batches, data_path)
         try:
-            return _run_stage(pipeline, number, step, data_path)[0]
+            return _run_stage(pipeline, number, step.stage, options)
         except DamagedOutputError as damage:
             restoring.set_aside(pipeline, damage)
-            return _run_stage(pipeline, number, step._replace(stage=damage.stage), data_path)[0]
+            return _run_stage(pipeline, number, damage.stage, options)
 
 
-def _run_stage(pipeline: Pipeline, number: int, step: Step, data_path: Path | None) -> tuple[Manifest, bool]:
-    layout = pipeline.layout
-
-    def done(name: str) -> Manifest:
-        return _done(layout, number, name)
-
-    def exported() -> tuple[Manifest, bool]:
-        if data_path is not None:
-            return export.import_stage(pipeline, number, data_path)
-        return export.export_stage(pipeline, number, done("sync"))
-
-    def promoted() -> tuple[Manifest, bool]:
-        return promote.promote_stage(pipeline, number, done("train"), read_manifest(layout.stage(number, "evaluate")))
-
-    stages: dict[str, Callable[[], tuple[Manifest, bool]]] = {
-        "selfplay": lambda: _play(pipeline, number, step.batches),
-        "sync": lambda: store.sync_stage(pipeline, number),
-        "export": exported,
-        "train": lambda: train.train_stage(pipeline, number, done("export")),
-        "evaluate": lambda: _evaluate(pipeline, number, done("train")),
-        "promote": promoted,
-    }
-    return stages[step.stage]()
-
-
-def _done(layout: Layout, number: int, name: str) -> Manifest:
-    """The manifest of a stage that is done."""
-    manifest = read_manifest(layout.stage(number, name))
-    if manifest is None:
-        raise RunError(f"the stage {name} of iteration {number} is not done", "run the stages in their order")
-    return manifest
+def _run_stage(pipeline: Pipeline, number: int, name: str, options: StageOptions) -> Manifest:
+    return table.BY_NAME[name].work(pipeline, pipeline.files(number), options)
 
 
 def report_of(layout: Layout, number: int, seconds: float) -> IterationReport:
     """What a finished iteration has done."""
-    played, synced, evaluated = (read_manifest(layout.stage(number, name)) for name in ("selfplay", "sync", "evaluate"))
-    exported, trained, promoted = (_done(layout, number, name) for name in ("export", "train", "promote"))
+    files = IterationFiles(layout, number)
+    played, synced, evaluated = map(files.find, ("selfplay", "sync", "evaluate"))
+    exported, trained, promoted = map(files.done, ("export", "train", "promote"))
     return IterationReport(number, played, synced, exported, trained, evaluated, promoted, seconds)
 
 
@@ -239,7 +206,7 @@ def _check_settings(pipeline: Pipeline, number: int, options: IterationOptions) 
 def _settings_of(pipeline: Pipeline, options: IterationOptions) -> dict[str, Any]:
     window = None if options.data_path is None else array_hash(read_arrays(options.data_path))
     skipped = {name: getattr(options, name) for name in SKIPPED}
-    return pipeline.leaves(tuple(_SETTINGS)) | skipped | {WINDOW: window}
+    return pipeline.leaves(table.SETTINGS) | skipped | {WINDOW: window}
 
 
 def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
@@ -254,28 +221,6 @@ def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
                 return SelfPlayer(manifest.facts["candidate"], place)
     champion = records.read_record(layout.champion)
     return SelfPlayer(champion.hash, champion.parameters)
-
-
-def _play(pipeline: Pipeline, number: int, batches: int) -> tuple[Manifest, bool]:
-    start = read_start(pipeline.layout, number)
-    if start is None:
-        raise RunError(f"iteration {number} was not begun", "begin it first")
-    least, new = pipeline.config.selfplay.min_samples, due.new_positions(pipeline.layout, number)
-    if batches == 2 and new < least:  # said once
-        games = f"batches of {pipeline.config.selfplay.selfplay_games:,} games are played until it has them"
-        text = f"iteration {number} has {new:,} of {least:,} new positions (min_samples): {games}"
-        pipeline.reporter.note(f"{pipeline.layout.root.name}: {text}")
-    player = self_player(pipeline, start.player)
-    return play.selfplay_stage(pipeline, number, player, batches, start.exploration_boost)
-
-
-def _evaluate(pipeline: Pipeline, number: int, trained: Manifest) -> tuple[Manifest, bool]:
-    candidate = read_candidate(pipeline, number, trained)
-    record, champion = read_champion(pipeline)
-    if record.iteration == number:  # promoted by a process that was killed before it said so
-        before = records.promoted_record(pipeline.layout, record.previous or 0)
-        champion = read_version(pipeline, pipeline.layout.root / before.parameters, before.hash)
-    return evaluate.evaluate_stage(pipeline, number, candidate, champion)
 
 
 @contextmanager

@@ -19,7 +19,7 @@ from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay import records
 from stoix_like.selfplay.due import Needs, Step, due_step
-from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import (
     IterationOptions,
     IterationReport,
@@ -31,6 +31,7 @@ from stoix_like.selfplay.iteration import (
 )
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.table import IterationFiles
 
 _KEPT = {
     "selfplay": "finished shards are kept, and the games of the unfinished one are played again",
@@ -148,8 +149,8 @@ def plan_lines(layout: Layout, options: LoopOptions) -> Iterator[str]:
     yield f"iteration {number} in {layout.root}"
     skipped = {"selfplay": each.skip_selfplay or each.data_path is not None}
     skipped |= {"sync": each.data_path is not None, "evaluate": each.skip_evaluation}
-    for name in STAGES:
-        is_done = read_manifest(layout.stage(number, name)) is not None
+    for name, manifest in IterationFiles(layout, number).manifests.items():
+        is_done = manifest is not None
         yield f"  {name}: " + ("skipped" if skipped.get(name) else "done" if is_done else "to do")
     if options.max_iterations > 1:
         yield f"then {options.max_iterations - 1} more"

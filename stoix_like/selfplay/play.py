@@ -6,6 +6,7 @@ process. Shards of a stage that was killed are kept.
 
 from __future__ import annotations
 
+import functools
 import math
 import time
 from pathlib import Path
@@ -22,52 +23,45 @@ from stoix_like.runtime.hardware.devices import reraise_device_errors
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
-from stoix_like.selfplay.candidates import NetworkVersion
+from stoix_like.runtime.stages.run import StageResult, run_stage
+from stoix_like.selfplay.candidates import NetworkVersion, self_player
+from stoix_like.selfplay.due import new_positions
 from stoix_like.selfplay.folders import shard_file
 from stoix_like.selfplay.pipeline import Pipeline, fewer_slots
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import ShardOrigin, check_shard, origin_of, shard_arrays
+from stoix_like.selfplay.table import IterationFiles
 from stoix_like.types import NetworkParams, role_key
 
-SETTINGS = (
-    "task_id",
-    "num_envs",
-    "seed",
-    "selfplay_games",
-    "shard_games",
-    "engine",
-    "num_simulations",
-    "quick_simulations",
-    "full_search_share",
-    "max_considered_actions",
-    "gumbel_scale",
-    "value_scale",
-    "maxvisit_init",
-    "rescale_values",
-    "random_plies",
-    "temperature_plies",
-    "play_temperature",
-)
 MEMORY_HINT = "lower --shard-games or --num-envs"
 
 
-def selfplay_stage(
-    pipeline: Pipeline, iteration: int, player: NetworkVersion, batches: int = 1, boost: float = 1.0
-) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before) of the games of an iteration. Facts: games, positions, …
+def selfplay_stage(pipeline: Pipeline, files: IterationFiles, batches: int = 1) -> Manifest:
+    """The games of an iteration. Facts: games, positions, …
 
     Args:
         pipeline: of the game.
-        iteration: whose games they are.
-        player: who plays.
+        files: of the iteration.
         batches: how often `selfplay_games` are played; the shards of fewer batches are kept.
-        boost: factor on the noise and the temperature.
     """
-    settings = pipeline.leaves(SETTINGS) | ({} if boost == 1.0 else {"exploration_boost": boost})
-    call = StageCall("selfplay", {"player": player.hash, "batches": str(batches)}, settings)
-    folder = pipeline.layout.stage(iteration, "selfplay")
-    return run_stage(folder, call, lambda: _play_shards(pipeline, iteration, player, batches, boost), adds=batches > 1)
+    start, iteration = files.start, files.number
+    if batches == 2:  # said once
+        _note_batches(pipeline, iteration)
+    player, boost = self_player(pipeline, start.player), start.exploration_boost
+    call = pipeline.call("selfplay", files, batches=str(batches))
+    if boost != 1.0:
+        call.settings["exploration_boost"] = boost
+    work = functools.partial(_play_shards, pipeline, iteration, player, batches, boost)
+    return run_stage(files.folder("selfplay"), call, work, adds=batches > 1)
+
+
+def _note_batches(pipeline: Pipeline, iteration: int) -> None:
+    """Says why an iteration plays another batch, if too few positions are new."""
+    least, new = pipeline.config.selfplay.min_samples, new_positions(pipeline.layout, iteration)
+    if new < least:
+        games = f"batches of {pipeline.config.selfplay.selfplay_games:,} games are played until it has them"
+        text = f"iteration {iteration} has {new:,} of {least:,} new positions (min_samples): {games}"
+        pipeline.reporter.note(f"{pipeline.layout.root.name}: {text}")
 
 
 def shard_sizes(num_games: int, shard_games: int) -> tuple[int, int]:

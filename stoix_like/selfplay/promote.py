@@ -11,16 +11,15 @@ from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import promotion
 from stoix_like.evaluation.promotion import Decision, Evidence
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.selfplay import candidates, records
-from stoix_like.selfplay.evaluate import RULE, rule_of, subject_of
+from stoix_like.selfplay.evaluate import rule_of, subject_of
 from stoix_like.selfplay.evidence import read_evidence
 from stoix_like.selfplay.folders import PARAMETERS
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.records import ChampionRecord
+from stoix_like.selfplay.table import IterationFiles
 from stoix_like.selfplay.verification import recorded_match, require_confirmed
-
-SETTINGS = (*RULE, "auto_promote")
 
 
 class _Case(NamedTuple):
@@ -36,22 +35,13 @@ class _Case(NamedTuple):
         return str(self.trained.facts["candidate"])
 
 
-def promote_stage(
-    pipeline: Pipeline, iteration: int, trained: Manifest, evaluated: Manifest | None
-) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: the verdict, whether it was carried out, and the reasons.
+def promote_stage(pipeline: Pipeline, files: IterationFiles) -> Manifest:
+    """Decides on the candidate. Facts: the verdict, whether it was carried out, and the reasons.
 
-    Args:
-        pipeline: of the game.
-        iteration: whose candidate is decided on.
-        trained: manifest of the stage that made it.
-        evaluated: manifest of the match; None if it was skipped, and nothing is then promoted.
+    Without a match, because it was skipped, nothing is promoted.
     """
-    inputs = {"train": trained.digest, "evaluate": "" if evaluated is None else evaluated.digest}
-    call = StageCall("promote", inputs, pipeline.leaves(SETTINGS))
-    folder = pipeline.layout.stage(iteration, "promote")
-    case = _Case(iteration, trained, evaluated)
-    return run_stage(folder, call, lambda: _promote(pipeline, case))
+    case = _Case(files.number, files.done("train"), files.find("evaluate"))
+    return run_stage(files.folder("promote"), pipeline.call("promote", files), lambda: _promote(pipeline, case))
 
 
 def _promote(pipeline: Pipeline, case: _Case) -> StageResult:

@@ -91,6 +91,14 @@ def promoted_record(layout: Layout, iteration: int) -> ChampionRecord:
     return read_record(path)
 
 
+def opponent_record(layout: Layout, iteration: int) -> ChampionRecord:
+    """Whom the candidate of an iteration plays: the champion, before it became champion itself."""
+    record = read_record(layout.champion)
+    if record.iteration == iteration:  # promoted by a process that was killed before it said so
+        return promoted_record(layout, record.previous or 0)
+    return record
+
+
 def _first_record(layout: Layout) -> ChampionRecord | None:
     """The record of the random parameters, from what came after them; None if that does not say."""
     record = read_record(layout.champion)

@@ -14,7 +14,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.digests import json_digest
 from stoix_like.selfplay import due, restoring
 from stoix_like.selfplay.folders import Layout
@@ -31,8 +31,8 @@ from stoix_like.selfplay.stored import (
     stored_shard,
     unsynced,
 )
+from stoix_like.selfplay.table import IterationFiles
 
-SETTINGS = ("task_id",)
 _UNKNOWN = -1  # an older manifest does not say
 
 
@@ -53,20 +53,18 @@ class _OwnSource(NamedTuple):
     played: Manifest
 
 
-def sync_stage(pipeline: Pipeline, iteration: int, *, again: bool = False) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before) of taking in what the store does not have yet.
+def sync_stage(pipeline: Pipeline, files: IterationFiles, *, again: bool = False) -> Manifest:
+    """Takes in what the store does not have yet.
 
     Done once for the games of this iteration, it stays done: files that come to other folders later are for the next
     one, unless it is done `again`. What was taken in from other folders stays, whether it is still there or not.
     Facts: the shards that were taken in, in order, as [name, games, positions, origin], and the totals of the store.
     """
-    folder = pipeline.layout.stage(iteration, "sync")
-    found = read_manifest(folder)
+    found, iteration = files.find("sync"), files.number
     number = (0 if found is None else int(found.inputs.get("round", 0))) + again
-    played = due.digest_of(read_manifest(pipeline.layout.stage(iteration, "selfplay")))
-    call = StageCall("sync", {"selfplay": played, "round": str(number)}, pipeline.leaves(SETTINGS))
+    call = pipeline.call("sync", files, round=str(number))
     taken = [] if found is None else [one for one in added_shards(pipeline.layout, iteration, found) if one.is_foreign]
-    return run_stage(folder, call, lambda: _take_in(pipeline, iteration, taken), adds=True)
+    return run_stage(files.folder("sync"), call, lambda: _take_in(pipeline, iteration, taken), adds=True)
 
 
 def totals_before(layout: Layout, iteration: int) -> StoreTotals:

@@ -6,6 +6,7 @@ other, and a callback puts the window, by its hash, into its state before the fi
 
 from __future__ import annotations
 
+import functools
 import math
 import shutil
 from collections.abc import Sequence
@@ -29,7 +30,7 @@ from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.find import checkpoint_updates
 from stoix_like.runtime.stages.damage import read_output
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import Report, RunMeta
 from stoix_like.runtime.training.callbacks import CONTINUE, Callback, RunClock
@@ -41,32 +42,9 @@ from stoix_like.selfplay.folders import PARAMETERS, VALIDATION_FILE, WINDOW_FILE
 from stoix_like.selfplay.pipeline import Pipeline, run_config
 from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.selfplay.shards import check_format
+from stoix_like.selfplay.table import IterationFiles
 from stoix_like.types import NetworkParams
 
-SETTINGS = (
-    "task_id",
-    "seed",
-    "hidden_dim",
-    "num_layers",
-    "shared_torso",
-    "compute_dtype",
-    "observation_adapter",
-    "actor_lr",
-    "critic_lr",
-    "max_grad_norm",
-    "weight_decay",
-    "vf_coef",
-    "tau",
-    "decay_learning_rates",
-    "num_envs",
-    "rollout_length",
-    "batch_size",
-    "max_reuse",
-    "use_symmetries",
-    "root_value_weight",
-    "replay_buffer_size",
-    "training_epochs",
-)
 BEGUN = "begun"  # the hash of the window that the run is being trained on
 _CONTINUE = "begin the next iteration with them, of the same games: --resume --new-iteration"
 _BATCH = 256  # positions validated at once
@@ -133,15 +111,15 @@ class LastLosses:
         """Nothing is to be closed."""
 
 
-def train_stage(pipeline: Pipeline, iteration: int, exported: Manifest) -> tuple[Manifest, bool]:
-    """(the manifest, whether it was done before). Facts: the candidate's hash, updates, losses.
+def train_stage(pipeline: Pipeline, files: IterationFiles) -> Manifest:
+    """Trains on the window. Facts: the candidate's hash, updates, losses.
 
     Raises:
         Interrupted: a signal ended the run.
     """
-    folder = pipeline.layout.stage(iteration, "train")
-    call = StageCall("train", {"window": exported.outputs[WINDOW_FILE]}, pipeline.leaves(SETTINGS))
-    return run_stage(folder, call, lambda: _train(pipeline, iteration, exported, folder))
+    folder, exported = files.folder("train"), files.done("export")
+    work = functools.partial(_train, pipeline, files.number, exported, folder)
+    return run_stage(folder, pipeline.call("train", files), work)
 
 
 def _train(pipeline: Pipeline, iteration: int, exported: Manifest, folder: Path) -> StageResult:

@@ -15,8 +15,9 @@ from support.pipelines import champion_hash, digests
 from support.scripted_runs import Scripts, finish
 
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration.database import FILE
+from stoix_like.selfplay.table import STAGE_NAMES
 
 DYING = (Path(__file__).parents[1] / "support" / "dying_loop.py").read_text()
 PLACES = ("inside", "before its manifest", "before its event")
@@ -63,16 +64,16 @@ def events(layout):
 
 def done_stages(layout):
     """The stages of the first iteration that have a manifest."""
-    return [name for name in STAGES if read_manifest(layout.stage(1, name)) is not None]
+    return [name for name in STAGE_NAMES if read_manifest(layout.stage(1, name)) is not None]
 
 
-@pytest.mark.parametrize("stage", quick(STAGES, ("train",)))
+@pytest.mark.parametrize("stage", quick(STAGE_NAMES, ("train",)))
 def test_a_loop_that_is_killed_in_a_stage_goes_on_to_the_same_end(scripts, undisturbed, stage):
     layout, finished, known = layout_of(scripts), {}, {}
     for place in PLACES:
         kill_in(scripts, stage, place)
         is_done = place == "before its event"
-        assert done_stages(layout) == list(STAGES[: STAGES.index(stage) + is_done])
+        assert done_stages(layout) == list(STAGE_NAMES[: STAGE_NAMES.index(stage) + is_done])
         assert not any(ENDS[stage] in key for key in events(layout))
         assert done(layout).items() >= finished.items()  # nothing was done twice
         assert events(layout).items() >= known.items()  # nor told twice

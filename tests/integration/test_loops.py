@@ -10,9 +10,10 @@ from support.loops import SMALL_WORDS
 from support.scripted_runs import finish, wait_until
 
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration.database import FILE
 from stoix_like.selfplay.orchestration.presence import is_unified_loop_running
+from stoix_like.selfplay.table import STAGE_NAMES
 
 CONTINUOUS = ["-c", "tic_tac_toe:2", "--games", "10", "--cooldown", "0", "--save-dir", "runs", *SMALL_WORDS]
 CONTINUOUS += ["--min-samples", "0"]
@@ -95,7 +96,7 @@ def test_a_continuous_loop_defers_to_a_master_loop_that_starts_and_goes_on_when_
     found = keys(scripts)
     assert len(set(found)) == len(found)
     for number in range(1, max(layout.iterations())):
-        assert all(read_manifest(layout.stage(number, name)) is not None for name in STAGES)
+        assert all(read_manifest(layout.stage(number, name)) is not None for name in STAGE_NAMES)
 
 
 def run_status(scripts):

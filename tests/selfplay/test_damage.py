@@ -12,12 +12,12 @@ from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
 from stoix_like.selfplay import due, export, iteration, lost_shards, play, records, restoring, store, stored
-from stoix_like.selfplay.folders import STAGES
 from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, run_iteration, run_step
 from stoix_like.selfplay.lost_shards import read_lost
 from stoix_like.selfplay.orchestration import status, status_text
 from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.selfplay.shards import ShardOrigin, shard_arrays
+from stoix_like.selfplay.table import STAGE_NAMES
 
 LATER = IterationOptions(skip_evaluation=True)
 
@@ -39,7 +39,7 @@ def flip(path):
 def undo(layout, first):
     """Takes the manifests of iteration 2 away, from a stage on; returns the digests of all."""
     before = digests(layout, 2)
-    for name in STAGES[STAGES.index(first) :]:
+    for name in STAGE_NAMES[STAGE_NAMES.index(first) :]:
         (layout.stage(2, name) / "manifest.json").unlink()
     return before
 
@@ -285,9 +285,7 @@ def test_a_finished_window_is_kept_whatever_is_lost_later(mixed):
     (theirs / "one.npz").unlink()
     flip(shard.path)
     assert restoring.restore_shard(pipeline, shard, "it is torn") is False
-    synced = read_manifest(layout.stage(3, "sync"))
-    found, was_done = export.export_stage(pipeline, 3, synced)
-    assert (found, was_done) == (before, True)
+    assert export.export_stage(pipeline, pipeline.files(3)) == before
     assert due.due_step(layout, 3) == due.Step("train")
 
 
@@ -303,7 +301,7 @@ def test_a_damaged_list_of_what_is_lost_is_found_again(mixed):
     for text in ("", "[]", "{}", layout.lost.read_text().replace('"sha256": "', '"sha256": "0')):
         layout.lost.write_text(text)
         assert lost_shards.read_lost(layout) == {}
-    assert export.export_stage(pipeline, 3, read_manifest(layout.stage(3, "sync")))[0].digest == before.digest
+    assert export.export_stage(pipeline, pipeline.files(3)).digest == before.digest
 
 
 def test_a_lost_shard_of_a_manifest_that_gives_names_alone_is_left_out_of_the_window(copied):
@@ -315,7 +313,7 @@ def test_a_lost_shard_of_a_manifest_that_gives_names_alone_is_left_out_of_the_wi
     for path in (shard.path, layout.stage(2, "selfplay") / "shard_0000.npz"):
         path.unlink()
     (layout.stage(2, "export") / "manifest.json").unlink()
-    exported, _ = export.export_stage(copied, 2, read_manifest(folder))
+    exported = export.export_stage(copied, copied.files(2))
     assert exported.facts["lost"] == [shard.hash]
 
 
@@ -485,6 +483,6 @@ def test_a_table_of_sync_counts_each_origin_once_in_a_new_process(copied, tmp_pa
         copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs))
         copied.memory = type(copied.memory)()
         copied.layout.iteration(3 + index).mkdir()
-        synced, _ = store.sync_stage(copied, 3 + index)
+        synced = store.sync_stage(copied, copied.files(3 + index))
         assert synced.facts["games"] == 25
         assert synced.recorded["duplicates"] == ([] if index == 0 else ["1.npz"])

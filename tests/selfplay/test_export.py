@@ -6,7 +6,7 @@ from support.pipelines import small_pipeline
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
-from stoix_like.runtime.stages.manifest import Manifest, read_manifest, write_manifest
+from stoix_like.runtime.stages.manifest import Manifest, write_manifest
 from stoix_like.selfplay import export, shards
 from stoix_like.selfplay.export import is_validated_on, window_size
 from stoix_like.selfplay.lost_shards import read_lost
@@ -149,9 +149,10 @@ def test_a_store_without_games_or_with_lost_games_alone_is_refused(pipeline, tmp
         arrays = shard(pipeline, 1, [4, 4])
         path = next(pipeline.layout.store.glob("*.npz"))
         write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
-        synced = read_manifest(pipeline.layout.stage(1, "sync"))
+        files = pipeline.files(1)
+        files.manifests["export"] = None
         with pytest.raises(RunError, match="all games are lost"):
-            export.export_stage(pipeline, 1, synced._replace(facts=synced.facts | {"store": "s"}))
+            export.export_stage(pipeline, files)
         assert read_lost(pipeline.layout).keys() == {path.stem}
     finally:
         pipeline.layout = before

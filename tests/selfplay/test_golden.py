@@ -12,9 +12,10 @@ from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import export, promote, records, shards, store
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.due import Step, due_step
-from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import IterationOptions, run_iteration
 from stoix_like.selfplay.rules import rule_problem
+from stoix_like.selfplay.table import STAGE_NAMES
 
 ARCHIVE = Path(__file__).parent / "golden" / "two_iterations.tar.gz"
 #: {iteration: what its manifest of sync says}: totals, and the hash of the names of all shards.
@@ -41,12 +42,12 @@ def pipeline(programs, layout):
 def undo(layout, first):
     """Takes the manifests of iteration 2 away, from a stage on; returns their digests."""
     before = digests(layout, 2)
-    for name in STAGES[STAGES.index(first) :]:
+    for name in STAGE_NAMES[STAGE_NAMES.index(first) :]:
         (layout.stage(2, name) / "manifest.json").unlink()
     return before
 
 
-@pytest.mark.parametrize("first", STAGES)
+@pytest.mark.parametrize("first", STAGE_NAMES)
 def test_nothing_is_due_that_was_done(layout, first):
     assert due_step(layout, 1) is None
     assert due_step(layout, 2) is None
@@ -75,12 +76,12 @@ def test_sync_and_export_make_the_same_again(pipeline, layout):
     config = pipeline.config
     pipeline.config = small_synced(pipeline, theirs)
     try:
-        synced, _ = store.sync_stage(pipeline, 2)
+        synced = store.sync_stage(pipeline, pipeline.files(2))
     finally:
         pipeline.config = config
     for name in ("shards", "games", "positions", "store"):
         assert synced.facts[name] == before["sync"].facts[name]
-    exported, _ = export.export_stage(pipeline, 2, synced)
+    exported = export.export_stage(pipeline, pipeline.files(2))
     assert exported.digest == before["export"].digest
 
 
@@ -92,8 +93,7 @@ def small_synced(pipeline, theirs):
 
 def test_the_decision_is_made_again_from_the_games_on_disk(pipeline, layout):
     before = undo(layout, "promote")
-    manifests = (read_manifest(layout.stage(2, name)) for name in ("train", "evaluate"))
-    decided, _ = promote.promote_stage(pipeline, 2, *manifests)
+    decided = promote.promote_stage(pipeline, pipeline.files(2))
     assert decided.digest == before["promote"]
 
 

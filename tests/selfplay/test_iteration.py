@@ -26,7 +26,7 @@ from stoix_like.search import gumbel
 from stoix_like.selfplay import candidates, evaluate, foreign, iteration, play, promote, records, store, train
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGES, Layout
+from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
 from stoix_like.selfplay.iteration import (
     IterationOptions,
     begin_iteration,
@@ -38,13 +38,14 @@ from stoix_like.selfplay.orchestration.derive import pipeline_run
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import game_ids
+from stoix_like.selfplay.table import STAGE_NAMES
 
 
 def test_every_stage_leaves_a_manifest_and_the_next_call_begins_the_next_iteration(finished):
     pipeline, (first, second) = finished
     assert (first.iteration, second.iteration) == (1, 2)
     for number in (1, 2):
-        assert list(digests(pipeline.layout, number)) == list(STAGES)
+        assert list(digests(pipeline.layout, number)) == list(STAGE_NAMES)
     assert next_iteration(pipeline.layout) == 3
     assert first.played.facts["games"] == 10
     assert second.synced.facts["games"] == 20
@@ -420,10 +421,8 @@ def decide_again(pipeline):
     number = promoted_iteration(layout)
     roll_back(layout)
     (layout.stage(number, "promote") / "manifest.json").unlink()
-    manifests = (read_manifest(layout.stage(number, name)) for name in ("train", "evaluate"))
     before = champion_hash(layout)
-    decided, _ = promote.promote_stage(pipeline, number, *manifests)
-    return decided.facts, before
+    return promote.promote_stage(pipeline, pipeline.files(number)).facts, before
 
 
 def test_the_decision_is_the_same_again(copied):
@@ -516,7 +515,7 @@ def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_nam
     copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs.parent))
     try:
         copied.layout.iteration(3).mkdir()
-        manifest, _ = store.sync_stage(copied, 3)
+        manifest = store.sync_stage(copied, copied.files(3))
     finally:
         copied.config, copied.reporter = config, SILENT
     assert manifest.facts["shards"] == 6
@@ -575,7 +574,7 @@ def test_of_files_from_elsewhere_sync_remembers_those_that_are_there(copied, tmp
             (theirs / f"{number}.npz").write_bytes(b"refused")
             shutil.copyfile(copied.layout.stage(1, "selfplay") / "shard_0000.npz", theirs / f"known_{number}.npz")
             copied.layout.iteration(number).mkdir()
-            store.sync_stage(copied, number)
+            store.sync_stage(copied, copied.files(number))
             assert foreign.has_unseen(copied) is False
             there = {theirs / f"{number}.npz", theirs / f"known_{number}.npz"}
             assert {Path(file) for file, _, _ in copied.memory.seen} == there
@@ -594,7 +593,7 @@ def test_a_dry_run_writes_nothing(finished, tmp_path):
     head, first, *lines = lines
     assert head.endswith("a new pipeline")
     assert first == f"iteration 1 in {tmp_path / 'tic_tac_toe_2p'}"
-    assert lines == [f"  {name}: to do" for name in STAGES] + ["then 2 more"]
+    assert lines == [f"  {name}: to do" for name in STAGE_NAMES] + ["then 2 more"]
     assert not list(tmp_path.iterdir())
 
 

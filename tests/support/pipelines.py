@@ -8,8 +8,9 @@ from stoix_like.config.layers import resolve
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.pipeline import Memory, Pipeline
+from stoix_like.selfplay.table import STAGE_NAMES
 
 SMALL = {
     "task_id": "tic_tac_toe",
@@ -58,7 +59,7 @@ def moved(pipeline, save_dir):
 
 def digests(layout, number):
     """{stage: digest of its manifest} of an iteration."""
-    found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
+    found = {name: read_manifest(layout.stage(number, name)) for name in STAGE_NAMES}
     return {name: manifest.digest for name, manifest in found.items() if manifest is not None}
 
 

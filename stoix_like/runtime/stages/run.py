@@ -38,10 +38,8 @@ class StageResult(NamedTuple):
     recorded: Mapping[str, Any] = {}  # what may differ when the same is done again
 
 
-def run_stage(
-    folder: Path, call: StageCall, work: Callable[[], StageResult], *, adds: bool = False
-) -> tuple[Manifest, bool]:
-    """(the manifest of the stage, whether it was done before).
+def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult], *, adds: bool = False) -> Manifest:
+    """The manifest of the stage, which is run unless it was done before.
 
     A stage that was killed begins again; what it keeps of its own unfinished work is its affair. One whose inputs have
     changed since, or one of whose outputs is missing, is done again. One that `adds` to what it has made keeps its
@@ -55,7 +53,7 @@ def run_stage(
     if found is not None:
         refuse_changed_settings(call.name, found.settings, call.settings)
         if found.inputs == call.inputs and all((folder / name).is_file() for name in found.outputs):
-            return found, True
+            return found
         if not adds:
             (folder / FILE).unlink()
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +69,7 @@ def run_stage(
     }
     manifest = Manifest(call.name, dict(call.inputs), dict(call.settings), result.outputs, result.facts, recorded)
     write_manifest(folder, manifest)
-    return manifest, False
+    return manifest
 
 
 def refuse_changed_settings(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -11,12 +11,13 @@ from typing import Any
 
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay import records
-from stoix_like.selfplay.due import began_at, digest_of, end_of, is_finished, num_batches
-from stoix_like.selfplay.folders import STAGES, WINDOW_FILE, Layout
+from stoix_like.selfplay.due import began_at, end_of, num_batches
+from stoix_like.selfplay.folders import WINDOW_FILE, Layout
 from stoix_like.selfplay.orchestration import events, history
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.history import IterationResult, WatchRule
+from stoix_like.selfplay.table import IterationFiles
 
 
 def pipeline_run(layout: Layout) -> str:
@@ -30,7 +31,8 @@ def events_of(layout: Layout, number: int, rule: WatchRule, known: history.Known
     Results of iterations that are `known` are not read again; this one's is added to them.
     """
     results: history.Known = {} if known is None else known
-    found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
+    files = IterationFiles(layout, number)
+    found = files.manifests
     results[number] = history.result_of(number, found)
     trained = found["train"]
     candidate = None if trained is None else str(trained.facts["candidate"])
@@ -40,7 +42,7 @@ def events_of(layout: Layout, number: int, rule: WatchRule, known: history.Known
         if manifest is not None:
             fields = base | {"candidate": candidate if name in ("train", "evaluate", "promote") else None}
             told += _of_stage(layout, name, manifest, found, fields)
-    if is_finished(found):
+    if files.is_finished:
         recent = list(itertools.islice(history.results(layout, number, results), rule.memory))
         told += _of_iteration(recent, found, base | {"candidate": candidate}, rule)
     return told
@@ -88,7 +90,8 @@ def _of_stage(
 
 def _is_of(synced: Manifest, played: Manifest | None) -> bool:
     """Whether a stage `sync` was of the games that are there now. Older manifests do not say."""
-    return synced.inputs.get("selfplay", digest_of(played)) == digest_of(played)
+    digest = "" if played is None else played.digest
+    return synced.inputs.get("selfplay", digest) == digest
 
 
 def _of_iteration(

@@ -157,7 +157,7 @@ class GameRunner:
         is_synced = read_manifest(self.layout.stage(number, "sync")) is not None
         if not (is_synced and step.stage in ("selfplay", "export") and foreign.has_unseen(self.pipeline)):
             return
-        store.sync_stage(self.pipeline, number, again=True)
+        store.sync_stage(self.pipeline, self.pipeline.files(number), again=True)
         self._attempts.append(derive.events_of(self.layout, number, self._services.watch))
 
     def may_play_more(self, most_batches: int) -> bool:

@@ -12,10 +12,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import due, lost_shards, records
 from stoix_like.selfplay.due import Needs
-from stoix_like.selfplay.folders import STAGES, Layout
+from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import breaker, presence
 from stoix_like.selfplay.orchestration.database import reading
@@ -23,6 +22,7 @@ from stoix_like.selfplay.orchestration.event_log import LoggedEvent, last_events
 from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Holder
 from stoix_like.selfplay.orchestration.timing import Moment, moment
+from stoix_like.selfplay.table import IterationFiles
 from stoix_like.selfplay.tuned_leaves import newest_found
 
 SCHEMA = 1
@@ -196,7 +196,8 @@ def _game(layout: Layout, stored: Mapping[tuple[str, str], breaker.Breaker], now
 
 def _readable_game(layout: Layout) -> dict[str, Any]:
     number = layout.last_iteration()
-    found = {name: read_manifest(layout.stage(number, name)) for name in STAGES}
+    files = IterationFiles(layout, number)
+    found = files.manifests
     start = read_start(layout, number)
     needs = Needs(0 if start is None else int(start.kept.get("min_samples", 0)))
     step = None if start is None else due.due_step(layout, number, needs)
@@ -211,7 +212,7 @@ def _readable_game(layout: Layout) -> dict[str, Any]:
         "done": [name for name, manifest in found.items() if manifest is not None],
         "due": None if step is None else step.stage,
         "batches": due.num_batches(found["selfplay"]),
-        "new_positions": max(totals["positions"] - due.learned_positions(layout, number + due.is_finished(found)), 0),
+        "new_positions": max(totals["positions"] - due.learned_positions(layout, number + files.is_finished), 0),
         "store_games": totals["games"],
         "store_positions": totals["positions"],
         "lost": lost_shards.totals(layout),

@@ -8,7 +8,7 @@ from support.pipelines import champion_hash, digests, small_config
 
 from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import ConfigError, LockedError, RunError, UnsupportedEnvironmentError
-from stoix_like.selfplay import iteration
+from stoix_like.selfplay import evaluate, iteration, play, promote, store, train
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import derive
 from stoix_like.selfplay.orchestration.event_log import EventLog
@@ -92,7 +92,7 @@ def test_handlers_that_raise_repeat_and_come_late_change_nothing(finished, tmp_p
 
 def test_a_stage_that_fails_opens_its_breaker_and_is_tried_again_after_pauses_that_double(copied, monkeypatch):
     pipeline, folder = copied
-    failures, trained = [], iteration.train.train_stage
+    failures, trained = [], train.train_stage
 
     def failing(*arguments):
         failures.append(clock.at)
@@ -101,7 +101,7 @@ def test_a_stage_that_fails_opens_its_breaker_and_is_tried_again_after_pauses_th
         return trained(*arguments)
 
     clock = FakeClock()
-    monkeypatch.setattr(iteration.train, "train_stage", failing)
+    monkeypatch.setattr(train, "train_stage", failing)
     with small_loop(pipeline, folder, clock=clock, max_iterations=6, failure_backoff_seconds=300.0) as loop:
         stats = loop.run()
         assert (stats.successful_iterations, stats.failed_iterations) == (1, 5)
@@ -118,7 +118,7 @@ def test_a_stage_that_fails_opens_its_breaker_and_is_tried_again_after_pauses_th
 
 def test_a_bug_in_a_stage_is_a_failure_with_its_traceback(copied, monkeypatch):
     pipeline, folder = copied
-    monkeypatch.setattr(iteration.store, "sync_stage", lambda *_: 1 / 0)
+    monkeypatch.setattr(store, "sync_stage", lambda *_: 1 / 0)
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         stats = loop.run()
         assert stats.failed_iterations == 1
@@ -146,7 +146,7 @@ def test_it_waits_while_a_master_loop_runs_and_goes_on_by_itself(copied):
 
 def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, monkeypatch):
     pipeline, folder = copied
-    locks, synced, running = [], iteration.store.sync_stage, []
+    locks, synced, running = [], store.sync_stage, []
 
     def starting(*arguments):
         locks.append(PresenceLock(folder, MASTER))
@@ -157,7 +157,7 @@ def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, 
         if clock.at > 1_000_050.0:
             locks[0].close()
 
-    monkeypatch.setattr(iteration.store, "sync_stage", starting)
+    monkeypatch.setattr(store, "sync_stage", starting)
     with small_loop(pipeline, folder, clock=FakeClock(then), max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
         assert set(running) == {("export", LoopState.DEFERRED)}  # the stage was finished, and the next one not begun
@@ -165,7 +165,7 @@ def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, 
 
 def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_the_next_one(copied, monkeypatch):
     pipeline, folder = copied
-    locks, synced = [], iteration.store.sync_stage
+    locks, synced = [], store.sync_stage
 
     def starting(*arguments):
         if not locks:
@@ -177,7 +177,7 @@ def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_t
             iteration.run_iteration(pipeline)  # as the master loop does
             locks[0].close()
 
-    monkeypatch.setattr(iteration.store, "sync_stage", starting)
+    monkeypatch.setattr(store, "sync_stage", starting)
     with small_loop(pipeline, folder, clock=FakeClock(then), max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
         assert iteration.next_iteration(loop.layout) == 5
@@ -222,7 +222,7 @@ def test_a_full_disk_and_a_stage_of_another_process_are_waited_for(copied, monke
     def locked(*_):
         raise LockedError("another process is writing", "wait")
 
-    monkeypatch.setattr(iteration.play, "selfplay_stage", locked)
+    monkeypatch.setattr(play, "selfplay_stage", locked)
     with small_loop(pipeline, folder, clock=FakeClock(stop_later)) as loop:
         assert loop.run().total_iterations == 0
         assert loop.breakers.read(loop.runner.game, "selfplay").failures == 0
@@ -254,8 +254,8 @@ def test_stages_that_take_too_long_are_a_failure(copied, monkeypatch):
         loop.stop.look(is_stopped=False)  # as the watcher does
         return original(*_)
 
-    original = iteration.evaluate.evaluate_stage
-    monkeypatch.setattr(iteration.evaluate, "evaluate_stage", slow)
+    original = evaluate.evaluate_stage
+    monkeypatch.setattr(evaluate, "evaluate_stage", slow)
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         stats = loop.run()
         assert stats.last_error == "tic_tac_toe_2p: evaluate: it did not end in time"
@@ -302,7 +302,7 @@ def test_the_champion_is_the_one_that_the_gate_has_let_through(finished):
 
 def test_a_time_out_that_no_stage_has_seen_does_not_end_the_loop(copied, monkeypatch):
     pipeline, folder = copied
-    promoted = iteration.promote.promote_stage
+    promoted = promote.promote_stage
 
     def slow(*arguments):
         result = promoted(*arguments)
@@ -310,7 +310,7 @@ def test_a_time_out_that_no_stage_has_seen_does_not_end_the_loop(copied, monkeyp
         loop.stop.look(is_stopped=False)  # as the watcher does, while the stage ends
         return result
 
-    monkeypatch.setattr(iteration.promote, "promote_stage", slow)
+    monkeypatch.setattr(promote, "promote_stage", slow)
     with small_loop(pipeline, folder, max_iterations=2) as loop:
         assert loop.run().successful_iterations == 2
 
@@ -370,7 +370,7 @@ def test_batches_before_one_that_fails_or_is_killed_are_kept(copied, monkeypatch
             played.append(arguments)
             raise RunError("no memory", "lower --num-envs")
 
-        monkeypatch.setattr(iteration.play, "play_shard", failing)
+        monkeypatch.setattr(play, "play_shard", failing)
         loop.stop.is_set = False
         assert loop.runner.play_more().kind == "failed"
         assert played

@@ -9,7 +9,7 @@ from support.scripted_runs import command
 from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.selfplay import iteration
+from stoix_like.selfplay import train
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import presence, runner, start, timing
 from stoix_like.selfplay.orchestration.database import FILE
@@ -42,7 +42,7 @@ def compiled(copied, monkeypatch):
 @pytest.mark.parametrize("words", [CONTINUOUS, MASTER], ids=["continuous", "master"])
 @pytest.mark.parametrize(("num_failures", "code"), [(0, 0), (1, 0), (2, 1)])
 def test_two_iterations_of_which_some_fail(compiled, monkeypatch, capsys, words, num_failures, code):
-    failures, trained = [], iteration.train.train_stage
+    failures, trained = [], train.train_stage
 
     def failing(*arguments):
         if len(failures) < num_failures:
@@ -50,7 +50,7 @@ def test_two_iterations_of_which_some_fail(compiled, monkeypatch, capsys, words,
             raise RunError("no memory", "lower --batch-size")
         return trained(*arguments)
 
-    monkeypatch.setattr(iteration.train, "train_stage", failing)
+    monkeypatch.setattr(train, "train_stage", failing)
     assert command(*words, "--max-iterations", 2, "--save-dir", compiled) == code
     assert f"{counts_text(2 - num_failures, num_failures)}\n" in capsys.readouterr().out
 

@@ -14,14 +14,15 @@ from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.weights.parameters import stored_arrays
-from stoix_like.selfplay import foreign, iteration, records, store
+from stoix_like.selfplay import foreign, iteration, records, store, train
 from stoix_like.selfplay.ancestry import read_ancestry
-from stoix_like.selfplay.folders import PARAMETERS, STAGES, WINDOW_FILE, Layout
+from stoix_like.selfplay.folders import PARAMETERS, WINDOW_FILE, Layout
 from stoix_like.selfplay.orchestration import report_matches, retention
 from stoix_like.selfplay.orchestration.reports import SHADOW, TOURNAMENT, read_report
 from stoix_like.selfplay.orchestration.retention import REMOVED, RetentionRule
 from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.table import STAGE_NAMES
 
 
 def test_it_makes_the_same_iterations_as_the_continuous_loop(finished, tmp_path):
@@ -109,7 +110,7 @@ def test_when_everything_waits_a_game_plays_more_within_a_budget(copied):
 
 def test_a_breaker_that_opens_is_waited_for_and_tried_again(copied, monkeypatch):
     pipeline, folder = copied
-    failures, trained = [], iteration.train.train_stage
+    failures, trained = [], train.train_stage
 
     def failing(*arguments):
         failures.append(loop.fake.at)
@@ -117,7 +118,7 @@ def test_a_breaker_that_opens_is_waited_for_and_tried_again(copied, monkeypatch)
             raise RunError("no memory", "lower --batch-size")
         return trained(*arguments)
 
-    monkeypatch.setattr(iteration.train, "train_stage", failing)
+    monkeypatch.setattr(train, "train_stage", failing)
     states = set()
     clock = FakeClock(lambda clock: states.add(master.stats.current_state))
     with small_loop(pipeline, folder, clock=clock) as loop:
@@ -175,7 +176,7 @@ def test_retention_removes_what_nobody_reads_again_and_everything_goes_on(copied
         loop.stop.is_set = False
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
-        assert all(read_manifest(loop.layout.stage(7, name)) is not None for name in STAGES)
+        assert all(read_manifest(loop.layout.stage(7, name)) is not None for name in STAGE_NAMES)
         while records.read_record(loop.layout.champion).previous is not None:
             records.roll_back(loop.layout, lambda path: array_hash(stored_arrays(path)))
 
@@ -185,7 +186,7 @@ def test_a_game_that_waits_for_its_breaker_is_tried_again_while_another_one_play
 ):
     """Two games of one kind in two folders, which share their programs."""
     pipeline, folder = copied
-    failures, trained = [], iteration.train.train_stage
+    failures, trained = [], train.train_stage
 
     def failing(pipeline, *arguments):
         if pipeline.layout.root == other.layout.root:
@@ -200,7 +201,7 @@ def test_a_game_that_waits_for_its_breaker_is_tried_again_while_another_one_play
         shutil.copytree(loop.layout.root, second.layout.root)
         other = GameRunner(pipeline.config, second.layout, loop.services)
         other.pipeline = second
-        monkeypatch.setattr(iteration.train, "train_stage", failing)
+        monkeypatch.setattr(train, "train_stage", failing)
         original = loop.runner.run_due
 
         def slowly():
@@ -227,12 +228,12 @@ def test_removed_shards_of_other_folders_are_not_taken_in_again(copied, tmp_path
         for path in loop.layout.store.iterdir():
             path.unlink()  # as retention does
         loop.layout.iteration(3).mkdir()
-        synced, _ = store.sync_stage(pipeline, 3)
+        synced = store.sync_stage(pipeline, pipeline.files(3))
         assert synced.facts["added"] == []
         assert list(loop.layout.store.iterdir()) == []
         assert not foreign.has_unseen(pipeline)
         (theirs / "torn.npz").write_bytes(b"PK")
         assert foreign.has_unseen(pipeline)
-        store.sync_stage(pipeline, 3, again=True)
-        store.sync_stage(pipeline, 3, again=True)
+        store.sync_stage(pipeline, pipeline.files(3), again=True)
+        store.sync_stage(pipeline, pipeline.files(3), again=True)
         assert len([line for line in loop.said if "torn.npz" in line]) == 1

@@ -10,12 +10,12 @@ from support.pipelines import digests
 from stoix_like.config.checks import replace_leaves
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import iteration
-from stoix_like.selfplay.folders import STAGES
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import events, history, plateau
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.table import STAGE_NAMES
 from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
 
 
@@ -101,7 +101,7 @@ def test_a_stage_that_another_process_has_done_meanwhile_is_not_done_again(copie
     """A later champion, of iteration 4, must not become the opponent of the candidate of iteration 3."""
     pipeline, folder = copied
     with small_loop(pipeline, folder, max_iterations=1) as loop:
-        before = STAGES[STAGES.index(stage) - 1]
+        before = STAGE_NAMES[STAGE_NAMES.index(stage) - 1]
         done = dict[str, str]()
 
         def meanwhile():
@@ -114,7 +114,7 @@ def test_a_stage_that_another_process_has_done_meanwhile_is_not_done_again(copie
         with before_the_lock(monkeypatch, is_time, meanwhile):
             run(loop)
         assert digests(loop.layout, 3) == done
-        assert list(done) == list(STAGES)
+        assert list(done) == list(STAGE_NAMES)
 
 
 def test_more_games_are_not_played_into_an_iteration_that_another_process_has_finished(copied, monkeypatch):
@@ -127,7 +127,7 @@ def test_more_games_are_not_played_into_an_iteration_that_another_process_has_fi
         with before_the_lock(monkeypatch, lambda: True, lambda: finish(loop)):
             assert loop.runner.play_more().kind == "ran"
         assert read_manifest(loop.layout.stage(3, "selfplay")).inputs["batches"] == "1"
-        assert list(digests(loop.layout, 3)) == list(STAGES)
+        assert list(digests(loop.layout, 3)) == list(STAGE_NAMES)
 
 
 def test_an_iteration_that_another_process_has_begun_meanwhile_is_not_left(copied, monkeypatch):

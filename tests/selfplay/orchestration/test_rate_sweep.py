@@ -15,7 +15,6 @@ from stoix_like.config.unified_loop import PlateauHookConfig
 from stoix_like.errors import RunError
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import read_arrays
-from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import export, train
 from stoix_like.selfplay.orchestration import architecture_search, rate_sweep
 from stoix_like.selfplay.orchestration.plateau import PlateauContext, run_plateau_hook
@@ -33,7 +32,7 @@ def loop(copied, monkeypatch):
     config = replace_leaves(pipeline.config, {"save_dir": str(folder), "validation_share": 0.5})
     with small_loop(pipeline, folder, config) as loop:
         (loop.layout.stage(2, "export") / "manifest.json").unlink()
-        export.export_stage(pipeline, 2, read_manifest(loop.layout.stage(2, "sync")))
+        export.export_stage(pipeline, pipeline.files(2))
         loop.layout.plateau(2).mkdir(parents=True)
         yield loop
 

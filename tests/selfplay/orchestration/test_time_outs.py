@@ -9,21 +9,21 @@ from support.loops import FakeClock, small_loop
 from support.pipelines import small_config
 
 from stoix_like.runtime.training.stopping import stopping_on_signals
-from stoix_like.selfplay import iteration
+from stoix_like.selfplay import evaluate, export, play, promote, store, train
 from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.folders import STAGES
 from stoix_like.selfplay.orchestration import events, timing
 from stoix_like.selfplay.orchestration.timing import LoopStop
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.table import STAGE_NAMES
 
 #: {stage: where the loop calls it}.
 CALLS = {
-    "selfplay": (iteration.play, "selfplay_stage"),
-    "sync": (iteration.store, "sync_stage"),
-    "export": (iteration.export, "export_stage"),
-    "train": (iteration.train, "train_stage"),
-    "evaluate": (iteration.evaluate, "evaluate_stage"),
-    "promote": (iteration.promote, "promote_stage"),
+    "selfplay": (play, "selfplay_stage"),
+    "sync": (store, "sync_stage"),
+    "export": (export, "export_stage"),
+    "train": (train, "train_stage"),
+    "evaluate": (evaluate, "evaluate_stage"),
+    "promote": (promote, "promote_stage"),
 }
 
 
@@ -71,7 +71,7 @@ def test_a_time_out_in_self_play_is_its_failure_and_the_next_stages_have_their_o
         ]
         assert loop.breakers.read(loop.runner.game, "selfplay").failures == 0  # it was played at the second trial
         assert not loop.stop.has_deadline
-    assert [stage for stage, *_ in watched.seen] == ["selfplay", *STAGES]
+    assert [stage for stage, *_ in watched.seen] == ["selfplay", *STAGE_NAMES]
     assert all(0.0 < left <= 1000.0 and not is_set for _, left, is_set in watched.seen)
 
 
@@ -85,8 +85,8 @@ def test_self_play_of_the_continuous_loop_has_all_the_time_also_after_a_stage_th
         stats = loop.run()
         assert (stats.successful_iterations, stats.failed_iterations) == (2, 1)
         assert stats.last_error == "tic_tac_toe_2p: evaluate: it did not end in time"
-    first, second = STAGES[: STAGES.index("evaluate") + 1], STAGES[STAGES.index("evaluate") :]
-    assert [stage for stage, *_ in watched.seen] == [*first, *second, *STAGES]
+    first, second = STAGE_NAMES[: STAGE_NAMES.index("evaluate") + 1], STAGE_NAMES[STAGE_NAMES.index("evaluate") :]
+    assert [stage for stage, *_ in watched.seen] == [*first, *second, *STAGE_NAMES]
     assert [left for stage, left, _ in watched.seen if stage == "selfplay"] == [None, None]
     shared = [left for stage, left, _ in watched.seen[1:5]]
     assert shared == sorted(shared, reverse=True)
@@ -112,7 +112,7 @@ def test_a_time_out_after_the_last_look_of_a_stage_is_a_failure_of_the_next_one(
     with small_loop(pipeline, folder, max_iterations=2, pipeline_timeout_seconds=1000.0) as loop:
         stats = loop.run()
         assert (stats.successful_iterations, stats.failed_iterations, stats.interrupted) == (1, 1, False)
-        following = STAGES[STAGES.index(stage) + 1]
+        following = STAGE_NAMES[STAGE_NAMES.index(stage) + 1]
         assert stats.last_error == f"tic_tac_toe_2p: {following}: the stages before it have taken all the time"
 
 
@@ -133,14 +133,14 @@ def test_an_iteration_that_is_begun_instead_of_another_one_plays_without_a_time_
 @pytest.mark.parametrize("kind", ["continuous", "master"])
 def test_a_stop_that_comes_while_a_stage_is_out_of_time_ends_the_loop(copied, monkeypatch, kind):
     pipeline, folder = copied
-    original = iteration.evaluate.evaluate_stage
+    original = evaluate.evaluate_stage
 
     def slow(*arguments):
         end_of_time(loop.stop)
         loop.stop.look(is_stopped=True)
         return original(*arguments)
 
-    monkeypatch.setattr(iteration.evaluate, "evaluate_stage", slow)
+    monkeypatch.setattr(evaluate, "evaluate_stage", slow)
     with small_loop(pipeline, folder, max_iterations=3) as loop:
         (loop.loop if kind == "continuous" else loop.master(max_iterations=3)).run()
         assert loop.stop.is_set

@@ -10,7 +10,7 @@ from support.pipelines import SMALL
 from stoix_like.config.loops import LoopConfig
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.selfplay import iteration
+from stoix_like.selfplay import iteration, play, store
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import (
     continuous,
@@ -99,7 +99,7 @@ def test_failures_that_cannot_be_stored_open_their_breaker_for_this_process(copi
         loop.stop.is_set = len(loop.said) > 100
         raise RunError("no memory", "lower --batch-size")
 
-    monkeypatch.setattr(iteration.play, "selfplay_stage", failing)
+    monkeypatch.setattr(play, "selfplay_stage", failing)
     with small_loop(pipeline, folder, iteration_cooldown_seconds=0.0) as loop:
         transaction = loop.database.transaction
 
@@ -135,7 +135,7 @@ def test_the_exit_code_of_a_loop_is_the_same_when_nothing_can_be_printed(made, i
 
 def test_a_time_out_that_meets_a_starting_master_loop_ends_nothing(copied, monkeypatch):
     pipeline, folder = copied
-    synced, locks = iteration.store.sync_stage, []
+    synced, locks = store.sync_stage, []
 
     def slow(*arguments):
         result = synced(*arguments)
@@ -145,7 +145,7 @@ def test_a_time_out_that_meets_a_starting_master_loop_ends_nothing(copied, monke
             loop.stop.look(is_stopped=False)  # as the watcher does, while the stage ends
         return result
 
-    monkeypatch.setattr(iteration.store, "sync_stage", slow)
+    monkeypatch.setattr(store, "sync_stage", slow)
     clock = FakeClock(lambda clock: locks[0].close() if clock.at > 1_000_050.0 else None)
     with small_loop(pipeline, folder, clock=clock, max_iterations=1) as loop:
         stats = loop.run()
@@ -259,7 +259,7 @@ def test_a_game_that_waits_does_not_keep_another_from_its_turn_after_an_error(co
 )
 def test_only_a_bug_is_said_with_its_traceback(copied, monkeypatch, error, said, tracebacks):
     pipeline, folder = copied
-    monkeypatch.setattr(iteration.play, "selfplay_stage", lambda *_, **__: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(play, "selfplay_stage", lambda *_, **__: (_ for _ in ()).throw(error))
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         loop.run()
         assert any(f"selfplay of iteration 3 failed: {said}" in line for line in loop.said)
@@ -310,7 +310,7 @@ def test_a_stop_that_is_asked_for_while_a_loop_starts_is_kept(copied, monkeypatc
         return select(*arguments, **options)
 
     monkeypatch.setattr(start.devices, "select", asked)
-    monkeypatch.setattr(iteration.play, "selfplay_stage", lambda *_, **__: pytest.fail("it plays"))
+    monkeypatch.setattr(play, "selfplay_stage", lambda *_, **__: pytest.fail("it plays"))
     monkeypatch.setattr(runner, "Pipeline", lambda *_: pytest.fail("it compiles"))
     config = LoopConfig([("tic_tac_toe", 2)], selfplay_games_per_iteration=10, iteration_cooldown_seconds=3600.0)
     waiting = start.ContinuousLoop._defer
