@@ -63,7 +63,6 @@ class Attempts:
         try:
             if work() is None:
                 services.breakers.release(self._game, stage)
-                services.wiring.requests.add(self._game, iteration.next_iteration(self._layout))
                 return Outcome("ran", stage)
         except LockedError as error:
             services.breakers.release(self._game, stage)
@@ -80,7 +79,7 @@ class Attempts:
         return self._succeeded(number, stage)
 
     def _succeeded(self, number: int, stage: str) -> Outcome:
-        """Closes the breaker, tells, and asks for the next stage. What cannot be told has failed as the stage would."""
+        """Closes the breaker, and tells. What cannot be told has failed as the stage would."""
         services = self._services
         try:
             is_finished = stage != BEGIN and iteration.next_iteration(self._layout) > number
@@ -92,8 +91,6 @@ class Attempts:
             self.append(told)
         except StoixError as error:  # the disk is full: it is told when the game is looked at again, or that fails
             services.reporter.warning(error.line)
-        if not is_finished and stage != BEGIN:
-            services.wiring.requests.add(self._game, number)
         return Outcome("finished" if is_finished else "ran", stage)
 
     def raised(self, number: int, stage: str, error: Exception) -> Outcome:

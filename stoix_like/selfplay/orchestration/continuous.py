@@ -126,21 +126,13 @@ class ContinuousLoop:
                 self._services.log.remove_before(now - KEEP_EVENT_DAYS * DAY)
 
     def _iterate(self, runner: GameRunner) -> Outcome:
-        """Runs stages as they are asked for, until the iteration is finished, or one fails or waits."""
-        stop, requests = self._services.stop, self._services.wiring.requests
+        """Runs the stages that are due, until the iteration is finished, or one fails or waits."""
+        stop = self._services.stop
         runner.recover()
         runner.due()
         runner.looked()
         while True:
-            asked = requests.take(runner.game)
-            number, step = runner.due()
-            if asked is None and step.stage == "selfplay":  # a master loop has finished the one before meanwhile
-                requests.add(runner.game, number)
-                continue
-            if asked is None:
-                return Outcome("waits", step.stage, "no event has asked for it")
-            if asked != number:
-                continue  # late, or twice
+            _, step = runner.due()
             self._enter_stage(runner, step)  # before its programs are compiled
             if (held := runner.take_up()) is not None:
                 return held

@@ -122,19 +122,12 @@ class MasterLoop:
         return False
 
     def _run_stages(self) -> bool:
-        """Runs one stage that was asked for, of the first game in which nothing holds it back."""
+        """Runs one stage that is due, of the first game in which nothing holds it back."""
         for runner in self._runners.values():
             if (found := self._look(runner)) is None:
                 continue
-            number, step = found
-            if self._is_asked(runner, number) and step.stage != "selfplay" and self._run_due(runner, step):
-                return True
-        return False
-
-    def _is_asked(self, runner: GameRunner, number: int) -> bool:
-        """Whether the next stage of an iteration was asked for. Requests for others are late, and are dropped."""
-        while (asked := self._services.wiring.requests.take(runner.game)) is not None:
-            if asked == number:
+            _, step = found
+            if step.stage != "selfplay" and self._run_due(runner, step):
                 return True
         return False
 

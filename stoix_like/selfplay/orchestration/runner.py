@@ -78,12 +78,8 @@ class GameRunner:
         return Pipeline(self.config, reporter._replace(progress=show), self._services.stop)
 
     def recover(self) -> list[PipelineEvent]:
-        """Adds the events that a killed process did not write, and asks for the stage that is due."""
-        found = derive.derive_missing(self._services.log, self.layout, self._services.watch)
-        number = iteration.next_iteration(self.layout)
-        if read_start(self.layout, number) is not None:
-            self._services.wiring.requests.add(self.game, number)
-        return found
+        """Adds the events that a killed process did not write."""
+        return derive.derive_missing(self._services.log, self.layout, self._services.watch)
 
     def due(self) -> tuple[int, Step]:
         """(the iteration that is worked on, the stage that is due); of an iteration that was not begun, selfplay."""

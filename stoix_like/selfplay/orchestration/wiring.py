@@ -7,10 +7,9 @@ from typing import NamedTuple
 
 from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
-from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent
+from stoix_like.selfplay.orchestration.events import EVENT_TYPES
 from stoix_like.selfplay.orchestration.router import Handler, Subscription
 
-CONSUMER = "pipeline"  # in the log, of the handler that asks for the next stage
 #: {stage: its switch}. Self-play is begun by a loop, and by no event.
 SWITCHES = {
     "sync": "sync",
@@ -19,14 +18,6 @@ SWITCHES = {
     "evaluate": "evaluation",
     "promote": "promotion",
 }
-#: Events after which a stage may be due.
-TRIGGERS = (
-    "SELFPLAY_COMPLETE",
-    "DATA_SYNC_COMPLETED",
-    "NPZ_EXPORT_COMPLETE",
-    "TRAINING_COMPLETED",
-    "EVALUATION_COMPLETED",
-)
 
 
 class Triggers(NamedTuple):
@@ -43,34 +34,11 @@ class Triggers(NamedTuple):
         return stage not in SWITCHES or bool(getattr(self, SWITCHES[stage]))
 
 
-class StageRequests:
-    """Iterations whose next stage is asked for, each once, the first that asked first.
-
-    A request is only a reason to look: what is due is read from disk. So one that comes twice or late does nothing.
-    """
-
-    def __init__(self) -> None:
-        self._waiting: dict[tuple[str, int], None] = {}
-
-    def add(self, game: str, iteration: int) -> None:
-        """Asks for the next stage of an iteration."""
-        self._waiting.setdefault((game, iteration))
-
-    def take(self, game: str) -> int | None:
-        """The iteration of a game that was asked for first, which is no longer waiting; None if there is none."""
-        for key in self._waiting:
-            if key[0] == game:
-                del self._waiting[key]
-                return key[1]
-        return None
-
-
 class PipelineWiring:
     """What `wire_pipeline_events` returns: switches of stages, and subscriptions of handlers."""
 
     def __init__(self, triggers: Triggers) -> None:
-        self.triggers, self.requests = triggers, StageRequests()
-        self.subscriptions = [Subscription(CONSUMER, self._ask, TRIGGERS)]
+        self.triggers, self.subscriptions = triggers, list[Subscription]()
 
     def subscribe(self, name: str, handler: Handler, kinds: Collection[str] = (), *, from_start: bool = False) -> None:
         """Calls `handler(event)` with every event of these kinds, or of all: at least once, and after a restart too.
@@ -88,9 +56,6 @@ class PipelineWiring:
             what = f"subscribe: no event '{unknown[0]}'{nearest(unknown[0], EVENT_TYPES)}"
             raise ConfigError(what, f"events are {', '.join(EVENT_TYPES)}")
         self.subscriptions.append(Subscription(name, handler, kinds, from_start))
-
-    def _ask(self, event: PipelineEvent) -> None:
-        self.requests.add(event.game, event.iteration)
 
 
 def wire_pipeline_events(

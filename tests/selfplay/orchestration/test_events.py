@@ -16,7 +16,7 @@ from stoix_like.selfplay.orchestration.database import FILE, MIGRATIONS, Databas
 from stoix_like.selfplay.orchestration.event_log import EventLog, last_events, read_events
 from stoix_like.selfplay.orchestration.events import EVENT_TYPES, event_from
 from stoix_like.selfplay.orchestration.router import MAX_ATTEMPTS, EventRouter, Subscription
-from stoix_like.selfplay.orchestration.wiring import PipelineWiring, StageRequests, Triggers, wire_pipeline_events
+from stoix_like.selfplay.orchestration.wiring import Triggers, wire_pipeline_events
 
 BASE = {"game": "tic_tac_toe_2p", "run": "abc", "time": 5.0}
 
@@ -157,13 +157,6 @@ def test_a_consumer_has_one_name_and_known_kinds(log):
         router.subscribe(Subscription("two", print, ("MODEL_DEMOTED",)))
 
 
-def test_requests_are_kept_once_and_taken_in_order():
-    requests = StageRequests()
-    for game, iteration in (("a", 1), ("b", 5), ("a", 1), ("a", 2)):
-        requests.add(game, iteration)
-    assert [requests.take("a"), requests.take("a"), requests.take("a"), requests.take("b")] == [1, 2, None, 5]
-
-
 def test_the_wiring_has_a_switch_for_every_stage(log):
     assert wire_pipeline_events().triggers == Triggers()
     off = wire_pipeline_events(auto_trigger=False).triggers
@@ -174,16 +167,6 @@ def test_the_wiring_has_a_switch_for_every_stage(log):
     assert [stage for stage in ("sync", "export", "train", "evaluate", "promote") if not some.allows(stage)] == [
         *("train", "promote")
     ]
-
-
-def test_events_ask_for_the_next_stage_however_often_and_late_they_come(log):
-    wiring = PipelineWiring(Triggers())
-    router = EventRouter(log, SILENT, wiring.subscriptions)
-    log.append([played(1), done(1)])
-    router.dispatch()
-    router.replay("pipeline")
-    router.dispatch()
-    assert [wiring.requests.take("tic_tac_toe_2p") for _ in range(2)] == [1, None]
 
 
 def test_old_events_are_removed_but_for_the_last_finished_iteration_and_none_gets_its_place_again(log):
