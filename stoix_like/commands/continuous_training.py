@@ -63,14 +63,15 @@ def main(argv: list[str]) -> int:
     config = loop_config(arguments)
     words = _leaf_words(arguments, words)
     check_games(config.configs)
-    each = [games.game_config(name, players, games.leaves_of(config), words) for name, players in config.configs]
-    if flags.parse_flags(words, SelfPlayConfig).options.print_config:
-        print("---\n".join(map(to_yaml, each)), end="")
+    parsed = flags.parse_flags(words, SelfPlayConfig)
+    chosen = {game: games.game_config(*game, games.leaves_of(config), parsed.layer) for game in config.configs}
+    if parsed.options.print_config:
+        print("---\n".join(map(to_yaml, chosen.values())), end="")
         return 0
-    from stoix_like.selfplay.orchestration.start import run_continuous
+    from stoix_like.selfplay.orchestration.start import run_games
 
-    save_dir, reporter = Path(each[0].checkpointing.save_dir), Reporter()
-    stats = run_continuous(config, save_dir, words=words, reporter=reporter)
+    save_dir, reporter = Path(next(iter(chosen.values())).checkpointing.save_dir), Reporter()
+    stats = run_games(config, save_dir, chosen, reporter=reporter)
     return conclude(stats, command_line(COMMAND, *argv), reporter)
 
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from stoix_like.config.board_games import game_key, is_game, parse_game
 from stoix_like.config.checks import get_leaf, leaf_types
@@ -95,8 +98,9 @@ def main(argv: list[str]) -> int:
     return loop.run(config, options, reporter)
 
 
-def _load(argv: list[str]) -> LoadedConfig:
-    return load_config(SelfPlayConfig, ALGORITHM, argv, _preset_of_game(argv), list(map(flags.flag_name, OPTIONS)))
+def _load(argv: list[str], leaves: Mapping[str, Any] = MappingProxyType({})) -> LoadedConfig:
+    own = list(map(flags.flag_name, OPTIONS))
+    return load_config(SelfPlayConfig, ALGORITHM, argv, _preset_of_game(argv), own, leaves)
 
 
 def _resumed(arguments: argparse.Namespace, words: list[str]) -> tuple[LoadedConfig, list[str], str]:
@@ -105,7 +109,7 @@ def _resumed(arguments: argparse.Namespace, words: list[str]) -> tuple[LoadedCon
         raise ConfigError("--resume: the pipeline has its own configuration", "leave out --config")
     preset = _load(words)
     start = _last_start(_folder_of(preset.config))
-    loaded = _load([*words, *_flags_of(start, preset.overridden)])
+    loaded = _load(words, {} if start is None else start[2].leaves)
     skipped = _skipped_of(start, new=arguments.new_iteration)
     return loaded, skipped, _taken_over_text(start, preset.config, loaded.config)
 
@@ -148,7 +152,10 @@ def _taken_over_text(
     """What an iteration has that its preset has not, and that holds again; empty if there is nothing."""
     leaves = {} if last is None else last[2].leaves
     changed = {leaf: get_leaf(config, leaf) for leaf in leaves if get_leaf(config, leaf) != get_leaf(preset, leaf)}
-    text = " ".join(games.flags_of(changed))
+    text = " ".join(
+        f"{flags.flag_name(leaf)} {value if isinstance(value, str) else json.dumps(value)}"
+        for leaf, value in changed.items()
+    )
     return f"as in iteration {last[1]}: {text}" if last is not None and changed else ""
 
 
@@ -166,12 +173,6 @@ def _last_start(root: Path) -> tuple[Layout, int, IterationStart] | None:
         if (start := read_start(layout, number)) is not None:
             return layout, number, start
     return None
-
-
-def _flags_of(last: tuple[Layout, int, IterationStart] | None, overridden: frozenset[str]) -> list[str]:
-    """The settings of the last iteration as flags, without those that are given."""
-    leaves = {} if last is None else {name: v for name, v in last[2].leaves.items() if name not in overridden}
-    return games.flags_of(leaves)
 
 
 def _skipped_of(last: tuple[Layout, int, IterationStart] | None, *, new: bool) -> list[str]:

@@ -6,7 +6,7 @@ library.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from stoix_like.config.checks import (
@@ -35,15 +35,29 @@ def resolve(config: Any, leaves: Mapping[str, Any]) -> Any:
         ConfigError: with all unknown names, else all wrong values, else all invalid combinations.
     """
     replace_leaves(config, leaves)  # raises for unknown names
-    kinds, layer, problems = section_types(config.__class__), {}, []
-    for name, section in leaf_sections(config.__class__).items():
-        if name in leaves:
-            value, problem = check_leaf(kinds[section], name, leaves[name])
-            layer[name] = (value, "")
-            problems += [f"{section}.{name}: {problem}"] if problem else []
+    layer, problems = layer_of(config.__class__, leaves)
     if problems:
         raise ConfigError(problems, "docs/configuration.md lists every leaf with its type and range")
     return config_from_layers(config, layer)
+
+
+def layer_of(
+    config_type: type, leaves: Mapping[str, Any], place: Callable[[str], str] = lambda _: ""
+) -> tuple[Layer, list[str]]:
+    """(the layer of values of a program, one line for each that is wrong). Unknown names are left out.
+
+    Args:
+        config_type: of the configuration.
+        leaves: {leaf: value}; the values may have other types that can be converted.
+        place: of a leaf, as problems name it; empty for its path.
+    """
+    kinds, layer, problems = section_types(config_type), Layer(), []
+    for name, section in leaf_sections(config_type).items():
+        if name in leaves:
+            value, problem = check_leaf(kinds[section], name, leaves[name])
+            layer[name] = (value, place(name))
+            problems += [f"{place(name) or f'{section}.{name}'}: {problem}"] if problem else []
+    return layer, problems
 
 
 def config_from_layers(config: Any, *layers: Layer) -> Any:

@@ -7,12 +7,13 @@ checked leaves, and `config/layers.py` makes one configuration of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from stoix_like.config.checks import get_leaf, replace_leaves, section_types
-from stoix_like.config.layers import Layer, config_from_layers, merge_layers
+from stoix_like.config.layers import Layer, config_from_layers, layer_of, merge_layers
 from stoix_like.config.roles import Role, leaves_with
 from stoix_like.config.sections import HardwareConfig
 from stoix_like.errors import ConfigError
@@ -61,8 +62,9 @@ def read_command_line(
     default_config: str,
     resumed_source: ResumedSource,
     further_flags: Sequence[str] = (),
+    leaves: Mapping[str, Any] = MappingProxyType({}),
 ) -> LoadedConfig:
-    """The configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
+    """The configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < `leaves` < flags.
 
     With `--resume RUN`, `resumed_source` returns the YAML. `--help` and `--version` print and raise SystemExit. The
     command has read `further_flags` before. Raises ConfigError with all problems of the file and the flags.
@@ -86,14 +88,36 @@ def read_command_line(
         hint = (source.remedy() or HINT) if problems else HINT
     except ConfigError as error:
         problems, hint = error.problems, error.hint
-    problems += [*parsed.problems, *merge_layers(file_layer, parsed.layer)[2]]
+    set_here, wrong = layer_of(config_type, leaves, flags.flag_name)
+    problems += [*wrong, *parsed.problems, *merge_layers(file_layer, set_here, parsed.layer)[2]]
     if problems:
         raise ConfigError(problems, hint if len(problems) == 1 else HINT)
-    config = config_from_layers(config_type(), file_layer, parsed.layer)
+    config = config_from_layers(config_type(), file_layer, set_here, parsed.layer)
     overridden = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in parsed.layer)
     named = default_config if options.resume is None else str(source.path)
     options = options._replace(config=options.config or named)
     return loaded_config(config, options, overridden, file_layer.get("task_id", (None,))[0])
+
+
+def config_of_preset(config_type: type, preset: str, leaves: Mapping[str, Any], given: Layer) -> Any:
+    """The configuration of a program: code defaults < preset < leaves < given.
+
+    Args:
+        config_type: of the algorithm.
+        preset: such as selfplay/othello.
+        leaves: {leaf: value}, without those that are given.
+        given: leaves of a command line.
+
+    Raises:
+        ConfigError: with all problems.
+    """
+    file_layer, problems = read_yaml(find(preset, preset.partition("/")[0], ""), config_type)
+    set_here, wrong = layer_of(
+        config_type, {name: v for name, v in leaves.items() if name not in given}, flags.flag_name
+    )
+    if problems := [*problems, *wrong, *merge_layers(file_layer, set_here, given)[2]]:
+        raise ConfigError(problems, HINT)
+    return loaded_config(config_from_layers(config_type(), file_layer, set_here, given), CommandOptions()).config
 
 
 def loaded_config(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
 from stoix_like.config.checks import leaf_types, replace_leaves
 from stoix_like.config.layers import Layer
@@ -15,9 +17,16 @@ from stoix_like.runtime.loading.flags import CommandOptions
 
 
 def load_config(
-    config_type: type, algorithm: str, argv: Sequence[str], default_config: str, further_flags: Sequence[str] = ()
+    config_type: type,
+    algorithm: str,
+    argv: Sequence[str],
+    default_config: str,
+    further_flags: Sequence[str] = (),
+    leaves: Mapping[str, Any] = MappingProxyType({}),
 ) -> LoadedConfig:
-    """The checked configuration of a command line: code defaults < YAML (`--config`, or `default_config`) < flags.
+    """The checked configuration of a command line.
+
+    Code defaults < YAML (`--config`, or `default_config`) < `leaves` < flags.
 
     With `--resume RUN` the YAML is the run's own config.yaml. `--help` and `--version` print and raise SystemExit.
 
@@ -27,13 +36,14 @@ def load_config(
         argv: the command line without the program's name.
         default_config: the preset if `--config` is not given, such as "ppo/quick".
         further_flags: of the command, which are no longer in `argv`; one of them may have been meant.
+        leaves: {leaf: value} that the program sets.
 
     Raises:
         ConfigError: with all problems of the file and the flags.
         CheckpointError: `--resume` names a folder that is not a run, or a run of another algorithm.
     """
     source = functools.partial(resumed_source, config_type, algorithm)
-    return read_command_line(config_type, algorithm, argv, default_config, source, further_flags)
+    return read_command_line(config_type, algorithm, argv, default_config, source, further_flags, leaves)
 
 
 def resumed_source(config_type: type, algorithm: str, options: CommandOptions, flag_layer: Layer) -> Source:

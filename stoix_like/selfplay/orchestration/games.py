@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,9 +13,8 @@ from stoix_like.config.selfplay_checks import SET_BY_PIPELINE
 from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading import flags
-from stoix_like.runtime.loading.config import HINT
+from stoix_like.runtime.loading.config import HINT, config_of_preset
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
-from stoix_like.runtime.runs.sources import load_config
 from stoix_like.selfplay.folders import Layout
 
 ALGORITHM = "selfplay"  # in the names of presets
@@ -28,25 +26,21 @@ def preset_of(name: str) -> str:
     return preset if preset in preset_paths() else DEFAULT_PRESETS[ALGORITHM]
 
 
-def game_config(name: str, num_players: int, leaves: Mapping[str, Any], words: Sequence[str] = ()) -> SelfPlayConfig:
-    """The configuration of a game's pipeline: code defaults < its preset < leaves < flags.
+def game_config(name: str, num_players: int, leaves: Mapping[str, Any], given: Layer) -> SelfPlayConfig:
+    """The configuration of a game's pipeline: code defaults < its preset < leaves < given.
 
     Args:
         name: of the game.
         num_players: of it.
         leaves: {leaf: value} that the loop sets.
-        words: flags of a command line, which go before the leaves.
+        given: leaves of a command line.
 
     Raises:
-        ConfigError: with all problems of the flags.
+        ConfigError: with all problems.
         UnsupportedEnvironmentError: no such game.
     """
     key = game_key(*parse_game(f"{name}:{num_players}"))
-    given = flags.parse_flags(list(words), SelfPlayConfig).layer
-    set_here = {"task_id": key} | {leaf: value for leaf, value in leaves.items() if leaf not in given}
-    config: SelfPlayConfig = load_config(
-        SelfPlayConfig, ALGORITHM, [*flags_of(set_here), *words], preset_of(name)
-    ).config
+    config: SelfPlayConfig = config_of_preset(SelfPlayConfig, preset_of(name), {"task_id": key, **leaves}, given)
     return config
 
 
@@ -67,15 +61,18 @@ def check_words(words: Sequence[str], further: Mapping[str, str], further_flags:
     parsed = flags.parse_flags(list(words), SelfPlayConfig, further_flags)
     refused = SET_BY_PIPELINE | {"task_id": "the loop names its games", **further}
     problems = [f"{flags.flag_name(leaf)}: {why}" for leaf, why in refused.items() if leaf in parsed.layer]
+    problems += ["--resume: a loop goes on by itself"] if parsed.options.resume is not None else []
     if problems or parsed.problems:
         raise ConfigError([*parsed.problems, *problems], HINT if parsed.problems else "leave it out")
     return parsed.layer
 
 
-def flags_of(leaves: Mapping[str, Any]) -> list[str]:
-    """Leaves as words of a command line."""
-    texts = {name: value if isinstance(value, str) else json.dumps(value) for name, value in leaves.items()}
-    return [word for name, text in texts.items() for word in (flags.flag_name(name), text)]
+def layer_of_words(words: Sequence[str]) -> Layer:
+    """The leaves that flags set. Raises ConfigError with all that is wrong."""
+    parsed = flags.parse_flags(list(words), SelfPlayConfig)
+    if parsed.problems:
+        raise ConfigError(parsed.problems, HINT)
+    return parsed.layer
 
 
 def layout_of(save_dir: Path, name: str, num_players: int) -> Layout:

@@ -96,9 +96,20 @@ def run_continuous(
     """
     config, folder = config or LoopConfig(), Path(save_dir)
     check_games(config.configs)
+    return run_games(config, folder, _games_of(config, folder, leaves or {}, words), wiring, reporter)
+
+
+def run_games(
+    config: LoopConfig,
+    folder: Path,
+    chosen: Mapping[tuple[str, int], SelfPlayConfig],
+    wiring: PipelineWiring | None = None,
+    reporter: Reporter | None = None,
+) -> LoopStats:
+    """`run_continuous` of games whose configurations are made. Raises as that does."""
+    _check_folder(folder, chosen)
     if config.force:
         refuse_force(folder)
-    chosen = _games_of(config, folder, leaves or {}, words)
     rules = LoopRules(BreakerRule(config.max_consecutive_failures, config.failure_backoff_seconds))
     with _opened(CONTINUOUS, folder, chosen, rules, wiring or wire_pipeline_events(), reporter) as opened:
         loop = ContinuousLoop(config, folder, opened.runners, opened.services)
@@ -118,12 +129,12 @@ def _games_of(
     if problems := owned_problems("leaves", leaves, _SET_BY_ARGUMENTS):
         raise ConfigError(problems, "leave it out of the leaves")
     set_here = {**games.leaves_of(config), "save_dir": str(folder), **leaves}
-    chosen = {(name, players): games.game_config(name, players, set_here, words) for name, players in config.configs}
-    return _in_folder(folder, chosen)
+    given = games.layer_of_words(words)
+    return {(name, players): games.game_config(name, players, set_here, given) for name, players in config.configs}
 
 
-def _in_folder(folder: Path, chosen: dict[tuple[str, int], SelfPlayConfig]) -> dict[tuple[str, int], SelfPlayConfig]:
-    """The configurations. Raises ConfigError if a flag has moved a game out of the folder of the loop.
+def _check_folder(folder: Path, chosen: Mapping[tuple[str, int], SelfPlayConfig]) -> None:
+    """Raises ConfigError if a flag has moved a game out of the folder of the loop.
 
     The loop would then look for ever for what another folder has.
     """
@@ -131,7 +142,6 @@ def _in_folder(folder: Path, chosen: dict[tuple[str, int], SelfPlayConfig]) -> d
         if Path(found := config.checkpointing.save_dir) != folder:
             what = f"--save-dir: {name} would be in {found}, and the loop is in {folder}"
             raise ConfigError(what, "leave it out, and give the folder to the loop")
-    return chosen
 
 
 def run_master(
@@ -204,10 +214,12 @@ def _games_of_master(config: UnifiedLoopConfig, words: Sequence[str]) -> dict[tu
     section = config.loop
     set_here = {"selfplay_games": section.selfplay_games, "engine": section.engine, "save_dir": section.save_dir}
     set_here["min_samples"] = config.training.min_samples_to_trigger
+    given = games.layer_of_words(words)
     chosen = {
-        game: games.game_config(*game, set_here | leaves_of(config, game[0]), words) for game in games_of(section.games)
+        game: games.game_config(*game, set_here | leaves_of(config, game[0]), given) for game in games_of(section.games)
     }
-    return _in_folder(Path(section.save_dir), chosen)
+    _check_folder(Path(section.save_dir), chosen)
+    return chosen
 
 
 @contextlib.contextmanager
