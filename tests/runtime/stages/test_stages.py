@@ -5,12 +5,14 @@ import pickle
 
 import numpy as np
 import pytest
+from support.asserts import refused
 
-from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash, tree_hash
 from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest, write_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
+from stoix_like.runtime.stages.table import Stage, StageFiles, first_due
 
 ARRAYS = {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": np.float32([0.5]), "text": np.array("word")}
 
@@ -145,6 +147,56 @@ def test_a_stage_that_fails_is_not_done_and_no_older_manifest_says_so(tmp_path):
     with pytest.raises(OSError, match="disk full"):
         run_stage(tmp_path, CALL._replace(inputs={"number": "4"}), fail)
     assert read_manifest(tmp_path) is None
+
+
+#: What each of three stages reads.
+TABLE = (
+    Stage("collect", ("count",), lambda files: {}, None),
+    Stage("fit", (), lambda files: {"data": files.done("collect").outputs["data.npz"]}, None),
+    Stage("judge", (), lambda files: {"fit": files.digest("fit")}, None),
+)
+
+
+def finish(root, name, inputs, outputs=()):
+    """Writes the manifest of a stage, and empty outputs."""
+    for file in outputs:
+        (root / name).mkdir(parents=True, exist_ok=True)
+        (root / name / file).touch()
+    write_manifest(root / name, Manifest(name, inputs, {}, dict.fromkeys(outputs, f"hash of {name}"), {}, {}))
+
+
+def due(root):
+    found = first_due(TABLE, StageFiles(root, TABLE))
+    return None if found is None else found.name
+
+
+def test_what_is_due_is_a_function_of_the_table_and_the_manifests(tmp_path):
+    assert due(tmp_path) == "collect"
+    finish(tmp_path, "collect", {}, ["data.npz"])
+    assert due(tmp_path) == "fit"
+    finish(tmp_path, "fit", {"data": "hash of collect", "round": "1"})  # it may name more than the table knows
+    fit = read_manifest(tmp_path / "fit")
+    assert due(tmp_path) == "judge"
+    finish(tmp_path, "judge", {"fit": fit.digest})
+    assert due(tmp_path) is None
+    finish(tmp_path, "fit", {"data": "hash of other data"})
+    assert due(tmp_path) == "fit"
+    finish(tmp_path, "fit", {"data": "hash of collect", "round": "2"})
+    assert due(tmp_path) == "judge"  # its digest is another one
+    (tmp_path / "collect" / "data.npz").unlink()
+    assert due(tmp_path) == "collect"
+
+
+def test_a_stage_that_is_skipped_is_not_due_and_one_that_is_needed_is_named(tmp_path):
+    assert first_due(TABLE[2:], StageFiles(tmp_path, TABLE)).name == "judge"
+    with refused(RunError, f"the stage collect of {tmp_path} is not done", "run the stages in their order"):
+        TABLE[1].call(StageFiles(tmp_path, TABLE), {})
+
+
+def test_a_call_names_the_inputs_of_the_table_and_those_of_the_stage(tmp_path):
+    finish(tmp_path, "collect", {}, ["data.npz"])
+    call = TABLE[1].call(StageFiles(tmp_path, TABLE), {"rate": 2}, round="3")
+    assert call == StageCall("fit", {"data": "hash of collect", "round": "3"}, {"rate": 2})
 
 
 def test_what_is_recorded_does_not_change_the_digest_and_everything_else_does(tmp_path):
