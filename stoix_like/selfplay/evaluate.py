@@ -25,7 +25,7 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.atomic import atomic_write_json
-from stoix_like.runtime.storage.digests import json_digest
+from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.selfplay import evidence
 from stoix_like.selfplay.candidates import NetworkVersion, read_candidate, read_opponent
 from stoix_like.selfplay.folders import ARRAYS

@@ -21,7 +21,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageResult, run_stage
-from stoix_like.runtime.storage.digests import json_digest
+from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.selfplay import due
 from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
 from stoix_like.selfplay.lost_shards import read_lost

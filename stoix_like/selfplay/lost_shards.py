@@ -6,13 +6,12 @@ is still missing is found again.
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stoix_like.runtime.storage.atomic import atomic_write_text
-from stoix_like.runtime.storage.digests import json_digest, meta_text
+from stoix_like.runtime.storage.signed_json import SignedJsonError, read_signed, signed_text
 from stoix_like.selfplay.folders import Layout
 
 
@@ -29,17 +28,15 @@ class LostShard(NamedTuple):
 def read_lost(layout: Layout) -> dict[str, LostShard]:
     """{name: shard} of all that are lost; of a file that is damaged itself, none."""
     try:
-        stored: dict[str, Any] = json.loads(layout.lost.read_bytes())
-        found = {name: LostShard(*fields) for name, fields in stored["body"].items()}
-        return found if stored["sha256"] == json_digest(stored["body"]) else {}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return {name: LostShard(*fields) for name, fields in read_signed(layout.lost).items()}
+    except (SignedJsonError, TypeError):
         return {}
 
 
 def add_lost(layout: Layout, path: Path, iteration: int, games: int, positions: int, reason: str) -> None:
     """Notes that a shard is lost."""
     found = read_lost(layout) | {path.stem: LostShard(iteration, games, positions, reason, round(time.time(), 3))}
-    atomic_write_text(layout.lost, meta_text({name: list(found[name]) for name in sorted(found)}))
+    atomic_write_text(layout.lost, signed_text({name: list(found[name]) for name in sorted(found)}))
 
 
 def totals(layout: Layout) -> dict[str, int]:

@@ -6,15 +6,14 @@ of its stage, so that the champions before can be found, and made champion again
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_text
-from stoix_like.runtime.storage.digests import json_digest, meta_text
+from stoix_like.runtime.storage.signed_json import SignedJsonError, read_signed, signed_text
 from stoix_like.selfplay.folders import CHAMPION, PARAMETERS, Layout
 
 #: As `runs.find` says.
@@ -48,21 +47,18 @@ class ChampionRecord(NamedTuple):
 
 def write_record(path: Path, record: ChampionRecord) -> None:
     """Writes a champion's record, whole or not at all."""
-    atomic_write_text(path, meta_text(record._asdict()))
+    atomic_write_text(path, signed_text(record._asdict()))
 
 
 def read_record(path: Path) -> ChampionRecord:
     """A champion's record. Raises CheckpointError if it is missing, damaged, or was changed."""
     hint = "put it back as it was" if path.parent.name == "promote" else PUT_BACK
     try:
-        stored: dict[str, Any] = json.loads(path.read_bytes())
-        record = ChampionRecord(**stored["body"])
-        is_intact = stored["sha256"] == json_digest(stored["body"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read: it is missing, torn, or not ours", hint) from error
-    if not is_intact:
-        raise CheckpointError(f"{path} was changed after it had been written", hint)
-    return record
+        return ChampionRecord(**read_signed(path, ChampionRecord._fields[:3]))
+    except SignedJsonError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.reason}", hint) from error
+    except TypeError as error:  # it has further fields
+        raise CheckpointError(f"{path} cannot be read: another version has written it", hint) from error
 
 
 def status_of(decided: Manifest) -> str:

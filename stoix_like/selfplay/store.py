@@ -15,7 +15,7 @@ from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageResult, run_stage
-from stoix_like.runtime.storage.digests import json_digest
+from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.selfplay import due, restoring
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.foreign import ForeignIntake, foreign_sources

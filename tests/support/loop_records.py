@@ -7,7 +7,7 @@ import hashlib
 from pathlib import Path
 
 from stoix_like.runtime.stages.manifest import FILE, FORMAT, Manifest
-from stoix_like.runtime.storage.digests import meta_text
+from stoix_like.runtime.storage.signed_json import signed_text
 from stoix_like.selfplay.folders import PARAMETERS, WINDOW_FILE, shard_file
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.derive import derive_missing
@@ -62,7 +62,7 @@ def write_iterations(layout, count):
         for one in _manifests(number, champion.hash):
             folder = layout.stage(number, one.stage)
             folder.mkdir(parents=True)
-            (folder / FILE).write_text(meta_text({"format": FORMAT, **one._asdict()}), encoding="utf-8")
+            (folder / FILE).write_text(signed_text({"format": FORMAT, **one._asdict()}), encoding="utf-8")
 
 
 def _hash(what, number):

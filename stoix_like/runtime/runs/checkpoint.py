@@ -26,7 +26,7 @@ from stoix_like.runtime.hardware.memory import trim_memory
 from stoix_like.runtime.runs import arrays
 from stoix_like.runtime.runs.arrays import UNFINISHED
 from stoix_like.runtime.runs.find import checkpoint_updates
-from stoix_like.runtime.storage import digests, os_errors
+from stoix_like.runtime.storage import digests, os_errors, signed_json
 from stoix_like.runtime.storage.atomic import atomic_write_text
 
 SCHEMA = 1
@@ -104,7 +104,7 @@ class CheckpointStore:
                 arrays.write_arrays(unfinished, state, use_ocdbt=self._use_ocdbt)
             body = {"schema": SCHEMA, **meta._asdict(), "shapes": stored_shapes(state)}
             body["files"] = digests.file_digests(unfinished)
-            (unfinished / "meta.json").write_text(digests.meta_text(body), encoding="utf-8")
+            (unfinished / "meta.json").write_text(signed_json.signed_text(body), encoding="utf-8")
             digests.fsync_folder(unfinished)
             if replace:
                 self.remove(meta.update)
@@ -137,7 +137,7 @@ class CheckpointStore:
         path = self.folder / str(self._existing(update))
         body = digests.read_meta(path) | {"host": host}
         try:
-            atomic_write_text(path / "meta.json", digests.meta_text(body))
+            atomic_write_text(path / "meta.json", signed_json.signed_text(body))
         except OSError as error:
             what = f"cannot write {path}: {os_errors.words_of(error)}"
             raise StorageError(what, os_errors.hint_of(error)) from error

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.runtime.storage import digests
+from stoix_like.runtime.storage.signed_json import SignedJsonError, read_signed
 from stoix_like.runtime.weights.parameters import PARAMETERS, stored_arrays
 
 CHAMPION = "champion.json"  # in the folder of a pipeline, whose champion's parameters it names
@@ -55,14 +54,9 @@ def check_candidate(file: Path) -> None:
 
 def _record(path: Path) -> dict[str, Any]:
     try:
-        stored = json.loads(path.read_bytes())
-        body, is_intact = dict(stored["body"]), stored["sha256"] == digests.json_digest(stored["body"])
-        body["parameters"], body["hash"]
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise CheckpointError(f"{path} cannot be read: it is torn, or not ours", PUT_BACK) from error
-    if not is_intact:
-        raise CheckpointError(f"{path} was changed after it had been written", PUT_BACK)
-    return body
+        return read_signed(path, ("parameters", "hash"))
+    except SignedJsonError as error:
+        raise CheckpointError(f"{path} cannot be read: {error.reason}", PUT_BACK) from error
 
 
 def _compare(file: Path, wanted: str) -> None:

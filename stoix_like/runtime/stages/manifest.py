@@ -6,13 +6,12 @@ one is refused.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.storage.atomic import atomic_write_text
-from stoix_like.runtime.storage.digests import json_digest, meta_text
+from stoix_like.runtime.storage.signed_json import SignedJsonError, json_digest, read_signed, signed_text
 
 FILE, FORMAT = "manifest.json", 1
 
@@ -49,24 +48,19 @@ def read_manifest(folder: Path) -> Manifest | None:
     """
     path = folder / FILE
     try:
-        stored = json.loads(path.read_bytes())
-        body = stored["body"]
-        is_intact = stored["sha256"] == json_digest(body)
-        manifest = Manifest(**{name: body[name] for name in Manifest._fields})
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _damaged(path, "it is torn, or no manifest") from error
-    if not is_intact:
-        raise _damaged(path, "it was changed after it had been written")
+        body = read_signed(path, Manifest._fields)
+    except SignedJsonError as error:
+        if error.is_missing:
+            return None
+        raise _damaged(path, error.reason) from error
     if body.get("format") != FORMAT:
         raise _damaged(path, f"it has format {body.get('format')}, and this version reads {FORMAT}")
-    return manifest
+    return Manifest(**{name: body[name] for name in Manifest._fields})
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Writes the manifest, whole or not at all: from now on the stage is done."""
-    atomic_write_text(folder / FILE, meta_text({"format": FORMAT, **manifest._asdict()}))
+    atomic_write_text(folder / FILE, signed_text({"format": FORMAT, **manifest._asdict()}))
 
 
 def _damaged(path: Path, reason: str) -> CheckpointError:

@@ -4,29 +4,21 @@ from __future__ import annotations
 
 import errno
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.spelling import usage
+from stoix_like.runtime.storage.signed_json import SignedJsonError, read_signed
 
-
-def meta_text(body: dict[str, Any]) -> str:
-    """The text of meta.json: the body and its own SHA-256."""
-    return json.dumps({"sha256": json_digest(body), "body": body}, indent=1) + "\n"
-
-
-def json_digest(body: Any) -> str:
-    """The SHA-256 of a JSON value, whatever the order of its keys."""
-    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()
+META = "meta.json"
 
 
 def file_digests(folder: Path) -> dict[str, str]:
     """{path below the folder: SHA-256} of every file except meta.json."""
     digests = {}
-    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != "meta.json"):
+    for path in sorted(p for p in folder.rglob("*") if p.is_file() and p.name != META):
         with path.open("rb") as file:
             digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
     return digests
@@ -48,14 +40,10 @@ def fsync_folder(folder: Path, *, deep: bool = True) -> None:
 def read_meta(path: Path) -> dict[str, Any]:
     """The body of a checkpoint's meta.json. Raises CheckpointError if it is missing, is not ours, or was changed."""
     try:
-        stored = json.loads((path / "meta.json").read_bytes())
-        body: dict[str, Any] = stored["body"]
-        intact = stored["sha256"] == json_digest(body)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise _damaged(path, "its meta.json is missing or not ours") from error
-    if not intact:
-        raise _damaged(path, "its meta.json was changed")
-    return body
+        return read_signed(path / META)
+    except SignedJsonError as error:
+        reason = "was changed" if error.is_changed else "is missing or not ours"
+        raise _damaged(path, f"its {META} {reason}") from error
 
 
 def verify_files(path: Path) -> None:

@@ -25,7 +25,7 @@ from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
-from stoix_like.runtime.storage.digests import json_digest
+from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.runtime.sweeps.cma_es import CmaEsSearch
 from stoix_like.runtime.sweeps.space import Range
 from stoix_like.selfplay import export, table, train

@@ -22,7 +22,7 @@ from stoix_like.evaluation.ratings import Rating
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
-from stoix_like.runtime.storage.digests import json_digest
+from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.selfplay import evaluate, evidence, records, restoring
 from stoix_like.selfplay.candidates import NetworkVersion, read_champion, read_version
 from stoix_like.selfplay.evaluate import PlannedMatch

@@ -22,7 +22,7 @@ from stoix_like.envs.registry import make as make_env
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.runs import arrays, checkpoint
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
-from stoix_like.runtime.storage import digests, os_errors
+from stoix_like.runtime.storage import digests, os_errors, signed_json
 from stoix_like.runtime.training.best import BestCheckpoint
 
 CONFIG = {"environment": {"num_envs": 64, "kwargs": {"num_rows": 5}}, "architecture": {"seed": 0}}
@@ -76,7 +76,7 @@ def old_folder(saved_folder, tmp_path):
     """A copy of it, from before meta.json listed the shapes."""
     folder = Path(shutil.copytree(saved_folder, tmp_path / "old" / "checkpoints"))
     body = digests.read_meta(folder / "3")
-    (folder / "3" / "meta.json").write_text(digests.meta_text({k: v for k, v in body.items() if k != "shapes"}))
+    (folder / "3" / "meta.json").write_text(signed_json.signed_text({k: v for k, v in body.items() if k != "shapes"}))
     return folder
 
 

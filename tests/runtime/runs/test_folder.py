@@ -18,7 +18,7 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs.find import find_checkpoint, find_run, find_runs, find_saved, read_config
-from stoix_like.runtime.storage import digests, lock
+from stoix_like.runtime.storage import lock, signed_json
 from stoix_like.runtime.storage.lock import RunLock
 
 HOLDER = """
@@ -233,7 +233,7 @@ def test_which_checkpoint_is_meant(tmp_path):
 def _checkpoint_with(run, update, config):
     folder = run / "checkpoints" / str(update)
     folder.mkdir(parents=True)
-    (folder / "meta.json").write_text(digests.meta_text({"config": config_to_dict(config)}))
+    (folder / "meta.json").write_text(signed_json.signed_text({"config": config_to_dict(config)}))
     return folder / "meta.json"
 
 
@@ -261,7 +261,9 @@ def test_leaves_that_this_version_does_not_know_count_wherever_they_are_stored(t
         (tmp_path / name / "metrics.jsonl").touch()
     (tmp_path / "file" / "config.yaml").write_text(json.dumps(stored))
     (tmp_path / "checkpoint" / "checkpoints" / "1").mkdir(parents=True)
-    (tmp_path / "checkpoint" / "checkpoints" / "1" / "meta.json").write_text(digests.meta_text({"config": stored}))
+    (tmp_path / "checkpoint" / "checkpoints" / "1" / "meta.json").write_text(
+        signed_json.signed_text({"config": stored})
+    )
     for name in ("file", "checkpoint"):
         assert read_started_run(tmp_path / name).leaves == {"planner": "mcts"}
 

@@ -214,8 +214,8 @@ def test_a_damaged_or_changed_manifest_is_refused(tmp_path):
     path = tmp_path / FILE
     text = path.read_text()
     for changed, reason in (
-        (text[:20], "torn, or no manifest"),
-        ("[]", "torn, or no manifest"),
+        (text[:20], "torn, or not ours"),
+        ("[]", "torn, or not ours"),
         (text.replace('"n": 4', '"n": 5'), "changed after it had been written"),
     ):
         path.write_text(changed)
@@ -223,8 +223,8 @@ def test_a_damaged_or_changed_manifest_is_refused(tmp_path):
             read_manifest(tmp_path)
     stored = json.loads(text)
     stored["body"]["format"] = 2
-    from stoix_like.runtime.storage.digests import meta_text
+    from stoix_like.runtime.storage.signed_json import signed_text
 
-    path.write_text(meta_text(stored["body"]))
+    path.write_text(signed_text(stored["body"]))
     with pytest.raises(CheckpointError, match="has format 2"):
         read_manifest(tmp_path)

@@ -254,7 +254,7 @@ def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path):
     (layout.stage(1, "selfplay") / "manifest.json").write_text("{")
     Layout(tmp_path / "othello_2p").iteration(1).mkdir(parents=True)
     games = {game["game"]: game for game in read_status(tmp_path)["games"]}
-    assert "it is torn, or no manifest" in games["tic_tac_toe_2p"]["error"]
+    assert "it is torn, or not ours" in games["tic_tac_toe_2p"]["error"]
     assert games["othello_2p"]["error"] is None
     assert any("cannot be read" in line for line in status_lines(read_status(tmp_path)))
 
