@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import functools
 import json
 import math
 import os
 import shlex
 import shutil
 import subprocess
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any
@@ -25,6 +25,7 @@ from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.selfplay.orchestration.event_log import EventLog, LoggedEvent, UnreadableEvent
 from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent, StageFailed
 from stoix_like.selfplay.orchestration.router import MAX_ATTEMPTS
+from stoix_like.selfplay.orchestration.timing import Periodic
 
 BREAKER_OPEN = "BREAKER_OPEN"  # a STAGE_FAILED that has opened its breaker
 CONSUMER = "on_event"
@@ -178,10 +179,13 @@ class HookThreads:
     """
 
     def __init__(self, log: EventLog, commands: Mapping[str, str], reporter: Reporter) -> None:
-        self._log, self._ended = log, threading.Event()
+        self._log = log
         self._last = math.inf  # when the loop ended
         self.queues = [CommandQueue(log, kind, command, reporter) for kind, command in commands.items()]
-        self._threads = [threading.Thread(target=self._run, args=(one,), daemon=True) for one in self.queues]
+        self._threads = [
+            Periodic(one.consumer, _LOOK_SECONDS, functools.partial(self._drain, one), at_end=True)
+            for one in self.queues
+        ]
         self._forget_others()
 
     def __enter__(self) -> HookThreads:
@@ -191,10 +195,10 @@ class HookThreads:
 
     def __exit__(self, *_: object) -> None:
         self._last = time.monotonic()
-        self._ended.set()
+        for thread in self._threads:
+            thread.end()
         for queue, thread in zip(self.queues, self._threads, strict=True):
-            thread.join(max(self._last + _LAST_SECONDS - time.monotonic(), 0.0))
-            if thread.is_alive():
+            if not thread.join(max(self._last + _LAST_SECONDS - time.monotonic(), 0.0)):
                 queue.command.kill()
                 thread.join()
 
@@ -207,12 +211,6 @@ class HookThreads:
         with contextlib.suppress(StoixError):
             self._log.forget(CONSUMER, [one.consumer for one in self.queues])
 
-    def _run(self, queue: CommandQueue) -> None:
-        while not self._ended.wait(_LOOK_SECONDS):
-            self._drain(queue)
-        self._drain(queue)  # what the loop has told last
-
     def _drain(self, queue: CommandQueue) -> None:
-        with contextlib.suppress(StoixError):  # the database is busy, or the disk is full: at the next look
-            while time.monotonic() <= self._last + _LAST_SECONDS and queue.run_next():
-                pass
+        while time.monotonic() <= self._last + _LAST_SECONDS and queue.run_next():
+            pass

@@ -12,16 +12,15 @@ import os
 import platform
 import struct
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 from stoix_like.errors import RunError, StoixError
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.timing import Moment, moment
+from stoix_like.selfplay.orchestration.timing import Moment, Periodic, moment
 
 MASTER, CONTINUOUS, SUPERVISOR = "master", "continuous", "supervisor"  # names of loops
 HEARTBEAT_SECONDS = 5.0
@@ -124,8 +123,8 @@ def is_unified_loop_running(save_dir: str | Path = "runs") -> bool:
     return is_present(Path(save_dir), MASTER)
 
 
-class HeartbeatThread:
-    """Writes what a loop is doing into the database, every few seconds.
+class Heartbeat(Periodic):
+    """Writes what a loop is doing into the database, every few seconds, at once and at the end.
 
     Args:
         database: of the folder.
@@ -134,18 +133,15 @@ class HeartbeatThread:
     """
 
     def __init__(self, database: Database, name: str, status: Callable[[], dict[str, Any]]) -> None:
+        super().__init__("heartbeat", HEARTBEAT_SECONDS, self.beat)
         self._database, self._name, self._status, self._began = database, name, status, time.time()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
-    def __enter__(self) -> HeartbeatThread:
+    def __enter__(self) -> Self:
         self.beat()
-        self._thread.start()
-        return self
+        return super().__enter__()
 
-    def __exit__(self, *_: object) -> None:
-        self._ended.set()
-        self._thread.join()
+    def __exit__(self, *details: object) -> None:
+        super().__exit__(*details)
         with contextlib.suppress(StoixError):  # the disk is full; readers see that the lock is free
             self.beat()
 
@@ -156,11 +152,6 @@ class HeartbeatThread:
         row = *who, now.wall, json.dumps(self._status()), now.boot, now.monotonic
         with self._database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO heartbeats VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
-
-    def _run(self) -> None:
-        while not self._ended.wait(HEARTBEAT_SECONDS):
-            with contextlib.suppress(StoixError):  # tried again at the next beat
-                self.beat()
 
 
 def request_stop(database: Database, name: str) -> None:

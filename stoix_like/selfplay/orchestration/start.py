@@ -34,7 +34,7 @@ from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.hooks import HookThreads, check_hooks
 from stoix_like.selfplay.orchestration.master import MasterLoop
 from stoix_like.selfplay.orchestration.plateau import check_plateau_hook
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Heartbeat
 from stoix_like.selfplay.orchestration.reports import LatestProgress
 from stoix_like.selfplay.orchestration.router import EventRouter
 from stoix_like.selfplay.orchestration.runner import GameRunner
@@ -291,7 +291,7 @@ def _threads(name: str, opened: OpenedLoop, status: Callable[[], dict[str, Any]]
     def beat() -> dict[str, Any]:
         return status() | {"progress": opened.progress.line, "is_late": stop.is_late}
 
-    with HeartbeatThread(database, name, beat), StopWatcher(stop, is_stopped):
+    with Heartbeat(database, name, beat), StopWatcher(stop, is_stopped):
         yield
     if database.is_moved:
         what = f"{database.path} was moved away or removed, and the {name} loop has ended"

@@ -21,7 +21,7 @@ from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.training.stopping import StopRequest, stopping_on_signals
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.presence import SUPERVISOR, HeartbeatThread
+from stoix_like.selfplay.orchestration.presence import SUPERVISOR, Heartbeat
 
 FIRST_PAUSE, LONGEST_PAUSE = 5.0, 300.0  # seconds before a loop is started again
 LONG_ENOUGH = 600.0  # seconds after which an end begins with the first pause again
@@ -68,7 +68,7 @@ def supervise(
         stopping_on_signals() as stop,
         presence.present(save_dir, supervisor),
         contextlib.closing(Database(save_dir)) as database,
-        HeartbeatThread(database, supervisor, lambda: dict(vars(stats))),
+        Heartbeat(database, supervisor, lambda: dict(vars(stats))),
     ):
         reporter.info(f"keeping a {name} loop running in {save_dir}, in the foreground; Ctrl-C stops both")
         presence.clear_stop(database, name)

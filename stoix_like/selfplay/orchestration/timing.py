@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 from stoix_like.errors import StoixError
 from stoix_like.runtime.training.stopping import StopRequest
@@ -132,24 +132,61 @@ class LoopStop(StopRequest):
             clock.sleep(min(left, seconds, _LOOK_SECONDS / 5.0))
 
 
-class StopWatcher:
-    """A thread that looks every second whether a loop shall end its stage. A look that fails is made again."""
+class Periodic:
+    """A thread that does something every few seconds, for a block. What has failed is done again the next time.
 
-    def __init__(self, stop: LoopStop, is_stopped: Callable[[], bool]) -> None:
-        self._stop, self._is_stopped, self._ended = stop, is_stopped, threading.Event()
-        self._thread = threading.Thread(target=self._run, name="stop-watcher", daemon=True)
+    Args:
+        name: of the thread.
+        seconds: between two times.
+        work: what it does.
+        at_end: whether it is done once more when the block ends.
+    """
 
-    def __enter__(self) -> StopWatcher:
-        self._thread.start()
+    def __init__(self, name: str, seconds: float, work: Callable[[], object], *, at_end: bool = False) -> None:
+        self._seconds, self._work, self._at_end = seconds, work, at_end
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def __enter__(self) -> Self:
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.end()
+        self.join()
+
+    def start(self) -> None:
+        """Begins to wait for the first time."""
+        self._thread.start()
+
+    def end(self) -> None:
+        """Lets it end after what it is doing."""
         self._ended.set()
-        self._thread.join()
+
+    def join(self, seconds: float | None = None) -> bool:
+        """Whether it has ended, after at most so many seconds."""
+        self._thread.join(seconds)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
-        while not self._ended.wait(_LOOK_SECONDS):
-            is_stopped = False
-            with contextlib.suppress(StoixError):  # the database is busy, or the disk is full
-                is_stopped = self._is_stopped()
-            self._stop.look(is_stopped)
+        while not self._ended.wait(self._seconds):
+            self._do()
+        if self._at_end:
+            self._do()
+
+    def _do(self) -> None:
+        with contextlib.suppress(StoixError):  # the database is busy, or the disk is full
+            self._work()
+
+
+class StopWatcher(Periodic):
+    """Looks every second whether a loop shall end its stage. A look that fails is made again."""
+
+    def __init__(self, stop: LoopStop, is_stopped: Callable[[], bool]) -> None:
+        def look() -> None:
+            found = False
+            with contextlib.suppress(StoixError):
+                found = is_stopped()
+            stop.look(found)
+
+        super().__init__("stop-watcher", _LOOK_SECONDS, look)

@@ -11,7 +11,7 @@ import pytest
 from stoix_like.errors import RunError
 from stoix_like.selfplay.orchestration import presence
 from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.presence import MASTER, HeartbeatThread, PresenceLock, is_unified_loop_running
+from stoix_like.selfplay.orchestration.presence import MASTER, Heartbeat, PresenceLock, is_unified_loop_running
 from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
 
 ASKS = """
@@ -58,7 +58,7 @@ def test_a_folder_that_cannot_be_made_or_written_is_one_line(tmp_path):
 
 def test_a_heartbeat_says_what_the_loop_is_doing(database):
     state = {"current_state": "idle"}
-    with HeartbeatThread(database, MASTER, lambda: state):
+    with Heartbeat(database, MASTER, lambda: state):
         ((name, pid, text),) = database.rows("SELECT name, pid, status FROM heartbeats")
         assert (name, pid, json.loads(text)) == (MASTER, os.getpid(), state)
         state["current_state"] = "stopped"

@@ -21,7 +21,7 @@ from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.orchestration.database import MIGRATIONS, Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import CurriculumRebalanced, PlateauDetected
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, HeartbeatThread, PresenceLock
+from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Heartbeat, PresenceLock
 from stoix_like.selfplay.orchestration.reports import LatestProgress
 from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status
 from stoix_like.selfplay.orchestration.status_text import status_lines
@@ -38,7 +38,7 @@ def database(tmp_path):
 
 
 def beat(database, name, **status):
-    with HeartbeatThread(database, name, lambda: status):
+    with Heartbeat(database, name, lambda: status):
         pass
 
 

@@ -18,7 +18,7 @@ from stoix_like.selfplay.orchestration import events, hooks, presence, timing
 from stoix_like.selfplay.orchestration.database import Database
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.hooks import CONSUMER, HookThreads
-from stoix_like.selfplay.orchestration.presence import MASTER, HeartbeatThread
+from stoix_like.selfplay.orchestration.presence import MASTER, Heartbeat
 from stoix_like.selfplay.orchestration.timing import LoopStop, StopWatcher
 
 #: Appends the part of an event to a file.
@@ -83,7 +83,7 @@ def test_the_heart_goes_on_beating_when_the_database_can_be_used_again(database,
         ((text,),) = database.rows("SELECT status FROM heartbeats")
         return json.loads(text)["beats"]
 
-    with HeartbeatThread(database, MASTER, status) as thread:
+    with Heartbeat(database, MASTER, status) as thread:
         with fault(database) as problem:
             size[0] = 100_000  # more than the file has room for
             with pytest.raises(RunError, match=problem):
