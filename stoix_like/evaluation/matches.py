@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.evaluation import statistics
+from stoix_like.evaluation.elo import elo_difference
 from stoix_like.evaluation.match_records import possible_means
 from stoix_like.evaluation.openings import positions
 from stoix_like.evaluation.statistics import Interval
@@ -263,13 +264,6 @@ def summarize(results: MatchResults, confidence: float = 0.95) -> MatchSummary:
 def group_interval(groups: np.ndarray, num_seats: int, confidence: float = 0.95) -> Interval:
     """(mean, low, high) of mean scores of groups [M] of `num_seats` games, one virtual group added for the width."""
     return statistics.bounded_interval(groups, possible_means(num_seats), confidence)
-
-
-def elo_difference(score: float) -> float:
-    """The difference in Elo at which that score is expected; infinite of 0 and 1."""
-    if 0.0 < score < 1.0:
-        return float(400.0 * np.log10(score / (1.0 - score)))
-    return float("-inf") if score <= 0.0 else float("inf")
 
 
 def elo_text(summary: MatchSummary) -> str:

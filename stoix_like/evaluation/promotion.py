@@ -19,6 +19,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from stoix_like.evaluation import matches, statistics
+from stoix_like.evaluation.elo import expected_score
 from stoix_like.evaluation.statistics import Interval
 
 RuleName = Literal["sprt", "non_inferior", "fixed"]
@@ -113,11 +114,6 @@ class Decision(NamedTuple):
     num_groups: int
     score: Interval
     log_likelihood_ratio: float
-
-
-def expected_score(elo: float) -> float:
-    """The mean score of a player who is so many Elo stronger."""
-    return 1.0 / (1.0 + 10.0 ** (-elo / 400.0))
 
 
 def log_likelihood_ratio(groups: np.ndarray, num_seats: int, elo_0: float, elo_1: float) -> float:

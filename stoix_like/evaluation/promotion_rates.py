@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from stoix_like.evaluation.elo import expected_score
 from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule, decide
 
 
@@ -62,7 +63,7 @@ def simulate_rule(
 
 def _simulated_scores(differences: np.ndarray, draw_rate: float, generator: np.random.Generator) -> np.ndarray:
     """Scores at differences in Elo, whose mean is the expected score: draws are split evenly between both sides."""
-    expected = 1.0 / (1.0 + 10.0 ** (-differences / 400.0))
+    expected = expected_score(differences)
     draws = draw_rate * 4.0 * expected * (1.0 - expected)  # at most twice the smaller side, for rates up to one half
     drawn = generator.random(differences.shape)
     return np.where(drawn < draws, 0.5, np.where(drawn < draws / 2.0 + expected, 1.0, 0.0))

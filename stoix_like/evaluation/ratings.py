@@ -19,11 +19,11 @@ from typing import NamedTuple
 import numpy as np
 
 from stoix_like.evaluation import statistics
+from stoix_like.evaluation.elo import SCALE
 from stoix_like.evaluation.match_records import MatchRecord, match_record, shared_spread
 
 __all__ = ["MatchRecord", "Ranking", "Rating", "RatingTable", "match_record", "rate", "rate_rankings"]
 
-SCALE = 400.0 / np.log(10.0)  # Elo of a unit of strength
 NOBODY = -1
 _MOST_ITERATIONS = 200
 _LONGEST_STEP = 2.0  # of strength, 347 Elo: further away the curvature says nothing

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from stoix_like.evaluation import promotion, promotion_rates
+from stoix_like.evaluation.elo import expected_score
 from stoix_like.evaluation.promotion import Evidence, MatchSubject, PromotionRule, decide
 
 SUBJECT = MatchSubject("candidate", "champion", "specification", "openings")
@@ -161,5 +162,5 @@ def test_simulated_scores_have_the_mean_that_elo_expects():
     generator = np.random.default_rng(0)
     for elo in (0.0, 100.0, 400.0):
         scores = promotion_rates._simulated_scores(np.full(200_000, elo), 0.2, generator)
-        assert scores.mean() == pytest.approx(promotion.expected_score(elo), abs=0.004)
+        assert scores.mean() == pytest.approx(expected_score(elo), abs=0.004)
         assert set(np.unique(scores)) == {0.0, 0.5, 1.0}

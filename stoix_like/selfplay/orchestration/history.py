@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from stoix_like.evaluation.elo import elo_difference
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay.due import end_of
 from stoix_like.selfplay.folders import Layout
@@ -65,8 +65,7 @@ def result_of(number: int, manifests: Mapping[str, Manifest | None]) -> Iteratio
 def elo_of(score: float, games: int) -> float:
     """The difference in Elo of a score of so many games, half a game away from 0 and 1 at least."""
     bound = 0.5 / max(games, 1)
-    score = min(max(score, bound), 1.0 - bound)
-    return 400.0 * math.log10(score / (1.0 - score))
+    return elo_difference(min(max(score, bound), 1.0 - bound))
 
 
 def exploration_boost(newest_first: Iterator[IterationResult]) -> float:

@@ -16,6 +16,7 @@ import numpy as np
 
 from stoix_like.config.alphazero_checks import anchor_names
 from stoix_like.evaluation import matches, ratings
+from stoix_like.evaluation.elo import expected_score
 from stoix_like.evaluation.match_records import MatchRecord, match_record
 from stoix_like.evaluation.promotion import MatchSubject
 from stoix_like.evaluation.ratings import Rating
@@ -181,5 +182,5 @@ def _worth(first: Rating | None, second: Rating | None, games: float) -> float:
     """
     if first is None or second is None:
         return UNKNOWN if first is None and second is None else 2.0 * UNKNOWN
-    odds = 1.0 / (1.0 + 10.0 ** (abs(first.rating - second.rating) / 400.0))
+    odds = expected_score(-abs(first.rating - second.rating))
     return (first.high - first.low + second.high - second.low) * 4.0 * odds * (1.0 - odds) / (1.0 + games)
