@@ -82,9 +82,9 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "run_continuous": ("stoix_like.selfplay.orchestration.start", "run_continuous"),
     "run_master": ("stoix_like.selfplay.orchestration.start", "run_master"),
     "read_events": ("stoix_like.selfplay.orchestration.event_log", "read_events"),
-    "register_plateau_hook": ("stoix_like.selfplay.orchestration.plateau", "register_plateau_hook"),
+    "register_plateau_hook": ("stoix_like.selfplay.orchestration.plateau_hooks", "register_plateau_hook"),
     "PlateauHookConfig": ("stoix_like.config.unified_loop", "PlateauHookConfig"),
-    "PlateauContext": ("stoix_like.selfplay.orchestration.plateau", "PlateauContext"),
+    "PlateauContext": ("stoix_like.selfplay.orchestration.plateau_context", "PlateauContext"),
     "wire_pipeline_events": ("stoix_like.selfplay.orchestration.wiring", "wire_pipeline_events"),
     "is_unified_loop_running": ("stoix_like.selfplay.orchestration.presence", "is_unified_loop_running"),
     "ppo": ("stoix_like.algorithms.ppo", None),
@@ -217,7 +217,8 @@ if TYPE_CHECKING:
     from stoix_like.search import gumbel, players, smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel
     from stoix_like.selfplay.orchestration.event_log import read_events
-    from stoix_like.selfplay.orchestration.plateau import PlateauContext, register_plateau_hook
+    from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
+    from stoix_like.selfplay.orchestration.plateau_hooks import register_plateau_hook
     from stoix_like.selfplay.orchestration.presence import is_unified_loop_running
     from stoix_like.selfplay.orchestration.start import run_continuous, run_master
     from stoix_like.selfplay.orchestration.stats import LoopStats

@@ -9,6 +9,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import Manifest, write_manifest
 from stoix_like.selfplay import export, shards
 from stoix_like.selfplay.export import is_validated_on, window_size
+from stoix_like.selfplay.iteration_start import IterationStart, SelfPlayer, write_start
 from stoix_like.selfplay.lost_shards import read_lost
 
 
@@ -149,8 +150,10 @@ def test_a_store_without_games_or_with_lost_games_alone_is_refused(pipeline, tmp
         arrays = shard(pipeline, 1, [4, 4])
         path = next(pipeline.layout.store.glob("*.npz"))
         write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
+        settings = {"skip_selfplay": False, "skip_evaluation": False, "data_path": None}
+        write_start(pipeline.layout, 1, IterationStart(SelfPlayer("p", None), settings))
         files = pipeline.files(1)
-        files.manifests["export"] = None
+        files.done("sync").facts["store"] = "s"
         with pytest.raises(RunError, match="all games are lost"):
             export.export_stage(pipeline, files)
         assert read_lost(pipeline.layout).keys() == {path.stem}

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, NoReturn
 
 from stoix_like.config.checks import get_leaf, replace_leaves, section_types
 from stoix_like.config.layers import Layer, config_from_layers, layer_of, merge_layers
@@ -71,10 +71,8 @@ def read_command_line(
     """
     parsed = flags.parse_flags(argv, config_type, further_flags)
     if parsed.shows is not None:
-        version = f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
-        text = version if parsed.shows == "version" else flags.help_text(config_type, algorithm, default_config)
-        print(text, flush=True)
-        raise SystemExit(0)
+        is_version = parsed.shows == "version"
+        _show(_version_text() if is_version else flags.help_text(config_type, algorithm, default_config))
     options, hint = parsed.options, HINT
     file_layer: Layer = {}
     try:
@@ -97,6 +95,15 @@ def read_command_line(
     named = default_config if options.resume is None else str(source.path)
     options = options._replace(config=options.config or named)
     return loaded_config(config, options, overridden, file_layer.get("task_id", (None,))[0])
+
+
+def _version_text() -> str:
+    return f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
+
+
+def _show(text: str) -> NoReturn:
+    print(text, flush=True)
+    raise SystemExit(0)
 
 
 def config_of_preset(config_type: type, preset: str, leaves: Mapping[str, Any], given: Layer) -> Any:

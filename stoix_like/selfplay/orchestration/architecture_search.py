@@ -21,7 +21,7 @@ from stoix_like.config.checks import replace_leaves
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay import export
-from stoix_like.selfplay.orchestration.plateau import PlateauContext
+from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
 from stoix_like.selfplay.orchestration.rate_sweep import (
     NewestWindow,
     held_out_losses,

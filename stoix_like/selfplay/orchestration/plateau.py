@@ -9,88 +9,30 @@ from __future__ import annotations
 import itertools
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from stoix_like.config.checks import get_leaf
-from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.config.unified_loop import PlateauHookConfig
-from stoix_like.config.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.game_bounds import check_bounds
 from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import history
+from stoix_like.selfplay.orchestration import history, plateau_hooks
 from stoix_like.selfplay.orchestration.attempts import failure_text
 from stoix_like.selfplay.orchestration.history import WatchRule
+from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
 from stoix_like.selfplay.progress import Interrupted
 from stoix_like.selfplay.tuned_leaves import TuningResult, read_result, tuned_leaves, with_leaves, write_result
 
 if TYPE_CHECKING:
     from stoix_like.selfplay.orchestration.runner import GameRunner
-    from stoix_like.selfplay.pipeline import Pipeline
 
-CMA_ES, ARCHITECTURES = "cma_es", "architectures"  # the functions that are shipped
 STARTS, MOST_STARTS = "starts.json", 3  # of a function that never came back: it has ended the process
 _MOST_DOUBLINGS = 6
-
-
-class PlateauContext(NamedTuple):
-    """What a function is given.
-
-    Attributes:
-        pipeline: of the game, with its programs and its present configuration.
-        configured: the configuration without what was tuned before.
-        iteration: the last one, which is finished; no other has begun.
-        folder: where it may keep files; the same when it is started again after a kill.
-        options: of the section `plateau_hook`.
-    """
-
-    pipeline: Pipeline
-    configured: SelfPlayConfig
-    iteration: int
-    folder: Path
-    options: PlateauHookConfig
-
-
-#: Returns {leaf: value} for the next iterations; empty or None changes nothing. It looks at `pipeline.stop` at times.
-PlateauFunction = Callable[[PlateauContext], Mapping[str, Any] | None]
-_functions: dict[str, PlateauFunction] = {}
-
-
-def register_plateau_hook(name: str, function: PlateauFunction) -> None:
-    """Makes a function known by a name, which `plateau_hook.function` of `sl.run_master` in this process then takes.
-
-    Args:
-        name: a new one.
-        function: receives a `PlateauContext`, and returns {leaf: value} for the iterations that follow.
-
-    Raises:
-        ConfigError: the name is taken.
-    """
-    if name in _known():
-        raise ConfigError(f"register_plateau_hook: the name '{name}' is taken", "give another name")
-    _functions[name] = function
-
-
-def _known() -> list[str]:
-    return [CMA_ES, ARCHITECTURES, *_functions]
-
-
-def check_plateau_hook(options: PlateauHookConfig) -> None:
-    """Raises ConfigError if the function is not known, and MissingExtraError if a package of it is missing."""
-    if not options.enabled:
-        return
-    if options.function not in _known():
-        what = f"plateau_hook.function: '{options.function}' is not registered{nearest(options.function, _known())}"
-        raise ConfigError(what, f"known are {', '.join(_known())}; sl.register_plateau_hook adds one for sl.run_master")
-    if options.function == CMA_ES:
-        from stoix_like.runtime.sweeps.cma_es import require_cma_es
-
-        require_cma_es()
 
 
 def due_iteration(layout: Layout, rule: WatchRule) -> int | None:
@@ -120,8 +62,8 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     leaves, error = dict[str, Any](), None
     try:
         _count_start(folder / STARTS)
-        found = _function(options.function)(PlateauContext(pipeline, runner.configured, last, folder, options))
-        leaves = _checked(found)
+        context = PlateauContext(pipeline, runner.configured, last, folder, options)
+        leaves = _checked(plateau_hooks.function_of(options.function)(context))
         check_bounds(pipeline.game, with_leaves(pipeline.config, leaves))
     except Interrupted:
         (folder / STARTS).unlink(missing_ok=True)
@@ -158,17 +100,6 @@ def _count_start(path: Path) -> None:
     if starts >= MOST_STARTS:
         raise RuntimeError(f"it has ended the process {starts} times")
     atomic_write_json(path, starts + 1)
-
-
-def _function(name: str) -> PlateauFunction:
-    if name in _functions:
-        return _functions[name]
-    from stoix_like.selfplay.orchestration import (  # not while a configuration is checked
-        architecture_search,
-        rate_sweep,
-    )
-
-    return {CMA_ES: rate_sweep.sweep_rates, ARCHITECTURES: architecture_search.search_architectures}[name]
 
 
 def _text(name: str, leaves: Mapping[str, Any], error: str | None) -> str:

@@ -30,7 +30,7 @@ from stoix_like.runtime.sweeps.cma_es import CmaEsSearch
 from stoix_like.runtime.sweeps.space import Range
 from stoix_like.selfplay import export, table, train
 from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
-from stoix_like.selfplay.orchestration.plateau import PlateauContext
+from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 from stoix_like.types import NetworkParams

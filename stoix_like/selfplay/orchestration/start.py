@@ -33,7 +33,7 @@ from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.hooks import HookThreads, check_hooks
 from stoix_like.selfplay.orchestration.master import MasterLoop
-from stoix_like.selfplay.orchestration.plateau import check_plateau_hook
+from stoix_like.selfplay.orchestration.plateau_hooks import check_plateau_hook
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Heartbeat
 from stoix_like.selfplay.orchestration.reports import LatestProgress
 from stoix_like.selfplay.orchestration.router import EventRouter

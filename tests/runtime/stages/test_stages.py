@@ -159,8 +159,8 @@ TABLE = (
 
 def finish(root, name, inputs, outputs=()):
     """Writes the manifest of a stage, and empty outputs."""
+    (root / name).mkdir(parents=True, exist_ok=True)
     for file in outputs:
-        (root / name).mkdir(parents=True, exist_ok=True)
         (root / name / file).touch()
     write_manifest(root / name, Manifest(name, inputs, {}, dict.fromkeys(outputs, f"hash of {name}"), {}, {}))
 

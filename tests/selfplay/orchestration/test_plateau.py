@@ -14,7 +14,7 @@ from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import iteration
 from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import plateau
+from stoix_like.selfplay.orchestration import plateau, plateau_hooks
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.plateau import due_iteration, run_plateau_hook
 from stoix_like.selfplay.progress import Interrupted
@@ -37,8 +37,8 @@ def loop(copied):
 @pytest.fixture
 def register(monkeypatch):
     """Registers a function as `test`, for a test."""
-    monkeypatch.setattr(plateau, "_functions", {})
-    return lambda function: plateau.register_plateau_hook("test", function)
+    monkeypatch.setattr(plateau_hooks, "_hooks", {**plateau_hooks._hooks})
+    return lambda function: plateau_hooks.register_plateau_hook("test", function)
 
 
 def due(loop, rule=WATCH):
@@ -235,11 +235,11 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_one_line(register):
     register(lambda context: {})
     for taken in ("test", "cma_es"):
         with pytest.raises(ConfigError, match="taken"):
-            plateau.register_plateau_hook(taken, lambda context: {})
-    plateau.check_plateau_hook(OPTIONS)
-    plateau.check_plateau_hook(PlateauHookConfig(function="cma-es"))  # not enabled
+            plateau_hooks.register_plateau_hook(taken, lambda context: {})
+    plateau_hooks.check_plateau_hook(OPTIONS)
+    plateau_hooks.check_plateau_hook(PlateauHookConfig(function="cma-es"))  # not enabled
     with pytest.raises(ConfigError, match="did you mean 'cma_es'"):
-        plateau.check_plateau_hook(PlateauHookConfig(enabled=True, function="cma-es"))
+        plateau_hooks.check_plateau_hook(PlateauHookConfig(enabled=True, function="cma-es"))
 
 
 def test_the_present_state_and_what_is_waited_for_are_told(loop, register, monkeypatch):

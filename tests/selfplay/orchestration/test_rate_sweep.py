@@ -17,7 +17,8 @@ from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.selfplay import export, train
 from stoix_like.selfplay.orchestration import architecture_search, rate_sweep
-from stoix_like.selfplay.orchestration.plateau import PlateauContext, run_plateau_hook
+from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
+from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
 
