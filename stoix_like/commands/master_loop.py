@@ -40,6 +40,8 @@ def main(argv: list[str]) -> int:
         print(help_text())
         return 0
     loaded = load(words)
+    if loaded.options.resume is not None:
+        raise ConfigError("--resume: a loop goes on by itself", "leave it out")
     config: UnifiedLoopConfig = loaded.config
     save_dir = Path(config.loop.save_dir)
     if arguments.json and not arguments.status:

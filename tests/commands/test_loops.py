@@ -67,6 +67,8 @@ def test_help_says_what_config_means_here(capsys):
         ([CONTINUOUS, "-c", "tic_tac_toe", "--engine", "mcts-0"], 2, "from 1 to 100000", ""),
         ([CONTINUOUS, "-c", "tic_tac_toe", "--engine", "mcst-8"], 2, "unknown; use gumbel-mcts", ""),
         ([CONTINUOUS, "--max-iteration", "3"], 2, "did you mean '--max-iterations'?", "--help lists every flag"),
+        ([CONTINUOUS, "--resume", "x"], 2, "--resume: a loop goes on by itself", "leave it out"),
+        ([MASTER, "--resume", "x"], 2, "--resume: a loop goes on by itself", "leave it out"),
         ([MASTER, "--idle-batchs", "3"], 2, "did you mean '--idle-batches'?", "--help lists every flag"),
         ([MASTER, "--statsu"], 2, "did you mean '--status'?", "--help lists every flag"),
         ([MASTER, "othello"], 2, "unexpected argument 'othello'", "--help lists every flag"),
