@@ -17,6 +17,7 @@ from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.flags import ParsedFlags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.selfplay.orchestration import games
 from stoix_like.selfplay.orchestration.reports import conclude
@@ -61,9 +62,8 @@ def main(argv: list[str]) -> int:
         hint = f"{command_line('master-loop', *sorted(asked))} shows what loops of either kind are doing"
         raise ConfigError(f"{' '.join(sorted(asked))}: this command starts a loop", hint)
     config = loop_config(arguments)
-    words = _leaf_words(arguments, words)
+    parsed = _leaf_flags(arguments, words)
     check_games(config.configs)
-    parsed = flags.parse_flags(words, SelfPlayConfig)
     chosen = {game: games.game_config(*game, games.leaves_of(config), parsed.layer) for game in config.configs}
     if parsed.options.print_config:
         print("---\n".join(map(to_yaml, chosen.values())), end="")
@@ -89,12 +89,14 @@ def loop_config(arguments: argparse.Namespace) -> LoopConfig:
     return LoopConfig(**{field: value for field, value in values.items() if value is not None})
 
 
-def _leaf_words(arguments: argparse.Namespace, words: list[str]) -> list[str]:
+def _leaf_flags(arguments: argparse.Namespace, words: list[str]) -> ParsedFlags:
     """The flags that are leaves of the games' configurations. Raises ConfigError for those that a loop sets itself."""
     words = ["--engine" if word == SHORT_ENGINE else word for word in words]
     refused = {"task_id": "--config names the games", "selfplay_games": "it is --games here"}
-    layer = games.check_words(words, refused, list(map(flags.flag_name, OPTIONS)))
-    return [*words, "--log-level", "debug"] if arguments.verbose and "log_level" not in layer else words
+    parsed = games.check_words(words, refused, list(map(flags.flag_name, OPTIONS)))
+    if arguments.verbose:
+        parsed.layer.setdefault("log_level", ("debug", "--verbose"))
+    return parsed
 
 
 def help_text() -> str:

@@ -52,7 +52,7 @@ def main(argv: list[str]) -> int:
         return show_status(save_dir, arguments)
     games_of(config.loop.games)
     own_flags = [*flags.flag_table(UnifiedLoopConfig), *map(flags.flag_name, OPTIONS)]
-    layer = games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"}, own_flags)
+    layer = games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"}, own_flags).layer
     if loaded.options.print_config:
         print(to_yaml(with_game_leaves(config, {leaf: value for leaf, (value, _) in layer.items()})), end="")
         return 0

@@ -152,10 +152,8 @@ def _taken_over_text(
     """What an iteration has that its preset has not, and that holds again; empty if there is nothing."""
     leaves = {} if last is None else last[2].leaves
     changed = {leaf: get_leaf(config, leaf) for leaf in leaves if get_leaf(config, leaf) != get_leaf(preset, leaf)}
-    text = " ".join(
-        f"{flags.flag_name(leaf)} {value if isinstance(value, str) else json.dumps(value)}"
-        for leaf, value in changed.items()
-    )
+    words = {leaf: value if isinstance(value, str) else json.dumps(value) for leaf, value in changed.items()}
+    text = " ".join(f"{flags.flag_name(leaf)} {word}" for leaf, word in words.items())
     return f"as in iteration {last[1]}: {text}" if last is not None and changed else ""
 
 

@@ -49,11 +49,10 @@ def due_step(layout: Layout, number: int, needs: Needs = NOTHING) -> Step | None
 
     Raises CheckpointError if a manifest, the champion or the start of the iteration cannot be read.
     """
-    start = read_start(layout, number)
-    if start is None:
-        return Step("selfplay")
     files = IterationFiles(layout, number)
-    if files.is_finished or (stage := first_due(stages := stages_of(start), files)) is None:
+    if files.begun is None:
+        return Step("selfplay")
+    if files.is_finished or (stage := first_due(stages := stages_of(files.start), files)) is None:
         return None
     batches = num_batches(files.find("selfplay"))
     if stage.name == "export" and stages[0].name == "selfplay" and is_below(layout, number, needs):

@@ -24,6 +24,7 @@ from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.selfplay import due
 from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
+from stoix_like.selfplay.iteration_start import WINDOW
 from stoix_like.selfplay.lost_shards import read_lost
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.restoring import restore_shard
@@ -117,9 +118,12 @@ def import_stage(pipeline: Pipeline, files: IterationFiles, path: Path) -> Manif
     """Takes a window that was made elsewhere as it is.
 
     Raises:
-        CheckpointError: no window of this game, torn, or with pickled objects.
+        CheckpointError: no window of this game, torn, with pickled objects, or changed since the iteration was begun.
     """
     arrays, folder = read_window(pipeline, path), files.folder("export")
+    if array_hash(arrays) != files.start.settings[WINDOW]:
+        what = f"{path} is not the window that iteration {files.number} was begun with"
+        raise CheckpointError(what, "put it back, or begin the next iteration with it: --new-iteration")
     return run_stage(folder, pipeline.call("export", files), lambda: _split(pipeline, folder, arrays))
 
 

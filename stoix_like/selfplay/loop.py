@@ -15,7 +15,7 @@ from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.console.text import aligned, interval_text
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.runtime.stages.manifest import FILE
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay import records
 from stoix_like.selfplay.due import Needs, Step, due_step
@@ -137,7 +137,7 @@ def _next_line(pipeline: Pipeline, options: LoopOptions) -> str:
     """What goes on, and what shows the candidates: a line each."""
     again = f"next: {command_line('run-training-loop', *options.argv)}"
     layout = pipeline.layout
-    if not any(read_manifest(layout.stage(number, "evaluate")) for number in layout.newest_first()):
+    if not any((layout.stage(number, "evaluate") / FILE).is_file() for number in layout.newest_first()):
         return again  # nobody can be rated yet
     return f"{again}\n      {command_line('ratings', '--lineage', str(layout.root))}"
 

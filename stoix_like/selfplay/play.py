@@ -50,7 +50,7 @@ def selfplay_stage(pipeline: Pipeline, files: IterationFiles, batches: int = 1) 
     player, boost = self_player(pipeline, start.player), start.exploration_boost
     call = pipeline.call("selfplay", files, batches=str(batches))
     if boost != 1.0:
-        call.settings["exploration_boost"] = boost
+        call = call._replace(settings=call.settings | {"exploration_boost": boost})
     work = functools.partial(_play_shards, pipeline, iteration, player, batches, boost)
     return run_stage(files.folder("selfplay"), call, work, adds=batches > 1)
 

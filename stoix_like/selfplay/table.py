@@ -104,11 +104,16 @@ class IterationFiles(StageFiles):
         super().__init__(layout.iteration(number), STAGES)
 
     @functools.cached_property
+    def begun(self) -> IterationStart | None:
+        """What the iteration was begun with; None if it was not. Raises CheckpointError if that cannot be read."""
+        return read_start(self.layout, self.number)
+
+    @property
     def start(self) -> IterationStart:
         """What the iteration was begun with. Raises RunError if it was not."""
-        if (start := read_start(self.layout, self.number)) is None:
+        if self.begun is None:
             raise RunError(f"iteration {self.number} was not begun", "begin it first")
-        return start
+        return self.begun
 
     @property
     def is_finished(self) -> bool:

@@ -226,7 +226,7 @@ def test_a_first_state_that_does_not_fit_writes_nothing(refused, monkeypatch):
     monkeypatch.setattr(start, "initial_state", lambda *arguments: (_out_of_memory, initial(*arguments)[1]))
     assert refused(1, "train_ppo", *_train_flags()) == [
         "error: the first state cannot be made: RESOURCE_EXHAUSTED: Out of memory allocating 1 byte.",
-        "hint: lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds",
+        "hint: lower --num-envs, --reset-pool-size, --hidden-dim, --num-layers or --num-seeds",
     ]
 
 

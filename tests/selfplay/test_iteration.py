@@ -483,6 +483,17 @@ def test_a_window_from_elsewhere_is_learned_from(copied):
     assert facts["new_positions"] == report.exported.facts["positions"]
 
 
+def test_a_window_from_elsewhere_that_has_changed_since_the_iteration_was_begun_is_refused(copied, tmp_path):
+    window, other = (copied.layout.stage(number, "export") / "window.npz" for number in (2, 1))
+    path = tmp_path / "window.npz"
+    shutil.copyfile(window, path)
+    number = begin_iteration(copied, IterationOptions(data_path=path, skip_evaluation=True))
+    shutil.copyfile(other, path)
+    with pytest.raises(CheckpointError, match="is not the window that iteration 3 was begun with"):
+        run_step(copied, number, Step("export"), path)
+    assert read_manifest(copied.layout.stage(number, "export")) is None
+
+
 def test_the_number_of_updates_follows_new_positions_or_epochs(finished, tmp_path):
     pipeline, _ = finished
     samples = pipeline.settings.most_gradient_steps * 16

@@ -34,10 +34,14 @@ def require_memory(template: Any, config: Any) -> None:
         return
     largest = max(sizes, key=lambda name: sizes[name])
     what = f"the state needs {_gigabytes(needed)}, of which {_gigabytes(sizes[largest])} are for {largest}"
-    config_type: type = type(config)
-    names = {leaf.rpartition(".")[2] for leaf in leaf_roles(config_type)}
-    flags = [f"--{name.replace('_', '-')}" for name in _SIZES if name in names]
-    raise RunError(f"{what}, and there are {_gigabytes(available)}", f"lower {', '.join(flags[:-1])} or {flags[-1]}")
+    raise RunError(f"{what}, and there are {_gigabytes(available)}", size_hint(type(config)))
+
+
+def size_hint(config_type: type) -> str:
+    """Which flags of a configuration make a state smaller."""
+    known = leaf_roles(config_type)
+    flags = [f"--{name.replace('_', '-')}" for name in _SIZES if name in known]
+    return f"lower {', '.join(flags[:-1])} or {flags[-1]}"
 
 
 def num_bytes(template: Any) -> int:

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 from stoix_like.config.checks import get_leaf, replace_leaves, section_types
 from stoix_like.config.layers import Layer, config_from_layers, layer_of, merge_layers
@@ -71,8 +71,10 @@ def read_command_line(
     """
     parsed = flags.parse_flags(argv, config_type, further_flags)
     if parsed.shows is not None:
-        is_version = parsed.shows == "version"
-        _show(_version_text() if is_version else flags.help_text(config_type, algorithm, default_config))
+        version = f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
+        text = version if parsed.shows == "version" else flags.help_text(config_type, algorithm, default_config)
+        print(text, flush=True)
+        raise SystemExit(0)
     options, hint = parsed.options, HINT
     file_layer: Layer = {}
     try:
@@ -86,24 +88,11 @@ def read_command_line(
         hint = (source.remedy() or HINT) if problems else HINT
     except ConfigError as error:
         problems, hint = error.problems, error.hint
-    set_here, wrong = layer_of(config_type, leaves, flags.flag_name)
-    problems += [*wrong, *parsed.problems, *merge_layers(file_layer, set_here, parsed.layer)[2]]
-    if problems:
-        raise ConfigError(problems, hint if len(problems) == 1 else HINT)
-    config = config_from_layers(config_type(), file_layer, set_here, parsed.layer)
+    config = _combined(config_type, file_layer, leaves, parsed.layer, [*problems, *parsed.problems], hint)
     overridden = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in parsed.layer)
     named = default_config if options.resume is None else str(source.path)
     options = options._replace(config=options.config or named)
     return loaded_config(config, options, overridden, file_layer.get("task_id", (None,))[0])
-
-
-def _version_text() -> str:
-    return f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
-
-
-def _show(text: str) -> NoReturn:
-    print(text, flush=True)
-    raise SystemExit(0)
 
 
 def config_of_preset(config_type: type, preset: str, leaves: Mapping[str, Any], given: Layer) -> Any:
@@ -112,19 +101,26 @@ def config_of_preset(config_type: type, preset: str, leaves: Mapping[str, Any], 
     Args:
         config_type: of the algorithm.
         preset: such as selfplay/othello.
-        leaves: {leaf: value}, without those that are given.
+        leaves: {leaf: value}.
         given: leaves of a command line.
 
     Raises:
         ConfigError: with all problems.
     """
     file_layer, problems = read_yaml(find(preset, preset.partition("/")[0], ""), config_type)
+    return loaded_config(_combined(config_type, file_layer, leaves, given, problems), CommandOptions()).config
+
+
+def _combined(
+    config_type: type, file: Layer, leaves: Mapping[str, Any], given: Layer, problems: list[str], hint: str = HINT
+) -> Any:
+    """The configuration of a file < leaves < given. Raises ConfigError with these and all further problems."""
     set_here, wrong = layer_of(
         config_type, {name: v for name, v in leaves.items() if name not in given}, flags.flag_name
     )
-    if problems := [*problems, *wrong, *merge_layers(file_layer, set_here, given)[2]]:
-        raise ConfigError(problems, HINT)
-    return loaded_config(config_from_layers(config_type(), file_layer, set_here, given), CommandOptions()).config
+    if problems := [*problems, *wrong, *merge_layers(file, set_here, given)[2]]:
+        raise ConfigError(problems, hint if len(problems) == 1 else HINT)
+    return config_from_layers(config_type(), file, set_here, given)
 
 
 def loaded_config(

@@ -44,7 +44,7 @@ class StageFiles:
     """
 
     def __init__(self, root: Path, stages: Sequence[Stage]) -> None:
-        self.root, self.stages = root, stages
+        self.root = root
         self.manifests = {stage.name: read_manifest(root / stage.name) for stage in stages}
 
     def folder(self, name: str) -> Path:

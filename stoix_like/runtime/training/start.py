@@ -26,7 +26,7 @@ from stoix_like.errors import ConfigError, RunError
 from stoix_like.ops import trees
 from stoix_like.runtime.hardware import devices, process_group
 from stoix_like.runtime.hardware.process_group import ProcessGroup
-from stoix_like.runtime.hardware.state_size import require_memory
+from stoix_like.runtime.hardware.state_size import require_memory, size_hint
 from stoix_like.runtime.loading.config import LoadedConfig
 from stoix_like.runtime.runs import folder, initial_params
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
@@ -177,9 +177,7 @@ def first_state(
     require_memory(template, config)
     if plan.resumed is not None:
         return _resumed_state(group, plan, learner, make_state, template)
-    with devices.reraise_device_errors(
-        "the first state cannot be made", "lower --num-envs, --reset-pool-size, --hidden-dim or --num-seeds"
-    ):
+    with devices.reraise_device_errors("the first state cannot be made", size_hint(type(config))):
         state = jax.block_until_ready(make_state())
     if plan.load_from is None:
         return state

@@ -14,6 +14,7 @@ from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.config import HINT, config_of_preset
+from stoix_like.runtime.loading.flags import ParsedFlags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
 from stoix_like.selfplay.folders import Layout
 
@@ -50,8 +51,8 @@ def leaves_of(config: LoopConfig) -> dict[str, Any]:
     return set_here | {"min_samples": MIN_SAMPLES}
 
 
-def check_words(words: Sequence[str], further: Mapping[str, str], further_flags: Sequence[str] = ()) -> Layer:
-    """The leaves that flags set. Raises ConfigError with all that is wrong, and for those that a loop sets itself.
+def check_words(words: Sequence[str], further: Mapping[str, str], further_flags: Sequence[str] = ()) -> ParsedFlags:
+    """The flags of all games. Raises ConfigError with all that is wrong, and for those that a loop sets itself.
 
     Args:
         words: of a command line.
@@ -64,7 +65,7 @@ def check_words(words: Sequence[str], further: Mapping[str, str], further_flags:
     problems += ["--resume: a loop goes on by itself"] if parsed.options.resume is not None else []
     if problems or parsed.problems:
         raise ConfigError([*parsed.problems, *problems], HINT if parsed.problems else "leave it out")
-    return parsed.layer
+    return parsed
 
 
 def layer_of_words(words: Sequence[str]) -> Layer:

@@ -15,7 +15,6 @@ from stoix_like.errors import CheckpointError, RunError
 from stoix_like.selfplay import due, lost_shards, records
 from stoix_like.selfplay.due import Needs
 from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import breaker, presence
 from stoix_like.selfplay.orchestration.database import reading
 from stoix_like.selfplay.orchestration.event_log import LoggedEvent, last_events
@@ -197,8 +196,7 @@ def _game(layout: Layout, stored: Mapping[tuple[str, str], breaker.Breaker], now
 def _readable_game(layout: Layout) -> dict[str, Any]:
     number = layout.last_iteration()
     files = IterationFiles(layout, number)
-    found = files.manifests
-    start = read_start(layout, number)
+    found, start = files.manifests, files.begun
     needs = Needs(0 if start is None else int(start.kept.get("min_samples", 0)))
     step = None if start is None else due.due_step(layout, number, needs)
     champion = records.read_record(layout.champion) if layout.champion.is_file() else None
