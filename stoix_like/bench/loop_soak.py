@@ -24,7 +24,7 @@ from stoix_like.bench.measure import Measurement
 from stoix_like.bench.memory import resident_bytes
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.table import STAGE_NAMES
+from stoix_like.selfplay.folders import STAGE_NAMES
 
 GAME = "tic_tac_toe_2p"
 #: Flags of a game whose iteration takes a second, with the network of its preset, whose checkpoints have 57 leaves.

@@ -21,7 +21,7 @@ from stoix_like.bench.measure import Measurement
 from stoix_like.bench.memory import resident_bytes
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.selfplay.table import STAGE_NAMES
+from stoix_like.selfplay.folders import STAGE_NAMES
 
 GAME, ITERATIONS, REPETITIONS, NUM_EVENTS = "connect_four_2p", 8, 5, 10_000
 _LOOP = f"run_continuous_training -c {GAME} --games 4000 --cooldown 0".split()

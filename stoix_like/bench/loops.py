@@ -39,7 +39,7 @@ from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.selfplay.table import STAGE_NAMES
+from stoix_like.selfplay.folders import STAGE_NAMES
 
 GAME = "connect_four"
 POINTS = 8  # candidates whose moves are compared with solved positions, evenly over the iterations

@@ -26,11 +26,10 @@ from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.folders import STAGE_NAMES, Layout
 from stoix_like.selfplay.iteration_start import SKIPPED, IterationStart, read_start
 from stoix_like.selfplay.orchestration import games
 from stoix_like.selfplay.orchestration.status import layouts
-from stoix_like.selfplay.table import STAGE_NAMES
 
 ALGORITHM = "selfplay"  # in the names of presets
 COMMAND = "run-training-loop"

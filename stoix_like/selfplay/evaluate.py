@@ -29,9 +29,10 @@ from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.selfplay import evidence
 from stoix_like.selfplay.candidates import NetworkVersion, read_candidate, read_opponent
 from stoix_like.selfplay.folders import ARRAYS
+from stoix_like.selfplay.iteration_files import IterationFiles
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
-from stoix_like.selfplay.table import SPECIFICATION, IterationFiles
+from stoix_like.selfplay.stage_leaves import SPECIFICATION
 from stoix_like.types import role_key
 
 

@@ -22,8 +22,9 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.signed_json import json_digest
-from stoix_like.selfplay import due
+from stoix_like.selfplay import manifests
 from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
+from stoix_like.selfplay.iteration_files import IterationFiles
 from stoix_like.selfplay.iteration_start import WINDOW
 from stoix_like.selfplay.lost_shards import read_lost
 from stoix_like.selfplay.pipeline import Pipeline
@@ -47,7 +48,6 @@ from stoix_like.selfplay.stored import (
     newest_games,
     stored_shards,
 )
-from stoix_like.selfplay.table import IterationFiles
 from stoix_like.types import Observation
 
 KIND, FORMAT = "window", 2
@@ -144,7 +144,7 @@ def _export(
         raise RunError(
             "the store has no games to learn from", "leave out --skip-selfplay, or give --sync-from or --data-path"
         )
-    if (new := due.new_positions(pipeline.layout, iteration)) < section.min_samples:  # and nothing is played
+    if (new := manifests.new_positions(pipeline.layout, iteration)) < section.min_samples:  # and nothing is played
         what = f"the store has {new:,} new positions, and min_samples is {section.min_samples:,}"
         raise RunError(what, "leave out --skip-selfplay, so that more is played, or lower --min-samples")
     sizes = section.window_positions, section.window_exponent, section.window_growth

@@ -14,6 +14,8 @@ PARAMETERS = "params.safetensors"
 ARRAYS = ".npz"
 WINDOW_FILE, VALIDATION_FILE = f"window{ARRAYS}", f"validation{ARRAYS}"
 _SHARD = "shard_"  # and a number: the files of self-play
+#: Of an iteration, in their order, as their folders are called.
+STAGE_NAMES = ("selfplay", "sync", "export", "train", "evaluate", "promote")
 LOCK = "work.lock"  # held while a stage runs
 
 

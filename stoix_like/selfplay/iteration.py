@@ -23,7 +23,7 @@ from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import refuse_changed_settings
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
-from stoix_like.selfplay import due, export, records, restoring, store, table, train
+from stoix_like.selfplay import export, manifests, records, restoring, store, table, train
 from stoix_like.selfplay.candidates import (
     begin_lineage,
     has_champion,
@@ -42,7 +42,7 @@ from stoix_like.selfplay.iteration_start import (
 )
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
-from stoix_like.selfplay.table import IterationFiles, StageOptions
+from stoix_like.selfplay.table import StageOptions, files_of
 
 
 class IterationOptions(NamedTuple):
@@ -100,7 +100,7 @@ def run_iteration(pipeline: Pipeline, options: IterationOptions = NORMAL) -> Ite
     layout, began = pipeline.layout, time.monotonic()
     number = begin_iteration(pipeline, options)
     needs = Needs(pipeline.config.selfplay.min_samples)
-    for name, manifest in pipeline.files(number).manifests.items():
+    for name, manifest in files_of(layout, number).manifests.items():
         if manifest is not None:
             pipeline.reporter.info(f"{name}: done before")
     while (step := due_step(layout, number, needs)) is not None:
@@ -151,12 +151,12 @@ def run_step(pipeline: Pipeline, number: int, step: Step, data_path: Path | None
 
 
 def _run_stage(pipeline: Pipeline, number: int, name: str, options: StageOptions) -> Manifest:
-    return table.BY_NAME[name].work(pipeline, pipeline.files(number), options)
+    return table.BY_NAME[name].work(pipeline, files_of(pipeline.layout, number), options)
 
 
 def report_of(layout: Layout, number: int, seconds: float) -> IterationReport:
     """What a finished iteration has done."""
-    files = IterationFiles(layout, number)
+    files = files_of(layout, number)
     played, synced, evaluated = map(files.find, ("selfplay", "sync", "evaluate"))
     exported, trained, promoted = map(files.done, ("export", "train", "promote"))
     return IterationReport(number, played, synced, exported, trained, evaluated, promoted, seconds)
@@ -216,7 +216,7 @@ def _who_plays(pipeline: Pipeline, number: int) -> SelfPlayer:
         return SelfPlayer(section.engine, None)
     if section.selfplay_model == "latest":
         for before in layout.newest_first(number - 1):
-            if (manifest := due.manifest_of(layout, before, "train")) is not None:
+            if (manifest := manifests.manifest_of(layout, before, "train")) is not None:
                 place = (layout.stage(before, "train") / PARAMETERS).relative_to(layout.root).as_posix()
                 return SelfPlayer(manifest.facts["candidate"], place)
     champion = records.read_record(layout.champion)

@@ -8,10 +8,11 @@ from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.storage.atomic import atomic_write_json
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.folders import STAGE_NAMES, Layout
 
 FILE = "iteration.json"
-SKIPPED = ("skip_selfplay", "skip_evaluation")  # settings that are no leaves of the configuration
+#: {setting: the stage that it leaves out}. They are no leaves of the configuration.
+SKIPPED = {"skip_selfplay": "selfplay", "skip_evaluation": "evaluate"}
 WINDOW = "data_path"  # another one: the hash of a window from elsewhere
 #: Leaves that `--resume` takes over too, and that may differ in an unfinished iteration.
 KEPT = ("selfplay_model", "sync_from", "min_samples", "verify_evidence")
@@ -31,6 +32,14 @@ class IterationStart(NamedTuple):
     settings: dict[str, Any]  # {leaf: value}, what is skipped, and the window from elsewhere: with others it is refused
     kept: Mapping[str, Any] = {}  # {leaf: value} of `KEPT`
     exploration_boost: float = 1.0  # a factor on the noise and the temperature of its self-play
+
+    @property
+    def stages(self) -> list[str]:
+        """The names of the stages that it has, without those that it skips."""
+        skipped = {stage for setting, stage in SKIPPED.items() if self.settings[setting]}
+        if self.settings[WINDOW] is not None:
+            skipped |= {"selfplay", "sync"}
+        return [name for name in STAGE_NAMES if name not in skipped]
 
     @property
     def leaves(self) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from stoix_like.selfplay.iteration import (
 )
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
-from stoix_like.selfplay.table import IterationFiles
+from stoix_like.selfplay.table import files_of
 
 _KEPT = {
     "selfplay": "finished shards are kept, and the games of the unfinished one are played again",
@@ -149,7 +149,7 @@ def plan_lines(layout: Layout, options: LoopOptions) -> Iterator[str]:
     yield f"iteration {number} in {layout.root}"
     skipped = {"selfplay": each.skip_selfplay or each.data_path is not None}
     skipped |= {"sync": each.data_path is not None, "evaluate": each.skip_evaluation}
-    for name, manifest in IterationFiles(layout, number).manifests.items():
+    for name, manifest in files_of(layout, number).manifests.items():
         is_done = manifest is not None
         yield f"  {name}: " + ("skipped" if skipped.get(name) else "done" if is_done else "to do")
     if options.max_iterations > 1:

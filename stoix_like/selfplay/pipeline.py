@@ -28,16 +28,15 @@ from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.stages.run import StageCall
+from stoix_like.runtime.stages.table import StageFiles
 from stoix_like.runtime.training.stopping import StopRequest
 from stoix_like.runtime.weights import parameters
 from stoix_like.search import players
 from stoix_like.search.gumbel import GameModel
-from stoix_like.selfplay import table
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.game_bounds import check_bounds
 from stoix_like.selfplay.rules import make_replay
 from stoix_like.selfplay.stored import KnownShards
-from stoix_like.selfplay.table import IterationFiles
 from stoix_like.types import Array, Key, Metrics, NetworkParams, Params
 
 HALVED_SLOTS = 256  # so many slots or more go on as half as many, once half have no game any more
@@ -82,13 +81,9 @@ class Pipeline:
         """{leaf: value} of the configuration, for a manifest."""
         return {name: get_leaf(self.config, name) for name in names}
 
-    def files(self, iteration: int) -> IterationFiles:
-        """The manifests of an iteration, as they are now."""
-        return IterationFiles(self.layout, iteration)
-
-    def call(self, name: str, files: IterationFiles, **more: str) -> StageCall:
+    def call(self, name: str, files: StageFiles, **more: str) -> StageCall:
         """What a stage is asked to do with this configuration, and with inputs that only it can name."""
-        stage = table.BY_NAME[name]
+        stage = files.stages[name]
         return stage.call(files, self.leaves(stage.settings), **more)
 
     @functools.cached_property

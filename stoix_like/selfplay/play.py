@@ -25,12 +25,12 @@ from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest
 from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.selfplay.candidates import NetworkVersion, self_player
-from stoix_like.selfplay.due import new_positions
 from stoix_like.selfplay.folders import shard_file
+from stoix_like.selfplay.iteration_files import IterationFiles
+from stoix_like.selfplay.manifests import new_positions
 from stoix_like.selfplay.pipeline import Pipeline, fewer_slots
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import ShardOrigin, check_shard, origin_of, shard_arrays
-from stoix_like.selfplay.table import IterationFiles
 from stoix_like.types import NetworkParams, role_key
 
 MEMORY_HINT = "lower --shard-games or --num-envs"

@@ -16,9 +16,9 @@ from stoix_like.selfplay import candidates, records
 from stoix_like.selfplay.evaluate import rule_of, subject_of
 from stoix_like.selfplay.evidence import read_evidence
 from stoix_like.selfplay.folders import PARAMETERS
+from stoix_like.selfplay.iteration_files import IterationFiles
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.records import ChampionRecord
-from stoix_like.selfplay.table import IterationFiles
 from stoix_like.selfplay.verification import recorded_match, require_confirmed
 
 

@@ -19,7 +19,7 @@ from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.selfplay import lost_shards, play, table
+from stoix_like.selfplay import lost_shards, play, stage_leaves
 from stoix_like.selfplay.candidates import self_player
 from stoix_like.selfplay.folders import Layout, shard_number
 from stoix_like.selfplay.foreign import foreign_sources
@@ -108,7 +108,7 @@ def _play_again(pipeline: Pipeline, shard: StoredShard, number: int, name: str, 
     """Plays a shard of ours from its key into the store; why it cannot, or None."""
     settings = dict(played.settings)
     boost = settings.pop("exploration_boost", 1.0)
-    present = pipeline.leaves([leaf for leaf in table.BY_NAME["selfplay"].settings if leaf not in _OF_STAGE])
+    present = pipeline.leaves([leaf for leaf in stage_leaves.SELFPLAY if leaf not in _OF_STAGE])
     if any(settings.get(leaf) != value for leaf, value in present.items()):
         return "the settings of its self-play have changed since"
     now, then = versions(), played.recorded.get("versions", {})

@@ -16,9 +16,10 @@ from stoix_like.runtime.stages.damage import DamagedOutputError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.stages.run import StageResult, run_stage
 from stoix_like.runtime.storage.signed_json import json_digest
-from stoix_like.selfplay import due, restoring
+from stoix_like.selfplay import manifests, restoring
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.foreign import ForeignIntake, foreign_sources
+from stoix_like.selfplay.iteration_files import IterationFiles
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.shards import check_shard
 from stoix_like.selfplay.stored import (
@@ -31,7 +32,6 @@ from stoix_like.selfplay.stored import (
     stored_shard,
     unsynced,
 )
-from stoix_like.selfplay.table import IterationFiles
 
 _UNKNOWN = -1  # an older manifest does not say
 
@@ -70,7 +70,7 @@ def sync_stage(pipeline: Pipeline, files: IterationFiles, *, again: bool = False
 def totals_before(layout: Layout, iteration: int) -> StoreTotals:
     """What the store had taken in before an iteration."""
     for number in layout.newest_first(iteration - 1):
-        if (synced := due.manifest_of(layout, number, "sync")) is not None:
+        if (synced := manifests.manifest_of(layout, number, "sync")) is not None:
             return StoreTotals(**{name: synced.facts.get(name, _UNKNOWN) for name in StoreTotals._fields})
     return StoreTotals()
 

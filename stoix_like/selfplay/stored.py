@@ -20,8 +20,8 @@ from stoix_like.errors import CheckpointError
 from stoix_like.runtime.stages.array_files import READ_ERRORS
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write
-from stoix_like.selfplay.due import manifest_of
 from stoix_like.selfplay.folders import Layout, shard_file
+from stoix_like.selfplay.manifests import manifest_of
 from stoix_like.selfplay.shards import OriginKey, origin_of
 
 HASH_DIGITS = 32  # of a shard's hash, in its name

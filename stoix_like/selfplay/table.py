@@ -5,78 +5,19 @@ Imports no JAX: the work is imported when it is run, so that `--status` and `--d
 
 from __future__ import annotations
 
-import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from stoix_like.errors import RunError
 from stoix_like.runtime.stages.manifest import Manifest
-from stoix_like.runtime.stages.table import Stage, StageFiles
+from stoix_like.runtime.stages.table import Stage
 from stoix_like.selfplay import records
+from stoix_like.selfplay import stage_leaves as leaves
 from stoix_like.selfplay.folders import WINDOW_FILE, Layout
-from stoix_like.selfplay.iteration_start import SKIPPED, WINDOW, IterationStart, read_start
+from stoix_like.selfplay.iteration_files import IterationFiles
+from stoix_like.selfplay.iteration_start import WINDOW, IterationStart
 
 if TYPE_CHECKING:
     from stoix_like.selfplay.pipeline import Pipeline
-
-SEARCH = ("num_simulations", "max_considered_actions", "value_scale", "maxvisit_init", "rescale_values")
-#: What a match is specified by, beside its players and openings.
-SPECIFICATION = ("task_id", "match_simulations", *SEARCH)
-#: The rule of a promotion.
-RULE = (
-    "promotion_rule",
-    "promotion_elo_0",
-    "promotion_elo_1",
-    "promotion_alpha",
-    "promotion_beta",
-    "most_pairs",
-    "pairs_per_look",
-)
-_SELFPLAY = (
-    "task_id",
-    "num_envs",
-    "seed",
-    "selfplay_games",
-    "shard_games",
-    "engine",
-    "num_simulations",
-    "quick_simulations",
-    "full_search_share",
-    "max_considered_actions",
-    "gumbel_scale",
-    "value_scale",
-    "maxvisit_init",
-    "rescale_values",
-    "random_plies",
-    "temperature_plies",
-    "play_temperature",
-)
-_EXPORT = ("task_id", "window_positions", "window_exponent", "window_growth", "validation_share", "replay_buffer_size")
-_TRAIN = (
-    "task_id",
-    "seed",
-    "hidden_dim",
-    "num_layers",
-    "shared_torso",
-    "compute_dtype",
-    "observation_adapter",
-    "actor_lr",
-    "critic_lr",
-    "max_grad_norm",
-    "weight_decay",
-    "vf_coef",
-    "tau",
-    "decay_learning_rates",
-    "num_envs",
-    "rollout_length",
-    "batch_size",
-    "max_reuse",
-    "use_symmetries",
-    "root_value_weight",
-    "replay_buffer_size",
-    "training_epochs",
-)
-_EVALUATE = (*SPECIFICATION, *RULE, "match_opening_plies", "match_anchors", "anchor_pairs", "seed")
 
 
 class StageOptions(NamedTuple):
@@ -89,36 +30,6 @@ class StageOptions(NamedTuple):
 
     batches: int = 1
     data_path: Path | None = None
-
-
-class IterationFiles(StageFiles):
-    """The manifests of an iteration, and what it was begun with.
-
-    Args:
-        layout: of the pipeline.
-        number: of the iteration.
-    """
-
-    def __init__(self, layout: Layout, number: int) -> None:
-        self.layout, self.number = layout, number
-        super().__init__(layout.iteration(number), STAGES)
-
-    @functools.cached_property
-    def begun(self) -> IterationStart | None:
-        """What the iteration was begun with; None if it was not. Raises CheckpointError if that cannot be read."""
-        return read_start(self.layout, self.number)
-
-    @property
-    def start(self) -> IterationStart:
-        """What the iteration was begun with. Raises RunError if it was not."""
-        if self.begun is None:
-            raise RunError(f"iteration {self.number} was not begun", "begin it first")
-        return self.begun
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether the iteration is over: its last stage is done."""
-        return self.manifests[STAGE_NAMES[-1]] is not None
 
 
 def _store_or_window(files: IterationFiles) -> dict[str, str]:
@@ -170,28 +81,28 @@ def _promote(pipeline: Pipeline, files: IterationFiles, _: StageOptions) -> Mani
 
 
 STAGES: tuple[Stage, ...] = (
-    Stage("selfplay", _SELFPLAY, lambda files: {"player": files.start.player.hash}, _play),
+    Stage("selfplay", leaves.SELFPLAY, lambda files: {"player": files.start.player.hash}, _play),
     Stage("sync", ("task_id",), lambda files: {"selfplay": files.digest("selfplay")}, _sync),
-    Stage("export", _EXPORT, _store_or_window, _export),
-    Stage("train", _TRAIN, lambda files: {"window": files.done("export").outputs[WINDOW_FILE]}, _train),
-    Stage("evaluate", _EVALUATE, _players, _evaluate),
+    Stage("export", leaves.EXPORT, _store_or_window, _export),
+    Stage("train", leaves.TRAIN, lambda files: {"window": files.done("export").outputs[WINDOW_FILE]}, _train),
+    Stage("evaluate", leaves.EVALUATE, _players, _evaluate),
     Stage(
         "promote",
-        (*RULE, "auto_promote"),
+        (*leaves.RULE, "auto_promote"),
         lambda files: {"train": files.done("train").digest, "evaluate": files.digest("evaluate")},
         _promote,
     ),
 )
-STAGE_NAMES = tuple(stage.name for stage in STAGES)
 BY_NAME = {stage.name: stage for stage in STAGES}
 #: All leaves that stages read.
 SETTINGS = tuple(dict.fromkeys(leaf for stage in STAGES for leaf in stage.settings))
 
 
+def files_of(layout: Layout, number: int) -> IterationFiles:
+    """The manifests of an iteration, as they are now."""
+    return IterationFiles(layout, number, STAGES)
+
+
 def stages_of(start: IterationStart) -> list[Stage]:
     """The stages of an iteration, without those that it skips."""
-    skipped = {name.removeprefix("skip_") for name in SKIPPED if start.settings[name]}
-    skipped = {"evaluate" if name == "evaluation" else name for name in skipped}
-    if start.settings[WINDOW] is not None:
-        skipped |= {"selfplay", "sync"}
-    return [stage for stage in STAGES if stage.name not in skipped]
+    return [BY_NAME[name] for name in start.stages]

@@ -35,14 +35,14 @@ from stoix_like.runtime.storage.atomic import atomic_write_text
 from stoix_like.runtime.telemetry import Report, RunMeta
 from stoix_like.runtime.training.callbacks import CONTINUE, Callback, RunClock
 from stoix_like.runtime.training.train import train
-from stoix_like.selfplay import due, export
+from stoix_like.selfplay import export, manifests
 from stoix_like.selfplay.candidates import write_candidate
 from stoix_like.selfplay.export import samples_of
 from stoix_like.selfplay.folders import PARAMETERS, VALIDATION_FILE, WINDOW_FILE
+from stoix_like.selfplay.iteration_files import IterationFiles
 from stoix_like.selfplay.pipeline import Pipeline, run_config
 from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.selfplay.shards import check_format
-from stoix_like.selfplay.table import IterationFiles
 from stoix_like.types import NetworkParams
 
 BEGUN = "begun"  # the hash of the window that the run is being trained on
@@ -162,7 +162,7 @@ def _new_positions(pipeline: Pipeline, iteration: int, exported: Manifest) -> in
     """Positions in the store that no earlier candidate could learn from; of a window from elsewhere, all of it."""
     if "store_positions" not in exported.facts:
         return int(exported.facts["positions"])
-    return due.new_positions(pipeline.layout, iteration)
+    return manifests.new_positions(pipeline.layout, iteration)
 
 
 def num_updates(pipeline: Pipeline, window_positions: int, new_positions: int) -> int:
@@ -177,7 +177,7 @@ def num_updates(pipeline: Pipeline, window_positions: int, new_positions: int) -
 def last_update(pipeline: Pipeline, iteration: int) -> int:
     """Updates that the latest candidate of earlier iterations was trained for; 0 if there is none."""
     for number in pipeline.layout.newest_first(iteration - 1):
-        if (trained := due.manifest_of(pipeline.layout, number, "train")) is not None:
+        if (trained := manifests.manifest_of(pipeline.layout, number, "train")) is not None:
             return int(trained.facts["update"])
     return 0
 

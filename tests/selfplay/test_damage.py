@@ -12,12 +12,13 @@ from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
 from stoix_like.selfplay import due, export, iteration, lost_shards, play, records, restoring, store, stored
+from stoix_like.selfplay.folders import STAGE_NAMES
 from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, run_iteration, run_step
 from stoix_like.selfplay.lost_shards import read_lost
 from stoix_like.selfplay.orchestration import status, status_text
 from stoix_like.selfplay.progress import Interrupted, Progress
 from stoix_like.selfplay.shards import ShardOrigin, shard_arrays
-from stoix_like.selfplay.table import STAGE_NAMES
+from stoix_like.selfplay.table import files_of
 
 LATER = IterationOptions(skip_evaluation=True)
 
@@ -285,7 +286,7 @@ def test_a_finished_window_is_kept_whatever_is_lost_later(mixed):
     (theirs / "one.npz").unlink()
     flip(shard.path)
     assert restoring.restore_shard(pipeline, shard, "it is torn") is False
-    assert export.export_stage(pipeline, pipeline.files(3)) == before
+    assert export.export_stage(pipeline, files_of(pipeline.layout, 3)) == before
     assert due.due_step(layout, 3) == due.Step("train")
 
 
@@ -301,7 +302,7 @@ def test_a_damaged_list_of_what_is_lost_is_found_again(mixed):
     for text in ("", "[]", "{}", layout.lost.read_text().replace('"sha256": "', '"sha256": "0')):
         layout.lost.write_text(text)
         assert lost_shards.read_lost(layout) == {}
-    assert export.export_stage(pipeline, pipeline.files(3)).digest == before.digest
+    assert export.export_stage(pipeline, files_of(pipeline.layout, 3)).digest == before.digest
 
 
 def test_a_lost_shard_of_a_manifest_that_gives_names_alone_is_left_out_of_the_window(copied):
@@ -313,7 +314,7 @@ def test_a_lost_shard_of_a_manifest_that_gives_names_alone_is_left_out_of_the_wi
     for path in (shard.path, layout.stage(2, "selfplay") / "shard_0000.npz"):
         path.unlink()
     (layout.stage(2, "export") / "manifest.json").unlink()
-    exported = export.export_stage(copied, copied.files(2))
+    exported = export.export_stage(copied, files_of(copied.layout, 2))
     assert exported.facts["lost"] == [shard.hash]
 
 
@@ -483,6 +484,6 @@ def test_a_table_of_sync_counts_each_origin_once_in_a_new_process(copied, tmp_pa
         copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs))
         copied.memory = type(copied.memory)()
         copied.layout.iteration(3 + index).mkdir()
-        synced = store.sync_stage(copied, copied.files(3 + index))
+        synced = store.sync_stage(copied, files_of(copied.layout, 3 + index))
         assert synced.facts["games"] == 25
         assert synced.recorded["duplicates"] == ([] if index == 0 else ["1.npz"])

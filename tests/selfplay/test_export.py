@@ -11,6 +11,7 @@ from stoix_like.selfplay import export, shards
 from stoix_like.selfplay.export import is_validated_on, window_size
 from stoix_like.selfplay.iteration_start import IterationStart, SelfPlayer, write_start
 from stoix_like.selfplay.lost_shards import read_lost
+from stoix_like.selfplay.table import files_of
 
 
 @pytest.mark.parametrize(
@@ -152,7 +153,7 @@ def test_a_store_without_games_or_with_lost_games_alone_is_refused(pipeline, tmp
         write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
         settings = {"skip_selfplay": False, "skip_evaluation": False, "data_path": None}
         write_start(pipeline.layout, 1, IterationStart(SelfPlayer("p", None), settings))
-        files = pipeline.files(1)
+        files = files_of(pipeline.layout, 1)
         files.done("sync").facts["store"] = "s"
         with pytest.raises(RunError, match="all games are lost"):
             export.export_stage(pipeline, files)

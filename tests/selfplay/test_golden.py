@@ -12,10 +12,10 @@ from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import export, promote, records, shards, store
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.due import Step, due_step
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.folders import STAGE_NAMES, Layout
 from stoix_like.selfplay.iteration import IterationOptions, run_iteration
 from stoix_like.selfplay.rules import rule_problem
-from stoix_like.selfplay.table import STAGE_NAMES
+from stoix_like.selfplay.table import files_of
 
 ARCHIVE = Path(__file__).parent / "golden" / "two_iterations.tar.gz"
 #: {iteration: what its manifest of sync says}: totals, and the hash of the names of all shards.
@@ -76,12 +76,12 @@ def test_sync_and_export_make_the_same_again(pipeline, layout):
     config = pipeline.config
     pipeline.config = small_synced(pipeline, theirs)
     try:
-        synced = store.sync_stage(pipeline, pipeline.files(2))
+        synced = store.sync_stage(pipeline, files_of(pipeline.layout, 2))
     finally:
         pipeline.config = config
     for name in ("shards", "games", "positions", "store"):
         assert synced.facts[name] == before["sync"].facts[name]
-    exported = export.export_stage(pipeline, pipeline.files(2))
+    exported = export.export_stage(pipeline, files_of(pipeline.layout, 2))
     assert exported.digest == before["export"].digest
 
 
@@ -93,7 +93,7 @@ def small_synced(pipeline, theirs):
 
 def test_the_decision_is_made_again_from_the_games_on_disk(pipeline, layout):
     before = undo(layout, "promote")
-    decided = promote.promote_stage(pipeline, pipeline.files(2))
+    decided = promote.promote_stage(pipeline, files_of(pipeline.layout, 2))
     assert decided.digest == before["promote"]
 
 

@@ -26,7 +26,7 @@ from stoix_like.search import gumbel
 from stoix_like.selfplay import candidates, evaluate, foreign, iteration, play, promote, records, store, train
 from stoix_like.selfplay.ancestry import read_ancestry
 from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.folders import LOCK, PARAMETERS, Layout
+from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGE_NAMES, Layout
 from stoix_like.selfplay.iteration import (
     IterationOptions,
     begin_iteration,
@@ -38,7 +38,7 @@ from stoix_like.selfplay.orchestration.derive import pipeline_run
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Progress
 from stoix_like.selfplay.shards import game_ids
-from stoix_like.selfplay.table import STAGE_NAMES
+from stoix_like.selfplay.table import BY_NAME, files_of
 
 
 def test_every_stage_leaves_a_manifest_and_the_next_call_begins_the_next_iteration(finished):
@@ -422,7 +422,7 @@ def decide_again(pipeline):
     roll_back(layout)
     (layout.stage(number, "promote") / "manifest.json").unlink()
     before = champion_hash(layout)
-    return promote.promote_stage(pipeline, pipeline.files(number)).facts, before
+    return promote.promote_stage(pipeline, files_of(pipeline.layout, number)).facts, before
 
 
 def test_the_decision_is_the_same_again(copied):
@@ -526,7 +526,7 @@ def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_nam
     copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs.parent))
     try:
         copied.layout.iteration(3).mkdir()
-        manifest = store.sync_stage(copied, copied.files(3))
+        manifest = store.sync_stage(copied, files_of(copied.layout, 3))
     finally:
         copied.config, copied.reporter = config, SILENT
     assert manifest.facts["shards"] == 6
@@ -585,7 +585,7 @@ def test_of_files_from_elsewhere_sync_remembers_those_that_are_there(copied, tmp
             (theirs / f"{number}.npz").write_bytes(b"refused")
             shutil.copyfile(copied.layout.stage(1, "selfplay") / "shard_0000.npz", theirs / f"known_{number}.npz")
             copied.layout.iteration(number).mkdir()
-            store.sync_stage(copied, copied.files(number))
+            store.sync_stage(copied, files_of(copied.layout, number))
             assert foreign.has_unseen(copied) is False
             there = {theirs / f"{number}.npz", theirs / f"known_{number}.npz"}
             assert {Path(file) for file, _, _ in copied.memory.seen} == there
@@ -743,3 +743,7 @@ def test_the_layout_of_a_folder_without_a_pipeline(tmp_path):
     assert Layout(tmp_path).iterations() == []
     with pytest.raises(CheckpointError, match="is no folder of a self-play pipeline"):
         find_layout(str(tmp_path))
+
+
+def test_the_table_has_a_stage_for_each_folder_of_an_iteration_in_their_order():
+    assert tuple(BY_NAME) == STAGE_NAMES

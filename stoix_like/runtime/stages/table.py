@@ -44,8 +44,8 @@ class StageFiles:
     """
 
     def __init__(self, root: Path, stages: Sequence[Stage]) -> None:
-        self.root = root
-        self.manifests = {stage.name: read_manifest(root / stage.name) for stage in stages}
+        self.root, self.stages = root, {stage.name: stage for stage in stages}
+        self.manifests = {name: read_manifest(root / name) for name in self.stages}
 
     def folder(self, name: str) -> Path:
         """The folder of a stage."""

@@ -11,13 +11,13 @@ from typing import Any
 
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay import records
-from stoix_like.selfplay.due import began_at, end_of, num_batches
 from stoix_like.selfplay.folders import WINDOW_FILE, Layout
+from stoix_like.selfplay.manifests import began_at, end_of, num_batches
 from stoix_like.selfplay.orchestration import events, history
 from stoix_like.selfplay.orchestration.event_log import EventLog
 from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.history import IterationResult, WatchRule
-from stoix_like.selfplay.table import IterationFiles
+from stoix_like.selfplay.table import files_of
 
 
 def pipeline_run(layout: Layout) -> str:
@@ -31,7 +31,7 @@ def events_of(layout: Layout, number: int, rule: WatchRule, known: history.Known
     Results of iterations that are `known` are not read again; this one's is added to them.
     """
     results: history.Known = {} if known is None else known
-    files = IterationFiles(layout, number)
+    files = files_of(layout, number)
     found = files.manifests
     results[number] = history.result_of(number, found)
     trained = found["train"]

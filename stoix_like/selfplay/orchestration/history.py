@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from stoix_like.evaluation.elo import elo_difference
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
-from stoix_like.selfplay.due import end_of
 from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.manifests import end_of
 
 LARGEST_BOOST, BOOST_ON_REJECTION, BOOST_DECAY = 2.0, 1.3, 0.9
 BOOST_MEMORY = 50  # decisions at most that count for it; of an earlier one 0.9^50, half a percent, would be left

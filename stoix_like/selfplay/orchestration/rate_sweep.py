@@ -28,7 +28,7 @@ from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.runtime.sweeps.cma_es import CmaEsSearch
 from stoix_like.runtime.sweeps.space import Range
-from stoix_like.selfplay import export, table, train
+from stoix_like.selfplay import export, stage_leaves, train
 from stoix_like.selfplay.folders import VALIDATION_FILE, WINDOW_FILE
 from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
 from stoix_like.selfplay.pipeline import Pipeline
@@ -166,7 +166,7 @@ def _read_data(context: PlateauContext) -> _Data:
     start: AlphaZeroState = jax.jit(pipeline.learner.init)(pipeline.root)
     start = window_learner.window_of(start._replace(**stored), export.samples_of(pipeline, window.learned))
     updates = num_updates(context, window)
-    settings = pipeline.leaves(table.BY_NAME["train"].settings) | {"iteration": last, "updates": updates, "at": update}
+    settings = pipeline.leaves(stage_leaves.TRAIN) | {"iteration": last, "updates": updates, "at": update}
     return _Data(start, window, updates, json_digest(settings))
 
 

@@ -14,7 +14,7 @@ from stoix_like.selfplay import records
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration.presence import is_supervised
 from stoix_like.selfplay.orchestration.stats import LoopStats, MasterStats
-from stoix_like.selfplay.table import IterationFiles
+from stoix_like.selfplay.table import files_of
 
 SHADOW, TOURNAMENT = "shadow.json", "tournament.json"  # in the folder `evaluations` of a game
 
@@ -67,7 +67,7 @@ def held_text(layout: Layout, task_id: str, stage: str) -> str:
 def iteration_line(layout: Layout) -> str:
     """What the last finished iteration of a game has come to."""
     number = next(one for one in layout.newest_first() if read_manifest(layout.stage(one, "promote")))
-    manifests = IterationFiles(layout, number).manifests
+    manifests = files_of(layout, number).manifests
     done = {name: manifest for name, manifest in manifests.items() if manifest is not None}
     status = records.status_of(done["promote"])
     if status == "promoted" and done["promote"].settings["promotion_rule"] == "non_inferior":

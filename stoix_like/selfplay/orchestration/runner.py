@@ -13,10 +13,11 @@ from stoix_like.config.selfplay_section import SelfPlayConfig
 from stoix_like.errors import ConfigError, LockedError, StoixError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay import foreign, iteration, store
-from stoix_like.selfplay.due import WAITING, Needs, Step, due_step, num_batches
+from stoix_like.selfplay.due import WAITING, Needs, Step, due_step
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
+from stoix_like.selfplay.manifests import num_batches
 from stoix_like.selfplay.orchestration import derive, history, retention
 from stoix_like.selfplay.orchestration.attempts import BEGIN, LOOK, Attempts
 from stoix_like.selfplay.orchestration.events import PipelineEvent
@@ -26,6 +27,7 @@ from stoix_like.selfplay.orchestration.services import LoopServices, Outcome
 from stoix_like.selfplay.orchestration.timing import LoopStop
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.table import files_of
 from stoix_like.selfplay.tuned_leaves import with_tuned_leaves
 
 GIGABYTE = 1e9
@@ -153,7 +155,7 @@ class GameRunner:
         is_synced = read_manifest(self.layout.stage(number, "sync")) is not None
         if not (is_synced and step.stage in ("selfplay", "export") and foreign.has_unseen(self.pipeline)):
             return
-        store.sync_stage(self.pipeline, self.pipeline.files(number), again=True)
+        store.sync_stage(self.pipeline, files_of(self.layout, number), again=True)
         self._attempts.append(derive.events_of(self.layout, number, self._services.watch))
 
     def may_play_more(self, most_batches: int) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from stoix_like.errors import CheckpointError, RunError
-from stoix_like.selfplay import due, lost_shards, records
+from stoix_like.selfplay import due, lost_shards, manifests, records
 from stoix_like.selfplay.due import Needs
 from stoix_like.selfplay.folders import Layout
 from stoix_like.selfplay.orchestration import breaker, presence
@@ -21,7 +21,7 @@ from stoix_like.selfplay.orchestration.event_log import LoggedEvent, last_events
 from stoix_like.selfplay.orchestration.events import PipelineEvent
 from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Holder
 from stoix_like.selfplay.orchestration.timing import Moment, moment
-from stoix_like.selfplay.table import IterationFiles
+from stoix_like.selfplay.table import files_of
 from stoix_like.selfplay.tuned_leaves import newest_found
 
 SCHEMA = 1
@@ -195,12 +195,12 @@ def _game(layout: Layout, stored: Mapping[tuple[str, str], breaker.Breaker], now
 
 def _readable_game(layout: Layout) -> dict[str, Any]:
     number = layout.last_iteration()
-    files = IterationFiles(layout, number)
+    files = files_of(layout, number)
     found, start = files.manifests, files.begun
     needs = Needs(0 if start is None else int(start.kept.get("min_samples", 0)))
     step = None if start is None else due.due_step(layout, number, needs)
     champion = records.read_record(layout.champion) if layout.champion.is_file() else None
-    synced = due.newest_synced(layout, number)
+    synced = manifests.newest_synced(layout, number)
     tuned = newest_found(layout)
     totals = {name: 0 if synced is None else synced.facts[name] for name in ("games", "positions")}
     return {
@@ -209,8 +209,8 @@ def _readable_game(layout: Layout) -> dict[str, Any]:
         "iteration": number,
         "done": [name for name, manifest in found.items() if manifest is not None],
         "due": None if step is None else step.stage,
-        "batches": due.num_batches(found["selfplay"]),
-        "new_positions": max(totals["positions"] - due.learned_positions(layout, number + files.is_finished), 0),
+        "batches": manifests.num_batches(found["selfplay"]),
+        "new_positions": max(totals["positions"] - manifests.learned_positions(layout, number + files.is_finished), 0),
         "store_games": totals["games"],
         "store_positions": totals["positions"],
         "lost": lost_shards.totals(layout),

@@ -16,13 +16,13 @@ from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.selfplay import foreign, iteration, records, store, train
 from stoix_like.selfplay.ancestry import read_ancestry
-from stoix_like.selfplay.folders import PARAMETERS, WINDOW_FILE, Layout
+from stoix_like.selfplay.folders import PARAMETERS, STAGE_NAMES, WINDOW_FILE, Layout
 from stoix_like.selfplay.orchestration import report_matches, retention
 from stoix_like.selfplay.orchestration.reports import SHADOW, TOURNAMENT, read_report
 from stoix_like.selfplay.orchestration.retention import REMOVED, RetentionRule
 from stoix_like.selfplay.orchestration.runner import GameRunner
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
-from stoix_like.selfplay.table import STAGE_NAMES
+from stoix_like.selfplay.table import files_of
 
 
 def test_it_makes_the_same_iterations_as_the_continuous_loop(finished, tmp_path):
@@ -228,12 +228,12 @@ def test_removed_shards_of_other_folders_are_not_taken_in_again(copied, tmp_path
         for path in loop.layout.store.iterdir():
             path.unlink()  # as retention does
         loop.layout.iteration(3).mkdir()
-        synced = store.sync_stage(pipeline, pipeline.files(3))
+        synced = store.sync_stage(pipeline, files_of(pipeline.layout, 3))
         assert synced.facts["added"] == []
         assert list(loop.layout.store.iterdir()) == []
         assert not foreign.has_unseen(pipeline)
         (theirs / "torn.npz").write_bytes(b"PK")
         assert foreign.has_unseen(pipeline)
-        store.sync_stage(pipeline, pipeline.files(3), again=True)
-        store.sync_stage(pipeline, pipeline.files(3), again=True)
+        store.sync_stage(pipeline, files_of(pipeline.layout, 3), again=True)
+        store.sync_stage(pipeline, files_of(pipeline.layout, 3), again=True)
         assert len([line for line in loop.said if "torn.npz" in line]) == 1

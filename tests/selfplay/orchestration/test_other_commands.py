@@ -10,12 +10,12 @@ from support.pipelines import digests
 from stoix_like.config.checks import replace_leaves
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay import iteration
+from stoix_like.selfplay.folders import STAGE_NAMES
 from stoix_like.selfplay.iteration import IterationOptions
 from stoix_like.selfplay.iteration_start import read_start
 from stoix_like.selfplay.orchestration import events, history, plateau
 from stoix_like.selfplay.orchestration.history import WatchRule
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
-from stoix_like.selfplay.table import STAGE_NAMES
 from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
 
 

@@ -21,6 +21,7 @@ from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
 from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
 from stoix_like.selfplay.pipeline import Pipeline
 from stoix_like.selfplay.progress import Interrupted
+from stoix_like.selfplay.table import files_of
 
 GAMES = np.array([0, 0, 1, 1])
 
@@ -33,7 +34,7 @@ def loop(copied, monkeypatch):
     config = replace_leaves(pipeline.config, {"save_dir": str(folder), "validation_share": 0.5})
     with small_loop(pipeline, folder, config) as loop:
         (loop.layout.stage(2, "export") / "manifest.json").unlink()
-        export.export_stage(pipeline, pipeline.files(2))
+        export.export_stage(pipeline, files_of(pipeline.layout, 2))
         loop.layout.plateau(2).mkdir(parents=True)
         yield loop
 

@@ -11,10 +11,10 @@ from support.pipelines import small_config
 from stoix_like.runtime.training.stopping import stopping_on_signals
 from stoix_like.selfplay import evaluate, export, play, promote, store, train
 from stoix_like.selfplay.due import Step
+from stoix_like.selfplay.folders import STAGE_NAMES
 from stoix_like.selfplay.orchestration import events, timing
 from stoix_like.selfplay.orchestration.timing import LoopStop
 from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
-from stoix_like.selfplay.table import STAGE_NAMES
 
 #: {stage: where the loop calls it}.
 CALLS = {
