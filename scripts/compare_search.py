@@ -4,7 +4,7 @@ from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.commands import compare_search
+    from stoix_like.commands.runs import compare_search
 
     return compare_search.main(argv)
 

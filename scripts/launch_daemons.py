@@ -5,7 +5,7 @@ from stoix_like.commands.table import Outcome
 
 
 def main(argv: list[str]) -> Outcome:
-    from stoix_like.commands import launch_daemons
+    from stoix_like.commands.selfplay import launch_daemons
 
     return launch_daemons.main(argv)
 

@@ -5,7 +5,7 @@ from stoix_like.commands.table import Outcome
 
 
 def main(argv: list[str]) -> Outcome:
-    from stoix_like.commands import master_loop
+    from stoix_like.commands.selfplay import master_loop
 
     return master_loop.main(argv)
 

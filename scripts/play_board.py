@@ -4,7 +4,7 @@ from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.commands import play_board
+    from stoix_like.commands.games import play_board
 
     return play_board.main(argv)
 

@@ -4,7 +4,7 @@ from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.commands import report
+    from stoix_like.commands.runs import report
 
     return report.main(argv)
 

@@ -5,7 +5,7 @@ from stoix_like.commands.table import Outcome
 
 
 def main(argv: list[str]) -> Outcome:
-    from stoix_like.commands import continuous_training
+    from stoix_like.commands.selfplay import continuous_training
 
     return continuous_training.main(argv)
 

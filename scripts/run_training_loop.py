@@ -5,7 +5,7 @@ from stoix_like.commands.table import Outcome
 
 
 def main(argv: list[str]) -> Outcome:
-    from stoix_like.commands import training_loop
+    from stoix_like.commands.selfplay import training_loop
 
     return training_loop.main(argv)
 

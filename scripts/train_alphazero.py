@@ -5,7 +5,7 @@ from stoix_like.commands.table import Outcome
 
 
 def main(argv: list[str]) -> Outcome:
-    from stoix_like.commands import train
+    from stoix_like.commands.runs import train
 
     return train.train_alphazero(argv)
 

@@ -4,7 +4,7 @@ from stoix_like.commands.entry import run_main
 
 
 def main(argv: list[str]) -> int:
-    from stoix_like.commands import verify_evidence
+    from stoix_like.commands.selfplay import verify_evidence
 
     return verify_evidence.main(argv)
 

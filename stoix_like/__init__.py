@@ -28,10 +28,10 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Observation": ("stoix_like.types", "Observation"),
     "TimeStep": ("stoix_like.types", "TimeStep"),
     "StoixError": ("stoix_like.errors", "StoixError"),
-    "PPOConfig": ("stoix_like.config.sections", "PPOConfig"),
-    "SPOConfig": ("stoix_like.config.sections", "SPOConfig"),
-    "ppo_config": ("stoix_like.config.sections", "ppo_config"),
-    "spo_config": ("stoix_like.config.sections", "spo_config"),
+    "PPOConfig": ("stoix_like.config.sections.runs", "PPOConfig"),
+    "SPOConfig": ("stoix_like.config.sections.runs", "SPOConfig"),
+    "ppo_config": ("stoix_like.config.sections.runs", "ppo_config"),
+    "spo_config": ("stoix_like.config.sections.runs", "spo_config"),
     "make_env": ("stoix_like.algorithms.tasks", "make"),
     "with_time_limit": ("stoix_like.envs.time_limit", "with_time_limit"),
     "make_network": ("stoix_like.runtime.runs.build", "make_network"),
@@ -59,8 +59,8 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "Root": ("stoix_like.search.smc", "Root"),
     "SearchConfig": ("stoix_like.search.smc", "SearchConfig"),
     "SearchModel": ("stoix_like.search.smc", "SearchModel"),
-    "AlphaZeroConfig": ("stoix_like.config.sections", "AlphaZeroConfig"),
-    "alphazero_config": ("stoix_like.config.sections", "alphazero_config"),
+    "AlphaZeroConfig": ("stoix_like.config.sections.runs", "AlphaZeroConfig"),
+    "alphazero_config": ("stoix_like.config.sections.runs", "alphazero_config"),
     "BoardGame": ("stoix_like.games", "BoardGame"),
     "BoardLayout": ("stoix_like.games", "BoardLayout"),
     "Lines": ("stoix_like.games", "Lines"),
@@ -76,17 +76,17 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "openings": ("stoix_like.evaluation.openings", None),
     "promotion": ("stoix_like.evaluation.promotion", None),
     "ratings": ("stoix_like.evaluation.ratings", None),
-    "LoopConfig": ("stoix_like.config.loops", "LoopConfig"),
-    "LoopStats": ("stoix_like.selfplay.orchestration.stats", "LoopStats"),
-    "UnifiedLoopConfig": ("stoix_like.config.unified_loop", "UnifiedLoopConfig"),
-    "run_continuous": ("stoix_like.selfplay.orchestration.start", "run_continuous"),
-    "run_master": ("stoix_like.selfplay.orchestration.start", "run_master"),
-    "read_events": ("stoix_like.selfplay.orchestration.event_log", "read_events"),
-    "register_plateau_hook": ("stoix_like.selfplay.orchestration.plateau_hooks", "register_plateau_hook"),
-    "PlateauHookConfig": ("stoix_like.config.unified_loop", "PlateauHookConfig"),
-    "PlateauContext": ("stoix_like.selfplay.orchestration.plateau_context", "PlateauContext"),
-    "wire_pipeline_events": ("stoix_like.selfplay.orchestration.wiring", "wire_pipeline_events"),
-    "is_unified_loop_running": ("stoix_like.selfplay.orchestration.presence", "is_unified_loop_running"),
+    "LoopConfig": ("stoix_like.config.sections.continuous_loop", "LoopConfig"),
+    "LoopStats": ("stoix_like.selfplay.watch.stats", "LoopStats"),
+    "UnifiedLoopConfig": ("stoix_like.config.sections.master_loop", "UnifiedLoopConfig"),
+    "run_continuous": ("stoix_like.selfplay.loops.start", "run_continuous"),
+    "run_master": ("stoix_like.selfplay.loops.start", "run_master"),
+    "read_events": ("stoix_like.selfplay.events.log", "read_events"),
+    "register_plateau_hook": ("stoix_like.selfplay.tuning.registry", "register_plateau_hook"),
+    "PlateauHookConfig": ("stoix_like.config.sections.master_loop", "PlateauHookConfig"),
+    "PlateauContext": ("stoix_like.selfplay.tuning.context", "PlateauContext"),
+    "wire_pipeline_events": ("stoix_like.selfplay.events.wiring", "wire_pipeline_events"),
+    "is_unified_loop_running": ("stoix_like.selfplay.watch.presence", "is_unified_loop_running"),
     "ppo": ("stoix_like.algorithms.ppo", None),
     "spo": ("stoix_like.algorithms.spo", None),
     "searching": ("stoix_like.algorithms.searching", None),
@@ -182,8 +182,9 @@ if TYPE_CHECKING:
     from stoix_like.algorithms.tasks import make as make_env
     from stoix_like.commands.entry import run_command, run_main
     from stoix_like.commands.table import COMMANDS, Command
-    from stoix_like.config.loops import LoopConfig
-    from stoix_like.config.sections import (
+    from stoix_like.config.sections.continuous_loop import LoopConfig
+    from stoix_like.config.sections.master_loop import PlateauHookConfig, UnifiedLoopConfig
+    from stoix_like.config.sections.runs import (
         AlphaZeroConfig,
         PPOConfig,
         SPOConfig,
@@ -191,7 +192,6 @@ if TYPE_CHECKING:
         ppo_config,
         spo_config,
     )
-    from stoix_like.config.unified_loop import PlateauHookConfig, UnifiedLoopConfig
     from stoix_like.envs.boards.registry import make_game
     from stoix_like.envs.boards.versus import versus
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS
@@ -216,13 +216,13 @@ if TYPE_CHECKING:
     from stoix_like.runtime.weights.exported_policy import load_policy
     from stoix_like.search import gumbel, players, smc
     from stoix_like.search.model import Root, SearchConfig, SearchModel
-    from stoix_like.selfplay.orchestration.event_log import read_events
-    from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
-    from stoix_like.selfplay.orchestration.plateau_hooks import register_plateau_hook
-    from stoix_like.selfplay.orchestration.presence import is_unified_loop_running
-    from stoix_like.selfplay.orchestration.start import run_continuous, run_master
-    from stoix_like.selfplay.orchestration.stats import LoopStats
-    from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+    from stoix_like.selfplay.events.log import read_events
+    from stoix_like.selfplay.events.wiring import wire_pipeline_events
+    from stoix_like.selfplay.loops.start import run_continuous, run_master
+    from stoix_like.selfplay.tuning.context import PlateauContext
+    from stoix_like.selfplay.tuning.registry import register_plateau_hook
+    from stoix_like.selfplay.watch.presence import is_unified_loop_running
+    from stoix_like.selfplay.watch.stats import LoopStats
     from stoix_like.types import ActionSpec, Environment, Learner, MemoryPolicy, Network, Observation, TimeStep
 
 

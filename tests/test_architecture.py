@@ -34,34 +34,68 @@ FLOORS = [
 #: What files of floor 0 may import from each other.
 SHARED_WORDS = {("config", "errors"), ("types", "errors"), ("games", "types")}
 FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
-#: Rooms of runtime from the bottom, with the rooms of runtime that each may import: all of them stand before it.
-ROOMS: dict[str, tuple[str, ...]] = {
-    "console": (),
-    "storage": ("console",),
-    "stages": ("console", "storage"),
-    "hardware": ("console",),
-    "loading": ("console",),
-    "weights": ("console", "storage"),
-    "runs": ("console", "storage", "hardware", "loading", "stages", "weights"),
-    "telemetry": ("console", "storage", "runs"),
-    "evaluators": ("console", "hardware", "runs", "telemetry"),
-    "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators"),
-    "results": ("console", "runs", "telemetry"),
-    "figures": ("console", "storage", "results"),
-    "reports": ("console", "results", "figures"),
-    "arena": ("console", "hardware", "runs", "evaluators", "figures"),
-    "searches": ("console", "runs", "evaluators", "results", "figures"),
-    "export": ("console", "weights", "runs", "results"),
-    "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "results", "figures"),
+#: {folder: its rooms from the bottom, with the rooms beside it that each may import: all of them stand before it}.
+#: The files of the folder itself are the room ".".
+ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
+    "config": {"checks": (), ".": ("checks",), "sections": ("checks", ".")},
+    "envs": {".": (), "boards": ()},
+    "algorithms": {".": (), "alphazero": (".",)},
+    "runtime": {
+        "console": (),
+        "storage": ("console",),
+        "stages": ("console", "storage"),
+        "hardware": ("console",),
+        "loading": ("console",),
+        "weights": ("console", "storage"),
+        "runs": ("console", "storage", "hardware", "loading", "stages", "weights"),
+        "telemetry": ("console", "storage", "runs"),
+        "evaluators": ("console", "hardware", "runs", "telemetry"),
+        "training": ("console", "storage", "hardware", "loading", "runs", "telemetry", "evaluators"),
+        "results": ("console", "runs", "telemetry"),
+        "figures": ("console", "storage", "results"),
+        "reports": ("console", "results", "figures"),
+        "arena": ("console", "hardware", "runs", "evaluators", "figures"),
+        "searches": ("console", "runs", "evaluators", "results", "figures"),
+        "export": ("console", "weights", "runs", "results"),
+        "sweeps": ("console", "storage", "hardware", "loading", "runs", "telemetry", "training", "results", "figures"),
+    },
+    "selfplay": {
+        "files": (),
+        "pipeline": ("files",),
+        "stages": ("files", "pipeline"),
+        "iterations": ("files", "pipeline", "stages"),
+        "events": ("files", "iterations"),
+        "watch": ("files", "iterations", "events"),
+        "tuning": ("files", "pipeline", "stages", "events"),
+        "ratings": ("files", "pipeline", "stages", "watch"),
+        "loops": ("files", "pipeline", "stages", "iterations", "events", "watch", "tuning", "ratings"),
+    },
+    "bench": {
+        "timing": (),
+        "speed": ("timing",),
+        "learning": ("timing",),
+        "alphazero": ("timing", "learning"),
+        "loops": ("timing", "learning", "alphazero"),
+        ".": ("timing", "speed", "learning", "alphazero", "loops"),
+    },
+    "commands": {
+        "runs": (),
+        "games": (),
+        "selfplay": (),
+        "machine": (),
+        ".": ("runs", "games", "selfplay", "machine"),
+    },
 }
+#: Folders without files of their own.
+ONLY_ROOMS = {folder for folder, rooms in ROOMS.items() if "." not in rooms}
 #: library -> the only places that may import it.
 DOORS = {
     "jumanji": ("envs",),
-    "pgx": ("bench/alphazero_pgx.py",),
+    "pgx": ("bench/alphazero/pgx_example.py",),
     "flax": ("networks",),
     "distrax": ("ops/distributions.py",),
     "flashbax": ("replay/sequences.py",),
-    "mctx": ("bench/alphazero_pgx.py",),  # measured beside ours; an oracle of the tests
+    "mctx": ("bench/alphazero/pgx_example.py",),  # measured beside ours; an oracle of the tests
     "optax": ("algorithms/optimizer.py",),
     "scipy": ("evaluation/statistics.py",),
     "yaml": ("runtime/loading/strict_yaml.py", "runtime/loading/documents.py"),
@@ -104,14 +138,14 @@ DYNAMIC = {"import_module", "__import__", "run_module", "resolve_name"}
 DYNAMIC_MODULES = {"importlib", "runpy", "pkgutil"}  # their submodules `importlib.metadata` and `.util` load nothing
 CALLBACKS = {"jax.debug", "jax.pure_callback", "jax.experimental.io_callback"}
 #: For the folder of the package, and for the command that was asked for.
-ALLOWED_HIDDEN = {("runtime/loading/presets.py", PACKAGE), ("commands/envs.py", PACKAGE)}
+ALLOWED_HIDDEN = {("runtime/loading/presets.py", PACKAGE), ("commands/machine/envs.py", PACKAGE)}
 ALLOWED_HIDDEN |= {("commands/table.py", "import_module"), ("commands/table.py", "importlib")}
 #: A path given to `animate` is handed on, and an address in the configuration is split: nothing is opened.
 ALLOWED_OUTSIDE = {("envs", "pathlib"), ("config", "urllib")}
 
 
 MOST_LINES, MOST_LINES_IN_RUNTIME, MOST_LINES_OF_A_FUNCTION, MOST_FIELDS = 300, 250, 40, 8
-FEWEST_FILES, MOST_FILES = 3, 14  # of a room of runtime, `__init__.py` left out
+FEWEST_FILES, MOST_FILES = 3, 14  # of a room, `__init__.py` left out
 _MODULE = re.compile(rf"{PACKAGE}(\.\w+)+")  # at the start of a string, which may go on: `module:name`, an f-string
 
 
@@ -163,23 +197,49 @@ def upward_imports(root):
     return found
 
 
+def home_of(relative):
+    """(the folder, the room) of a file, for example (runtime, console); None where a folder has no rooms."""
+    folder = relative.parts[0]
+    if folder not in ROOMS:
+        return None
+    return folder, relative.parts[1] if len(relative.parts) > 2 else "."
+
+
 def rooms_imported(root):
-    """[(file, its room of runtime, another room that it imports, the module)]."""
+    """[(file, its folder and room, another room of the folder that it imports, the module)]."""
     found = []
     for path, relative in files(root):
-        if relative.parts[0] != "runtime" or len(relative.parts) < 3:
+        if (home := home_of(relative)) is None:
             continue
         for module in imports(path):
             parts = module.split(".")
-            if parts[:2] == [PACKAGE, "runtime"] and len(parts) > 2 and parts[2] != relative.parts[1]:
-                found.append((relative, relative.parts[1], parts[2], module))
+            if parts[:2] != [PACKAGE, home[0]] or len(parts) < 3:
+                continue
+            other = parts[2] if (root / PACKAGE / home[0] / parts[2]).is_dir() else "."
+            if other != home[1]:
+                found.append((relative, home, other, module))
     return found
 
 
 def wrong_rooms(root):
-    """Imports between rooms of runtime that the table does not have."""
+    """Imports between rooms that the table does not have."""
     imported = rooms_imported(root)
-    return [f"{file} -> {module}" for file, room, other, module in imported if other not in ROOMS.get(room, ())]
+    return [
+        f"{file} -> {module}"
+        for file, (folder, room), other, module in imported
+        if other not in ROOMS[folder].get(room, ())
+    ]
+
+
+def circles(root):
+    """Files that import each other, at once or through others. An import for types alone counts too."""
+    modules = {".".join((PACKAGE, *relative.with_suffix("").parts)): path for path, relative in files(root)}
+    left = {name: {other for other in imports(path) if other in modules} for name, path in modules.items()}
+    size = 0
+    while size != len(left):  # whoever imports none of the rest, or is imported by none, is on no circle
+        size, used = len(left), set().union(*left.values())
+        left = {name: others & left.keys() for name, others in left.items() if name in used and others & left.keys()}
+    return sorted(f"{modules[name].relative_to(root / PACKAGE)} is on a circle" for name in left)
 
 
 def hidden_imports(root):
@@ -188,20 +248,25 @@ def hidden_imports(root):
     for path, relative in files(root):
         for node in nodes(path.read_text()):
             if isinstance(node, ast.Import):
-                targets = {alias.name for alias in node.names} & {PACKAGE, f"{PACKAGE}.runtime", *DYNAMIC_MODULES}
+                whole = {PACKAGE, *(f"{PACKAGE}.{folder}" for folder in ONLY_ROOMS)}
+                targets = {alias.name for alias in node.names} & {*whole, *DYNAMIC_MODULES}
             elif isinstance(node, ast.ImportFrom) and node.module in DYNAMIC_MODULES:
                 targets = {alias.name for alias in node.names} - {"metadata", "util"}
             elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == PACKAGE:
                 targets = {node.attr} - FLOOR_OF.keys() - {"__file__"}
             elif isinstance(node, ast.ImportFrom):
-                rooms = {PACKAGE: set(FLOOR_OF) - {"runtime"}, f"{PACKAGE}.runtime": set(ROOMS)}.get(node.module)
+                rooms = {PACKAGE: set(FLOOR_OF) - ONLY_ROOMS}
+                rooms |= {f"{PACKAGE}.{folder}": set(ROOMS[folder]) for folder in ONLY_ROOMS}
+                rooms = rooms.get(node.module)
                 targets = set() if rooms is None else {alias.name for alias in node.names} - rooms
             else:
                 targets = {node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")} & DYNAMIC
             where = relative.as_posix()
             found += [f"{where} -> {name}" for name in targets if (where, name) not in ALLOWED_HIDDEN]
-    start = root / PACKAGE / "runtime" / "__init__.py"
-    return found + ["runtime/__init__.py holds code"] * (len(ast.parse(start.read_text()).body) > 1)
+    starts = [f"{folder}/__init__.py" for folder in ROOMS]
+    return found + [
+        f"{start} holds code" for start in starts if len(ast.parse((root / PACKAGE / start).read_text()).body) > 1
+    ]
 
 
 def _stem(word):
@@ -220,12 +285,13 @@ def named_like_the_folder(root):
 
 
 def sizes_of_rooms(root):
-    """Rooms of runtime that are too small to be one, or too large to be seen at a glance."""
+    """Folders with more files than are seen at a glance, and rooms in them that are too small to be one."""
     found = []
-    for room in ROOMS:
-        count = len([p for p in (root / PACKAGE / "runtime" / room).glob("*.py") if p.name != "__init__.py"])
-        if not FEWEST_FILES <= count <= MOST_FILES:
-            found.append(f"runtime/{room}/: {count} files")
+    for folder in sorted({path.parent for path, _ in files(root)}):
+        count = len([path for path in folder.glob("*.py") if path.name != "__init__.py"])
+        is_room = len(folder.relative_to(root / PACKAGE).parts) > 1
+        if count > MOST_FILES or (is_room and count < FEWEST_FILES):
+            found.append(f"{folder.relative_to(root / PACKAGE)}/: {count} files")
     return found
 
 
@@ -314,8 +380,8 @@ def picture():
         for index, room in enumerate(rooms):
             name = room + ("/" if (ROOT / PACKAGE / room).is_dir() else ".py")
             lines.append(f"{f'floor {floor}' if index == 0 else '':<9}{name:<14}{about(room)}")
-            if room == "runtime":
-                lines += [f"{'':<9}  {each + '/':<12}{about(f'runtime/{each}')}" for each in reversed(ROOMS)]
+            inside = [each for each in reversed(ROOMS.get(room, {})) if each != "."]
+            lines += [f"{'':<9}  {each + '/':<12}{about(f'{room}/{each}')}" for each in inside]
     return "```text\n" + "\n".join(lines) + "\n```"
 
 
@@ -329,6 +395,7 @@ def with_picture(text):
 RULES = [
     upward_imports,
     wrong_rooms,
+    circles,
     hidden_imports,
     named_like_the_folder,
     sizes_of_rooms,
@@ -359,21 +426,33 @@ def test_the_house_stands(rule):
 
 def test_every_file_stands_in_a_known_room():
     assert {room_of(relative) for _, relative in files(ROOT)} == set(FLOOR_OF)
-    inside = {relative.parts[1] for _, relative in files(ROOT) if relative.parts[0] == "runtime"} - {"__init__.py"}
-    assert inside == set(ROOMS)
+    inside = {folder: set() for folder in ROOMS}
+    for _, relative in files(ROOT):
+        assert len(relative.parts) <= 3, f"{relative}: a room in a room"
+        assert len(relative.parts) < 3 or relative.parts[0] in ROOMS, f"{relative}: a room that no table has"
+        if (home := home_of(relative)) is not None and relative.parts[1:] != ("__init__.py",):
+            inside[home[0]].add(home[1])
+    assert inside == {folder: set(rooms) for folder, rooms in ROOMS.items()}
 
 
 def test_rooms_form_no_circle_and_the_table_has_no_arrow_too_many():
-    names = list(ROOMS)
-    assert all(names.index(other) < names.index(room) for room, others in ROOMS.items() for other in others)
-    used = {(room, other) for _, room, other, _ in rooms_imported(ROOT)}
-    assert used == {(room, other) for room, others in ROOMS.items() for other in others}
+    for rooms in ROOMS.values():
+        names = list(rooms)
+        assert all(names.index(other) < names.index(room) for room, others in rooms.items() for other in others)
+    used = {(*home, other) for _, home, other, _ in rooms_imported(ROOT)}
+    table = {
+        (folder, room, other) for folder, rooms in ROOMS.items() for room, others in rooms.items() for other in others
+    }
+    assert used == table
 
 
 def test_rooms_say_what_they_import():
-    for room, others in ROOMS.items():
-        said = about(f"runtime/{room}").rpartition("Imports ")[2]
-        assert tuple(word for word in re.findall(r"\w+", said) if word in ROOMS) == others, room
+    for folder, rooms in ROOMS.items():
+        for room, others in rooms.items():
+            if room != ".":
+                said = about(f"{folder}/{room}").partition("Imports ")[2]
+                named = tuple(word for word in re.findall(r"\w+", said) if word in rooms)
+                assert named == tuple(other for other in others if other != "."), f"{folder}/{room}"
 
 
 def test_the_page_shows_the_rooms_as_they_are():
@@ -401,16 +480,35 @@ WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index
         (upward_imports, "networks/build.py", "import stoix_like.envs.registry", "stoix_like.envs.registry"),
         (upward_imports, "envs/auto_reset.py", "def f():\n    from stoix_like.evaluation import levels", "evaluation"),
         (upward_imports, "algorithms/ppo.py", "from stoix_like import runtime", "stoix_like.runtime"),
-        (upward_imports, "runtime/training/train.py", "import stoix_like.bench.measure", "stoix_like.bench"),
-        (upward_imports, "selfplay/folders.py", "import stoix_like.bench.measure", "stoix_like.bench"),
-        (upward_imports, "selfplay/pipeline.py", "NAME = 'stoix_like.bench.loops'", "stoix_like.bench"),
-        (upward_imports, "runtime/console/text.py", "NAME = 'stoix_like.commands.plot'", "stoix_like.commands.plot"),
-        (upward_imports, "config/values.py", "NAME = 'stoix_like.commands.plot:main'", "stoix_like.commands.plot"),
+        (upward_imports, "runtime/training/train.py", "import stoix_like.bench.timing.measure", "stoix_like.bench"),
+        (upward_imports, "selfplay/files/folders.py", "import stoix_like.bench.timing.measure", "stoix_like.bench"),
+        (
+            upward_imports,
+            "selfplay/pipeline/programs.py",
+            "NAME = 'stoix_like.bench.loops.learning'",
+            "stoix_like.bench",
+        ),
+        (
+            upward_imports,
+            "runtime/console/text.py",
+            "NAME = 'stoix_like.commands.runs.plot'",
+            "stoix_like.commands.runs.plot",
+        ),
+        (
+            upward_imports,
+            "config/checks/values.py",
+            "NAME = 'stoix_like.commands.runs.plot:main'",
+            "stoix_like.commands.runs.plot",
+        ),
         (upward_imports, "ops/trees.py", "NAME = f'stoix_like.runtime.{ops}'", "stoix_like.runtime"),
         (upward_imports, "errors.py", "from stoix_like.config import values", "stoix_like.config"),
         (wrong_rooms, "runtime/console/text.py", "from stoix_like.runtime import storage", "runtime.storage"),
         (wrong_rooms, "runtime/results/curves.py", "def f():\n    from stoix_like.runtime.figures import gif", "gif"),
         (wrong_rooms, "runtime/runs/find.py", "NAME = 'stoix_like.runtime.training.train'", "training.train"),
+        (wrong_rooms, "selfplay/files/folders.py", "import stoix_like.selfplay.loops.start", "selfplay.loops.start"),
+        (wrong_rooms, "config/checks/values.py", "from stoix_like.config.layers import resolve", "config.layers"),
+        (wrong_rooms, "bench/timing/measure.py", "NAME = 'stoix_like.bench.suites'", "bench.suites"),
+        (circles, "ops/trees.py", "def f():\n    from stoix_like.ops import trees", "on a circle"),
         (hidden_imports, "runtime/console/text.py", "from stoix_like import train", "train"),
         (hidden_imports, "algorithms/ppo.py", "import stoix_like as sl\nsl.train", "stoix_like"),
         (hidden_imports, "ops/losses.py", "__import__('flax')", "__import__"),
@@ -432,7 +530,7 @@ WIDE = "class Wide:\n    def __init__(self):\n" + "".join(f"        self.x{index
         (outside_world, "evaluation/levels.py", "from datetime import datetime", "datetime"),
         (callbacks, "algorithms/ppo.py", "jax.debug.print('{}', 1)", "jax.debug"),
         (callbacks, "ops/losses.py", "from jax.experimental import io_callback", "io_callback"),
-        (heavy_configuration, "config/sections.py", "import numpy", "numpy"),
+        (heavy_configuration, "config/sections/runs.py", "import numpy", "numpy"),
         (too_long, "ops/returns.py", "\n" * 300, " lines"),
         (too_long, "runtime/console/text.py", "\n" * 250, " lines"),
         (too_long, "runtime/console/text.py", WIDE, "Wide has 9 fields"),

@@ -11,7 +11,7 @@ import json
 import re
 from pathlib import Path
 
-from stoix_like.bench.measure import Measurement
+from stoix_like.bench.timing.measure import Measurement
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.console.text import DASH, number_text
 

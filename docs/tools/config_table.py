@@ -8,10 +8,10 @@ from __future__ import annotations
 import dataclasses
 from pathlib import Path
 
-from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, section_types
-from stoix_like.config.sections import AlphaZeroConfig, SPOConfig
-from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.config.values import range_text, type_name
+from stoix_like.config.checks.access import get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.checks.values import range_text, type_name
+from stoix_like.config.sections.runs import AlphaZeroConfig, SPOConfig
+from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.flags import default_text, flag_name
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 from config_table import replace_part, table
 
-from stoix_like.config.loops import LoopConfig
-from stoix_like.config.unified_loop import UnifiedLoopConfig
-from stoix_like.selfplay.orchestration.events import EVENT_TYPES, PipelineEvent
+from stoix_like.config.sections.continuous_loop import LoopConfig
+from stoix_like.config.sections.master_loop import UnifiedLoopConfig
+from stoix_like.selfplay.events.kinds import EVENT_TYPES, PipelineEvent
 
 DOCUMENT = Path(__file__).parents[1] / "self-play-loops.md"
 BY = "written by python docs/tools/loop_tables.py"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 
-from stoix_like.commands.envs import TABLE, make_table
+from stoix_like.commands.machine.envs import TABLE, make_table
 
 if __name__ == "__main__":
     TABLE.write_text(json.dumps(make_table(), indent=2, ensure_ascii=False) + "\n", encoding="utf-8")

@@ -16,8 +16,8 @@ import numpy as np
 from stoix_like.algorithms import minibatch, rollout
 from stoix_like.algorithms.optimizer import OptimizerState, apply_gradients, init_optimizer, linear_decay
 from stoix_like.algorithms.rollout import RolloutState, Transition
-from stoix_like.config.checks import get_leaf
-from stoix_like.config.sections import PPOConfig
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.envs.auto_reset import AutoReset, auto_reset_for
 from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions, losses, returns, trees

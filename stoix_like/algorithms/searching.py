@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from stoix_like.config.spo_section import SPOSectionConfig
+from stoix_like.config.sections.spo import SPOSectionConfig
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.search import smc

@@ -31,8 +31,8 @@ from stoix_like.algorithms.spo_state import (
     smallest_unsigned,
     targets_of,
 )
-from stoix_like.config.checks import get_leaf
-from stoix_like.config.sections import SPOConfig
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.sections.runs import SPOConfig
 from stoix_like.envs.auto_reset import AutoReset, auto_reset_for
 from stoix_like.errors import ConfigError
 from stoix_like.ops.environment_contract import check_environment

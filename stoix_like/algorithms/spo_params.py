@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms.spo_state import Duals, SPOParams
-from stoix_like.config.sections import SPOConfig
+from stoix_like.config.sections.runs import SPOConfig
 from stoix_like.types import NetworkParams, Params
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.board_games import is_game
-from stoix_like.config.engines import parse_engine
+from stoix_like.config.checks.board_games import is_game
+from stoix_like.config.checks.engines import parse_engine
 from stoix_like.envs import registry
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.versus import versus

@@ -13,31 +13,17 @@ from pathlib import Path
 
 import jax
 
-from stoix_like.bench import (
-    alphazero_learning,
-    alphazero_speed,
-    binpack,
-    environments,
-    gate,
-    launches,
-    learning,
-    loop_soak,
-    loop_speed,
-    loops,
-    master_learning,
-    overhead,
-    scaling,
-    searches,
-    spo,
-)
-from stoix_like.bench.flops import ppo_flops_per_step
-from stoix_like.bench.measure import (
-    Measurement,
-    matrix_product_peak,
-    peak_flops,
-    time_interleaved,
-)
-from stoix_like.bench.updates import Updates, preset_config
+from stoix_like.bench.alphazero.learning import LearningOptions
+from stoix_like.bench.alphazero.learning import learning_suite as alphazero_learning_suite
+from stoix_like.bench.alphazero.speed import alphazero_suite
+from stoix_like.bench.learning import scores, searches
+from stoix_like.bench.loops import gate, master_learning, soak
+from stoix_like.bench.loops.learning import loop_suite
+from stoix_like.bench.loops.speed import loops_suite
+from stoix_like.bench.speed import binpack, environments, launches, overhead, scaling, spo
+from stoix_like.bench.timing.flops import ppo_flops_per_step
+from stoix_like.bench.timing.measure import Measurement, matrix_product_peak, peak_flops, time_interleaved
+from stoix_like.bench.timing.updates import Updates, preset_config
 from stoix_like.envs import registry
 from stoix_like.evaluation import baselines
 from stoix_like.evaluation.statistics import mean_interval
@@ -101,7 +87,7 @@ def _seconds(flags: list[str], environment: dict[str, str]) -> float:
 
 def memory_suite() -> list[Measurement]:
     """Growth over 200 chunks after the first 20, in a new process: memory that other suites freed would hide it."""
-    program = [sys.executable, "-m", "stoix_like.bench.memory"]
+    program = [sys.executable, "-m", "stoix_like.bench.timing.memory"]
     done = subprocess.run(program, check=True, capture_output=True, text=True, cwd=ROOT)
     before, after = (int(word) / 2**20 for word in done.stdout.split()[-2:])
     note = f"resident size {before:.1f} MiB after 20 chunks, {after:.1f} after 220"
@@ -137,7 +123,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "env": environments.env_suite,
     "ppo": ppo_suite,
     "spo": spo.spo_suite,
-    "alphazero": alphazero_speed.alphazero_suite,
+    "alphazero": alphazero_suite,
     "promotion": gate.promotion_suite,
     "compile": compile_suite,
     "memory": memory_suite,
@@ -148,17 +134,17 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "scale_spo": scaling.spo_suite,
     "launches": launches.launches_suite,
     "overhead": overhead.overhead_suite,
-    "learning": learning.learning_suite,
-    "learning_maze": learning.learning_maze_suite,
-    "ablation": learning.ablation_suite,
-    "loops": loop_speed.loops_suite,
-    "loop_soak": loop_soak.soak_suite,
+    "learning": scores.learning_suite,
+    "learning_maze": scores.learning_maze_suite,
+    "ablation": scores.ablation_suite,
+    "loops": loops_suite,
+    "loop_soak": soak.soak_suite,
     **{name: functools.partial(searches.search_suite, name) for name in searches.COMPARISONS},
 }
 #: Suites with options of the command, which train for hours and run only by name.
-WITH_OPTIONS: dict[str, Callable[[alphazero_learning.LearningOptions], Iterable[Measurement]]] = {
-    "alphazero_learning": alphazero_learning.learning_suite,
-    "selfplay_learning": loops.loop_suite,
+WITH_OPTIONS: dict[str, Callable[[LearningOptions], Iterable[Measurement]]] = {
+    "alphazero_learning": alphazero_learning_suite,
+    "selfplay_learning": loop_suite,
     "master_learning": master_learning.master_suite,
 }
 #: They run only by name: they train for hours if their runs do not exist, or are parts of `scale`, or for a GPU.

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from stoix_like.commands.table import COMMANDS, Outcome
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.values import nearest
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StoixError
 from stoix_like.runtime.console import jax_variables, messages, signals
 from stoix_like.runtime.console.spelling import PROGRAM, program_name, set_program_name

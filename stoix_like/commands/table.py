@@ -33,41 +33,43 @@ class Command(NamedTuple):
 
 
 COMMANDS: dict[str, Command] = {
-    "train-ppo": Command("stoix_like.commands.train", "train PPO, or resume a run of it", "train_ppo"),
-    "train-spo": Command("stoix_like.commands.train", "train SPO, or resume a run of it", "train_spo"),
+    "train-ppo": Command("stoix_like.commands.runs.train", "train PPO, or resume a run of it", "train_ppo"),
+    "train-spo": Command("stoix_like.commands.runs.train", "train SPO, or resume a run of it", "train_spo"),
     "train-alphazero": Command(
-        "stoix_like.commands.train", "train AlphaZero on a board game, or resume a run of it", "train_alphazero"
+        "stoix_like.commands.runs.train", "train AlphaZero on a board game, or resume a run of it", "train_alphazero"
     ),
     "run-training-loop": Command(
-        "stoix_like.commands.training_loop", "self-play in stages: one iteration, or several, of a board game"
+        "stoix_like.commands.selfplay.training_loop", "self-play in stages: one iteration, or several, of a board game"
     ),
     "run-continuous-training": Command(
-        "stoix_like.commands.continuous_training", "self-play of several games in turn, until it is stopped"
+        "stoix_like.commands.selfplay.continuous_training", "self-play of several games in turn, until it is stopped"
     ),
     "master-loop": Command(
-        "stoix_like.commands.master_loop", "self-play of several games with all that belongs to it, and its status"
+        "stoix_like.commands.selfplay.master_loop",
+        "self-play of several games with all that belongs to it, and its status",
     ),
     "launch-daemons": Command(
-        "stoix_like.commands.launch_daemons", "keep a loop running: start it again when it ends, stop it, show it"
+        "stoix_like.commands.selfplay.launch_daemons",
+        "keep a loop running: start it again when it ends, stop it, show it",
     ),
     "verify-evidence": Command(
-        "stoix_like.commands.verify_evidence", "play the match that decided on a candidate of self-play again"
+        "stoix_like.commands.selfplay.verify_evidence", "play the match that decided on a candidate of self-play again"
     ),
-    "evaluate": Command("stoix_like.commands.evaluate", "score the policy of a run, with or without search"),
-    "arena": Command("stoix_like.commands.arena", "play runs and engines of a board game against each other"),
-    "ratings": Command("stoix_like.commands.ratings", "rate the checkpoints of runs of a board game"),
-    "play-board": Command("stoix_like.commands.play_board", "play a run or an engine of a board game yourself"),
-    "plot": Command("stoix_like.commands.plot", "draw learning curves of runs"),
-    "animate": Command("stoix_like.commands.animate", "draw an episode of a run as a GIF"),
-    "export": Command("stoix_like.commands.export", "write the policy of a run for programs with jax alone"),
-    "compare": Command("stoix_like.commands.compare", "compare runs: which is better, by how much, how sure"),
-    "report": Command("stoix_like.commands.report", "write a report of runs into one HTML file"),
-    "compare-search": Command("stoix_like.commands.compare_search", "compare searches at equal model steps"),
-    "sweep": Command("stoix_like.commands.sweep", "search leaves of a run for the best score"),
-    "bench": Command("stoix_like.commands.bench", "measure what docs/benchmarks.md claims"),
+    "evaluate": Command("stoix_like.commands.runs.evaluate", "score the policy of a run, with or without search"),
+    "arena": Command("stoix_like.commands.games.arena", "play runs and engines of a board game against each other"),
+    "ratings": Command("stoix_like.commands.games.ratings", "rate the checkpoints of runs of a board game"),
+    "play-board": Command("stoix_like.commands.games.play_board", "play a run or an engine of a board game yourself"),
+    "plot": Command("stoix_like.commands.runs.plot", "draw learning curves of runs"),
+    "animate": Command("stoix_like.commands.runs.animate", "draw an episode of a run as a GIF"),
+    "export": Command("stoix_like.commands.runs.export", "write the policy of a run for programs with jax alone"),
+    "compare": Command("stoix_like.commands.runs.compare", "compare runs: which is better, by how much, how sure"),
+    "report": Command("stoix_like.commands.runs.report", "write a report of runs into one HTML file"),
+    "compare-search": Command("stoix_like.commands.runs.compare_search", "compare searches at equal model steps"),
+    "sweep": Command("stoix_like.commands.runs.sweep", "search leaves of a run for the best score"),
+    "bench": Command("stoix_like.commands.machine.bench", "measure what docs/benchmarks.md claims"),
     "doctor": Command(
-        "stoix_like.commands.doctor", "show what is installed, which devices there are, what can be written"
+        "stoix_like.commands.machine.doctor", "show what is installed, which devices there are, what can be written"
     ),
-    "envs": Command("stoix_like.commands.envs", "list the environments by task id"),
+    "envs": Command("stoix_like.commands.machine.envs", "list the environments by task id"),
 }
 """{name: command} of `stoix-like NAME`. A user's program may add commands, see `entry.run_command`."""

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.checks import leaf_types, section_types
+from stoix_like.config.checks.access import leaf_types, section_types
 from stoix_like.config.layers import resolve
 from stoix_like.errors import ConfigError
 

@@ -9,15 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from stoix_like.config.checks import (
-    check_leaf,
-    combination_problems,
-    leaf_sections,
-    replace_leaves,
-    section_types,
-    steps_per_update,
-)
-from stoix_like.config.values import LARGEST_WHOLE
+from stoix_like.config.checks.access import check_leaf, leaf_sections, replace_leaves, section_types
+from stoix_like.config.checks.combinations import combination_problems, steps_per_update
+from stoix_like.config.checks.values import LARGEST_WHOLE
 from stoix_like.errors import ConfigError
 
 #: {leaf: (checked value, place)}; the place is "file:line", a flag, or empty for a value of a program.

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from stoix_like.config.values import LARGEST_WHOLE
+from stoix_like.config.checks.values import LARGEST_WHOLE
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.ops.phases import phase

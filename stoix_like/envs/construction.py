@@ -14,7 +14,7 @@ from typing import Any
 
 import jax
 
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.values import nearest
 from stoix_like.envs.importing import jumanji_registration
 from stoix_like.errors import ConfigError
 

@@ -12,8 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from stoix_like.config.board_games import GAMES
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.board_games import GAMES
+from stoix_like.config.checks.values import nearest
 from stoix_like.envs import probes
 from stoix_like.envs.construction import build_jumanji, signature_names, usable_values
 from stoix_like.envs.importing import jumanji_registration

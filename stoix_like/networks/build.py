@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from stoix_like.config.sections import ArchitectureConfig
+from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardLayout
 from stoix_like.networks.board import BoardTorso, LineTorso

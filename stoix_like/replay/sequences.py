@@ -17,7 +17,7 @@ import jax
 import jax.numpy as jnp
 from flashbax.buffers.trajectory_buffer import TrajectoryBufferState
 
-from stoix_like.config.replay_sizes import num_logical_shards, size_problems
+from stoix_like.config.checks.replay_sizes import num_logical_shards, size_problems
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.types import Array, Key

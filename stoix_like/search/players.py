@@ -11,7 +11,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from stoix_like.config.engines import Engine
+from stoix_like.config.checks.engines import Engine
 from stoix_like.games import BoardGame, GameState, Player
 from stoix_like.ops import distributions
 from stoix_like.search import gumbel, mcts

@@ -13,7 +13,7 @@ from support.walks import SIZES, indifferent_network
 
 import stoix_like as sl
 from stoix_like.algorithms import searching
-from stoix_like.config.sections import ppo_config, spo_config
+from stoix_like.config.sections.runs import ppo_config, spo_config
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.evaluators import policies
 from stoix_like.search.model import Root, SearchConfig, SearchModel

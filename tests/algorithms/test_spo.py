@@ -15,8 +15,8 @@ from support.walks import EVERYTHING, SIZES, network_of, played, walked, with_nu
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
 from stoix_like.algorithms.spo_state import Duals, SPOHyper, SPOParams
-from stoix_like.config.checks import get_leaf
-from stoix_like.config.sections import ppo_config, spo_config
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.sections.runs import ppo_config, spo_config
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.errors import ConfigError
 from stoix_like.ops import distributions

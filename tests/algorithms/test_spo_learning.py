@@ -12,7 +12,7 @@ from support.walks import look_at, played, table_network, walked, with_numbers
 from stoix_like.algorithms import spo, spo_learning
 from stoix_like.algorithms.optimizer import init_dual_optimizer, init_optimizer
 from stoix_like.algorithms.spo_state import Duals, ReplayStep, SearchTargets, SPOParams, SPOSettings, SPOState
-from stoix_like.config.sections import spo_config
+from stoix_like.config.sections.runs import spo_config
 from stoix_like.replay import Buffer
 from stoix_like.search.model import SearchConfig
 from stoix_like.types import NetworkParams

@@ -18,7 +18,7 @@ from support.walks import SIZES, guarded, indifferent_network, walk
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
 from stoix_like.algorithms.rollout import collect
-from stoix_like.config.sections import spo_config
+from stoix_like.config.sections.runs import spo_config
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.search import particles
 from stoix_like.search.model import Root

@@ -8,7 +8,7 @@ from support.asserts import refused
 
 import stoix_like as sl
 from stoix_like.algorithms import tasks
-from stoix_like.config.alphazero_checks import anchor_names
+from stoix_like.config.checks.alphazero import anchor_names
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
 

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from stoix_like.bench import alphazero_exhaustive as exhaustive
-from stoix_like.bench.alphazero_exhaustive import Outcomes, chooser, make_table, play_exhaustively
+from stoix_like.bench.alphazero import exhaustive
+from stoix_like.bench.alphazero.exhaustive import Outcomes, chooser, make_table, play_exhaustively
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.search.players import random_player
 

@@ -7,14 +7,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.bench import alphazero_learning, alphazero_matches, alphazero_trainings, connect_four_solver
-from stoix_like.bench import alphazero_tic_tac_toe as solving
-from stoix_like.bench.alphazero_exhaustive import Outcomes
-from stoix_like.bench.alphazero_learning import LearningOptions
-from stoix_like.bench.alphazero_tic_tac_toe import Check
-from stoix_like.bench.alphazero_trainings import Deadline, TimedTraining, updates_within
-from stoix_like.bench.measure import Measurement
-from stoix_like.commands import bench as command
+from stoix_like.bench.alphazero import connect_four_solver, learning, matches, trainings
+from stoix_like.bench.alphazero import tic_tac_toe as solving
+from stoix_like.bench.alphazero.exhaustive import Outcomes
+from stoix_like.bench.alphazero.learning import LearningOptions
+from stoix_like.bench.alphazero.tic_tac_toe import Check
+from stoix_like.bench.alphazero.trainings import Deadline, TimedTraining, updates_within
+from stoix_like.bench.timing.measure import Measurement
+from stoix_like.commands.machine import bench as command
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.evaluation.statistics import Interval
 from stoix_like.runtime.arena.contestants import Contestant
@@ -52,30 +52,30 @@ def test_updates_are_planned_within_the_time_and_the_deadline_ends_what_takes_lo
 
 @pytest.mark.parametrize(("updates", "seconds", "starts"), [(10, 5.0, False), (3, 60.0, False), (3, 5.0, True)])
 def test_a_run_goes_on_only_with_time_and_updates_left(monkeypatch, tmp_path, updates, seconds, starts):
-    monkeypatch.setattr(alphazero_trainings, "RUNS", tmp_path)
+    monkeypatch.setattr(trainings, "RUNS", tmp_path)
     training = TimedTraining("othello", 1.0)
     path = tmp_path / "alphazero-othello-preset-1min-s4"
     path.mkdir()
     (path / "config.yaml").touch()
     stored = {"training_core": {"num_updates": 10}, "architecture": {"observation_adapter": None}}
-    monkeypatch.setattr(alphazero_trainings, "read_config", lambda _: stored)
+    monkeypatch.setattr(trainings, "read_config", lambda _: stored)
     last = {"update": updates, "timesteps": 8, "elapsed_seconds": seconds}
-    monkeypatch.setattr(alphazero_trainings, "read_started_run", lambda _: SimpleNamespace(last=last))
+    monkeypatch.setattr(trainings, "read_started_run", lambda _: SimpleNamespace(last=last))
     started = []
-    monkeypatch.setattr(alphazero_trainings, "_train", lambda flags, seconds: started.append((flags, seconds)))
-    assert alphazero_trainings.finished_run(training, 4) == (path, updates, 10, 8, seconds)
+    monkeypatch.setattr(trainings, "_train", lambda flags, seconds: started.append((flags, seconds)))
+    assert trainings.finished_run(training, 4) == (path, updates, 10, 8, seconds)
     assert started == ([(["--resume", str(path)], 60.0)] if starts else [])
 
 
 def test_a_new_run_has_flags_that_its_configuration_accepts(monkeypatch, tmp_path):
-    monkeypatch.setattr(alphazero_trainings, "RUNS", tmp_path)
-    monkeypatch.setattr(alphazero_trainings, "seconds_per_update", lambda _: 0.5)
+    monkeypatch.setattr(trainings, "RUNS", tmp_path)
+    monkeypatch.setattr(trainings, "seconds_per_update", lambda _: 0.5)
     seen = []
-    monkeypatch.setattr(alphazero_trainings, "train", lambda *arguments: seen.append(arguments))
+    monkeypatch.setattr(trainings, "train", lambda *arguments: seen.append(arguments))
     training = TimedTraining("connect_four", 1.0, "board")
-    assert alphazero_trainings.updates_within(60.0, 0.5) == 114
-    flags = alphazero_trainings._flags(training, 2, tmp_path / "x", 114)
-    alphazero_trainings._train(flags, 60.0)
+    assert trainings.updates_within(60.0, 0.5) == 114
+    flags = trainings._flags(training, 2, tmp_path / "x", 114)
+    trainings._train(flags, 60.0)
     (algorithm, loaded, (deadline,)) = seen[0]
     assert (algorithm, type(deadline)) == ("alphazero", Deadline)
     assert (loaded.config.training_core.num_updates, loaded.config.checkpointing.save_interval) == (114, 14)
@@ -85,11 +85,11 @@ def test_a_new_run_has_flags_that_its_configuration_accepts(monkeypatch, tmp_pat
 
 def test_the_mean_over_seeds_has_their_interval_and_each_seeds_own():
     found = [Interval(0.8, 0.7, 0.9), Interval(1.0, 0.9, 1.0)]
-    row = alphazero_matches.over_seeds("n", found, "score", "games")
+    row = matches.over_seeds("n", found, "score", "games")
     assert row.value == pytest.approx(0.9)
     assert row.spread == pytest.approx(12.706 * 0.1 / 0.9, rel=1e-3)  # Student's t with one degree of freedom
     assert row.note == "games; seeds 0.8000 [0.7000, 0.9000]; 1.0000 [0.9000, 1.0000]"
-    assert alphazero_matches.over_seeds("n", found[:1], "score", "games").spread is None
+    assert matches.over_seeds("n", found[:1], "score", "games").spread is None
 
 
 def trained(game, *players):
@@ -113,20 +113,20 @@ def test_moves_that_keep_the_value_are_counted():
     moves = np.array([[0, 1] * 3, [3] * 6, [6, 5] * 3, [3] * 6], np.int32)
     good = [{3}, {0}, set(range(7)), {0, 1, 2, 4, 5, 6}]  # in the last all moves that are legal
     optimal = np.array([[column in each for column in range(7)] for each in good])
-    row = alphazero_matches.kept_value_row(trained("connect_four", play_column(3)), 0, [(moves, optimal)], "6")
+    row = matches.kept_value_row(trained("connect_four", play_column(3)), 0, [(moves, optimal)], "6")
     assert (row.name, row.value) == ("t/kept_value/6/network", 1.0)  # where 3 is full it takes 0
-    row = alphazero_matches.kept_value_row(trained("connect_four", play_column(6)), 16, [(moves, optimal)], "6")
+    row = matches.kept_value_row(trained("connect_four", play_column(6)), 16, [(moves, optimal)], "6")
     assert (row.name, row.value) == ("t/kept_value/6/16_sims", pytest.approx(1 / 2))
     assert "where some legal move does not keep it (2): 0.0000" in row.note
 
 
 def test_solved_positions_are_kept_beside_the_runs(monkeypatch, tmp_path):
-    monkeypatch.setattr(alphazero_matches, "RUNS", tmp_path / "bench")
-    ((moves, optimal),) = alphazero_matches.solved_positions((34,), 3)
+    monkeypatch.setattr(matches, "RUNS", tmp_path / "bench")
+    ((moves, optimal),) = matches.solved_positions((34,), 3)
     np.testing.assert_array_equal(moves, connect_four_solver.positions(3, 34))
     np.testing.assert_array_equal(optimal, connect_four_solver.optimal_moves(moves))
     monkeypatch.setattr(connect_four_solver, "optimal_moves", lambda _: pytest.fail("solved twice"))
-    ((_, again),) = alphazero_matches.solved_positions((34,), 3)
+    ((_, again),) = matches.solved_positions((34,), 3)
     np.testing.assert_array_equal(again, optimal)
 
 
@@ -142,9 +142,9 @@ def test_the_first_player_is_counted_in_its_own_games_alone(monkeypatch):
 
         return play
 
-    monkeypatch.setattr(alphazero_matches, "FIRST_PLAYER_GAMES", 2)
-    monkeypatch.setattr(alphazero_matches, "engine", lambda *_: Contestant("other", first_of(other), None))
-    row = alphazero_matches.first_player_row(trained("tic_tac_toe", first_of(script)), 8, "heuristic")
+    monkeypatch.setattr(matches, "FIRST_PLAYER_GAMES", 2)
+    monkeypatch.setattr(matches, "engine", lambda *_: Contestant("other", first_of(other), None))
+    row = matches.first_player_row(trained("tic_tac_toe", first_of(script)), 8, "heuristic")
     assert (row.name, row.value) == ("t/first_player/heuristic", 1.0)
 
 
@@ -163,7 +163,7 @@ def test_the_command_hands_on_what_is_trained(monkeypatch, capsys):
     assert command.main(flags) == 0
     assert seen == [LearningOptions(("othello", "connect_four"), 0.5, (3, 4), "board", 8)]
     assert "learned" in capsys.readouterr().out
-    assert command.LEARNED_GAMES == alphazero_learning.GAMES
+    assert command.LEARNED_GAMES == learning.GAMES
     defaults = command.make_parser().parse_args([])
     assert command._options(defaults) == LearningOptions()
     with pytest.raises(Exception, match="expected games of"):

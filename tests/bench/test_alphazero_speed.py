@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.bench import alphazero_pgx, alphazero_speed
-from stoix_like.bench.alphazero_pgx import make_resnet
-from stoix_like.bench.measure import Timing
+from stoix_like.bench.alphazero import pgx_example, speed
+from stoix_like.bench.alphazero.pgx_example import make_resnet
+from stoix_like.bench.timing.measure import Timing
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.types import Observation
 
@@ -57,7 +57,7 @@ def test_our_search_sees_the_network_with_the_same_planes_and_both_outcomes():
     planes = jax.random.bernoulli(jax.random.key(1), 0.3, (3, 6, 7, 2))
     logits, values = jax.jit(resnet.apply)(params, planes)
     seen = Observation(planes.reshape(3, 42, 2), jnp.ones((3, 7), bool))
-    ours = jax.jit(alphazero_pgx.for_our_search(resnet, (6, 7)))(params, seen)
+    ours = jax.jit(pgx_example.for_our_search(resnet, (6, 7)))(params, seen)
     np.testing.assert_allclose(ours[0], logits, rtol=1e-6)
     np.testing.assert_allclose(ours[1], np.stack([values, -values], axis=1), rtol=1e-6)
 
@@ -67,13 +67,13 @@ def test_the_example_and_ours_play_positions_of_the_shapes_they_learn_from():
     resnet = make_resnet(1, 4)
     params = random_params(resnet)
     with jax.numpy_rank_promotion("allow"):  # pgx and mctx
-        played = jax.jit(alphazero_pgx.make_self_play(resnet, 3, 2, num_simulations=4))(params, jax.random.key(1))
+        played = jax.jit(pgx_example.make_self_play(resnet, 3, 2, num_simulations=4))(params, jax.random.key(1))
     assert played.observation.shape == (2, 3, 6, 7, 2)
     np.testing.assert_allclose(played.action_weights.sum(axis=-1), 1.0, rtol=1e-5)
     sizes = {"num_envs": 3, "rollout_length": 2, "num_simulations": 4, "batch_size": 4, "random_plies": 0}
-    config = alphazero_speed.preset("connect_four", **sizes)
-    evaluate = alphazero_pgx.for_our_search(resnet, (6, 7))
-    _, samples, counts, _ = alphazero_speed.our_self_play(make_game("connect_four"), evaluate, params, config)()
+    config = speed.preset("connect_four", **sizes)
+    evaluate = pgx_example.for_our_search(resnet, (6, 7))
+    _, samples, counts, _ = speed.our_self_play(make_game("connect_four"), evaluate, params, config)()
     assert samples.policy.shape == (3 * (42 + 2), 7)
     assert not counts.any()  # no game is over after two plies
 
@@ -90,7 +90,7 @@ def test_repeated_evaluations_are_made_each_time():
 
     observation = Observation(jnp.ones((1, 2), bool), jnp.ones((1, 1), bool))
     results = [
-        bool(alphazero_speed.repeated_evaluation(lambda _, seen: evaluate(seen), None, observation, times)())
+        bool(speed.repeated_evaluation(lambda _, seen: evaluate(seen), None, observation, times)())
         for times in (1, 2, 3)
     ]
     assert results == [True, False, True]
@@ -99,7 +99,7 @@ def test_repeated_evaluations_are_made_each_time():
 def test_random_games_begin_again_when_they_end():
     """From 8 stones on tic-tac-toe the ninth ends each game, and it stands empty again."""
     game = make_game("tic_tac_toe")
-    play, states = alphazero_speed.random_play(game, 4, 9)
+    play, states = speed.random_play(game, 4, 9)
     states, ended = jax.jit(play)(states, jax.random.key(0))
     assert int(ended) >= 4
     assert not np.asarray(jax.vmap(game.is_over)(states)).any()
@@ -108,13 +108,13 @@ def test_random_games_begin_again_when_they_end():
 def test_rates_are_told_per_position_beside_the_example_and_as_shares_of_the_ceiling():
     timings = {"theirs": Timing(4.0, 0.0), "same network": Timing(2.0, 0.0)}
     timings |= {"preset network": Timing(1.0, 0.0), "preset": Timing(0.5, 0.0)}
-    config = alphazero_speed.preset("connect_four")
-    rows = {row.name: row for row in alphazero_speed._beside_example(timings, 32, 1, config)}
+    config = speed.preset("connect_four")
+    rows = {row.name: row for row in speed._beside_example(timings, 32, 1, config)}
     assert rows["alphazero_example/theirs"].value == 8.0
     assert rows["alphazero_example/same_network"].ratio == 2.0
     assert rows["alphazero_example/preset"].value == pytest.approx(2 * 256 * 32)
     timings = {"network": Timing(1.0, 0.0)} | {str(number): Timing(2.0, 0.0) for number in (16, 32, 64)}
-    rows = {row.name: row for row in alphazero_speed._of_batch("g", 64, timings)}
+    rows = {row.name: row for row in speed._of_batch("g", 64, timings)}
     assert rows["alphazero_network/g/64"].value == 64 * 64
     assert rows["alphazero_search/g/64x32"].value == 32 * 32
     assert rows["alphazero_search/g/64x32"].share == pytest.approx(1024 / (4096 * 32 / 33))

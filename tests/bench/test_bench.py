@@ -9,10 +9,12 @@ import jax
 import pytest
 from support.marks import full
 
-from stoix_like.bench import binpack, environments, launches, measure, overhead, scaling, sharing, suites, updates
-from stoix_like.bench.measure import Measurement, Timing, row_text
-from stoix_like.bench.updates import preset_config
-from stoix_like.commands.bench import main, make_parser
+from stoix_like.bench import suites
+from stoix_like.bench.speed import binpack, environments, launches, overhead, scaling, sharing
+from stoix_like.bench.timing import measure, updates
+from stoix_like.bench.timing.measure import Measurement, Timing, row_text
+from stoix_like.bench.timing.updates import preset_config
+from stoix_like.commands.machine.bench import main, make_parser
 from stoix_like.config.layers import resolve
 from stoix_like.envs import registry
 from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from stoix_like.bench import connect_four_solver as solver
-from stoix_like.bench.connect_four_solver import position_after, positions, value, values_of_moves
+from stoix_like.bench.alphazero import connect_four_solver as solver
+from stoix_like.bench.alphazero.connect_four_solver import position_after, positions, value, values_of_moves
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation.openings import check_openings

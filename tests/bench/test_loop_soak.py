@@ -8,7 +8,7 @@ import pytest
 from support.loops import small_loop
 from support.pipelines import small_pipeline
 
-from stoix_like.bench.loop_soak import GAME, growth, inconsistencies, soak
+from stoix_like.bench.loops.soak import GAME, growth, inconsistencies, soak
 
 ITERATIONS, KILLS = 200, 50
 MOST_GROWTH = 80.0  # kilobytes an iteration; one that reads and writes OCDBT leaks as much more

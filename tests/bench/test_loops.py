@@ -5,9 +5,9 @@ import json
 import pytest
 from support.pipelines import small_pipeline
 
-from stoix_like.bench import loops, master_learning
-from stoix_like.config.checks import steps_per_update
-from stoix_like.selfplay.iteration import run_iteration
+from stoix_like.bench.loops import learning, master_learning
+from stoix_like.config.checks.combinations import steps_per_update
+from stoix_like.selfplay.iterations.steps import run_iteration
 
 
 @pytest.fixture(scope="module")
@@ -15,12 +15,12 @@ def loop(tmp_path_factory):
     pipeline = small_pipeline(tmp_path_factory.mktemp("loop"))
     for _ in range(3):
         run_iteration(pipeline)
-    return loops.LoopRun(pipeline.layout.root, list(loops.finished_iterations(pipeline.layout.root)))
+    return learning.LoopRun(pipeline.layout.root, list(learning.finished_iterations(pipeline.layout.root)))
 
 
 def test_seconds_and_decisions_are_those_of_the_manifests(loop):
     assert len(loop.iterations) == 3
-    rows = {row.name: row for row in loops.decision_rows(loop, "loop")}
+    rows = {row.name: row for row in learning.decision_rows(loop, "loop")}
     assert rows["loop/iterations"].value == 3
     assert rows["loop/iterations"].note.startswith("promote ")
     assert 0.0 < rows["loop/evaluation_share"].value < 1.0
@@ -30,7 +30,7 @@ def test_the_overhead_is_all_time_of_iterations_that_a_copy_has_made(loop, monke
     """Online training takes a millisecond a position here."""
     before = sorted(loop.path.rglob("*"))
     positions = [one["selfplay"].facts["positions"] for one in loop.iterations]
-    monkeypatch.setattr(loops, "seconds_per_update", lambda config: 1e-3 * steps_per_update(config))
+    monkeypatch.setattr(learning, "seconds_per_update", lambda config: 1e-3 * steps_per_update(config))
 
     def more(save_dir, seed):
         assert (save_dir / loop.path.name / "champion.json").is_file()
@@ -38,8 +38,8 @@ def test_the_overhead_is_all_time_of_iterations_that_a_copy_has_made(loop, monke
         rows = zip((1, 2, 3), (100.0, 1.5, 2.5), strict=True)  # the first compiles
         return "".join(f"iteration {number}  {seconds} s, {save_dir}\nselfplay  5 games\n" for number, seconds in rows)
 
-    monkeypatch.setattr(loops, "_run_more", more)
-    row = loops._overhead_row(loop, "loop", 0)
+    monkeypatch.setattr(learning, "_run_more", more)
+    row = learning._overhead_row(loop, "loop", 0)
     assert row.value == pytest.approx(4.0 / sum(positions[1:]) / 1e-3 - 1.0)
     assert sorted(loop.path.rglob("*")) == before
 
@@ -48,12 +48,12 @@ def test_an_unfinished_iteration_is_not_counted(loop):
     manifest = loop.path / "iterations" / "0003" / "promote" / "manifest.json"
     text = manifest.read_text()
     manifest.unlink()
-    assert len(list(loops.finished_iterations(loop.path))) == 2
+    assert len(list(learning.finished_iterations(loop.path))) == 2
     manifest.write_text(text)
 
 
 def test_the_rating_is_that_of_the_last_champion(loop):
-    row = loops.rating_row(loop, "loop")
+    row = learning.rating_row(loop, "loop")
     assert row.name == "loop/rating"
     assert "*" in row.note
     assert row.value > 0
@@ -67,11 +67,11 @@ def test_a_master_loop_is_measured_by_game_with_some_of_its_ratings(loop):
     assert rows["master/x/s0/iterations"].value == 3
     assert rows["master/x/s0/against_random"].value == 0.75
     assert len(rows["master/x/s0/rating"].note.split("champion: ")[1].split(",")) == 4  # iterations 0 to 3
-    assert len(loops.rating_row(loop, "loop", 2).note.split("champion: ")[1].split(",")) == 2
+    assert len(learning.rating_row(loop, "loop", 2).note.split("champion: ")[1].split(",")) == 2
 
 
 def test_a_game_that_has_finished_no_iteration_has_none(tmp_path):
-    (row,) = master_learning.master_rows(loops.LoopRun(tmp_path, []), "master/x/s0")
+    (row,) = master_learning.master_rows(learning.LoopRun(tmp_path, []), "master/x/s0")
     assert (row.name, row.value) == ("master/x/s0/iterations", 0.0)
 
 

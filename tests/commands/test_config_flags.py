@@ -15,8 +15,8 @@ from support.paths import ROOT
 
 from stoix_like.commands import entry
 from stoix_like.commands.entry import exit_code
-from stoix_like.config.checks import steps_per_update
-from stoix_like.config.sections import AlphaZeroConfig, PPOConfig
+from stoix_like.config.checks.combinations import steps_per_update
+from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig
 from stoix_like.errors import CheckpointError, ConfigError, MissingExtraError, RunError, UnsupportedEnvironmentError
 from stoix_like.runtime.loading.presets import preset_paths
 from stoix_like.runtime.runs.sources import load_config

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from support.paths import ROOT
 
-from stoix_like.commands import doctor, envs
 from stoix_like.commands.entry import exit_code, help_text, run_command
+from stoix_like.commands.machine import doctor, envs
 from stoix_like.commands.table import COMMANDS
 from stoix_like.envs import registry
 from stoix_like.envs.probes import make_action_reward

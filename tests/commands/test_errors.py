@@ -18,7 +18,7 @@ from support.transcripts import assert_shown, transcripts
 
 import stoix_like as sl
 from stoix_like.commands.entry import exit_code
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.runs import folder as run_folder

@@ -4,10 +4,10 @@ import pytest
 import yaml
 from support.scripted_runs import command
 
-from stoix_like.config.loops import LoopConfig
+from stoix_like.config.sections.continuous_loop import LoopConfig
 from stoix_like.errors import ConfigError
-from stoix_like.selfplay.orchestration import supervisor
-from stoix_like.selfplay.orchestration.start import run_continuous
+from stoix_like.selfplay.loops.start import run_continuous
+from stoix_like.selfplay.watch import supervisor
 
 CONTINUOUS, MASTER = "run-continuous-training", "master-loop"
 

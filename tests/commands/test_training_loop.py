@@ -9,13 +9,13 @@ import pytest
 from support.pipelines import SMALL, arrays_of, champion_hash, digests
 from support.scripted_runs import command
 
-from stoix_like.commands import training_loop
 from stoix_like.commands.entry import exit_code
+from stoix_like.commands.selfplay import training_loop
 from stoix_like.runtime.console import installation
-from stoix_like.selfplay import evaluate, play
-from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.iteration import next_iteration
-from stoix_like.selfplay.iteration_start import read_start, write_start
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.files.iteration_start import read_start, write_start
+from stoix_like.selfplay.iterations.begin import next_iteration
+from stoix_like.selfplay.stages import evaluate, selfplay
 
 
 def flags(save_dir, **leaves):
@@ -67,7 +67,7 @@ def test_a_full_disk_is_one_line_and_nothing_is_lost(copied, monkeypatch, capsys
 
     layout = Layout(copied / "tic_tac_toe_2p")
     before = champion_hash(layout)
-    for module in (play, evaluate):
+    for module in (selfplay, evaluate):
         monkeypatch.setattr(module, "write_arrays", full)
         assert run(*flags(copied)) == 1
         err = capsys.readouterr().err

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from stoix_like.config import board_games as names
+from stoix_like.config.checks import board_games as names
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 
@@ -68,7 +68,8 @@ def run_python(code):
 
 def test_names_are_read_without_jax_and_games_made_without_pgx_before_the_backend_starts():
     read = (
-        "import sys, stoix_like.config.board_games as names; names.parse_game('go_9x9:2'); print('jax' in sys.modules)"
+        "import sys, stoix_like.config.checks.board_games as names;"
+        "names.parse_game('go_9x9:2'); print('jax' in sys.modules)"
     )
     make = (
         "from stoix_like.envs.boards.registry import make_game; [make_game(name) for name in names.GAMES];"

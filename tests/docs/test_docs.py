@@ -73,7 +73,7 @@ def missing_names(text):
 
 
 def test_a_missing_function_is_seen():
-    assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config/sections.py`") == ["ppo.lost"]
+    assert missing_names("`ppo.loss` `ppo.lost` `state.hyper` `config/sections/runs.py`") == ["ppo.lost"]
     assert missing_names("`state.Sample` `state.Simple` `learner.policy` `learner.lost`") == [
         "state.Simple",
         "learner.lost",
@@ -110,7 +110,7 @@ def replay_bytes(preset):
 
     from stoix_like import replay
     from stoix_like.algorithms import spo
-    from stoix_like.config.sections import SPOConfig
+    from stoix_like.config.sections.runs import SPOConfig
     from stoix_like.runtime.runs import build
     from stoix_like.runtime.runs.sources import load_config
 

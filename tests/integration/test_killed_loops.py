@@ -15,8 +15,8 @@ from support.pipelines import champion_hash, digests
 from support.scripted_runs import Scripts, finish
 
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import STAGE_NAMES, Layout
-from stoix_like.selfplay.orchestration.database import FILE
+from stoix_like.selfplay.events.database import FILE
+from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
 
 DYING = (Path(__file__).parents[1] / "support" / "dying_loop.py").read_text()
 PLACES = ("inside", "before its manifest", "before its event")

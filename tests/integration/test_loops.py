@@ -10,9 +10,9 @@ from support.loops import SMALL_WORDS
 from support.scripted_runs import finish, wait_until
 
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import STAGE_NAMES, Layout
-from stoix_like.selfplay.orchestration.database import FILE
-from stoix_like.selfplay.orchestration.presence import is_unified_loop_running
+from stoix_like.selfplay.events.database import FILE
+from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
+from stoix_like.selfplay.watch.presence import is_unified_loop_running
 
 CONTINUOUS = ["-c", "tic_tac_toe:2", "--games", "10", "--cooldown", "0", "--save-dir", "runs", *SMALL_WORDS]
 CONTINUOUS += ["--min-samples", "0"]

@@ -8,7 +8,7 @@ from support.marks import full
 from support.pipelines import SMALL, champion_hash, digests
 from support.scripted_runs import Scripts, finish, wait_until
 
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.files.folders import Layout
 
 NUM_ITERATIONS = 2
 STARTED = 3  # processes at once

@@ -8,9 +8,9 @@ import pytest
 from support.loops import SMALL_WORDS
 from support.scripted_runs import finish, wait_until
 
-from stoix_like.bench.loop_soak import inconsistencies, num_finished
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, is_present
-from stoix_like.selfplay.orchestration.status import read_status
+from stoix_like.bench.loops.soak import inconsistencies, num_finished
+from stoix_like.selfplay.watch.presence import CONTINUOUS, is_present
+from stoix_like.selfplay.watch.status import read_status
 
 LOOP = ["-c", "tic_tac_toe:2", "--games", "10", "--cooldown", "0", *SMALL_WORDS, "--min-samples", "0"]
 SUPERVISOR = f"supervisor-{CONTINUOUS}"

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 
 import stoix_like as sl
-from stoix_like.config.sections import ArchitectureConfig
+from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.networks import build
 from stoix_like.types import ActionSpec
 

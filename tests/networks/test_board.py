@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.config.sections import ArchitectureConfig
+from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.envs.boards.connect_four import make_connect_four
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.marks import quick
 
-from stoix_like.config.sections import ArchitectureConfig
+from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.errors import ConfigError
 from stoix_like.networks import build
 from stoix_like.types import ActionSpec

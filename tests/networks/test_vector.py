@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from support.marks import full
 
-from stoix_like.config.sections import ArchitectureConfig
+from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.networks import build
 from stoix_like.networks.vector import encode
 from stoix_like.types import ActionSpec, Observation

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from stoix_like.config.board_games import GAMES
+from stoix_like.config.checks.board_games import GAMES
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import UnsupportedEnvironmentError
 from stoix_like.ops.game_contract import check_game

@@ -11,7 +11,7 @@ from support import small_games
 from support.marks import full
 from support.small_games import maxn_actions, maxn_value, regrets, three_players, two_players
 
-from stoix_like.config.engines import parse_engine
+from stoix_like.config.checks.engines import parse_engine
 from stoix_like.envs.boards.connect_four import make_connect_four
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError

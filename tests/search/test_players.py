@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from support import small_games
 
-from stoix_like.config.engines import MOST_SIMULATIONS, Engine, parse_engine
+from stoix_like.config.checks.engines import MOST_SIMULATIONS, Engine, parse_engine
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame

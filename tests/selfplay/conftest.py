@@ -6,7 +6,7 @@ import pytest
 from support.pipelines import moved, small_pipeline
 
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.selfplay.iteration import run_iteration
+from stoix_like.selfplay.iterations.steps import run_iteration
 
 
 @pytest.fixture(scope="session")

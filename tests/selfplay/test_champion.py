@@ -2,14 +2,14 @@
 
 import pytest
 
-from stoix_like.bench.alphazero_exhaustive import chooser, make_table, play_exhaustively
-from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.bench.alphazero.exhaustive import chooser, make_table, play_exhaustively
+from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.runtime.arena.contestants import run_player
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.runs.sources import load_config
-from stoix_like.selfplay.iteration import run_iteration
-from stoix_like.selfplay.pipeline import Pipeline
+from stoix_like.selfplay.iterations.steps import run_iteration
+from stoix_like.selfplay.pipeline.programs import Pipeline
 
 NUM_ITERATIONS = 12  # as in the Makefile
 

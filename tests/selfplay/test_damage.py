@@ -11,14 +11,17 @@ from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
-from stoix_like.selfplay import due, export, iteration, lost_shards, play, records, restoring, store, stored
-from stoix_like.selfplay.folders import STAGE_NAMES
-from stoix_like.selfplay.iteration import IterationOptions, begin_iteration, run_iteration, run_step
-from stoix_like.selfplay.lost_shards import read_lost
-from stoix_like.selfplay.orchestration import status, status_text
-from stoix_like.selfplay.progress import Interrupted, Progress
-from stoix_like.selfplay.shards import ShardOrigin, shard_arrays
-from stoix_like.selfplay.table import files_of
+from stoix_like.selfplay.files import lost_shards, records, stored
+from stoix_like.selfplay.files.folders import STAGE_NAMES
+from stoix_like.selfplay.files.lost_shards import read_lost
+from stoix_like.selfplay.files.shards import ShardOrigin, shard_arrays
+from stoix_like.selfplay.iterations import begin, due
+from stoix_like.selfplay.iterations.begin import IterationOptions, begin_iteration
+from stoix_like.selfplay.iterations.steps import run_iteration, run_step
+from stoix_like.selfplay.iterations.table import files_of
+from stoix_like.selfplay.pipeline.progress import Interrupted, Progress
+from stoix_like.selfplay.stages import export, restoring, selfplay, sync
+from stoix_like.selfplay.watch import status, status_text
 
 LATER = IterationOptions(skip_evaluation=True)
 
@@ -161,7 +164,7 @@ def other_settings(pipeline):
 
 
 def no_player(pipeline):
-    (pipeline.layout.root / iteration.read_start(pipeline.layout, 2).player.parameters).unlink()
+    (pipeline.layout.root / begin.read_start(pipeline.layout, 2).player.parameters).unlink()
 
 
 @pytest.mark.parametrize(
@@ -195,9 +198,9 @@ def test_a_damaged_shard_of_ours_is_played_again_and_taken_only_with_the_same_ha
 
 def test_games_that_come_out_otherwise_are_not_taken(copied, monkeypatch):
     linked(copied.layout)
-    shard, original = stored_shard(copied.layout), play.play_shard
+    shard, original = stored_shard(copied.layout), selfplay.play_shard
     flip(shard.path)
-    monkeypatch.setattr(play, "play_shard", lambda pipeline, number, *rest: original(pipeline, number + 1, *rest))
+    monkeypatch.setattr(selfplay, "play_shard", lambda pipeline, number, *rest: original(pipeline, number + 1, *rest))
     assert restoring.restore_shard(copied, shard, "it is torn") is False
     assert read_lost(copied.layout)[shard.hash].reason == "its games were played again and are others here"
     assert not shard.path.exists()
@@ -207,10 +210,10 @@ def test_a_shard_of_format_2_is_played_again_in_its_format(copied):
     """Its file is that of an older version, whose games have other numbers."""
     layout, folder = copied.layout, copied.layout.stage(2, "selfplay")
     manifest = read_manifest(folder)
-    start = iteration.read_start(layout, 2)
+    start = begin.read_start(layout, 2)
     player = restoring.self_player(copied, start.player)
     progress = Progress(SILENT, copied.stop, "selfplay", "games", 5)
-    records = play.play_shard(copied, 2, 0, 5, player.params, progress)
+    records = selfplay.play_shard(copied, 2, 0, 5, player.params, progress)
     origin = ShardOrigin(0, 2, 0, player.hash, "gumbel-mcts")
     name = write_arrays(folder / "shard_0000.npz", shard_arrays(copied.game, records, origin, 2))
     write_manifest(folder, manifest._replace(outputs=manifest.outputs | {"shard_0000.npz": name}))
@@ -225,7 +228,7 @@ def mixed(copied, tmp_path):
     """The pipeline in its third iteration, which has taken in a shard from elsewhere: (pipeline, that folder)."""
     theirs = tmp_path / "theirs"
     progress = Progress(SILENT, copied.stop, "selfplay", "games", 5)
-    records = play.play_shard(copied, 900, 0, 5, copied.first_params, progress)
+    records = selfplay.play_shard(copied, 900, 0, 5, copied.first_params, progress)
     write_arrays(theirs / "one.npz", shard_arrays(copied.game, records, ShardOrigin(0, 900, 0, "p", "e")))
     copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs))
     number = begin_iteration(copied, LATER)
@@ -372,7 +375,7 @@ def test_an_error_leaves_the_run_as_it_is(copied, tmp_path, gone):
 def test_a_start_of_another_form_is_refused(copied, text):
     (copied.layout.iteration(2) / "iteration.json").write_text(text)
     with pytest.raises(CheckpointError, match=r"iteration\.json cannot be read"):
-        iteration.read_start(copied.layout, 2)
+        begin.read_start(copied.layout, 2)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"cleaned_below": [], "files": 5}', '{"files": [null, 5, []]}'])
@@ -445,12 +448,12 @@ def test_own_files_are_taken_for_those_from_elsewhere_with_their_origin(copied, 
     """Before ours are played, and after: what is falsified displaces nothing, and counts once."""
     layout, theirs = copied.layout, tmp_path / "theirs"
     progress = Progress(SILENT, copied.stop, "selfplay", "games", 5)
-    champion = iteration.read_champion(copied)[1]
+    champion = begin.read_champion(copied)[1]
 
     def falsified(number, name):
-        records = play.play_shard(copied, number, 0, 5, champion.params, progress)
+        records = selfplay.play_shard(copied, number, 0, 5, champion.params, progress)
         records = records._replace(root_values=-records.root_values)
-        player = iteration.read_start(layout, number).player.hash if number == 2 else champion.hash
+        player = begin.read_start(layout, number).player.hash if number == 2 else champion.hash
         write_arrays(
             theirs / name, shard_arrays(copied.game, records, ShardOrigin(0, number, 0, player, "gumbel-mcts"))
         )
@@ -478,12 +481,12 @@ def test_a_table_of_sync_counts_each_origin_once_in_a_new_process(copied, tmp_pa
     theirs = tmp_path / "theirs"
     progress = Progress(SILENT, copied.stop, "selfplay", "games", 5)
     for index, sign in enumerate((1, -1)):  # two strangers that say the same of themselves
-        records = play.play_shard(copied, 900, 0, 5, copied.first_params, progress)
+        records = selfplay.play_shard(copied, 900, 0, 5, copied.first_params, progress)
         records = records._replace(root_values=sign * records.root_values)
         write_arrays(theirs / f"{index}.npz", shard_arrays(copied.game, records, ShardOrigin(0, 900, 0, "p", "e")))
         copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs))
         copied.memory = type(copied.memory)()
         copied.layout.iteration(3 + index).mkdir()
-        synced = store.sync_stage(copied, files_of(copied.layout, 3 + index))
+        synced = sync.sync_stage(copied, files_of(copied.layout, 3 + index))
         assert synced.facts["games"] == 25
         assert synced.recorded["duplicates"] == ([] if index == 0 else ["1.npz"])

@@ -7,11 +7,12 @@ from support.pipelines import small_pipeline
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import Manifest, write_manifest
-from stoix_like.selfplay import export, shards
-from stoix_like.selfplay.export import is_validated_on, window_size
-from stoix_like.selfplay.iteration_start import IterationStart, SelfPlayer, write_start
-from stoix_like.selfplay.lost_shards import read_lost
-from stoix_like.selfplay.table import files_of
+from stoix_like.selfplay.files import shards
+from stoix_like.selfplay.files.iteration_start import IterationStart, SelfPlayer, write_start
+from stoix_like.selfplay.files.lost_shards import read_lost
+from stoix_like.selfplay.iterations.table import files_of
+from stoix_like.selfplay.stages import export
+from stoix_like.selfplay.stages.export import is_validated_on, window_size
 
 
 @pytest.mark.parametrize(
@@ -97,7 +98,7 @@ def exported(pipeline, folder):
 
 
 def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path):
-    from stoix_like.selfplay.folders import Layout
+    from stoix_like.selfplay.files.folders import Layout
 
     before, pipeline.layout = pipeline.layout, Layout(tmp_path)
     try:
@@ -125,7 +126,7 @@ def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path
 
 def test_what_counts_as_new_is_when_this_pipeline_took_it_in(pipeline, tmp_path):
     """Not the iteration that a shard of another machine names: that one may be far ahead."""
-    from stoix_like.selfplay.folders import Layout
+    from stoix_like.selfplay.files.folders import Layout
 
     before, pipeline.layout = pipeline.layout, Layout(tmp_path)
     try:
@@ -141,7 +142,7 @@ def test_what_counts_as_new_is_when_this_pipeline_took_it_in(pipeline, tmp_path)
 
 
 def test_a_store_without_games_or_with_lost_games_alone_is_refused(pipeline, tmp_path):
-    from stoix_like.selfplay.folders import Layout
+    from stoix_like.selfplay.files.folders import Layout
 
     before, pipeline.layout = pipeline.layout, Layout(tmp_path)
     try:
@@ -164,7 +165,7 @@ def test_a_store_without_games_or_with_lost_games_alone_is_refused(pipeline, tmp
 
 @pytest.fixture
 def window(pipeline, tmp_path):
-    from stoix_like.selfplay.folders import Layout
+    from stoix_like.selfplay.files.folders import Layout
 
     before, pipeline.layout = pipeline.layout, Layout(tmp_path)
     shard(pipeline, 1, [4, 5, 4])

@@ -5,8 +5,8 @@ import shutil
 
 import pytest
 
-from stoix_like.selfplay import folders
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.files import folders
+from stoix_like.selfplay.files.folders import Layout
 
 
 @pytest.fixture

@@ -9,13 +9,15 @@ from support.pipelines import digests, moved, small_pipeline
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay import export, promote, records, shards, store
-from stoix_like.selfplay.ancestry import read_ancestry
-from stoix_like.selfplay.due import Step, due_step
-from stoix_like.selfplay.folders import STAGE_NAMES, Layout
-from stoix_like.selfplay.iteration import IterationOptions, run_iteration
-from stoix_like.selfplay.rules import rule_problem
-from stoix_like.selfplay.table import files_of
+from stoix_like.selfplay.files import records, shards
+from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
+from stoix_like.selfplay.files.verify_games import rule_problem
+from stoix_like.selfplay.iterations.begin import IterationOptions
+from stoix_like.selfplay.iterations.due import Step, due_step
+from stoix_like.selfplay.iterations.steps import run_iteration
+from stoix_like.selfplay.iterations.table import files_of
+from stoix_like.selfplay.ratings.lineage import read_ancestry
+from stoix_like.selfplay.stages import export, promote, sync
 
 ARCHIVE = Path(__file__).parent / "golden" / "two_iterations.tar.gz"
 #: {iteration: what its manifest of sync says}: totals, and the hash of the names of all shards.
@@ -61,7 +63,7 @@ def test_shards_of_format_2_pass_and_keep_their_ids(pipeline, layout):
     for path in paths:
         arrays = read_arrays(path)
         assert shards.text_of(arrays, "format") == "2"
-        assert array_hash(arrays)[: store.HASH_DIGITS] == path.stem
+        assert array_hash(arrays)[: sync.HASH_DIGITS] == path.stem
         shards.check_shard(pipeline.game, arrays, path.name)
         assert rule_problem(pipeline.replay(arrays["moves"]), arrays) is None
 
@@ -76,7 +78,7 @@ def test_sync_and_export_make_the_same_again(pipeline, layout):
     config = pipeline.config
     pipeline.config = small_synced(pipeline, theirs)
     try:
-        synced = store.sync_stage(pipeline, files_of(pipeline.layout, 2))
+        synced = sync.sync_stage(pipeline, files_of(pipeline.layout, 2))
     finally:
         pipeline.config = config
     for name in ("shards", "games", "positions", "store"):

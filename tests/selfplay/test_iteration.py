@@ -23,22 +23,20 @@ from stoix_like.runtime.training.callbacks import CONTINUE
 from stoix_like.runtime.weights import parameters
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.search import gumbel
-from stoix_like.selfplay import candidates, evaluate, foreign, iteration, play, promote, records, store, train
-from stoix_like.selfplay.ancestry import read_ancestry
-from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.folders import LOCK, PARAMETERS, STAGE_NAMES, Layout
-from stoix_like.selfplay.iteration import (
-    IterationOptions,
-    begin_iteration,
-    next_iteration,
-    run_iteration,
-    run_step,
-)
-from stoix_like.selfplay.orchestration.derive import pipeline_run
-from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.progress import Progress
-from stoix_like.selfplay.shards import game_ids
-from stoix_like.selfplay.table import BY_NAME, files_of
+from stoix_like.selfplay.events.derive import pipeline_run
+from stoix_like.selfplay.files import records
+from stoix_like.selfplay.files.folders import LOCK, PARAMETERS, STAGE_NAMES, Layout
+from stoix_like.selfplay.files.shards import game_ids
+from stoix_like.selfplay.iterations import begin, steps
+from stoix_like.selfplay.iterations.begin import IterationOptions, begin_iteration, next_iteration
+from stoix_like.selfplay.iterations.due import Step
+from stoix_like.selfplay.iterations.steps import run_iteration, run_step
+from stoix_like.selfplay.iterations.table import BY_NAME, files_of
+from stoix_like.selfplay.pipeline import candidates, foreign
+from stoix_like.selfplay.pipeline.programs import Pipeline
+from stoix_like.selfplay.pipeline.progress import Progress
+from stoix_like.selfplay.ratings.lineage import read_ancestry
+from stoix_like.selfplay.stages import evaluate, promote, selfplay, sync, train
 
 
 def test_every_stage_leaves_a_manifest_and_the_next_call_begins_the_next_iteration(finished):
@@ -58,8 +56,8 @@ def test_the_run_goes_on_from_the_latest_candidate_whether_it_was_promoted_or_no
     updates = [report.trained.facts["updates"] for report in (first, second)]
     assert second.trained.facts["update"] == sum(updates)
     assert first.trained.facts["candidate"] != second.trained.facts["candidate"]
-    store = pipeline.layout.train_run / "checkpoints"
-    assert list((store / str(sum(updates)) / "state").glob("*/.zarray"))  # the format that leaks nothing
+    sync = pipeline.layout.train_run / "checkpoints"
+    assert list((sync / str(sum(updates)) / "state").glob("*/.zarray"))  # the format that leaks nothing
 
 
 def test_the_champion_changes_only_by_a_promotion(finished):
@@ -90,7 +88,7 @@ def test_no_game_of_an_evaluation_is_ever_learned_from(finished):
     assert matches
     for path in matches:
         with pytest.raises(CheckpointError, match="games of evaluations are never learned from"):
-            store.check_shard(pipeline.game, read_arrays(path), path.name)
+            sync.check_shard(pipeline.game, read_arrays(path), path.name)
 
 
 def test_the_same_call_in_an_unfinished_iteration_does_nothing_twice(copied):
@@ -110,9 +108,9 @@ def test_shards_played_alone_and_in_another_order_are_the_same(finished):
     champion = records.read_record(records.record_path(pipeline.layout, 0))
     params = pipeline.first_params
     for shard in (1, 0):
-        found = play.play_shard(pipeline, 1, shard, 5, params, progress)
-        made = play.shard_arrays(
-            pipeline.game, found, play.ShardOrigin(0, 1, shard, champion.hash, pipeline.config.selfplay.engine)
+        found = selfplay.play_shard(pipeline, 1, shard, 5, params, progress)
+        made = selfplay.shard_arrays(
+            pipeline.game, found, selfplay.ShardOrigin(0, 1, shard, champion.hash, pipeline.config.selfplay.engine)
         )
         stored = arrays_of(pipeline.layout.stage(1, "selfplay") / f"shard_{shard:04d}.npz")
         assert made.keys() == stored.keys()
@@ -170,7 +168,7 @@ def test_self_play_and_matches_search_with_the_simulations_of_the_configuration(
 
     monkeypatch.setattr(gumbel, "search", noted)
     progress = Progress(SILENT, pipeline.stop, "selfplay", "games", 5)
-    play.play_shard(pipeline, 1, 0, 5, pipeline.first_params, progress)
+    selfplay.play_shard(pipeline, 1, 0, 5, pipeline.first_params, progress)
     assert set(searched) == {played}
     searched.clear()
     states = jax.tree.map(lambda x: jnp.asarray(x)[None], pipeline.game.init())
@@ -257,15 +255,15 @@ def test_a_store_with_too_few_new_positions_is_not_learned_from(copied):
 
 
 def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished_shard_again(copied, monkeypatch):
-    played, original = [], play.play_shard
+    played, original = [], selfplay.play_shard
 
     def noted(pipeline, iteration, shard, *rest):
-        played.append((iteration, shard))
+        played.append((steps, shard))
         if len(played) == 5:
             raise Killed
-        return original(pipeline, iteration, shard, *rest)
+        return original(pipeline, steps, shard, *rest)
 
-    monkeypatch.setattr(play, "play_shard", noted)
+    monkeypatch.setattr(selfplay, "play_shard", noted)
     said = []
     pipeline = Pipeline(small_config(copied.layout.root.parent, min_samples=150), SILENT._replace(note=said.append))
     with pytest.raises(Killed):
@@ -284,9 +282,9 @@ def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished
 
 
 def test_shards_are_named_when_they_are_played_however_many_there_are(copied, monkeypatch):
-    named, origin_of = [], play.ShardOrigin
-    monkeypatch.setattr(play, "ShardOrigin", lambda *fields: named.append(fields) or origin_of(*fields))
-    monkeypatch.setattr(play, "play_shard", fail)
+    named, origin_of = [], selfplay.ShardOrigin
+    monkeypatch.setattr(selfplay, "ShardOrigin", lambda *fields: named.append(fields) or origin_of(*fields))
+    monkeypatch.setattr(selfplay, "play_shard", fail)
     many = Pipeline(small_config(copied.layout.root.parent, selfplay_games=100_000), SILENT)
     with pytest.raises(Killed):
         run_iteration(many)
@@ -511,8 +509,10 @@ def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_nam
     names = ["one.npz", "two.npz"]
     for shard, name in enumerate(names):  # of a machine that is far ahead
         progress = Progress(SILENT, copied.stop, "selfplay", "games", 10)
-        found = play.play_shard(copied, 900, shard, 5, copied.first_params, progress)
-        write_arrays(theirs / name, play.shard_arrays(copied.game, found, play.ShardOrigin(0, 900, shard, "p", "e")))
+        found = selfplay.play_shard(copied, 900, shard, 5, copied.first_params, progress)
+        write_arrays(
+            theirs / name, selfplay.shard_arrays(copied.game, found, selfplay.ShardOrigin(0, 900, shard, "p", "e"))
+        )
     (theirs / ".three.17.tmp.npz").write_bytes(b"being written")
     shutil.copyfile(theirs / names[0], theirs / "again.npz")
     (theirs / "torn.npz").write_bytes((theirs / names[0]).read_bytes()[:200])
@@ -526,7 +526,7 @@ def test_the_store_of_another_machine_is_taken_in_once_and_what_is_broken_is_nam
     copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs.parent))
     try:
         copied.layout.iteration(3).mkdir()
-        manifest = store.sync_stage(copied, files_of(copied.layout, 3))
+        manifest = sync.sync_stage(copied, files_of(copied.layout, 3))
     finally:
         copied.config, copied.reporter = config, SILENT
     assert manifest.facts["shards"] == 6
@@ -542,8 +542,10 @@ def test_shards_from_elsewhere_stay_when_their_files_are_gone_before_the_next_ba
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     progress = Progress(SILENT, copied.stop, "selfplay", "games", 10)
-    found = play.play_shard(copied, 900, 0, 5, copied.first_params, progress)
-    write_arrays(theirs / "one.npz", play.shard_arrays(copied.game, found, play.ShardOrigin(0, 900, 0, "p", "e")))
+    found = selfplay.play_shard(copied, 900, 0, 5, copied.first_params, progress)
+    write_arrays(
+        theirs / "one.npz", selfplay.shard_arrays(copied.game, found, selfplay.ShardOrigin(0, 900, 0, "p", "e"))
+    )
     config = copied.config
     copied.config = small_config(copied.layout.root.parent, sync_from=str(theirs), seed=config.architecture.seed)
     try:
@@ -585,7 +587,7 @@ def test_of_files_from_elsewhere_sync_remembers_those_that_are_there(copied, tmp
             (theirs / f"{number}.npz").write_bytes(b"refused")
             shutil.copyfile(copied.layout.stage(1, "selfplay") / "shard_0000.npz", theirs / f"known_{number}.npz")
             copied.layout.iteration(number).mkdir()
-            store.sync_stage(copied, files_of(copied.layout, number))
+            sync.sync_stage(copied, files_of(copied.layout, number))
             assert foreign.has_unseen(copied) is False
             there = {theirs / f"{number}.npz", theirs / f"known_{number}.npz"}
             assert {Path(file) for file, _, _ in copied.memory.seen} == there
@@ -595,11 +597,13 @@ def test_of_files_from_elsewhere_sync_remembers_those_that_are_there(copied, tmp
 
 
 def test_a_dry_run_writes_nothing(finished, tmp_path):
-    from stoix_like.selfplay import loop
+    from stoix_like.selfplay.iterations import sequence
 
     config = small_config(tmp_path)
     lines = []
-    code = loop.run(config, loop.LoopOptions(dry_run=True, max_iterations=3), SILENT._replace(info=lines.append))
+    code = sequence.run(
+        config, sequence.LoopOptions(dry_run=True, max_iterations=3), SILENT._replace(info=lines.append)
+    )
     assert code == 0
     head, first, *lines = lines
     assert head.endswith("a new pipeline")
@@ -614,9 +618,9 @@ class Killed(BaseException):
 
 #: A place in the program at which the process may end, and how often it is passed before.
 DEATHS = {
-    "before any shard": (play, "write_arrays", 0),
-    "after a shard": (play, "write_arrays", 1),
-    "in the middle of sync": (store, "link", 1),
+    "before any shard": (selfplay, "write_arrays", 0),
+    "after a shard": (selfplay, "write_arrays", 1),
+    "in the middle of sync": (sync, "link", 1),
     "in the middle of the run": (train.FollowTraining, "run", 2),
     "after a piece of the match": (evaluate, "write_arrays", 1),
     "before the manifest of selfplay": ("stage", "write_manifest", 0),
@@ -667,7 +671,7 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
         for number in (1, 2):
             assert digests(pipeline.layout, number) == digests(reference, number)
         assert champion_hash(pipeline.layout) == champion_hash(reference)
-        assert iteration.next_iteration(pipeline.layout) == 3
+        assert begin.next_iteration(pipeline.layout) == 3
     finally:
         pipeline.layout = reference
 
@@ -678,7 +682,7 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
         (candidates, "write_candidate", 0),
         (candidates, "write_record", 0),
         (candidates, "write_record", 1),
-        (iteration, "write_start", 0),
+        (steps, "write_start", 0),
     ],
 )
 def test_a_first_start_that_died_is_begun_again(finished, tmp_path, monkeypatch, module, name, passes):
@@ -738,7 +742,7 @@ def done(layout):
 
 
 def test_the_layout_of_a_folder_without_a_pipeline(tmp_path):
-    from stoix_like.selfplay.folders import find_layout
+    from stoix_like.selfplay.files.folders import find_layout
 
     assert Layout(tmp_path).iterations() == []
     with pytest.raises(CheckpointError, match="is no folder of a self-play pipeline"):

@@ -6,7 +6,7 @@ import pytest
 
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.training.stopping import StopRequest
-from stoix_like.selfplay.progress import Interrupted, Progress
+from stoix_like.selfplay.pipeline.progress import Interrupted, Progress
 
 
 def test_compilation_and_earlier_processes_do_not_count_for_the_rate(monkeypatch):

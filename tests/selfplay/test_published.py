@@ -7,7 +7,7 @@ from support.scripted_runs import command
 
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.runs.find import find_saved
-from stoix_like.selfplay.folders import PARAMETERS
+from stoix_like.selfplay.files.folders import PARAMETERS
 
 ITERATION = "iterations/0002"
 #: Texts by which the parameters of iteration 2, which is champion, are named.

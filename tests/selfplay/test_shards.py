@@ -13,11 +13,7 @@ from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.hashes import array_hash
-from stoix_like.selfplay import pipeline as pipeline_module
-from stoix_like.selfplay import play
-from stoix_like.selfplay.progress import Progress
-from stoix_like.selfplay.rules import make_replay, rule_problem
-from stoix_like.selfplay.shards import (
+from stoix_like.selfplay.files.shards import (
     ShardOrigin,
     check_shard,
     game_ids,
@@ -27,6 +23,10 @@ from stoix_like.selfplay.shards import (
     shard_arrays,
     unpack_planes,
 )
+from stoix_like.selfplay.files.verify_games import make_replay, rule_problem
+from stoix_like.selfplay.pipeline import programs as pipeline_module
+from stoix_like.selfplay.pipeline.progress import Progress
+from stoix_like.selfplay.stages import selfplay
 
 GAME, ORIGIN = make_tic_tac_toe(), ShardOrigin(3, 7, 2, "abc", "mcts-8")
 NUM_GAMES = 6
@@ -184,9 +184,9 @@ def test_slots_without_a_game_are_left_out_and_pieces_change_nothing(
         seen.append(len(batch.ply)) or advance(params, boost, batch, *rest)
     )
     for length in (1, 1000):
-        monkeypatch.setattr(play.ChunkSizer, "next_length", lambda self, most, length=length: length)
+        monkeypatch.setattr(selfplay.ChunkSizer, "next_length", lambda self, most, length=length: length)
         progress = Progress(SILENT, pipeline.stop, "selfplay", "games", num_games)
-        records = play.play_shard(pipeline, 1, 0, num_games, pipeline.first_params, progress)
+        records = selfplay.play_shard(pipeline, 1, 0, num_games, pipeline.first_params, progress)
         found.append(shard_arrays(pipeline.game, records, ORIGIN))
         assert list(dict.fromkeys(seen)) == sizes
         seen.clear()

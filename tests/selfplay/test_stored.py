@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from stoix_like.selfplay.stored import ShardGames, StoredShard, newest_games
+from stoix_like.selfplay.files.stored import ShardGames, StoredShard, newest_games
 
 #: The origins of shards.
 A, B, C = (("player", 0, 1, shard) for shard in range(3))

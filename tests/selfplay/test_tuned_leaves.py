@@ -3,10 +3,10 @@
 import pytest
 from support.pipelines import small_config
 
-from stoix_like.config.checks import get_leaf, replace_leaves
+from stoix_like.config.checks.access import get_leaf, replace_leaves
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.tuned_leaves import (
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.files.tuned_leaves import (
     RESULT,
     TuningResult,
     read_result,

@@ -7,16 +7,19 @@ import numpy as np
 import pytest
 from support.pipelines import champion_hash, digests, small_config
 
-from stoix_like.commands.verify_evidence import main
+from stoix_like.commands.selfplay.verify_evidence import main
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.hardware import numerics
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
-from stoix_like.selfplay import evaluate, evidence, promote, records, verification
-from stoix_like.selfplay.evaluate import PlannedMatch
-from stoix_like.selfplay.iteration import IterationOptions, run_iteration
-from stoix_like.selfplay.progress import Progress
+from stoix_like.selfplay.files import records
+from stoix_like.selfplay.iterations.begin import IterationOptions
+from stoix_like.selfplay.iterations.steps import run_iteration
+from stoix_like.selfplay.pipeline import evidence
+from stoix_like.selfplay.pipeline.progress import Progress
+from stoix_like.selfplay.stages import evaluate, promote, verification
+from stoix_like.selfplay.stages.evaluate import PlannedMatch
 
 
 def match_of(pipeline, number=2):

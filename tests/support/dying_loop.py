@@ -8,15 +8,15 @@ import signal
 import sys
 
 import stoix_like.runtime.stages.run as stages
-from stoix_like.commands import continuous_training
 from stoix_like.commands.entry import run_main
-from stoix_like.selfplay import evaluate, export, play, promote, store, train
-from stoix_like.selfplay.orchestration.event_log import EventLog
+from stoix_like.commands.selfplay import continuous_training
+from stoix_like.selfplay.events.log import EventLog
+from stoix_like.selfplay.stages import evaluate, export, promote, selfplay, sync, train
 
 #: {stage: what it calls for each part of its work, and how many parts are done before it is killed inside}.
 PARTS = {
-    "selfplay": (play, "write_arrays", 1),  # the first of two shards is written
-    "sync": (store, "link", 1),  # and is in the store
+    "selfplay": (selfplay, "write_arrays", 1),  # the first of two shards is written
+    "sync": (sync, "link", 1),  # and is in the store
     "export": (export, "write_arrays", 1),  # the window is written, the positions to validate on are not
     "train": (train.FollowTraining, "run", 2),
     "evaluate": (evaluate, "write_arrays", 1),  # a piece of the match

@@ -11,7 +11,7 @@ import numpy as np
 from support.paths import ROOT
 
 import stoix_like as sl
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.ops import trees
 from stoix_like.runtime.export import policy as export_run

@@ -8,13 +8,13 @@ from pathlib import Path
 
 from stoix_like.runtime.stages.manifest import FILE, FORMAT, Manifest
 from stoix_like.runtime.storage.signed_json import signed_text
-from stoix_like.selfplay.folders import PARAMETERS, WINDOW_FILE, shard_file
-from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.derive import derive_missing
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.records import ChampionRecord, record_path, write_record
-from stoix_like.selfplay.stored import HASH_DIGITS, KnownShards
+from stoix_like.selfplay.events.database import Database
+from stoix_like.selfplay.events.derive import derive_missing
+from stoix_like.selfplay.events.history import WatchRule
+from stoix_like.selfplay.events.log import EventLog
+from stoix_like.selfplay.files.folders import PARAMETERS, WINDOW_FILE, shard_file
+from stoix_like.selfplay.files.records import ChampionRecord, record_path, write_record
+from stoix_like.selfplay.files.stored import HASH_DIGITS, KnownShards
 
 GAMES, POSITIONS = 10, 60  # of an iteration
 

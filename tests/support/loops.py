@@ -4,23 +4,24 @@ import contextlib
 
 from support.pipelines import SMALL, moved
 
-from stoix_like.config.checks import replace_leaves
-from stoix_like.config.loops import LoopConfig
-from stoix_like.config.unified_loop import UnifiedLoopConfig
+from stoix_like.config.checks.access import replace_leaves
+from stoix_like.config.sections.continuous_loop import LoopConfig
+from stoix_like.config.sections.master_loop import UnifiedLoopConfig
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
-from stoix_like.selfplay.orchestration.cadence import Cadence
-from stoix_like.selfplay.orchestration.continuous import ContinuousLoop
-from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.master import MasterLoop
-from stoix_like.selfplay.orchestration.router import EventRouter
-from stoix_like.selfplay.orchestration.runner import GameRunner
-from stoix_like.selfplay.orchestration.services import Gates, LoopServices
-from stoix_like.selfplay.orchestration.timing import Clock, LoopStop
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.events.breaker import BreakerRule, Breakers
+from stoix_like.selfplay.events.cadence import Cadence
+from stoix_like.selfplay.events.clock import Clock
+from stoix_like.selfplay.events.database import Database
+from stoix_like.selfplay.events.history import WatchRule
+from stoix_like.selfplay.events.log import EventLog
+from stoix_like.selfplay.events.router import EventRouter
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
+from stoix_like.selfplay.loops.continuous import ContinuousLoop
+from stoix_like.selfplay.loops.master import MasterLoop
+from stoix_like.selfplay.loops.runner import GameRunner
+from stoix_like.selfplay.loops.services import Gates, LoopServices
+from stoix_like.selfplay.loops.stop import LoopStop
 
 #: The flags of a small game for the commands of loops.
 SMALL_WORDS = [

@@ -5,11 +5,11 @@ import json
 import numpy as np
 
 from stoix_like.config.layers import resolve
-from stoix_like.config.selfplay_section import SelfPlayConfig
+from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import STAGE_NAMES, Layout
-from stoix_like.selfplay.pipeline import Memory, Pipeline
+from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
+from stoix_like.selfplay.pipeline.programs import Memory, Pipeline
 
 SMALL = {
     "task_id": "tic_tac_toe",

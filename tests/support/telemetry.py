@@ -3,8 +3,8 @@
 import contextlib
 import threading
 
-from stoix_like.config.checks import steps_per_update
-from stoix_like.config.sections import ppo_config
+from stoix_like.config.checks.combinations import steps_per_update
+from stoix_like.config.sections.runs import ppo_config
 from stoix_like.runtime.telemetry import Clock, Report, RunMeta, open_telemetry
 
 SIZES = {"task_id": "Maze-v0", "num_envs": 64, "rollout_length": 16, "num_updates": 200, "eval_interval": 20}

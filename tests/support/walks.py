@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 import stoix_like as sl
 from stoix_like.algorithms import searching, spo
-from stoix_like.config.sections import spo_config
+from stoix_like.config.sections.runs import spo_config
 from stoix_like.envs.auto_reset import auto_reset_for
 from stoix_like.ops import distributions
 from stoix_like.types import FIRST, LAST, MID, ActionSpec, Environment, Network, NetworkParams, Observation, TimeStep

@@ -27,9 +27,9 @@ from stoix_like.algorithms.alphazero.state import (
     first_state,
 )
 from stoix_like.algorithms.optimizer import linear_decay
-from stoix_like.config.alphazero_checks import num_replay_shards
-from stoix_like.config.checks import get_leaf
-from stoix_like.config.sections import AlphaZeroConfig
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.checks.alphazero import num_replay_shards
+from stoix_like.config.sections.runs import AlphaZeroConfig
 from stoix_like.errors import ConfigError
 from stoix_like.games import BoardGame, GameState
 from stoix_like.ops import distributions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from stoix_like.config.board_games import parse_game
+from stoix_like.config.checks.board_games import parse_game
 from stoix_like.envs.boards.connect_four import make_connect_four
 from stoix_like.envs.boards.go_9x9 import make_go_9x9
 from stoix_like.envs.boards.hex_11x11 import make_hex_11x11

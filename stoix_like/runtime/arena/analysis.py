@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from stoix_like.config.engines import parse_engine
+from stoix_like.config.checks.engines import parse_engine
 from stoix_like.games import BoardGame, GameState
 from stoix_like.runtime.arena.contestants import ContestantSpec
 from stoix_like.runtime.console.text import DASH, aligned

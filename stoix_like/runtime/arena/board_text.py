@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.values import nearest
 from stoix_like.games import BoardGame
 
 MARKS = "XO#@"  # of the players, in order

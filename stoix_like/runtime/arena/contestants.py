@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from stoix_like.config.board_games import parse_game
-from stoix_like.config.engines import MOST_SIMULATIONS, parse_engine
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.board_games import parse_game
+from stoix_like.config.checks.engines import MOST_SIMULATIONS, parse_engine
+from stoix_like.config.checks.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.messages import print_to_stderr
 

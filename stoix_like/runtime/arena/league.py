@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.config.engines import parse_engine
+from stoix_like.config.checks.engines import parse_engine
 from stoix_like.evaluation import ratings
 from stoix_like.evaluation.match_records import MatchRecord, match_record
 from stoix_like.evaluation.openings import OpeningBook

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from stoix_like.config.values import LARGEST_WHOLE, nearest
+from stoix_like.config.checks.values import LARGEST_WHOLE, nearest
 from stoix_like.errors import ConfigError
 
 LARGEST_SEED = LARGEST_WHOLE

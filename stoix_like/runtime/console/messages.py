@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # signals are handled once the entry is imported, and the configuration takes half of that time
-    from stoix_like.config.sections import LoggingConfig
+    from stoix_like.config.sections.runs import LoggingConfig
 
 _OURS = "stoix_like"
 #: These log what no user can change. If a write fails, orbax raises the first error, which we report. It also logs it

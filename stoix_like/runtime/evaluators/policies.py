@@ -99,7 +99,7 @@ def search_model(saved: SavedRun) -> SearchModel:
 def search_config(saved: SavedRun, choice: SearchChoice) -> tuple[SearchConfig, Any]:
     """(the search, a function from the run's parameters to its temperature). Raises ConfigError as `model.check`."""
     from stoix_like.algorithms import searching, spo
-    from stoix_like.config.spo_section import SPOSectionConfig
+    from stoix_like.config.sections.spo import SPOSectionConfig
     from stoix_like.search.model import check
 
     factored = saved.env.action_spec.num_factors is not None

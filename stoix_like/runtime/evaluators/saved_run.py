@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from stoix_like.config.alphazero_checks import engine_name
+from stoix_like.config.checks.alphazero import engine_name
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.console.arguments import LARGEST_SEED
 from stoix_like.runtime.console.reporter import SILENT, Reporter

@@ -9,9 +9,9 @@ from typing import Any
 
 import jax
 
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.config.roles import Role, leaves_with
+from stoix_like.config.sections.roles import Role, leaves_with
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.results.series import read_started_run

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from stoix_like.config.checks import steps_per_update
+from stoix_like.config.checks.combinations import steps_per_update
 from stoix_like.runtime.console.spelling import PROGRAM
 from stoix_like.runtime.console.text import DASH, algorithm_title, number_text
 from stoix_like.runtime.runs.saved import SavedRun

@@ -15,7 +15,7 @@ import jax
 from jax.experimental.compilation_cache import compilation_cache
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
-from stoix_like.config.sections import HardwareConfig, LoggingConfig
+from stoix_like.config.sections.runs import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.console import jax_variables, messages
 from stoix_like.runtime.hardware import compile_cache as cache

@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from stoix_like.config.sections import HardwareConfig, LoggingConfig
+from stoix_like.config.sections.runs import HardwareConfig, LoggingConfig
 from stoix_like.errors import ConfigError, RunError, StoixError
 from stoix_like.ops import trees
 from stoix_like.runtime.console.messages import Heartbeat, print_to_stderr

@@ -12,7 +12,7 @@ from typing import Any
 
 import jax
 
-from stoix_like.config.roles import leaf_roles
+from stoix_like.config.sections.roles import leaf_roles
 from stoix_like.errors import RunError
 
 GIGABYTE = 1e9

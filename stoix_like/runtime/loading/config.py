@@ -12,10 +12,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from stoix_like.config.checks import get_leaf, replace_leaves, section_types
+from stoix_like.config.checks.access import get_leaf, replace_leaves, section_types
 from stoix_like.config.layers import Layer, config_from_layers, layer_of, merge_layers
-from stoix_like.config.roles import Role, leaves_with
-from stoix_like.config.sections import HardwareConfig
+from stoix_like.config.sections.roles import Role, leaves_with
+from stoix_like.config.sections.runs import HardwareConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.console.installation import installed_version

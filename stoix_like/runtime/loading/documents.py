@@ -1,6 +1,6 @@
 """Reads leaves from YAML and from the texts of flags, and writes configurations as YAML.
 
-`strict_yaml.py` parses YAML, `config/sections.py` defines the leaves, and `config/checks.py` checks their values.
+`strict_yaml.py` parses YAML, `config/sections/` defines the leaves, and `config/checks/` checks their values.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any
 
 import yaml
 
-from stoix_like.config.checks import check_leaf, leaf_types, section_types
+from stoix_like.config.checks.access import check_leaf, leaf_types, section_types
+from stoix_like.config.checks.values import allows, choices, nearest
 from stoix_like.config.layers import Layer
-from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
-from stoix_like.config.values import allows, choices, nearest
+from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
 from stoix_like.runtime.console.text import shown_path
 from stoix_like.runtime.loading.strict_yaml import (
     TAG,

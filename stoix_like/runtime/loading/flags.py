@@ -14,10 +14,10 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config.checks import get_leaf, leaf_sections, leaf_types, replace_leaves, section_types
+from stoix_like.config.checks.access import get_leaf, leaf_sections, leaf_types, replace_leaves, section_types
+from stoix_like.config.checks.values import allows, choices, nearest, range_text, type_name
 from stoix_like.config.layers import Layer
-from stoix_like.config.sections import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
-from stoix_like.config.values import allows, choices, nearest, range_text, type_name
+from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
 from stoix_like.runtime.console.spelling import usage
 from stoix_like.runtime.loading.documents import parse_leaf
 

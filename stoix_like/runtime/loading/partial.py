@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading import flags
 from stoix_like.runtime.loading.documents import read_yaml

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import stoix_like
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.strict_yaml import read_sections
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.values import nearest
 from stoix_like.errors import ConfigError
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.results.experiments import group_experiments

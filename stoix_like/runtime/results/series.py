@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from stoix_like.config.roles import Role
-from stoix_like.config.sections import LEAF_ROLES
+from stoix_like.config.sections.roles import Role
+from stoix_like.config.sections.runs import LEAF_ROLES
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.text import ALGORITHM_TITLES
 from stoix_like.runtime.runs.find import no_run_at, read_config

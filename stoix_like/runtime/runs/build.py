@@ -10,10 +10,10 @@ import jax
 
 from stoix_like.algorithms import alphazero, ppo, spo, spo_params, tasks
 from stoix_like.algorithms.alphazero import state as alphazero_state
-from stoix_like.config.alphazero_checks import anchor_names, engine_name
-from stoix_like.config.board_games import GAMES
-from stoix_like.config.checks import steps_per_update
-from stoix_like.config.sections import AlphaZeroConfig, EnvironmentConfig, PPOConfig, SPOConfig
+from stoix_like.config.checks.alphazero import anchor_names, engine_name
+from stoix_like.config.checks.board_games import GAMES
+from stoix_like.config.checks.combinations import steps_per_update
+from stoix_like.config.sections.runs import AlphaZeroConfig, EnvironmentConfig, PPOConfig, SPOConfig
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.networks import build as networks
 from stoix_like.runtime.console.text import algorithm_title

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from stoix_like.config.values import nearest
+from stoix_like.config.checks.values import nearest
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.console.spelling import command_line, usage

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
+from stoix_like.config.checks.combinations import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import CheckpointError, ConfigError, RunError, StorageError
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_line

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import SingleDeviceSharding
 
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.dicts import config_from_dict, config_to_dict
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.ops import trees

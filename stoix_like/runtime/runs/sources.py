@@ -9,9 +9,9 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from stoix_like.config.checks import leaf_types, replace_leaves
+from stoix_like.config.checks.access import leaf_types, replace_leaves
 from stoix_like.config.layers import Layer
-from stoix_like.config.sections import HardwareConfig, LoggingConfig
+from stoix_like.config.sections.runs import HardwareConfig, LoggingConfig
 from stoix_like.runtime.loading.config import LoadedConfig, Source, read_command_line
 from stoix_like.runtime.loading.flags import CommandOptions
 

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config.alphazero_checks import anchor_names
-from stoix_like.config.checks import leaf_sections, leaf_types, replace_leaves
+from stoix_like.config.checks.access import leaf_sections, leaf_types, replace_leaves
+from stoix_like.config.checks.alphazero import anchor_names
+from stoix_like.config.checks.values import nearest
 from stoix_like.config.dicts import config_to_dict
 from stoix_like.config.layers import Layer, config_from_layers, merge_layers
-from stoix_like.config.leaves import leaf
-from stoix_like.config.roles import Role, leaves_with
-from stoix_like.config.sections import AlphaZeroConfig, PPOConfig, SPOConfig
-from stoix_like.config.values import nearest
+from stoix_like.config.sections.leaves import leaf
+from stoix_like.config.sections.roles import Role, leaves_with
+from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.text import shown_path
 from stoix_like.runtime.loading.documents import read_leaves, read_yaml

@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Iterator
 from pathlib import Path
 
-from stoix_like.config.checks import RUN_NAME_RULE, is_run_name
+from stoix_like.config.checks.combinations import RUN_NAME_RULE, is_run_name
 from stoix_like.errors import INTERRUPTED, ConfigError, RunError, StorageError
 from stoix_like.runtime.console.spelling import command_line
 from stoix_like.runtime.storage.atomic import atomic_write_text

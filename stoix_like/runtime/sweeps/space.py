@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, NamedTuple
 
-from stoix_like.config.checks import leaf_sections, leaf_types, section_types
+from stoix_like.config.checks.access import leaf_sections, leaf_types, section_types
+from stoix_like.config.checks.values import allows, choices, nearest
 from stoix_like.config.layers import Layer
-from stoix_like.config.leaves import leaf
-from stoix_like.config.roles import Role, leaf_roles, leaves_with
-from stoix_like.config.sections import CHECKED_ONLY_SECTIONS
-from stoix_like.config.values import allows, choices, nearest
+from stoix_like.config.sections.leaves import leaf
+from stoix_like.config.sections.roles import Role, leaf_roles, leaves_with
+from stoix_like.config.sections.runs import CHECKED_ONLY_SECTIONS
 from stoix_like.runtime.loading.documents import read_leaf
 from stoix_like.runtime.loading.strict_yaml import YamlFile, entries
 

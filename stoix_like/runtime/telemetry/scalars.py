@@ -9,7 +9,7 @@ import json
 import math
 
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.config.sections import RunConfig
+from stoix_like.config.sections.runs import RunConfig
 from stoix_like.runtime.telemetry.sink import Report
 
 

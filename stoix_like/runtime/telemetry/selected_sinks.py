@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from stoix_like.config.sections import LoggingConfig
+from stoix_like.config.sections.runs import LoggingConfig
 from stoix_like.runtime.storage.sqlite_files import sqlite_url
 from stoix_like.runtime.telemetry.mlflow_sink import MlflowSink, experiment_name
 from stoix_like.runtime.telemetry.otlp_sink import OtlpSink

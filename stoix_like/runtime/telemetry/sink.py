@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Protocol, runtime_checkable
 
-from stoix_like.config.sections import RunConfig
+from stoix_like.config.sections.runs import RunConfig
 from stoix_like.runtime.console.text import Value
 
 Category = Literal["TRAINER", "ACTOR", "EVALUATOR", "MISC"]

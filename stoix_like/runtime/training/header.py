@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import jax
 
-from stoix_like.config.alphazero_checks import anchor_names, engine_name
-from stoix_like.config.alphazero_section import AlphaZeroSectionConfig
-from stoix_like.config.checks import get_leaf
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.checks.alphazero import anchor_names, engine_name
 from stoix_like.config.dicts import config_from_dict
-from stoix_like.config.sections import AlphaZeroConfig
+from stoix_like.config.sections.alphazero import AlphaZeroSectionConfig
+from stoix_like.config.sections.runs import AlphaZeroConfig
 from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.console.spelling import command_name
 from stoix_like.runtime.console.text import algorithm_title, plural

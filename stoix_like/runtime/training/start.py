@@ -19,9 +19,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
-from stoix_like.config.checks import get_leaf
+from stoix_like.config.checks.access import get_leaf
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.roles import Role, leaf_roles, leaves_with
+from stoix_like.config.sections.roles import Role, leaf_roles, leaves_with
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.ops import trees
 from stoix_like.runtime.hardware import devices, process_group

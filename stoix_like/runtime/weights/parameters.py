@@ -17,7 +17,7 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from stoix_like.config.values import LARGEST_WHOLE
+from stoix_like.config.checks.values import LARGEST_WHOLE
 from stoix_like.errors import CheckpointError
 from stoix_like.ops import trees
 from stoix_like.ops.trees import shape_mismatches

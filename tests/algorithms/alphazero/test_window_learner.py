@@ -37,7 +37,7 @@ def window_learner(parts):
 
 
 def replaced(config):
-    from stoix_like.config.checks import replace_leaves
+    from stoix_like.config.checks.access import replace_leaves
 
     return replace_leaves(config, {"self_play": False})
 

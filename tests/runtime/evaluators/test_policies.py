@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from stoix_like.config.sections import spo_config
+from stoix_like.config.sections.runs import spo_config
 from stoix_like.envs.probes import make_action_reward
 from stoix_like.runtime.evaluators.policies import SearchChoice, describe_search, search_notes, select_policy
 from stoix_like.runtime.runs.build import ALGORITHMS

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageSequence
 
-from stoix_like.config.board_games import GAMES
+from stoix_like.config.checks.board_games import GAMES
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.runtime.figures import boards
 

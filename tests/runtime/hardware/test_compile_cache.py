@@ -8,7 +8,7 @@ import zlib
 import jax
 import pytest
 
-from stoix_like.config.sections import HardwareConfig
+from stoix_like.config.sections.runs import HardwareConfig
 from stoix_like.runtime.console import messages
 from stoix_like.runtime.hardware import compile_cache, devices
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from stoix_like.config.sections import HardwareConfig
+from stoix_like.config.sections.runs import HardwareConfig
 from stoix_like.errors import ConfigError, RunError
 from stoix_like.runtime.hardware import devices
 

@@ -6,7 +6,7 @@ import jax
 import pytest
 from jax.sharding import PartitionSpec, SingleDeviceSharding
 
-from stoix_like.config.sections import AlphaZeroConfig, PPOConfig
+from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig
 from stoix_like.errors import RunError
 from stoix_like.runtime.hardware import devices, state_size
 

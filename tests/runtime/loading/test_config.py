@@ -11,10 +11,12 @@ from hypothesis import strategies as st
 from support.asserts import refused
 from support.transcripts import rows
 
-from stoix_like.config import layers, sections
-from stoix_like.config.checks import check_leaf, get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config import layers
+from stoix_like.config.checks.access import check_leaf, get_leaf, leaf_sections, leaf_types, section_types
+from stoix_like.config.checks.values import LARGEST_NUMBER, allows, choices
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.sections import (
+from stoix_like.config.sections import runs
+from stoix_like.config.sections.runs import (
     AlphaZeroConfig,
     HardwareConfig,
     PPOConfig,
@@ -22,8 +24,7 @@ from stoix_like.config.sections import (
     SPOSectionConfig,
     ppo_config,
 )
-from stoix_like.config.selfplay_section import SelfPlayConfig
-from stoix_like.config.values import LARGEST_NUMBER, allows, choices
+from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.loading import documents, flags
 from stoix_like.runtime.loading.config import preset_note
@@ -591,7 +592,7 @@ def test_two_sections_cannot_have_a_leaf_of_one_name():
     class Own:
         """A section of a user."""
 
-        gamma: float = sections.leaf(1.0, "another discount")
+        gamma: float = runs.leaf(1.0, "another discount")
 
     @dataclasses.dataclass(frozen=True)
     class OwnConfig(PPOConfig):

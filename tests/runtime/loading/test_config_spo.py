@@ -7,9 +7,9 @@ import pytest
 from support.asserts import refused
 from support.transcripts import rows
 
-from stoix_like.config.checks import leaf_types
+from stoix_like.config.checks.access import leaf_types
 from stoix_like.config.dicts import config_from_dict, config_to_dict
-from stoix_like.config.sections import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config, spo_config
+from stoix_like.config.sections.runs import PPOConfig, SPOConfig, SPOSectionConfig, ppo_config, spo_config
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.config import preset_note
 from stoix_like.runtime.loading.documents import to_yaml

@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoix_like.config.unified_loop import UnifiedLoopConfig, games_of, leaves_of
+from stoix_like.config.sections.master_loop import UnifiedLoopConfig, games_of, leaves_of
 from stoix_like.errors import ConfigError, UnsupportedEnvironmentError
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial, split_words

@@ -10,8 +10,8 @@ from PIL import Image
 from support.hand_made import write_run
 from support.paths import load_script
 
-from stoix_like.commands import compare as compare_runs
 from stoix_like.commands.entry import exit_code
+from stoix_like.commands.runs import compare as compare_runs
 from stoix_like.evaluation import statistics
 from stoix_like.runtime.figures import comparison as comparison_figures
 from stoix_like.runtime.reports import comparison as comparison_tables

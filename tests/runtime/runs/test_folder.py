@@ -12,7 +12,7 @@ import pytest
 from support.asserts import refused
 
 from stoix_like.config.dicts import config_to_dict
-from stoix_like.config.sections import ppo_config
+from stoix_like.config.sections.runs import ppo_config
 from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.results.series import read_started_run

@@ -16,9 +16,9 @@ from support.marks import full
 
 import stoix_like as sl
 from stoix_like.algorithms import searching
-from stoix_like.commands.compare_search import main
 from stoix_like.commands.entry import exit_code
-from stoix_like.config.sections import SPOSectionConfig
+from stoix_like.commands.runs.compare_search import main
+from stoix_like.config.sections.runs import SPOSectionConfig
 from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.evaluation import episodes
 from stoix_like.evaluation.levels import LevelSet

@@ -11,9 +11,9 @@ from support.paths import ROOT
 from support.transcripts import rows
 
 from stoix_like.commands.entry import exit_code
-from stoix_like.commands.sweep import main
-from stoix_like.config.checks import get_leaf
-from stoix_like.config.sections import PPOConfig
+from stoix_like.commands.runs.sweep import main
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.loading.presets import find, preset_paths

@@ -15,9 +15,9 @@ from support import telemetry
 from support.asserts import refused
 
 from stoix_like.commands.entry import exit_code
-from stoix_like.commands.sweep import main
-from stoix_like.config.checks import get_leaf
-from stoix_like.config.sections import PPOConfig
+from stoix_like.commands.runs.sweep import main
+from stoix_like.config.checks.access import get_leaf
+from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.errors import ConfigError, RunError, StorageError
 from stoix_like.runtime.results.series import read_started_run
 from stoix_like.runtime.runs.sources import load_config

@@ -2,7 +2,7 @@
 
 import math
 
-from stoix_like.config.sections import ppo_config
+from stoix_like.config.sections.runs import ppo_config
 from stoix_like.runtime.telemetry import Clock, Report
 from stoix_like.runtime.telemetry.scalars import flat_config, numbers
 

@@ -17,7 +17,7 @@ from support.paths import contents
 from support.scripted_runs import SMALL_PPO_RUN as SMALL
 from support.scripted_runs import assert_same_run, command, cut_back, flags, rows_of
 
-from stoix_like.config.sections import PPOConfig
+from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.errors import RunError
 from stoix_like.evaluation import episodes
 from stoix_like.runtime.evaluators.episode_player import EpisodePlayer

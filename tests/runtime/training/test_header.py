@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoix_like.config.sections import alphazero_config, ppo_config
+from stoix_like.config.sections.runs import alphazero_config, ppo_config
 from stoix_like.runtime.training import header
 
 

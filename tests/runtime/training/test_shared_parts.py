@@ -4,7 +4,7 @@ import pytest
 from support.asserts import assert_same_bits
 from support.scripted_runs import SMALL_PPO_RUN, flags, rows_of
 
-from stoix_like.config.sections import PPOConfig
+from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.runtime.runs import saved
 from stoix_like.runtime.runs.build import Prepared
 from stoix_like.runtime.runs.sources import load_config

@@ -16,9 +16,9 @@ from support.scripted_runs import assert_same_run, command, cut_back, rows_of
 from support.transcripts import rows
 
 from stoix_like.algorithms import searching, spo
-from stoix_like.config.checks import leaf_types
-from stoix_like.config.roles import Role, leaves_with
-from stoix_like.config.sections import SPOConfig, SPOSectionConfig, spo_config
+from stoix_like.config.checks.access import leaf_types
+from stoix_like.config.sections.roles import Role, leaves_with
+from stoix_like.config.sections.runs import SPOConfig, SPOSectionConfig, spo_config
 from stoix_like.envs.probes import make_action_observation_reward, make_action_reward, make_truncated_constant
 from stoix_like.envs.registry import ENVIRONMENTS
 from stoix_like.errors import CheckpointError, ConfigError

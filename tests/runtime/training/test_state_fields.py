@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from stoix_like.config.sections import ppo_config
+from stoix_like.config.sections.runs import ppo_config
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta
 from stoix_like.runtime.runs.saved import state_template

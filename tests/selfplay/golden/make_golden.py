@@ -22,9 +22,9 @@ def main(file):
     from stoix_like.runtime.console.reporter import SILENT
     from stoix_like.runtime.runs.find import checkpoint_updates
     from stoix_like.runtime.stages.array_files import write_arrays
-    from stoix_like.selfplay import play
-    from stoix_like.selfplay.iteration import run_iteration
-    from stoix_like.selfplay.progress import Progress
+    from stoix_like.selfplay.iterations.steps import run_iteration
+    from stoix_like.selfplay.pipeline.progress import Progress
+    from stoix_like.selfplay.stages import selfplay
 
     platform.node, platform.platform = (lambda: "host"), (lambda: "machine")
     file = Path(file).resolve()
@@ -33,9 +33,9 @@ def main(file):
         pipeline = small_pipeline("runs")
         run_iteration(pipeline)
         progress = Progress(SILENT, pipeline.stop, "selfplay", "games", 5)
-        found = play.play_shard(pipeline, 900, 0, 5, pipeline.first_params, progress)
-        origin = play.ShardOrigin(0, 900, 0, "elsewhere", "gumbel-mcts")
-        write_arrays(Path("theirs", "shard.npz"), play.shard_arrays(pipeline.game, found, origin))
+        found = selfplay.play_shard(pipeline, 900, 0, 5, pipeline.first_params, progress)
+        origin = selfplay.ShardOrigin(0, 900, 0, "elsewhere", "gumbel-mcts")
+        write_arrays(Path("theirs", "shard.npz"), selfplay.shard_arrays(pipeline.game, found, origin))
         pipeline.config = small_config("runs", sync_from="theirs")
         run_iteration(pipeline)
         root, checkpoints = pipeline.layout.root, pipeline.layout.train_run / "checkpoints"

@@ -6,7 +6,7 @@ import pytest
 from support.loops import small_loop
 from support.pipelines import small_pipeline
 
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
 
 
 @pytest.fixture(scope="session")

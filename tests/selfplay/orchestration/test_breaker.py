@@ -5,15 +5,8 @@ import contextlib
 import pytest
 
 from stoix_like.errors import RunError
-from stoix_like.selfplay.orchestration.breaker import (
-    Breaker,
-    BreakerRule,
-    Breakers,
-    after_failure,
-    retry_at,
-    state,
-)
-from stoix_like.selfplay.orchestration.database import Database
+from stoix_like.selfplay.events.breaker import Breaker, BreakerRule, Breakers, after_failure, retry_at, state
+from stoix_like.selfplay.events.database import Database
 
 RULE = BreakerRule(max_failures=3, pause=300.0)
 OPEN = Breaker(failures=3, opened=1, opened_at=1000.0, pause=300.0)

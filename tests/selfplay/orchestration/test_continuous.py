@@ -6,18 +6,19 @@ import pytest
 from support.loops import FakeClock, small_loop, told
 from support.pipelines import champion_hash, digests, small_config
 
-from stoix_like.config.loops import LoopConfig
+from stoix_like.config.sections.continuous_loop import LoopConfig
 from stoix_like.errors import ConfigError, LockedError, RunError, UnsupportedEnvironmentError
-from stoix_like.selfplay import evaluate, iteration, play, promote, store, train
-from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import derive
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
-from stoix_like.selfplay.orchestration.services import Gates
-from stoix_like.selfplay.orchestration.start import run_continuous
-from stoix_like.selfplay.orchestration.stats import LoopState
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.events import derive
+from stoix_like.selfplay.events.history import WatchRule
+from stoix_like.selfplay.events.log import EventLog
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
+from stoix_like.selfplay.files.iteration_start import read_start
+from stoix_like.selfplay.iterations import begin, steps
+from stoix_like.selfplay.loops.services import Gates
+from stoix_like.selfplay.loops.start import run_continuous
+from stoix_like.selfplay.stages import evaluate, promote, selfplay, sync, train
+from stoix_like.selfplay.watch.presence import MASTER, PresenceLock
+from stoix_like.selfplay.watch.stats import LoopState
 
 
 def test_two_iterations_are_made_and_everything_is_told_once(finished):
@@ -63,7 +64,7 @@ def test_without_a_database_everything_is_told_from_the_manifests(copied):
 def test_iterations_of_another_command_are_told_when_the_loop_takes_the_game_up(copied):
     pipeline, folder = copied
     with small_loop(pipeline, folder, max_iterations=1) as loop:
-        iteration.run_iteration(loop.runner.pipeline)  # as run_training_loop.py does
+        steps.run_iteration(loop.runner.pipeline)  # as run_training_loop.py does
         loop.run()
         assert loop.keys[16:] == [*told(3, loop.layout), *told(4, loop.layout)]
 
@@ -113,7 +114,7 @@ def test_a_stage_that_fails_opens_its_breaker_and_is_tried_again_after_pauses_th
 
 def test_a_bug_in_a_stage_is_a_failure_with_its_traceback(copied, monkeypatch):
     pipeline, folder = copied
-    monkeypatch.setattr(store, "sync_stage", lambda *_: 1 / 0)
+    monkeypatch.setattr(sync, "sync_stage", lambda *_: 1 / 0)
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         stats = loop.run()
         assert stats.failed_iterations == 1
@@ -141,18 +142,18 @@ def test_it_waits_while_a_master_loop_runs_and_goes_on_by_itself(copied):
 
 def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, monkeypatch):
     pipeline, folder = copied
-    locks, synced, running = [], store.sync_stage, []
+    locks, synced, running = [], sync.sync_stage, []
 
     def starting(*arguments):
         locks.append(PresenceLock(folder, MASTER))
         return synced(*arguments)
 
     def then(clock):
-        running.append((iteration.due_step(loop.layout, 3).stage, loop.loop.stats.current_state))
+        running.append((steps.due_step(loop.layout, 3).stage, loop.loop.stats.current_state))
         if clock.at > 1_000_050.0:
             locks[0].close()
 
-    monkeypatch.setattr(store, "sync_stage", starting)
+    monkeypatch.setattr(sync, "sync_stage", starting)
     with small_loop(pipeline, folder, clock=FakeClock(then), max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
         assert set(running) == {("export", LoopState.DEFERRED)}  # the stage was finished, and the next one not begun
@@ -160,7 +161,7 @@ def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, 
 
 def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_the_next_one(copied, monkeypatch):
     pipeline, folder = copied
-    locks, synced = [], store.sync_stage
+    locks, synced = [], sync.sync_stage
 
     def starting(*arguments):
         if not locks:
@@ -168,14 +169,14 @@ def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_t
         return synced(*arguments)
 
     def then(clock):
-        if loop.layout.last_iteration() == 3 and iteration.next_iteration(loop.layout) == 3:
-            iteration.run_iteration(pipeline)  # as the master loop does
+        if loop.layout.last_iteration() == 3 and begin.next_iteration(loop.layout) == 3:
+            steps.run_iteration(pipeline)  # as the master loop does
             locks[0].close()
 
-    monkeypatch.setattr(store, "sync_stage", starting)
+    monkeypatch.setattr(sync, "sync_stage", starting)
     with small_loop(pipeline, folder, clock=FakeClock(then), max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
-        assert iteration.next_iteration(loop.layout) == 5
+        assert begin.next_iteration(loop.layout) == 5
         assert not any("waits" in line and "a master loop runs" not in line for line in loop.said)
 
 
@@ -198,7 +199,7 @@ def test_a_stage_that_is_switched_off_is_waited_for_and_is_no_failure(copied, st
     with small_loop(pipeline, folder, clock=clock, wiring=wire_pipeline_events(**{stage: False})) as loop:
         stats = loop.run()
         assert (stats.total_iterations, stats.failed_iterations) == (0, 0)
-        due = iteration.due_step(loop.layout, 3).stage
+        due = steps.due_step(loop.layout, 3).stage
         assert due == {"training": "train", "evaluation": "evaluate", "promotion": "promote"}.get(stage, stage)
     with small_loop(pipeline, folder, max_iterations=1) as loop:  # with the switch on, it goes on
         assert loop.run().successful_iterations == 1
@@ -217,7 +218,7 @@ def test_a_full_disk_and_a_stage_of_another_process_are_waited_for(copied, monke
     def locked(*_):
         raise LockedError("another process is writing", "wait")
 
-    monkeypatch.setattr(play, "selfplay_stage", locked)
+    monkeypatch.setattr(selfplay, "selfplay_stage", locked)
     with small_loop(pipeline, folder, clock=FakeClock(stop_later)) as loop:
         assert loop.run().total_iterations == 0
         assert loop.breakers.read(loop.runner.game, "selfplay").failures == 0
@@ -231,7 +232,9 @@ def test_games_that_are_too_old_are_joined_by_new_ones(copied, monkeypatch):
     late = FakeClock()
     late.at = 4e9  # many years later
     with small_loop(pipeline, folder, clock=late, gates=Gates(max_data_age=3e9), max_iterations=1) as loop:
-        monkeypatch.setattr("stoix_like.selfplay.due.end_of", lambda manifest: 0.0 if is_first(manifest) else late.at)
+        monkeypatch.setattr(
+            "stoix_like.selfplay.iterations.due.end_of", lambda manifest: 0.0 if is_first(manifest) else late.at
+        )
         assert loop.run().successful_iterations == 1
         assert "3/selfplay/SELFPLAY_COMPLETE/2" in loop.keys
 
@@ -270,7 +273,7 @@ def test_an_iteration_that_was_begun_with_other_settings_gives_its_games_to_the_
 
 def test_rejected_candidates_make_self_play_explore_more(copied, monkeypatch):
     pipeline, folder = copied
-    monkeypatch.setattr("stoix_like.selfplay.orchestration.history.exploration_boost", lambda results: 1.3)
+    monkeypatch.setattr("stoix_like.selfplay.events.history.exploration_boost", lambda results: 1.3)
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         loop.run()
         start = read_start(loop.layout, 3)
@@ -365,7 +368,7 @@ def test_batches_before_one_that_fails_or_is_killed_are_kept(copied, monkeypatch
             played.append(arguments)
             raise RunError("no memory", "lower --num-envs")
 
-        monkeypatch.setattr(play, "play_shard", failing)
+        monkeypatch.setattr(selfplay, "play_shard", failing)
         loop.stop.is_set = False
         assert loop.runner.play_more().kind == "failed"
         assert played

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from stoix_like.config.unified_loop import CurriculumConfig
+from stoix_like.config.sections.master_loop import CurriculumConfig
 from stoix_like.evaluation import ratings
 from stoix_like.evaluation.match_records import MatchRecord
-from stoix_like.selfplay.orchestration.curriculum import GameProgress, next_game, rebalanced
-from stoix_like.selfplay.orchestration.report_matches import next_pair
+from stoix_like.selfplay.ratings.tournament import next_pair
+from stoix_like.selfplay.tuning.curriculum import GameProgress, next_game, rebalanced
 
 CONFIG = CurriculumConfig(progress_weight=0.5, age_weight=0.5, age_hours=6.0, smoothing=1.0)
 NOW = 100_000.0

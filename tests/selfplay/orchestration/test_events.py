@@ -9,20 +9,20 @@ from support.asserts import refused
 
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.selfplay.orchestration import database as database_module
-from stoix_like.selfplay.orchestration import events
-from stoix_like.selfplay.orchestration.breaker import Breaker, BreakerRule, Breakers
-from stoix_like.selfplay.orchestration.database import FILE, MIGRATIONS, Database, reading
-from stoix_like.selfplay.orchestration.event_log import EventLog, last_events, read_events
-from stoix_like.selfplay.orchestration.events import EVENT_TYPES, event_from
-from stoix_like.selfplay.orchestration.router import MAX_ATTEMPTS, EventRouter, Subscription
-from stoix_like.selfplay.orchestration.wiring import Triggers, wire_pipeline_events
+from stoix_like.selfplay.events import database as database_module
+from stoix_like.selfplay.events import kinds
+from stoix_like.selfplay.events.breaker import Breaker, BreakerRule, Breakers
+from stoix_like.selfplay.events.database import FILE, MIGRATIONS, Database, reading
+from stoix_like.selfplay.events.kinds import EVENT_TYPES, event_from
+from stoix_like.selfplay.events.log import EventLog, last_events, read_events
+from stoix_like.selfplay.events.router import MAX_ATTEMPTS, EventRouter, Subscription
+from stoix_like.selfplay.events.wiring import Triggers, wire_pipeline_events
 
 BASE = {"game": "tic_tac_toe_2p", "run": "abc", "time": 5.0}
 
 
 def played(iteration, part=1):
-    return events.SelfplayComplete(**BASE, iteration=iteration, part=part, games=10, positions=50, player="p")
+    return kinds.SelfplayComplete(**BASE, iteration=iteration, part=part, games=10, positions=50, player="p")
 
 
 @pytest.fixture
@@ -113,7 +113,7 @@ def test_consumers_see_everything_once_in_order_and_go_on_after_a_restart(log):
 
 
 def done(iteration):
-    return events.IterationComplete(**BASE, iteration=iteration, promoted=False, seconds=1.0)
+    return kinds.IterationComplete(**BASE, iteration=iteration, promoted=False, seconds=1.0)
 
 
 def test_a_new_consumer_begins_with_the_next_event(log):
@@ -171,7 +171,7 @@ def test_the_wiring_has_a_switch_for_every_stage(log):
 
 def test_old_events_are_removed_but_for_the_last_finished_iteration_and_none_gets_its_place_again(log):
     def finished(iteration):
-        return events.IterationComplete(**BASE, iteration=iteration, promoted=True, seconds=1.0)
+        return kinds.IterationComplete(**BASE, iteration=iteration, promoted=True, seconds=1.0)
 
     log.append([one for n in (1, 2) for one in (played(n), finished(n))])
     log.append([played(3)])  # which is not finished, so that the second tells up to where all was told
@@ -185,7 +185,7 @@ def test_old_events_are_removed_but_for_the_last_finished_iteration_and_none_get
 
 def test_old_events_of_no_game_are_removed_but_for_the_last_one(log):
     def rebalanced(part):
-        return events.CurriculumRebalanced(game="", iteration=0, run="", time=float(part), part=part, weights={})
+        return kinds.CurriculumRebalanced(game="", iteration=0, run="", time=float(part), part=part, weights={})
 
     log.append([rebalanced(1), rebalanced(2), played(1), rebalanced(3)])
     assert log.remove_before(99.0) == 2

@@ -6,15 +6,17 @@ import pytest
 from support.loops import SMALL_WORDS
 from support.scripted_runs import command
 
-from stoix_like.config.loops import LoopConfig
+from stoix_like.config.sections.continuous_loop import LoopConfig
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.selfplay import train
-from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.orchestration import presence, runner, start, timing
-from stoix_like.selfplay.orchestration.database import FILE
-from stoix_like.selfplay.orchestration.reports import counts_text
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.events.database import FILE
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.loops import runner, start
+from stoix_like.selfplay.loops import stop as stop_module
+from stoix_like.selfplay.stages import train
+from stoix_like.selfplay.watch import presence
+from stoix_like.selfplay.watch.lines import counts_text
 
 SMALL = [*SMALL_WORDS, "--min-samples", "0"]
 CONTINUOUS = ["run-continuous-training", "-c", "tic_tac_toe:2", "--games", 10, "--cooldown", 0, *SMALL]
@@ -101,7 +103,7 @@ def test_a_loop_goes_on_when_nothing_can_be_printed(compiled):
 
 
 def test_a_loop_whose_database_was_moved_away_ends(compiled, monkeypatch):
-    monkeypatch.setattr(timing, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stop_module, "_LOOK_SECONDS", 0.01)
     wiring = wire_pipeline_events()
 
     def move(event):

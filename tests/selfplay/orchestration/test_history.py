@@ -2,7 +2,7 @@
 
 import pytest
 
-from stoix_like.selfplay.orchestration.history import (
+from stoix_like.selfplay.events.history import (
     IterationResult,
     WatchRule,
     begins,

@@ -9,12 +9,12 @@ import pytest
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.selfplay.orchestration import events, hooks
-from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.hooks import BREAKER_OPEN, CommandQueue, HookThreads, check_hooks
-from stoix_like.selfplay.orchestration.router import EventRouter, Subscription
-from stoix_like.selfplay.orchestration.status_text import status_lines
+from stoix_like.selfplay.events import kinds, user_commands
+from stoix_like.selfplay.events.database import Database
+from stoix_like.selfplay.events.log import EventLog
+from stoix_like.selfplay.events.router import EventRouter, Subscription
+from stoix_like.selfplay.events.user_commands import BREAKER_OPEN, CommandQueue, HookThreads, check_hooks
+from stoix_like.selfplay.watch.status_text import status_lines
 
 BASE = {"game": "tic_tac_toe_2p", "run": "abc", "time": 5.0, "iteration": 3}
 #: Adds a line: what a command reads ends with one.
@@ -28,11 +28,11 @@ def log(tmp_path):
 
 
 def failed(part, breaker):
-    return events.StageFailed(**BASE, part=part, failed_stage="train", error="no memory", breaker=breaker)
+    return kinds.StageFailed(**BASE, part=part, failed_stage="train", error="no memory", breaker=breaker)
 
 
 def test_commands_get_the_event_also_after_a_restart(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
     path = tmp_path / "told"
     commands = {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
     with HookThreads(log, commands, SILENT):
@@ -50,7 +50,7 @@ def test_commands_get_the_event_also_after_a_restart(log, tmp_path, monkeypatch)
 
 
 def test_a_command_that_fails_is_said_and_passed_over(log, monkeypatch):
-    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
     said = []
     with HookThreads(log, {"STAGE_FAILED": "false"}, SILENT._replace(warning=said.append)):
         log.append([failed(1, "closed")])
@@ -61,7 +61,7 @@ def test_a_command_that_fails_is_said_and_passed_over(log, monkeypatch):
 
 def test_a_command_that_hangs_holds_up_no_other(log, tmp_path, monkeypatch):
     """It ends when the other one, whose event comes later, has been run."""
-    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
     path, said = tmp_path / "told", []
     hangs = f"sh -c 'while ! test -f {path}; do sleep 0.01; done'"
     commands = {"STAGE_FAILED": hangs, BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
@@ -74,8 +74,8 @@ def test_a_command_that_hangs_holds_up_no_other(log, tmp_path, monkeypatch):
 
 
 def test_a_command_that_hangs_when_the_loop_ends_is_killed_and_run_again_by_the_next_loop(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
-    monkeypatch.setattr(hooks, "_LAST_SECONDS", 0.0)
+    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(user_commands, "_LAST_SECONDS", 0.0)
     path, said = tmp_path / "began", []
     command = f"sh -c 'echo >> {path}; test $(wc -l < {path}) -gt 1 || exec sleep 1000'"
     with HookThreads(log, {"STAGE_FAILED": command}, SILENT._replace(warning=said.append)):
@@ -84,7 +84,7 @@ def test_a_command_that_hangs_when_the_loop_ends_is_killed_and_run_again_by_the_
             time.sleep(0.01)
     assert len(said) == 1
     assert "1 of 3 times" in said[0]
-    monkeypatch.setattr(hooks, "_LAST_SECONDS", 60.0)
+    monkeypatch.setattr(user_commands, "_LAST_SECONDS", 60.0)
     with HookThreads(log, {"STAGE_FAILED": command}, SILENT) as threads:
         while log.position(threads.queues[0].consumer) != log.end():
             time.sleep(0.01)
@@ -112,7 +112,7 @@ def drain(queue):
 
 
 def test_a_command_whose_events_wait_too_long_passes_over_the_oldest(log, queue, monkeypatch):
-    monkeypatch.setattr(hooks, "MOST_WAITING", 3)
+    monkeypatch.setattr(user_commands, "MOST_WAITING", 3)
     log.append([failed(part, "closed") for part in range(1, 11)])
     drain(queue)
     assert queue.run == [8, 9, 10]
@@ -199,24 +199,24 @@ def test_without_commands_nothing_is_read(log):
 
 
 def test_what_the_loop_has_told_last_is_begun_before_it_ends(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 1e6)  # the thread looks when the loop ends
+    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 1e6)  # the thread looks when the loop ends
     path = tmp_path / "told"
     commands = {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
     with HookThreads(log, commands, SILENT):
         log.append([failed(1, "closed"), failed(2, "open"), failed(3, "open")])
     assert len(path.read_text().splitlines()) == 2
-    monkeypatch.setattr(hooks, "_LAST_SECONDS", -1.0)  # it takes too long
+    monkeypatch.setattr(user_commands, "_LAST_SECONDS", -1.0)  # it takes too long
     with HookThreads(log, commands, SILENT):
         log.append([failed(4, "open"), failed(5, "open")])
     assert len(path.read_text().splitlines()) == 2
-    monkeypatch.setattr(hooks, "_LAST_SECONDS", 60.0)
+    monkeypatch.setattr(user_commands, "_LAST_SECONDS", 60.0)
     with HookThreads(log, commands, SILENT):  # of the next process
         pass
     assert len(path.read_text().splitlines()) == 4
 
 
 def test_commands_that_are_added_later_are_not_run_for_the_past(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(hooks, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
     path = tmp_path / "told"
     with HookThreads(log, {}, SILENT):
         log.append([failed(1, "open")])

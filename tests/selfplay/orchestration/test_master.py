@@ -14,15 +14,19 @@ from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.weights.parameters import stored_arrays
-from stoix_like.selfplay import foreign, iteration, records, store, train
-from stoix_like.selfplay.ancestry import read_ancestry
-from stoix_like.selfplay.folders import PARAMETERS, STAGE_NAMES, WINDOW_FILE, Layout
-from stoix_like.selfplay.orchestration import report_matches, retention
-from stoix_like.selfplay.orchestration.reports import SHADOW, TOURNAMENT, read_report
-from stoix_like.selfplay.orchestration.retention import REMOVED, RetentionRule
-from stoix_like.selfplay.orchestration.runner import GameRunner
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
-from stoix_like.selfplay.table import files_of
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
+from stoix_like.selfplay.files import records
+from stoix_like.selfplay.files.folders import PARAMETERS, STAGE_NAMES, WINDOW_FILE, Layout
+from stoix_like.selfplay.iterations import begin
+from stoix_like.selfplay.iterations.table import files_of
+from stoix_like.selfplay.loops import retention
+from stoix_like.selfplay.loops.retention import REMOVED, RetentionRule
+from stoix_like.selfplay.loops.runner import GameRunner
+from stoix_like.selfplay.pipeline import foreign
+from stoix_like.selfplay.ratings import shadow, tournament
+from stoix_like.selfplay.ratings.lineage import read_ancestry
+from stoix_like.selfplay.stages import sync, train
+from stoix_like.selfplay.watch.lines import SHADOW, TOURNAMENT, read_report
 
 
 def test_it_makes_the_same_iterations_as_the_continuous_loop(finished, tmp_path):
@@ -70,8 +74,8 @@ def test_a_tournament_needs_two_candidates(finished, tmp_path):
     pipeline, *_ = finished
     with small_loop(pipeline, tmp_path) as loop:
         loop.layout.root.mkdir(parents=True)
-        iteration.begin_lineage(loop.runner.pipeline)
-        assert report_matches.play_tournament(loop.runner.pipeline, 16, 4, 2) is None
+        begin.begin_lineage(loop.runner.pipeline)
+        assert tournament.play_tournament(loop.runner.pipeline, 16, 4, 2) is None
 
 
 def test_a_failed_evaluation_is_said_and_ends_nothing(copied, monkeypatch):
@@ -80,7 +84,7 @@ def test_a_failed_evaluation_is_said_and_ends_nothing(copied, monkeypatch):
     def failing(*_):
         raise RunError("no memory", "lower --shadow-openings")
 
-    monkeypatch.setattr(report_matches, "shadow_evaluation", failing)
+    monkeypatch.setattr(shadow, "shadow_evaluation", failing)
     with small_loop(pipeline, folder) as loop:
         loop.master(shadow_interval_seconds=1.0, max_iterations=1)._cadence.is_due("shadow/tic_tac_toe_2p", 1.0)
         loop.fake.at += 10.0
@@ -228,12 +232,12 @@ def test_removed_shards_of_other_folders_are_not_taken_in_again(copied, tmp_path
         for path in loop.layout.store.iterdir():
             path.unlink()  # as retention does
         loop.layout.iteration(3).mkdir()
-        synced = store.sync_stage(pipeline, files_of(pipeline.layout, 3))
+        synced = sync.sync_stage(pipeline, files_of(pipeline.layout, 3))
         assert synced.facts["added"] == []
         assert list(loop.layout.store.iterdir()) == []
         assert not foreign.has_unseen(pipeline)
         (theirs / "torn.npz").write_bytes(b"PK")
         assert foreign.has_unseen(pipeline)
-        store.sync_stage(pipeline, files_of(pipeline.layout, 3), again=True)
-        store.sync_stage(pipeline, files_of(pipeline.layout, 3), again=True)
+        sync.sync_stage(pipeline, files_of(pipeline.layout, 3), again=True)
+        sync.sync_stage(pipeline, files_of(pipeline.layout, 3), again=True)
         assert len([line for line in loop.said if "torn.npz" in line]) == 1

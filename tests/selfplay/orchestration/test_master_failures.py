@@ -8,20 +8,21 @@ import shutil
 import pytest
 from support.loops import small_loop
 
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.errors import RunError
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay import iteration
-from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.orchestration import report_matches, retention
-from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.master import RETRY_SECONDS
-from stoix_like.selfplay.orchestration.reports import SHADOW, read_report
-from stoix_like.selfplay.orchestration.runner import GameRunner
-from stoix_like.selfplay.orchestration.services import Gates
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
-from stoix_like.selfplay.progress import Interrupted
-from stoix_like.selfplay.tuned_leaves import RESULT
+from stoix_like.selfplay.events.history import WatchRule
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.files.tuned_leaves import RESULT
+from stoix_like.selfplay.iterations import begin
+from stoix_like.selfplay.loops import retention
+from stoix_like.selfplay.loops.master import RETRY_SECONDS
+from stoix_like.selfplay.loops.runner import GameRunner
+from stoix_like.selfplay.loops.services import Gates
+from stoix_like.selfplay.pipeline.progress import Interrupted
+from stoix_like.selfplay.ratings import shadow, tournament
+from stoix_like.selfplay.watch.lines import SHADOW, read_report
 
 WATCH = WatchRule(plateau_iterations=2, plateau_elo=1e6)  # always a plateau
 
@@ -94,7 +95,7 @@ def test_an_evaluation_that_kills_the_process_is_due_later_and_one_that_is_stopp
         raise Interrupted("evaluate")
 
     with small_loop(pipeline, folder) as loop:
-        monkeypatch.setattr(report_matches, "shadow_evaluation", evaluation)
+        monkeypatch.setattr(shadow, "shadow_evaluation", evaluation)
         master = loop.master(shadow_interval_seconds=50.0)
         assert not master._evaluate()  # the first is due an interval later
         loop.fake.at += 50.0
@@ -117,7 +118,7 @@ def test_an_evaluation_that_fails_is_tried_again_soon(copied):
         master = loop.master(shadow_interval_seconds=5e4, shadow_openings=2)
         assert not master._evaluate()
         loop.fake.at += 5e4
-        with iteration.work_lock(loop.layout):
+        with begin.work_lock(loop.layout):
             assert master._evaluate()
         assert read_report(loop.layout, SHADOW) is None
         assert not master._evaluate()
@@ -209,12 +210,12 @@ def test_one_game_that_waits_for_its_breaker_is_no_error_of_the_loop(copied, mon
 
 def test_the_intervals_of_a_tournament_know_that_its_matches_share_openings(copied, monkeypatch):
     pipeline, folder = copied
-    rate, rated = report_matches.ratings.rate, []
+    rate, rated = tournament.ratings.rate, []
     monkeypatch.setattr(
-        report_matches.ratings, "rate", lambda records, **rest: rated.append(records) or rate(records, **rest)
+        tournament.ratings, "rate", lambda records, **rest: rated.append(records) or rate(records, **rest)
     )
     with small_loop(pipeline, folder) as loop:
-        report_matches.play_tournament(loop.runner.pipeline, 16, 4, 2)
+        tournament.play_tournament(loop.runner.pipeline, 16, 4, 2)
     for record in rated[-1]:
         assert len(record.by_opening) * 2 == record.games
         assert sum(record.by_opening) == record.score
@@ -224,7 +225,7 @@ def test_a_tournament_with_another_size_of_matches_spends_no_more_than_it_may(co
     pipeline, folder = copied
     with small_loop(pipeline, folder, replace_leaves(pipeline.config, {"pairs_per_look": 1})) as loop:
         given = loop.runner.pipeline, 16, 4
-        first = report_matches.play_tournament(*given, 2)
-        second = report_matches.play_tournament(*given, 1)
+        first = tournament.play_tournament(*given, 2)
+        second = tournament.play_tournament(*given, 1)
         games = [sum(row["games"] for row in one["ratings"]) for one in (first, second)]
         assert games == [4 * 2 * 2] * 2

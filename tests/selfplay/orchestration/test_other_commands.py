@@ -7,16 +7,17 @@ import pytest
 from support.loops import FakeClock, small_loop, told
 from support.pipelines import digests
 
-from stoix_like.config.checks import replace_leaves
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay import iteration
-from stoix_like.selfplay.folders import STAGE_NAMES
-from stoix_like.selfplay.iteration import IterationOptions
-from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import events, history, plateau
-from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
-from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
+from stoix_like.selfplay.events import history, kinds
+from stoix_like.selfplay.events.history import WatchRule
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
+from stoix_like.selfplay.files.folders import STAGE_NAMES
+from stoix_like.selfplay.files.iteration_start import read_start
+from stoix_like.selfplay.files.tuned_leaves import TuningResult, write_result
+from stoix_like.selfplay.iterations import begin, steps
+from stoix_like.selfplay.iterations.begin import IterationOptions
+from stoix_like.selfplay.loops import plateau
 
 
 def run_one(loop, kind):
@@ -38,9 +39,9 @@ def test_another_command_finishes_the_iteration_of_a_loop_between_two_of_its_sta
     def another_command(event):
         if event.iteration == 3:
             for _ in range(finished_meanwhile):  # as run_training_loop.py does: the rest of this one, then the next
-                iteration.run_iteration(loop.runner.pipeline)
+                steps.run_iteration(loop.runner.pipeline)
 
-    wiring.subscribe("another", another_command, kinds=(events.SelfplayComplete.kind,))
+    wiring.subscribe("another", another_command, kinds=(kinds.SelfplayComplete.kind,))
     with small_loop(pipeline, folder, wiring=wiring, max_iterations=1) as loop:
         run_one(loop, kind)
         last = 3 + finished_meanwhile
@@ -54,7 +55,7 @@ def test_another_command_finishes_iterations_while_a_loop_cools_down(copied):
 
     def another_command(clock):
         if not done:
-            done.append(iteration.run_iteration(loop.runner.pipeline).iteration)
+            done.append(steps.run_iteration(loop.runner.pipeline).iteration)
 
     with small_loop(pipeline, folder, clock=FakeClock(another_command), max_iterations=2) as loop:
         assert loop.run().successful_iterations == 2
@@ -65,7 +66,7 @@ def test_another_command_finishes_iterations_while_a_loop_cools_down(copied):
 @contextlib.contextmanager
 def before_the_lock(monkeypatch, is_time, act):
     """Another process acts once, between a look at what is due and the lock: when `is_time()`."""
-    lock, acted = iteration.work_lock, []
+    lock, acted = begin.work_lock, []
 
     @contextlib.contextmanager
     def late(layout):
@@ -75,7 +76,8 @@ def before_the_lock(monkeypatch, is_time, act):
         with lock(layout):
             yield
 
-    monkeypatch.setattr(iteration, "work_lock", late)
+    for module in (begin, steps):
+        monkeypatch.setattr(module, "work_lock", late)
     yield
     assert acted
 
@@ -83,14 +85,14 @@ def before_the_lock(monkeypatch, is_time, act):
 def finish(loop, times=1):
     """What another process does that finishes the iteration, and the next ones."""
     for _ in range(times):
-        iteration.run_iteration(loop.runner.pipeline)
+        steps.run_iteration(loop.runner.pipeline)
 
 
 OTHERS = ("sync", "train", "promote")
 
 
 def run_by_hand(loop):
-    assert iteration.run_iteration(loop.runner.pipeline).iteration == 3
+    assert steps.run_iteration(loop.runner.pipeline).iteration == 3
 
 
 @pytest.mark.parametrize("stage", ["evaluate", *(pytest.param(name, marks=pytest.mark.full) for name in OTHERS)])
@@ -135,14 +137,14 @@ def test_an_iteration_that_another_process_has_begun_meanwhile_is_not_left(copie
     pipeline, folder = copied
     with small_loop(pipeline, folder) as loop:
         pipeline = loop.runner.pipeline
-        assert iteration.begin_iteration(pipeline) == 3
+        assert begin.begin_iteration(pipeline) == 3
 
         def meanwhile():
             finish(loop)
-            assert iteration.begin_iteration(pipeline) == 4
+            assert begin.begin_iteration(pipeline) == 4
 
         with before_the_lock(monkeypatch, lambda: True, meanwhile):
-            assert iteration.begin_iteration(pipeline, IterationOptions(new_iteration=True)) == 4
+            assert begin.begin_iteration(pipeline, IterationOptions(new_iteration=True)) == 4
 
 
 def test_the_boost_of_an_iteration_is_that_of_the_decisions_when_it_begins(copied, monkeypatch):
@@ -173,8 +175,8 @@ def test_a_plateau_hook_is_not_started_beside_an_iteration_that_has_begun_meanwh
     pipeline, folder = copied
     with small_loop(pipeline, folder, watch=WatchRule(1, 1e9)) as loop:
         master = loop.master(enabled=True, function="cma_es")
-        begin = functools.partial(iteration.begin_iteration, loop.runner.pipeline)
+        begun = functools.partial(begin.begin_iteration, loop.runner.pipeline)
         monkeypatch.setattr(plateau, "run_plateau_hook", lambda *_: pytest.fail("it is started"))
-        with before_the_lock(monkeypatch, lambda: True, begin):
+        with before_the_lock(monkeypatch, lambda: True, begun):
             master._run_plateau_hook()
         assert loop.layout.last_iteration() == 3

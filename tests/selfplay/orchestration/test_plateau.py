@@ -8,17 +8,18 @@ import weakref
 import pytest
 from support.loops import small_loop
 
-from stoix_like.config.checks import replace_leaves
-from stoix_like.config.unified_loop import PlateauHookConfig
+from stoix_like.config.checks.access import replace_leaves
+from stoix_like.config.sections.master_loop import PlateauHookConfig
 from stoix_like.errors import CheckpointError, ConfigError
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay import iteration
-from stoix_like.selfplay.iteration_start import read_start
-from stoix_like.selfplay.orchestration import plateau, plateau_hooks
-from stoix_like.selfplay.orchestration.history import WatchRule
-from stoix_like.selfplay.orchestration.plateau import due_iteration, run_plateau_hook
-from stoix_like.selfplay.progress import Interrupted
-from stoix_like.selfplay.tuned_leaves import RESULT, TuningResult, read_result, write_result
+from stoix_like.selfplay.events.history import WatchRule
+from stoix_like.selfplay.files.iteration_start import read_start
+from stoix_like.selfplay.files.tuned_leaves import RESULT, TuningResult, read_result, write_result
+from stoix_like.selfplay.iterations import begin
+from stoix_like.selfplay.loops import plateau
+from stoix_like.selfplay.loops.plateau import due_iteration, run_plateau_hook
+from stoix_like.selfplay.pipeline.progress import Interrupted
+from stoix_like.selfplay.tuning import registry
 
 WATCH = WatchRule(plateau_iterations=2, plateau_elo=1e6)  # always a plateau
 OPTIONS = PlateauHookConfig(enabled=True, function="test")
@@ -37,8 +38,8 @@ def loop(copied):
 @pytest.fixture
 def register(monkeypatch):
     """Registers a function as `test`, for a test."""
-    monkeypatch.setattr(plateau_hooks, "_hooks", {**plateau_hooks._hooks})
-    return lambda function: plateau_hooks.register_plateau_hook("test", function)
+    monkeypatch.setattr(registry, "_hooks", {**registry._hooks})
+    return lambda function: registry.register_plateau_hook("test", function)
 
 
 def due(loop, rule=WATCH):
@@ -63,7 +64,7 @@ def test_it_is_due_between_iterations_on_a_plateau_until_there_is_a_result(loop)
     finish(loop, 2)
     assert due(loop) is None
     (loop.layout.plateau(2) / RESULT).unlink()
-    iteration.begin_iteration(loop.runner.pipeline)
+    begin.begin_iteration(loop.runner.pipeline)
     assert due(loop) is None
 
 
@@ -81,7 +82,7 @@ def test_the_next_one_is_due_after_twice_as_many_iterations_if_nothing_was_found
     for number, leaves in results:
         finish(loop, number, leaves=leaves)
     last = [0]
-    monkeypatch.setattr(plateau.iteration, "next_iteration", lambda layout: last[0] + 1)
+    monkeypatch.setattr(plateau.begin, "next_iteration", lambda layout: last[0] + 1)
     found = []
     for last[0] in range(results[-1][0], next_one + 1):
         found.append(due(loop))
@@ -124,7 +125,7 @@ def test_the_other_loop_takes_up_an_iteration_with_leaves_that_were_tuned_meanwh
     loop.layout.plateau(2).mkdir(parents=True)
     write_result(loop.layout, 2, TuningResult({"actor_lr": rate / 2}, {"actor_lr": rate}, None, 0.0))
     tuned = replace_leaves(loop.runner.configured, {"actor_lr": rate / 2})
-    iteration.begin_iteration(type(loop.runner.pipeline)(tuned, loop.services.reporter))
+    begin.begin_iteration(type(loop.runner.pipeline)(tuned, loop.services.reporter))
     loop.loop.config = dataclasses.replace(loop.config, max_iterations=1)
     loop.run()
     assert loop.layout.last_iteration() == 3
@@ -235,11 +236,11 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_one_line(register):
     register(lambda context: {})
     for taken in ("test", "cma_es"):
         with pytest.raises(ConfigError, match="taken"):
-            plateau_hooks.register_plateau_hook(taken, lambda context: {})
-    plateau_hooks.check_plateau_hook(OPTIONS)
-    plateau_hooks.check_plateau_hook(PlateauHookConfig(function="cma-es"))  # not enabled
+            registry.register_plateau_hook(taken, lambda context: {})
+    registry.check_plateau_hook(OPTIONS)
+    registry.check_plateau_hook(PlateauHookConfig(function="cma-es"))  # not enabled
     with pytest.raises(ConfigError, match="did you mean 'cma_es'"):
-        plateau_hooks.check_plateau_hook(PlateauHookConfig(enabled=True, function="cma-es"))
+        registry.check_plateau_hook(PlateauHookConfig(enabled=True, function="cma-es"))
 
 
 def test_the_present_state_and_what_is_waited_for_are_told(loop, register, monkeypatch):

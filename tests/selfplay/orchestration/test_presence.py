@@ -9,10 +9,11 @@ import sys
 import pytest
 
 from stoix_like.errors import RunError
-from stoix_like.selfplay.orchestration import presence
-from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.presence import MASTER, Heartbeat, PresenceLock, is_unified_loop_running
-from stoix_like.selfplay.orchestration.timing import Clock, LoopStop, StopWatcher
+from stoix_like.selfplay.events.clock import Clock
+from stoix_like.selfplay.events.database import Database
+from stoix_like.selfplay.loops.stop import LoopStop, StopWatcher
+from stoix_like.selfplay.watch import presence
+from stoix_like.selfplay.watch.presence import MASTER, Heartbeat, PresenceLock, is_unified_loop_running
 
 ASKS = """
 import sys

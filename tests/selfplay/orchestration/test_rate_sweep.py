@@ -10,18 +10,18 @@ import pytest
 from support.loops import small_loop
 
 from stoix_like.algorithms.alphazero import window_learner
-from stoix_like.config.checks import replace_leaves
-from stoix_like.config.unified_loop import PlateauHookConfig
+from stoix_like.config.checks.access import replace_leaves
+from stoix_like.config.sections.master_loop import PlateauHookConfig
 from stoix_like.errors import RunError
 from stoix_like.runtime.runs.saved import load_run
 from stoix_like.runtime.stages.array_files import read_arrays
-from stoix_like.selfplay import export, train
-from stoix_like.selfplay.orchestration import architecture_search, rate_sweep
-from stoix_like.selfplay.orchestration.plateau import run_plateau_hook
-from stoix_like.selfplay.orchestration.plateau_context import PlateauContext
-from stoix_like.selfplay.pipeline import Pipeline
-from stoix_like.selfplay.progress import Interrupted
-from stoix_like.selfplay.table import files_of
+from stoix_like.selfplay.iterations.table import files_of
+from stoix_like.selfplay.loops.plateau import run_plateau_hook
+from stoix_like.selfplay.pipeline.programs import Pipeline
+from stoix_like.selfplay.pipeline.progress import Interrupted
+from stoix_like.selfplay.stages import export, train
+from stoix_like.selfplay.tuning import architecture_search, rate_sweep
+from stoix_like.selfplay.tuning.context import PlateauContext
 
 GAMES = np.array([0, 0, 1, 1])
 

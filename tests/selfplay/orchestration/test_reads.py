@@ -3,7 +3,7 @@
 import pytest
 from support.loop_records import count_reads, derive_events, know_shards, write_iterations
 
-from stoix_like.selfplay.folders import Layout
+from stoix_like.selfplay.files.folders import Layout
 
 
 @pytest.mark.parametrize("counts", [(30, 60), pytest.param((1000, 2000), marks=pytest.mark.full)])

@@ -12,10 +12,10 @@ from support.loops import small_loop
 
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
-from stoix_like.selfplay import lost_shards, records, stored
-from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.orchestration import retention
-from stoix_like.selfplay.orchestration.retention import MARK, REMOVED, RetentionRule
+from stoix_like.selfplay.files import lost_shards, records, stored
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.loops import retention
+from stoix_like.selfplay.loops.retention import MARK, REMOVED, RetentionRule
 
 RULE = RetentionRule(positions=100, candidates=2)
 

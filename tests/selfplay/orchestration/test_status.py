@@ -15,18 +15,18 @@ from support.loops import small_loop
 
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.manifest import read_manifest
-from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.orchestration import presence
-from stoix_like.selfplay.orchestration.breaker import BreakerRule, Breakers
-from stoix_like.selfplay.orchestration.database import MIGRATIONS, Database
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.events import CurriculumRebalanced, PlateauDetected
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, Heartbeat, PresenceLock
-from stoix_like.selfplay.orchestration.reports import LatestProgress
-from stoix_like.selfplay.orchestration.status import LATE_SECONDS, exit_code, read_status
-from stoix_like.selfplay.orchestration.status_text import status_lines
-from stoix_like.selfplay.orchestration.timing import moment
-from stoix_like.selfplay.tuned_leaves import TuningResult, write_result
+from stoix_like.selfplay.events.breaker import BreakerRule, Breakers
+from stoix_like.selfplay.events.clock import moment
+from stoix_like.selfplay.events.database import MIGRATIONS, Database
+from stoix_like.selfplay.events.kinds import CurriculumRebalanced, PlateauDetected
+from stoix_like.selfplay.events.log import EventLog
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.files.tuned_leaves import TuningResult, write_result
+from stoix_like.selfplay.watch import presence
+from stoix_like.selfplay.watch.lines import LatestProgress
+from stoix_like.selfplay.watch.presence import CONTINUOUS, MASTER, Heartbeat, PresenceLock
+from stoix_like.selfplay.watch.status import LATE_SECONDS, exit_code, read_status
+from stoix_like.selfplay.watch.status_text import status_lines
 
 PROGRESS = "tic_tac_toe_2p: train: 3 of 5"
 

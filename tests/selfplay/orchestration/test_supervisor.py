@@ -13,10 +13,10 @@ import pytest
 from stoix_like.commands.entry import exit_code
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.selfplay.orchestration import presence
-from stoix_like.selfplay.orchestration.database import FILE, Database
-from stoix_like.selfplay.orchestration.presence import CONTINUOUS, MASTER, PresenceLock
-from stoix_like.selfplay.orchestration.supervisor import pause_before, stop_loop, supervise
+from stoix_like.selfplay.events.database import FILE, Database
+from stoix_like.selfplay.watch import presence
+from stoix_like.selfplay.watch.presence import CONTINUOUS, MASTER, PresenceLock
+from stoix_like.selfplay.watch.supervisor import pause_before, stop_loop, supervise
 
 #: Writes a line each time that it is started, and does as its first argument says.
 CHILD = """

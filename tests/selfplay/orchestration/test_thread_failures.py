@@ -13,13 +13,15 @@ import pytest
 
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.selfplay.orchestration import database as database_module
-from stoix_like.selfplay.orchestration import events, hooks, presence, timing
-from stoix_like.selfplay.orchestration.database import Database
-from stoix_like.selfplay.orchestration.event_log import EventLog
-from stoix_like.selfplay.orchestration.hooks import CONSUMER, HookThreads
-from stoix_like.selfplay.orchestration.presence import MASTER, Heartbeat
-from stoix_like.selfplay.orchestration.timing import LoopStop, StopWatcher
+from stoix_like.selfplay.events import database as database_module
+from stoix_like.selfplay.events import kinds, user_commands
+from stoix_like.selfplay.events.database import Database
+from stoix_like.selfplay.events.log import EventLog
+from stoix_like.selfplay.events.user_commands import CONSUMER, HookThreads
+from stoix_like.selfplay.loops import stop as stop_module
+from stoix_like.selfplay.loops.stop import LoopStop, StopWatcher
+from stoix_like.selfplay.watch import presence
+from stoix_like.selfplay.watch.presence import MASTER, Heartbeat
 
 #: Appends the part of an event to a file.
 WRITES = "import json, sys; open(sys.argv[1], 'a').write(str(json.load(sys.stdin)['part']) + chr(10))"
@@ -37,7 +39,7 @@ def database(tmp_path, monkeypatch):
     """One that waits for a lock only shortly; its threads look often."""
     monkeypatch.setattr(database_module, "_BUSY_SECONDS", 0.02)
     monkeypatch.setattr(presence, "HEARTBEAT_SECONDS", 0.01)
-    for module in (timing, hooks):
+    for module in (stop_module, user_commands):
         monkeypatch.setattr(module, "_LOOK_SECONDS", 0.01)
     with contextlib.closing(Database(tmp_path)) as database:
         yield database
@@ -118,7 +120,7 @@ def test_a_stop_is_seen_when_the_database_can_be_used_again_and_a_time_out_meanw
 
 def event(part):
     base = {"game": "tic_tac_toe_2p", "iteration": 3, "run": "abc", "time": 5.0}
-    return events.SelfplayComplete(**base, part=part, games=10, positions=50, player="p")
+    return kinds.SelfplayComplete(**base, part=part, games=10, positions=50, player="p")
 
 
 class CountingLog(EventLog):

@@ -9,17 +9,17 @@ from support.loops import FakeClock, small_loop
 from support.pipelines import small_config
 
 from stoix_like.runtime.training.stopping import stopping_on_signals
-from stoix_like.selfplay import evaluate, export, play, promote, store, train
-from stoix_like.selfplay.due import Step
-from stoix_like.selfplay.folders import STAGE_NAMES
-from stoix_like.selfplay.orchestration import events, timing
-from stoix_like.selfplay.orchestration.timing import LoopStop
-from stoix_like.selfplay.orchestration.wiring import wire_pipeline_events
+from stoix_like.selfplay.events import clock, kinds
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
+from stoix_like.selfplay.files.folders import STAGE_NAMES
+from stoix_like.selfplay.iterations.due import Step
+from stoix_like.selfplay.loops.stop import LoopStop
+from stoix_like.selfplay.stages import evaluate, export, promote, selfplay, sync, train
 
 #: {stage: where the loop calls it}.
 CALLS = {
-    "selfplay": (play, "selfplay_stage"),
-    "sync": (store, "sync_stage"),
+    "selfplay": (selfplay, "selfplay_stage"),
+    "sync": (sync, "sync_stage"),
     "export": (export, "export_stage"),
     "train": (train, "train_stage"),
     "evaluate": (evaluate, "evaluate_stage"),
@@ -65,7 +65,7 @@ def test_a_time_out_in_self_play_is_its_failure_and_the_next_stages_have_their_o
         stats = master.stats
         assert (stats.successful_iterations, stats.failed_iterations) == (1, 1)
         assert stats.last_error == "tic_tac_toe_2p: selfplay: it did not end in time"
-        failed = [logged.event for logged in loop.log.read() if logged.event.kind == events.StageFailed.kind]
+        failed = [logged.event for logged in loop.log.read() if logged.event.kind == kinds.StageFailed.kind]
         assert [(event.iteration, event.failed_stage, event.error) for event in failed] == [
             (3, "selfplay", "it did not end in time")
         ]
@@ -189,7 +189,7 @@ def test_a_stage_that_ends_while_a_thread_looks_at_its_time_leaves_no_time_out(m
         ends[0].join(0.1)  # the stage ends now, if the look lets it
         return 0.0
 
-    monkeypatch.setattr(timing.time, "monotonic", monotonic)
+    monkeypatch.setattr(clock.time, "monotonic", monotonic)
     if look == "watcher":
         stop.look(is_stopped=False)
     else:

@@ -7,26 +7,21 @@ import pytest
 from support.loops import FakeClock, small_loop
 from support.pipelines import SMALL
 
-from stoix_like.config.loops import LoopConfig
+from stoix_like.config.sections.continuous_loop import LoopConfig
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.selfplay import iteration, play, store
-from stoix_like.selfplay.folders import Layout
-from stoix_like.selfplay.orchestration import (
-    continuous,
-    derive,
-    plateau,
-    presence,
-    report_matches,
-    reports,
-    runner,
-    start,
-    timing,
-)
-from stoix_like.selfplay.orchestration.master import RETRY_SECONDS
-from stoix_like.selfplay.orchestration.presence import MASTER, PresenceLock
-from stoix_like.selfplay.orchestration.services import Gates
-from stoix_like.selfplay.orchestration.stats import LoopState, MasterStats
+from stoix_like.selfplay.events import derive
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.iterations import begin
+from stoix_like.selfplay.loops import continuous, plateau, runner, start
+from stoix_like.selfplay.loops import stop as stop_module
+from stoix_like.selfplay.loops.master import RETRY_SECONDS
+from stoix_like.selfplay.loops.services import Gates
+from stoix_like.selfplay.ratings import shadow
+from stoix_like.selfplay.stages import selfplay, sync
+from stoix_like.selfplay.watch import lines, presence
+from stoix_like.selfplay.watch.presence import MASTER, PresenceLock
+from stoix_like.selfplay.watch.stats import LoopState, MasterStats
 
 EVENTS = ("STAGE_FAILED", "ITERATION_COMPLETE")
 
@@ -45,7 +40,7 @@ def test_evaluations_that_take_longer_than_their_interval_let_games_go_on(copied
             loop.fake.at += 1000.0
             loop.stop.is_set = len(made) > 50
 
-        monkeypatch.setattr(report_matches, "shadow_evaluation", slow)
+        monkeypatch.setattr(shadow, "shadow_evaluation", slow)
         master = loop.master(max_iterations=2, shadow_interval_seconds=900.0)
         assert not master._evaluate()  # from here on they are due
         loop.fake.at += 900.0
@@ -62,7 +57,7 @@ def test_an_evaluation_that_fails_late_is_tried_again_five_minutes_later(copied,
             loop.fake.at += 2.0 * RETRY_SECONDS
             raise RunError("no memory", "lower --batch-size")
 
-        monkeypatch.setattr(report_matches, "shadow_evaluation", failing)
+        monkeypatch.setattr(shadow, "shadow_evaluation", failing)
         master = loop.master(shadow_interval_seconds=900.0)
         assert not master._evaluate()
         loop.fake.at += 900.0
@@ -80,7 +75,7 @@ def test_without_free_disk_nothing_is_evaluated_or_taken_in(copied, monkeypatch,
     section = dataclasses.replace(pipeline.config.selfplay, sync_from=str(tmp_path / "theirs"))
     config = dataclasses.replace(pipeline.config, selfplay=section)
     calls = []
-    monkeypatch.setattr(report_matches, "shadow_evaluation", lambda *_: calls.append("shadow"))
+    monkeypatch.setattr(shadow, "shadow_evaluation", lambda *_: calls.append("shadow"))
     for gates, expected in ((Gates(min_free_disk=1e9), []), (Gates(), ["poll", "shadow"])):
         with small_loop(pipeline, folder, config, gates=gates) as loop:
             monkeypatch.setattr(loop.runner, "poll", lambda: calls.append("poll"))
@@ -99,7 +94,7 @@ def test_failures_that_cannot_be_stored_open_their_breaker_for_this_process(copi
         loop.stop.is_set = len(loop.said) > 100
         raise RunError("no memory", "lower --batch-size")
 
-    monkeypatch.setattr(play, "selfplay_stage", failing)
+    monkeypatch.setattr(selfplay, "selfplay_stage", failing)
     with small_loop(pipeline, folder, iteration_cooldown_seconds=0.0) as loop:
         transaction = loop.database.transaction
 
@@ -130,12 +125,12 @@ def test_the_exit_code_of_a_loop_is_the_same_when_nothing_can_be_printed(made, i
         raise OSError(28, "No space left on device")
 
     stats = MasterStats(successful_iterations=made, interrupted=interrupted)
-    assert reports.conclude(stats, "next", Reporter(full, full, full, full)) == code
+    assert lines.conclude(stats, "next", Reporter(full, full, full, full)) == code
 
 
 def test_a_time_out_that_meets_a_starting_master_loop_ends_nothing(copied, monkeypatch):
     pipeline, folder = copied
-    synced, locks = store.sync_stage, []
+    synced, locks = sync.sync_stage, []
 
     def slow(*arguments):
         result = synced(*arguments)
@@ -145,7 +140,7 @@ def test_a_time_out_that_meets_a_starting_master_loop_ends_nothing(copied, monke
             loop.stop.look(is_stopped=False)  # as the watcher does, while the stage ends
         return result
 
-    monkeypatch.setattr(store, "sync_stage", slow)
+    monkeypatch.setattr(sync, "sync_stage", slow)
     clock = FakeClock(lambda clock: locks[0].close() if clock.at > 1_000_050.0 else None)
     with small_loop(pipeline, folder, clock=clock, max_iterations=1) as loop:
         stats = loop.run()
@@ -259,7 +254,7 @@ def test_a_game_that_waits_does_not_keep_another_from_its_turn_after_an_error(co
 )
 def test_only_a_bug_is_said_with_its_traceback(copied, monkeypatch, error, said, tracebacks):
     pipeline, folder = copied
-    monkeypatch.setattr(play, "selfplay_stage", lambda *_, **__: (_ for _ in ()).throw(error))
+    monkeypatch.setattr(selfplay, "selfplay_stage", lambda *_, **__: (_ for _ in ()).throw(error))
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         loop.run()
         assert any(f"selfplay of iteration 3 failed: {said}" in line for line in loop.said)
@@ -268,14 +263,14 @@ def test_only_a_bug_is_said_with_its_traceback(copied, monkeypatch, error, said,
 
 def test_a_loop_says_what_it_does_while_programs_are_compiled(copied, monkeypatch):
     pipeline, folder = copied
-    states, begin = [], iteration.begin_iteration
+    states, original = [], begin.begin_iteration
     with small_loop(pipeline, folder, max_iterations=1) as loop:
 
         def noted(*arguments):
             states.append((loop.loop.stats.current_state, loop.loop.stats.current_config))
-            return begin(*arguments)
+            return original(*arguments)
 
-        monkeypatch.setattr(iteration, "begin_iteration", noted)
+        monkeypatch.setattr(begin, "begin_iteration", noted)
         loop.run()
     assert states == [(LoopState.RUNNING_SELFPLAY, "tic_tac_toe_2p")]
 
@@ -301,7 +296,7 @@ def test_a_loop_that_waits_names_no_game(copied):
 
 def test_a_stop_that_is_asked_for_while_a_loop_starts_is_kept(copied, monkeypatch):
     _, folder = copied
-    monkeypatch.setattr(timing, "_LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(stop_module, "_LOOK_SECONDS", 0.01)
     select = start.devices.select
 
     def asked(*arguments, **options):
@@ -310,7 +305,7 @@ def test_a_stop_that_is_asked_for_while_a_loop_starts_is_kept(copied, monkeypatc
         return select(*arguments, **options)
 
     monkeypatch.setattr(start.devices, "select", asked)
-    monkeypatch.setattr(play, "selfplay_stage", lambda *_, **__: pytest.fail("it plays"))
+    monkeypatch.setattr(selfplay, "selfplay_stage", lambda *_, **__: pytest.fail("it plays"))
     monkeypatch.setattr(runner, "Pipeline", lambda *_: pytest.fail("it compiles"))
     config = LoopConfig([("tic_tac_toe", 2)], selfplay_games_per_iteration=10, iteration_cooldown_seconds=3600.0)
     waiting = start.ContinuousLoop._defer

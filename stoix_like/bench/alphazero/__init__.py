@@ -1,0 +1,1 @@
+"""The speed and the strength of AlphaZero. Imports timing and learning."""

@@ -1,0 +1,64 @@
+"""Gains of searches over trained policies at equal model steps: rows of `compare_search` on the runs of the bench."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from stoix_like.bench.learning import scores
+from stoix_like.bench.learning.scores import EARLY_MAZE, EQUAL_PACKING, SHORT
+from stoix_like.bench.learning.trainings import SEEDS, Training, finished_run
+from stoix_like.bench.timing.measure import Measurement
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.runtime.searches.compare import SeedResult, compare
+from stoix_like.runtime.searches.settings import ComparisonSettings
+
+
+class Comparison(NamedTuple):
+    """Trainings, their seeds to compare, the levels and the settings."""
+
+    trainings: tuple[Training, ...]
+    seeds: tuple[int, ...]
+    level_set: str
+    settings: ComparisonSettings
+
+
+QUICK = tuple(
+    claim.training for claim in scores.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
+)
+#: {suite: its comparison}.
+COMPARISONS = {
+    "search": Comparison(QUICK, (0,), "binpack-2048", ComparisonSettings(budgets=(16, 64))),
+    "search_large": Comparison(QUICK, (0,), "binpack-256", ComparisonSettings(budgets=(256, 1024))),
+    "search_equal": Comparison(EQUAL_PACKING, SEEDS, "binpack-256", ComparisonSettings(budgets=(16, 64))),
+    "search_maze": Comparison(
+        EARLY_MAZE, SEEDS, "maze-256", ComparisonSettings(("best_of", "smc"), (16, 64), SHORT.temperature)
+    ),
+}
+
+
+def search_suite(name: str) -> Iterator[Measurement]:
+    """Every method at every budget, as the mean if there are several seeds. The spread is half a 95 % interval."""
+    comparison = COMPARISONS[name]
+    for training in comparison.trainings:
+        yield from _rows(training, comparison)
+
+
+def _rows(training: Training, comparison: Comparison) -> list[Measurement]:
+    runs = [finished_run(training, seed) for seed in comparison.seeds]
+    reporter = SILENT._replace(progress=print_to_stderr)
+    found = compare(runs, "latest", comparison.level_set, comparison.settings, reporter)
+    (result,) = found["over_runs"] if len(runs) > 1 else found["runs"]
+    return [_row(training, comparison, result, row) for row in result["rows"]]
+
+
+def _row(training: Training, comparison: Comparison, result: SeedResult, row: dict[str, Any]) -> Measurement:
+    budget = [str(row["budget"])] if row["budget"] else []
+    name = "/".join(["search", training.name, comparison.level_set, row["method"], *budget])
+    seeds = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
+    gain = row["gain"]
+    note = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
+    note += f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
+    spread = (row["high"] - row["low"]) / 2 / row["mean"]
+    return Measurement(name, row["mean"], "return", spread, note=f"{note}{seeds}, levels {result['level_hash']}")

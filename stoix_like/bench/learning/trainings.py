@@ -1,0 +1,60 @@
+"""The runs that are measured: made by the commands of the project, once, and refused if their presets have changed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from stoix_like.config.dicts import config_to_dict
+from stoix_like.config.sections.runs import PPOConfig, SPOConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.installation import ROOT
+from stoix_like.runtime.results.series import experiment_leaves
+from stoix_like.runtime.runs.find import read_config
+from stoix_like.runtime.runs.sources import load_config
+
+RUNS = Path("runs") / "bench"
+SEEDS = (0, 1, 2)
+
+
+class Training(NamedTuple):
+    """A preset with further flags. Its run folders are `runs/bench/<name>-s<seed>`."""
+
+    name: str
+    preset: str
+    flags: tuple[str, ...] = ()
+
+
+def finished_run(training: Training, seed: int) -> Path:
+    """The finished run of a training and seed. It is started, or resumed if it is not finished."""
+    path = RUNS / f"{training.name}-s{seed}"
+    if (path / "config.yaml").is_file():
+        _check_settings(training, path)
+        flags = ["--resume", str(path)]
+    else:
+        flags = ["--config", training.preset, *training.flags, "--seed", str(seed)]
+        flags += ["--save-dir", str(RUNS), "--run-name", path.name]
+    script = ROOT / "scripts" / f"train_{training.preset.partition('/')[0]}.py"
+    subprocess.run([sys.executable, str(script), *flags, "--no-progress"], check=True)
+    return path
+
+
+def _check_settings(training: Training, path: Path) -> None:
+    """Raises ConfigError if the run was trained with other settings than the training has now: presets change."""
+    config_type, algorithm = (SPOConfig, "spo") if training.preset.startswith("spo/") else (PPOConfig, "ppo")
+    expected = load_config(config_type, algorithm, ["--config", training.preset, *training.flags], "").config
+    refuse_other_settings(path, expected, training.name)
+
+
+def refuse_other_settings(path: Path, expected: Any, name: str) -> None:
+    """Raises ConfigError if the run's configuration differs from the expected one in a leaf that matters to learning or
+    scores. `name` is the training's, for the message."""
+    now, before = experiment_leaves(config_to_dict(expected)), experiment_leaves(read_config(path))
+    changed = [leaf for leaf in now if now[leaf] != before.get(leaf, now[leaf])]
+    if changed:
+        raise ConfigError(
+            f"{path} was trained with another {', '.join(changed)} than {name} has now",
+            "move the folder away: the training then starts again",
+        )

@@ -1,0 +1,1 @@
+"""How anything is timed: measurements, updates one at a time, memory, ceilings."""

@@ -1,0 +1,1 @@
+"""Commands of board games: matches, ratings, and a person who plays."""

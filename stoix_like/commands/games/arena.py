@@ -1,0 +1,81 @@
+"""The command `arena.py`: a match of two players on a board game, and strength against simulations."""
+
+from __future__ import annotations
+
+import argparse
+
+from stoix_like.config.checks.engines import MOST_SIMULATIONS
+from stoix_like.config.sections.runs import HardwareConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.arena.contestants import FORMS, ContestantSpec, parse_contestant
+from stoix_like.runtime.console.arguments import (
+    ArgumentParser,
+    add_checkpoint_flag,
+    add_device_flag,
+    add_json_flag,
+    positive_int,
+    seed_number,
+)
+from stoix_like.runtime.console.messages import print_to_stderr
+from stoix_like.runtime.console.spelling import prog
+from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.storage.atomic import write_output_json
+
+
+def main(argv: list[str]) -> int:
+    """Plays the match and prints its scores; returns the exit code."""
+    arguments = make_parser().parse_args(argv)
+    specs = _variants(parse_contestant(arguments.first), arguments.simulations)
+    parse_contestant(arguments.second)
+    devices.select(HardwareConfig(device_type=arguments.device_type))
+    from stoix_like.algorithms.tasks import book
+    from stoix_like.runtime.arena import match, tables
+    from stoix_like.runtime.arena.contestants import load_contestants
+
+    texts = [spec.text for spec in specs]
+    game, contestants = load_contestants([*texts, arguments.second], arguments.game, arguments.checkpoint)
+    *firsts, second = contestants
+    openings = book(game, arguments.opening_plies, arguments.openings)
+    first_line = f"{game.name}: {tables.book_text(openings)}, each from every seat, against {second.name}"
+    print("\n".join([first_line, *tables.origin_lines([firsts[0], second])]), flush=True)
+    rows = match.play_each(game, firsts, second, openings, arguments.seed, print_to_stderr)
+    print("\n".join(tables.match_table(rows)))
+    if arguments.json:
+        matches = {first.name: first.origin | tables.match_json(rows[first.name]) for first in firsts}
+        facts = tables.book_json(openings) | {"opponent": {"name": second.name} | second.origin}
+        write_output_json(arguments.json, facts | {"seed": arguments.seed, "matches": matches})
+    return 0
+
+
+def _variants(first: ContestantSpec, simulations: list[int] | None) -> list[ContestantSpec]:
+    """The first contestant, or one of it for each number of simulations."""
+    if simulations is None:
+        return [first]
+    if first.run is None:
+        raise ConfigError(f"--simulations: {first.text} is an engine", "it is of runs; write mcts-128 for engines")
+    return [parse_contestant(f"gumbel-mcts-{n}:{first.run}" if n else f"policy:{first.run}") for n in simulations]
+
+
+def _simulations(text: str) -> list[int]:
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part[:9]) <= MOST_SIMULATIONS for part in parts):
+        raise argparse.ArgumentTypeError(f"expected numbers such as 1,8,32, got '{text}'; 0 is the network alone")
+    return [int(part) for part in parts]
+
+
+def make_parser() -> ArgumentParser:
+    """The parser of the command's arguments."""
+    parser = ArgumentParser(prog("arena"), "Plays two players of a board game against each other.")
+    parser.add_argument("first", metavar="A", help=f"who is scored: {FORMS}")
+    parser.add_argument("second", metavar="B", help="the opponent, written in the same way")
+    parser.add_argument("--game", help="such as connect_four (default: the runs' own)")
+    help_text = "play A with each number, such as 1,8,32,128; 0 is its network alone (default: the run's own)"
+    parser.add_argument("--simulations", type=_simulations, metavar="N,N,…", help=help_text)
+    help_text = "most openings, each of which is played from every seat (default: 256)"
+    parser.add_argument("--openings", type=positive_int, default=256, metavar="N", help=help_text)
+    parser.add_argument("--opening-plies", type=int, metavar="N", help="plies of the openings (default: by game)")
+    parser.add_argument("--seed", type=seed_number, default=0, help="of players that choose at random (default: 0)")
+    add_checkpoint_flag(parser)
+    add_json_flag(parser)
+    add_device_flag(parser)
+    return parser

@@ -1,0 +1,1 @@
+"""Commands about this machine: measurements, what is installed, which tasks there are."""

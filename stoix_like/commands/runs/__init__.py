@@ -1,0 +1,1 @@
+"""Commands that train runs, and that look at them."""

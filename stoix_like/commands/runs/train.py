@@ -1,0 +1,51 @@
+"""The commands `train_ppo.py`, `train_spo.py` and `train_alphazero.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stoix_like.config.checks.board_games import is_game, parse_game
+from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.console.spelling import command_name
+from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.flags import parse_flags
+from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
+from stoix_like.runtime.runs.sources import load_config
+
+if TYPE_CHECKING:
+    from stoix_like.runtime.training.train import TrainResult
+
+
+def train_ppo(argv: list[str]) -> TrainResult | int:
+    """Trains PPO, by default the preset ppo/quick."""
+    return _train("ppo", PPOConfig, argv)
+
+
+def train_spo(argv: list[str]) -> TrainResult | int:
+    """Trains SPO, by default the preset spo/quick."""
+    return _train("spo", SPOConfig, argv)
+
+
+def train_alphazero(argv: list[str]) -> TrainResult | int:
+    """Trains AlphaZero, by default the preset of the game that `--task-id` names, or of connect four."""
+    return _train("alphazero", AlphaZeroConfig, argv, _preset_of_game(argv))
+
+
+def _preset_of_game(argv: list[str]) -> str:
+    task_id = parse_flags(argv, AlphaZeroConfig).layer.get("task_id", ("connect_four", ""))[0]
+    preset = f"alphazero/{parse_game(task_id)[0]}" if is_game(task_id) else ""
+    return preset if preset in preset_paths() else DEFAULT_PRESETS["alphazero"]
+
+
+def _train(algorithm: str, config_type: type, argv: list[str], default_config: str | None = None) -> TrainResult | int:
+    loaded = load_config(config_type, algorithm, argv, default_config=default_config or DEFAULT_PRESETS[algorithm])
+    if loaded.options.print_config:
+        print(to_yaml(loaded.given), end="")
+        return 0
+    if isinstance(loaded.config, AlphaZeroConfig) and not loaded.config.alphazero.self_play:
+        what = "alphazero.self_play: without self-play a run learns only what a pipeline hands to it"
+        raise ConfigError(what, f"use {command_name('run-training-loop')}")
+    from stoix_like.runtime.training.train import train  # imports JAX, which --help and --print-config do not need
+
+    return train(algorithm, loaded)

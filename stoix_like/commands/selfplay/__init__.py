@@ -1,0 +1,1 @@
+"""Commands of pipelines and of the loops that run them."""

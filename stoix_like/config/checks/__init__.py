@@ -1,0 +1,1 @@
+"""Values of leaves, and the checks of one leaf and of several together."""

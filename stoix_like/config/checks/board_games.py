@@ -1,0 +1,71 @@
+"""The names of board games in flags and YAML: `connect_four`, `connect_four:2` and `connect_four_2p` are one game.
+
+Read before the JAX backend starts, so it imports only the standard library.
+"""
+
+from __future__ import annotations
+
+import re
+
+from stoix_like.config.checks.values import nearest
+from stoix_like.errors import ConfigError, StoixError, UnsupportedEnvironmentError
+
+#: The numbers of players of each game; a name without a number means the first.
+GAMES: dict[str, tuple[int, ...]] = {
+    "tic_tac_toe": (2,),
+    "connect_four": (2,),
+    "othello": (2,),
+    "hex_11x11": (2,),
+    "go_9x9": (2,),
+}
+#: Known names of games that cannot be played yet.
+COMING: dict[str, tuple[int, ...]] = dict.fromkeys(("hex8", "square8", "square19", "hexagonal"), (2, 3, 4))
+_NAME = re.compile(r"(?P<name>.+?)(?::(?P<after_colon>\d+)|_(?P<after_line>\d+)p)?")
+
+
+def is_game(text: str) -> bool:
+    """Whether a task id means a board game, playable or not, with any number of players."""
+    name, _ = _split(text)
+    return name in GAMES or name in COMING
+
+
+def parse_game(text: str) -> tuple[str, int]:
+    """(name, number of players) of a game that can be played.
+
+    Raises:
+        UnsupportedEnvironmentError: an unknown game, or one that is not available yet.
+        ConfigError: a number of players that the game does not have.
+    """
+    name, num_players = _split(text)
+    players = (GAMES | COMING).get(name)
+    if players is None:
+        what = f"unknown game '{text}'{nearest(name.lower(), GAMES | COMING)}"
+        raise UnsupportedEnvironmentError(what, f"known games: {', '.join(GAMES)}")
+    if num_players is not None and num_players not in players:
+        counts = f"{players[0]} players" if len(players) == 1 else f"{players[0]} to {players[-1]} players"
+        raise ConfigError(f"'{text}': {name} is a game of {counts}", f"write {name} or {game_key(name, players[0])}")
+    if name in COMING:
+        raise UnsupportedEnvironmentError(f"{name} is not available yet", f"known games: {', '.join(GAMES)}")
+    return name, num_players or players[0]
+
+
+def canonical_name(text: str) -> str:
+    """The one spelling of a task id that means a game: `connect_four` of `connect_four:2`. Others are unchanged."""
+    try:
+        name, num_players = parse_game(text)
+    except StoixError:
+        return text
+    return name if num_players == GAMES[name][0] else game_key(name, num_players)
+
+
+def game_key(name: str, num_players: int) -> str:
+    """The one way that folders and tables write a game: `connect_four_2p`."""
+    return f"{name}_{num_players}p"
+
+
+def _split(text: str) -> tuple[str, int | None]:
+    match = _NAME.fullmatch(text)
+    if match is None:
+        return text, None
+    digits = match["after_colon"] or match["after_line"]
+    return match["name"], None if digits is None else int(digits)

@@ -1,0 +1,28 @@
+"""How a leaf is declared: its default, description, roles and range. Imports only the standard library."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+from stoix_like.config.sections.roles import Role
+
+FIXED, LEARNING, ENVIRONMENT, TASK, PACE, SEED, SCORING, MACHINE, FOLDER, PROCESS = Role
+SHAPE = FIXED | LEARNING  # of the state
+RULES = FIXED | LEARNING | ENVIRONMENT | TASK  # of the task
+
+
+def leaf(
+    default: Any,
+    help: str,
+    roles: Role = Role.NONE,
+    *,
+    low: float | None = None,
+    high: float | None = None,
+    above: float | None = None,
+) -> Any:
+    """A field with its one-line description (unit included), roles, and range: low <= value <= high, value > above."""
+    metadata = {"help": help, "roles": roles, "low": low, "high": high, "above": above}
+    if isinstance(default, dict):
+        return dataclasses.field(default_factory=dict, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)

@@ -1,0 +1,71 @@
+"""Recorded games played again by the rules: what a file claims of its games is true, or the file is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from stoix_like.games import BoardGame, GameState
+from stoix_like.ops import trees
+from stoix_like.selfplay.files.shards import pack_planes
+from stoix_like.types import Array
+
+_BATCH = 256  # games replayed at once
+
+
+def make_replay(game: BoardGame) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+    """The function moves [N, H] -> arrays of what the rules say of them, by name. It compiles once.
+
+    `is_legal` [N]: every move was, and none came after the end; `is_over` [N]: the game ended with the last one;
+    `outcome` [N, P]; `planes` [N, H, C, F], `legal` [N, H, A] and `player` [N, H] before each move.
+    """
+
+    def play(moves: Array) -> dict[str, Any]:
+        def step(state: GameState, action: Array) -> tuple[GameState, dict[str, Any]]:
+            seen, is_move = game.observe(state), action >= 0
+            legal = game.legal_actions(state)
+            in_range = (action < game.num_actions) & legal[jnp.clip(action, 0, game.num_actions - 1)]
+            is_legal = ~is_move | (in_range & ~game.is_over(state))
+            after = trees.where(is_move, game.step(state, action.astype(jnp.int32)), state)
+            row = {"planes": seen.agent_view, "legal": seen.action_mask, "player": game.player(state)}
+            return after, row | {"is_legal": is_legal}
+
+        state, rows = jax.lax.scan(step, game.init(), moves)
+        is_legal = jnp.all(rows.pop("is_legal"))
+        return rows | {"is_legal": is_legal, "is_over": game.is_over(state), "outcome": game.outcome(state)}
+
+    play_batch = jax.jit(jax.vmap(play))
+
+    def replay(moves: np.ndarray) -> dict[str, np.ndarray]:
+        count = len(moves)
+        padded = np.full((-(-count // _BATCH) * _BATCH, game.max_plies), -1, np.int16)
+        padded[:count] = moves
+        batches = [jax.device_get(play_batch(padded[i : i + _BATCH])) for i in range(0, len(padded), _BATCH)]
+        return {name: np.concatenate([batch[name] for batch in batches])[:count] for name in batches[0]}
+
+    return replay
+
+
+def rule_problem(replayed: dict[str, np.ndarray], arrays: dict[str, np.ndarray]) -> str | None:
+    """What the rules do not confirm of a shard; None if they confirm all."""
+    number, first = arrays["num_plies"].astype(int), arrays["num_random"].astype(int)
+    plies = np.arange(arrays["moves"].shape[1])[None]
+    if ((arrays["moves"] >= 0) != (plies < number[:, None])).any():
+        return "a game does not have as many moves as it says"
+    if not replayed["is_legal"].all():
+        return f"game {int(np.argmin(replayed['is_legal']))} has a move that is not legal"
+    if not replayed["is_over"].all():
+        return f"game {int(np.argmin(replayed['is_over']))} is not played to its end"
+    if (np.abs(replayed["outcome"] - arrays["outcome"]) > 1e-6).any():
+        return "an outcome is not that of the moves"
+    rows = np.nonzero((plies >= first[:, None]) & (plies < number[:, None]))
+    found = {"packed_planes": pack_planes(replayed["planes"][rows])}
+    found |= {name: replayed[name][rows] for name in ("legal", "player")}
+    for name, values in found.items():
+        if (values != arrays[name]).any():
+            return f"{name} of a position is not that of the moves"
+    return None

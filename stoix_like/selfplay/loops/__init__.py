@@ -1,0 +1,3 @@
+"""The loops that run unattended.
+Imports files, pipeline, stages, iterations, events, watch, tuning and ratings.
+"""

@@ -1,0 +1,1 @@
+"""What the stages of a pipeline share: its programs, its players, its evidence. Imports files."""
