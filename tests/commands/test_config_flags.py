@@ -38,7 +38,7 @@ TRAIN = """
     from stoix_like.commands.entry import run_main
 
     def main(argv):
-        from stoix_like.config.sections import PPOConfig
+        from stoix_like.config.sections.runs import PPOConfig
         from stoix_like.runtime.loading.documents import to_yaml
         from stoix_like.runtime.runs.sources import load_config
 

@@ -6,8 +6,13 @@ import re
 import pytest
 from support.paths import ROOT
 
+from stoix_like.config.sections.alphazero import AlphaZeroSectionConfig
+from stoix_like.runtime.training.callbacks import RunClock
 from stoix_like.types import Learner
 
+#: What a callback is told, and the leaves of a section, which pages call by these names.
+CLOCK = {*vars(RunClock(0, 0, 1)), *vars(RunClock)}
+SECTION = {*AlphaZeroSectionConfig.__annotations__}
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
@@ -69,6 +74,9 @@ def missing_names(text):
     # `state.hyper` and `learner.policy` are fields of values, which modules have the names of
     found = [(m, name) for m, name in found if not (m == "state" and name.islower())]
     found = [(m, name) for m, name in found if not (m == "learner" and name in Learner._fields)]
+    # a callback is given `clock`, and leaves are named by their section
+    found = [(m, name) for m, name in found if not (m == "clock" and name in CLOCK)]
+    found = [(m, name) for m, name in found if not (m == "alphazero" and name in SECTION)]
     return [f"{m}.{name}" for m, name in found if m in modules and name not in modules[m] | FILE_ENDINGS]
 
 

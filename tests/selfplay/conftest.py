@@ -1,11 +1,13 @@
-"""A pipeline after two iterations, and copies of its folder that a test may damage."""
+"""A pipeline after two iterations, by hand and in a loop, and copies of their folders that a test may damage."""
 
 import shutil
 
 import pytest
+from support.loops import small_loop
 from support.pipelines import moved, small_pipeline
 
 from stoix_like.runtime.console.reporter import SILENT
+from stoix_like.selfplay.events.wiring import wire_pipeline_events
 from stoix_like.selfplay.iterations.steps import run_iteration
 
 
@@ -25,3 +27,26 @@ def copied(finished, tmp_path):
     yield moved(pipeline, tmp_path)
     pipeline.layout, pipeline.config = before
     pipeline.reporter = SILENT
+
+
+@pytest.fixture(scope="session")
+def finished_loop(tmp_path_factory):
+    """(the programs of a pipeline, the folder, what the loop has done, the loop)."""
+    folder = tmp_path_factory.mktemp("continuous")
+    pipeline = small_pipeline(folder)
+    seen = []
+    wiring = wire_pipeline_events()
+    wiring.subscribe("test", lambda event: seen.append(event.key), from_start=True)
+    with small_loop(pipeline, folder, max_iterations=2, wiring=wiring) as loop:
+        stats = loop.run()
+        loop.kept, loop.kept_keys = loop.log.read(), loop.keys
+        assert seen == [logged.event.key for logged in loop.kept]
+    return pipeline, folder, stats, loop
+
+
+@pytest.fixture
+def copied_loop(finished_loop, tmp_path):
+    """(the programs, a copy of the folder)."""
+    pipeline, folder, *_ = finished_loop
+    shutil.copytree(folder, tmp_path / "runs")
+    return pipeline, tmp_path / "runs"

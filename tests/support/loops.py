@@ -1,12 +1,14 @@
 """Small continuous loops of tic-tac-toe, on a clock that tests move, with the programs of a pipeline that exists."""
 
 import contextlib
+import copy
+import shutil
 
 from support.pipelines import SMALL, moved
 
 from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.sections.continuous_loop import LoopConfig
-from stoix_like.config.sections.master_loop import UnifiedLoopConfig
+from stoix_like.config.sections.master_loop import RetentionConfig, UnifiedLoopConfig
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.events.breaker import BreakerRule, Breakers
@@ -17,10 +19,12 @@ from stoix_like.selfplay.events.history import WatchRule
 from stoix_like.selfplay.events.log import EventLog
 from stoix_like.selfplay.events.router import EventRouter
 from stoix_like.selfplay.events.wiring import wire_pipeline_events
-from stoix_like.selfplay.loops.continuous import ContinuousLoop
-from stoix_like.selfplay.loops.master import MasterLoop
+from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.loops.continuous import ContinuousPolicy
+from stoix_like.selfplay.loops.engine import LoopEngine, LoopLimits, Task
+from stoix_like.selfplay.loops.master import MasterPolicy
 from stoix_like.selfplay.loops.runner import GameRunner
-from stoix_like.selfplay.loops.services import Gates, LoopServices
+from stoix_like.selfplay.loops.services import LoopServices, Outcome, StageLimits
 from stoix_like.selfplay.loops.stop import LoopStop
 
 #: The flags of a small game for the commands of loops.
@@ -74,7 +78,7 @@ class FakeClock:
 class SmallLoop:
     """A loop over one small game, its parts, and what it said."""
 
-    def __init__(self, pipeline, save_dir, *, clock=None, wiring=None, gates=None, watch=None, **fields):
+    def __init__(self, pipeline, save_dir, *, clock=None, wiring=None, limits=None, watch=None, **fields):
         self.said, self.fake = [], clock or FakeClock()
         self.database = Database(save_dir)
         self.log, self.stop = EventLog(self.database), LoopStop()
@@ -85,9 +89,19 @@ class SmallLoop:
         rule = BreakerRule(self.config.max_consecutive_failures, self.config.failure_backoff_seconds)
         self.breakers = Breakers(self.database, rule)
         router = EventRouter(self.log, reporter, self.wiring.subscriptions)
-        clock, gates = self.fake.clock, gates or Gates()
+        clock = self.fake.clock
         services = LoopServices(
-            self.log, router, self.breakers, self.wiring, reporter, self.stop, clock, gates, watch or WatchRule()
+            self.log,
+            router,
+            self.breakers,
+            self.wiring,
+            reporter,
+            self.stop,
+            clock,
+            limits or StageLimits(),
+            watch or WatchRule(),
+            Cadence(self.database, clock),
+            RetentionConfig(),
         )
         pipeline = moved(pipeline, save_dir)
         pipeline.stop, pipeline.reporter = self.stop, reporter
@@ -95,16 +109,50 @@ class SmallLoop:
         self.runner = GameRunner(pipeline.config, pipeline.layout, services)
         self.runner.pipeline = pipeline  # its programs are compiled
         self.services = services
-        self.loop = ContinuousLoop(self.config, save_dir, [self.runner], services)
+        self.loop = self.continuous([self.runner])
 
-    def master(self, **leaves):
-        """A master loop of the same parts."""
+    def continuous(self, runners):
+        """A continuous loop of some games."""
+        limits = LoopLimits(self.config.max_iterations, self.config.max_consecutive_failures)
+        policy = ContinuousPolicy(self.config, self.layout.root.parent, runners, self.services)
+        return LoopEngine(policy, runners, self.services, limits)
+
+    def master(self, runners=None, **leaves):
+        """A master loop of some games, or of the same one."""
         config = replace_leaves(UnifiedLoopConfig(), {"games": "tic_tac_toe:2", "max_iterations": 2} | leaves)
-        return MasterLoop(config, [self.runner], self.services, Cadence(self.database, self.services.clock))
+        runners = runners or [self.runner]
+        limits = LoopLimits(config.loop.max_iterations, config.health.max_consecutive_failures)
+        services = self.services._replace(retention=config.retention)
+        return LoopEngine(MasterPolicy(config, runners, services), runners, services, limits)
+
+    def engine(self, kind, runners=None, **leaves):
+        """A continuous or a master loop of the same parts."""
+        return self.master(runners, **leaves) if kind == "master" else self.continuous(runners or [self.runner])
 
     def run(self):
         self.loop.run()
         return self.loop.stats
+
+    def begin(self):
+        """What comes of taking up the iteration that is due."""
+        return self.runner.take_up(self.runner.due())
+
+    def step(self):
+        """What comes of the stage that is due, in an iteration that is taken up."""
+        return self.runner.run(self.runner.due())
+
+    def stop_after(self, seconds):
+        """Stops the loop when it has waited so long."""
+        self.fake._then = lambda clock: setattr(self.stop, "is_set", clock.at > 1_000_000.0 + seconds)
+
+    def second_game(self):
+        """The runner of another game: a copy of the first, with the same programs."""
+        pipeline = copy.copy(self.runner.pipeline)
+        pipeline.layout = Layout(self.layout.root.parent / "another_2p")
+        shutil.copytree(self.layout.root, pipeline.layout.root)
+        runner = GameRunner(self.runner.configured, pipeline.layout, self.services)
+        runner.pipeline = pipeline
+        return runner
 
     @property
     def keys(self):
@@ -113,6 +161,20 @@ class SmallLoop:
 
     def close(self):
         self.database.close()
+
+
+def tasks_of(engine, state):
+    """Runs those tasks of a policy's next round that are called so, while all others wait; what came of each."""
+    plan, outcomes = engine.policy.plan(lambda runner: runner.due(), engine.stats), []
+    what = next(plan, None)
+    while isinstance(what, Task):
+        outcome = what.work() if what.state == state else Outcome("waits", what.state)
+        outcomes += [outcome] * (what.state == state)
+        try:
+            what = plan.send(outcome)
+        except StopIteration:
+            break
+    return outcomes
 
 
 @contextlib.contextmanager

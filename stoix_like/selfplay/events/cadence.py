@@ -12,8 +12,11 @@ class Cadence:
     def __init__(self, database: Database, clock: Clock) -> None:
         self._database, self._clock = database, clock
 
-    def is_due(self, name: str, interval: float, *, at_first: bool = False) -> bool:
-        """Whether it was last done so many seconds ago. What was never done is due `at_first`, or an interval later."""
+    def due_or_start(self, name: str, interval: float, *, at_first: bool = False) -> bool:
+        """Whether it was last done so many seconds ago.
+
+        What was never done is due `at_first`, or, if it is not, an interval from now on.
+        """
         rows = self._database.rows("SELECT time FROM done WHERE name = ?", (name,))
         if not rows:
             if not at_first:

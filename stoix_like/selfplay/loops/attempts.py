@@ -93,6 +93,38 @@ class Attempts:
             services.reporter.warning(error.line)
         return Outcome("finished" if is_finished else "ran", stage)
 
+    def cannot_look(self, error: Exception, what: str = LOOK) -> Outcome:
+        """Notes that the files of the game cannot be read."""
+        number = 0
+        with contextlib.suppress(OSError):
+            number = self._layout.last_iteration()
+        return self.raised(number, what, error)
+
+    def looked(self, what: str = LOOK) -> None:
+        """Notes that they can."""
+        self._services.breakers.succeed(self._game, what)
+
+    def do(self, name: str, work: Callable[[], object]) -> Outcome:
+        """What came of work that is no stage, under the lock of the game. A failure is reported, and counted nowhere.
+
+        Raises Interrupted if a signal or a stop ended it.
+        """
+        services, text = self._services, "it did not end in time"
+        try:
+            with begin.work_lock(self._layout):
+                work()
+            return Outcome("ran", name)
+        except Interrupted:
+            if not services.stop.go_on():
+                raise
+            services.reporter.warning(f"{self._game}: {name} did not end in time")
+        except Exception as error:
+            text = failure_text(error, services.reporter)
+            services.reporter.warning(f"{self._game}: {name} failed: {text}")
+        finally:
+            services.reporter.progress("")
+        return Outcome("failed", name, text)
+
     def raised(self, number: int, stage: str, error: Exception) -> Outcome:
         """Notes a failure; one that no user can cause with its traceback."""
         return self.failed(number, stage, failure_text(error, self._services.reporter))

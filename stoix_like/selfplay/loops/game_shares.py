@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from stoix_like.config.sections.master_loop import CurriculumConfig
 from stoix_like.errors import CheckpointError
 from stoix_like.selfplay.events import kinds
-from stoix_like.selfplay.events.cadence import Cadence
 from stoix_like.selfplay.loops.runner import GameRunner
 from stoix_like.selfplay.loops.services import LoopServices
 from stoix_like.selfplay.tuning import curriculum
@@ -16,27 +15,24 @@ from stoix_like.selfplay.tuning.curriculum import GameProgress
 _TELLING_CHANGE = 0.05  # of a weight, since it was told last
 
 
-class GameWeights:
+class GameShares:
     """The weights of games.
 
     Args:
         config: how they are made.
         runners: the games, by name.
         services: of the loop.
-        cadence: keeps them.
     """
 
-    def __init__(
-        self, config: CurriculumConfig, runners: Mapping[str, GameRunner], services: LoopServices, cadence: Cadence
-    ) -> None:
-        self._config, self._runners, self._services, self._cadence = config, runners, services, cadence
+    def __init__(self, config: CurriculumConfig, runners: Mapping[str, GameRunner], services: LoopServices) -> None:
+        self._config, self._runners, self._services = config, runners, services
         self.values: dict[str, float] = {}
         self.on_plateau: list[str] = []  # games whose champions no longer gain
         self._told: dict[str, float] = {}  # the weights that were told last
 
     def take_up(self) -> None:
         """Goes on with the weights of the process before if it had the same games, and makes them otherwise."""
-        self._told = self._cadence.read_weights()
+        self._told = self._services.cadence.read_weights()
         if self._told.keys() != self._runners.keys():
             self.rebalance()
             return
@@ -48,7 +44,7 @@ class GameWeights:
         progress, now = self._progress(), self._services.clock.now()
         self._note_plateaus(progress)
         self.values = curriculum.rebalanced(self.values or self._told, progress, self._config, now)
-        self._cadence.write_weights(self.values)
+        self._services.cadence.write_weights(self.values)
         changes = [abs(weight - self._told.get(game, 0.0)) for game, weight in self.values.items()]
         if len(changes) > 1 and max(changes) >= _TELLING_CHANGE:
             self._told = dict(self.values)

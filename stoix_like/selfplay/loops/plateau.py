@@ -78,7 +78,7 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     write_result(runner.layout, last, result)
     pipeline.reporter.note(f"{runner.game}: {_text(options.function, leaves, error)}")
     if error is not None:
-        runner.tell_failure(last, "plateau_hook", error, is_open=False)
+        runner.attempts.tell_failure(last, "plateau_hook", error, is_open=False)
     return result
 
 

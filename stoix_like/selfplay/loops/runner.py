@@ -5,12 +5,12 @@ What is due is read from disk each time, so a loop may stop between any two stag
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import shutil
+from typing import NamedTuple
 
 from stoix_like.config.sections.selfplay import SelfPlayConfig
-from stoix_like.errors import ConfigError, LockedError, StoixError
+from stoix_like.errors import ConfigError, LockedError
 from stoix_like.runtime.stages.manifest import Manifest, read_manifest
 from stoix_like.selfplay.events import derive, history
 from stoix_like.selfplay.events.kinds import PipelineEvent
@@ -22,18 +22,22 @@ from stoix_like.selfplay.iterations import begin, steps
 from stoix_like.selfplay.iterations.begin import IterationOptions
 from stoix_like.selfplay.iterations.due import WAITING, Needs, Step, due_step
 from stoix_like.selfplay.iterations.table import files_of
-from stoix_like.selfplay.loops import retention
-from stoix_like.selfplay.loops.attempts import BEGIN, LOOK, Attempts
-from stoix_like.selfplay.loops.retention import RetentionRule
+from stoix_like.selfplay.loops.attempts import BEGIN, Attempts
 from stoix_like.selfplay.loops.services import LoopServices, Outcome
 from stoix_like.selfplay.loops.stop import LoopStop
 from stoix_like.selfplay.pipeline import foreign
 from stoix_like.selfplay.pipeline.programs import Pipeline
-from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.stages import sync
 from stoix_like.selfplay.watch.lines import held_text
 
 GIGABYTE = 1e9
+
+
+class Look(NamedTuple):
+    """What the files of a game say: the iteration that is worked on, and its stage that is due."""
+
+    number: int
+    step: Step
 
 
 class GameRunner:
@@ -47,8 +51,7 @@ class GameRunner:
 
     def __init__(self, configured: SelfPlayConfig, layout: Layout, services: LoopServices) -> None:
         self.configured, self.layout, self._services = configured, layout, services
-        self._attempts = Attempts(layout, services)
-        self.tell_failure = self._attempts.tell_failure
+        self.attempts = Attempts(layout, services)
         self._taken: int | None = None  # the iteration that this process has begun, or taken up
 
     @property
@@ -86,68 +89,28 @@ class GameRunner:
         """Adds the events that a killed process did not write."""
         return derive.derive_missing(self._services.log, self.layout, self._services.watch)
 
-    def due(self) -> tuple[int, Step]:
-        """(the iteration that is worked on, the stage that is due); of an iteration that was not begun, selfplay."""
+    def due(self) -> Look:
+        """The iteration that is worked on, and its stage that is due; of an iteration that was not begun, selfplay."""
         number = begin.next_iteration(self.layout)
-        min_samples, max_age = self.config.selfplay.min_samples, self._services.gates.max_data_age
+        min_samples, max_age = self.config.selfplay.min_samples, self._services.limits.max_data_age
         step = due_step(self.layout, number, Needs(min_samples, max_age, self._services.clock.now()))
-        return number, step or Step("selfplay")
+        return Look(number, step or Step("selfplay"))
 
-    def run_due(self) -> Outcome:
+    def is_taken(self, found: Look) -> bool:
+        """Whether this process has begun the iteration, or taken it up."""
+        return self._taken == found.number
+
+    def take_up(self, found: Look) -> Outcome:
+        """Begins the iteration, or takes it up; or the next one instead, if its settings were others."""
+        if (held := self.attempts.held(BEGIN)) is not None:
+            return held
+        return self.attempts.attempt(found.number, BEGIN, lambda: self._begin(found.number))
+
+    def run(self, found: Look) -> Outcome:
         """Runs the stage that is due, if nothing holds it back. Raises Interrupted if a signal or a stop ended it."""
-        if (outcome := self.take_up()) is not None:
-            return outcome
-        number, step = self.due()
-        if (held := self._held_back(step.stage)) is not None:
+        if (held := self._held_back(found.step.stage)) is not None:
             return held
-        return self._attempts.attempt(number, step.stage, lambda: self._run(number, step))
-
-    def take_up(self) -> Outcome | None:
-        """Begins the iteration that is due, or the next one, if this process has not yet; what came of it otherwise.
-
-        Raises Interrupted if a signal or a stop came between two stages.
-        """
-        number, step = self.due()
-        if self._services.stop.is_set:
-            if not self._services.stop.go_on():
-                raise Interrupted(step.stage)
-            return self._attempts.failed(number, step.stage, "the stages before it have taken all the time")
-        if self._taken == number:
-            return None
-        if (held := self._attempts.held(BEGIN)) is not None:
-            return held
-        outcome = self._attempts.attempt(number, BEGIN, lambda: self._begin(number))
-        return None if outcome.kind == "ran" else outcome
-
-    def may_look(self, what: str = LOOK) -> Outcome | None:
-        """Why the files of the game are not looked at now: they could not be read, and are looked at again later."""
-        return self._attempts.held(what)
-
-    def failed_to_look(self, error: Exception, what: str = LOOK) -> Outcome:
-        """Notes that the files of the game cannot be read."""
-        number = 0
-        with contextlib.suppress(OSError):
-            number = self.layout.last_iteration()
-        return self._attempts.raised(number, what, error)
-
-    def looked(self, what: str = LOOK) -> None:
-        """Notes that they can."""
-        self._services.breakers.succeed(self.game, what)
-
-    def clean(self, keep_windows: float, keep_candidates: int) -> None:
-        """Removes the files that nothing will read again, unless another process works on the game."""
-        try:
-            rule = RetentionRule(int(keep_windows * self.config.alphazero.replay_buffer_size), keep_candidates)
-            with contextlib.suppress(LockedError), begin.work_lock(self.layout):
-                retention.clean(self.layout, rule)
-        except (StoixError, OSError) as error:  # it is tried again after the next iteration
-            self._services.reporter.warning(f"{self.game}: old files are not removed: {error}")
-
-    def clean_if_full(self, keep_windows: float, keep_candidates: int) -> None:
-        """`clean`, if there is too little free disk to run a stage: nothing else would give it back."""
-        with contextlib.suppress(OSError):
-            if not self.has_disk:
-                self.clean(keep_windows, keep_candidates)
+        return self.attempts.attempt(found.number, found.step.stage, lambda: self._run(found.number, found.step))
 
     def poll(self) -> None:
         """Takes in new shards of other folders, if they still count for the present iteration.
@@ -159,40 +122,35 @@ class GameRunner:
         if not (is_synced and step.stage in ("selfplay", "export") and foreign.has_unseen(self.pipeline)):
             return
         sync.sync_stage(self.pipeline, files_of(self.layout, number), again=True)
-        self._attempts.append(derive.events_of(self.layout, number, self._services.watch))
+        self.attempts.append(derive.events_of(self.layout, number, self._services.watch))
 
-    def may_play_more(self, most_batches: int) -> bool:
+    def may_play_more(self, found: Look, most_batches: int) -> bool:
         """Whether an iteration that waits to be trained on has room for another batch of games."""
-        number, step = self.due()
-        played = read_manifest(self.layout.stage(number, "selfplay"))
-        is_waiting = step.stage in WAITING and played is not None
+        played = read_manifest(self.layout.stage(found.number, "selfplay"))
+        is_waiting = found.step.stage in WAITING and played is not None
         return is_waiting and num_batches(played) < most_batches and self.has_disk
 
-    def play_more(self) -> Outcome:
-        """Plays another batch into the present iteration."""
-        number, step = self.due()
-        more = Step("selfplay", step.batches + 1)
-        if (held := self._held_back(more.stage)) is not None:
-            return held
-        return self._attempts.attempt(number, more.stage, lambda: steps.run_step(self.pipeline, number, more))
+    def play_more(self, found: Look) -> Outcome:
+        """Plays another batch into the iteration."""
+        return self.run(found._replace(step=Step("selfplay", found.step.batches + 1)))
 
     def _run(self, number: int, step: Step) -> Manifest | None:
         if step.stage == "train":
-            self._attempts.append([derive.training_started(self.layout, number, self._services.clock.now())])
+            self.attempts.append([derive.training_started(self.layout, number, self._services.clock.now())])
         return steps.run_step(self.pipeline, number, step)
 
     def _held_back(self, stage: str) -> Outcome | None:
         """Why a stage is not run now, for a reason that is no failure."""
         if not self._services.wiring.triggers.allows(stage):
             return Outcome("waits", stage, held_text(self.layout, self.configured.environment.task_id, stage))
-        if (free := self._free_disk()) < self._services.gates.min_free_disk:
+        if (free := self._free_disk()) < self._services.limits.min_free_disk:
             return Outcome("waits", stage, f"{free:.1f} GB of disk are free")
-        return self._attempts.held(stage)
+        return self.attempts.held(stage)
 
     @property
     def has_disk(self) -> bool:
         """Whether there is enough free disk to play, or to search."""
-        return self._free_disk() >= self._services.gates.min_free_disk
+        return self._free_disk() >= self._services.limits.min_free_disk
 
     def _free_disk(self) -> float:
         """In gigabytes, where the folder is, or will be."""

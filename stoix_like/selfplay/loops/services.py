@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
+from stoix_like.config.sections.master_loop import RetentionConfig
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.selfplay.events.breaker import Breakers
+from stoix_like.selfplay.events.cadence import Cadence
 from stoix_like.selfplay.events.clock import Clock
 from stoix_like.selfplay.events.history import WatchRule
 from stoix_like.selfplay.events.log import EventLog
@@ -14,7 +16,7 @@ from stoix_like.selfplay.events.wiring import PipelineWiring
 from stoix_like.selfplay.loops.stop import LoopStop
 
 
-class Gates(NamedTuple):
+class StageLimits(NamedTuple):
     """What holds a stage back, without being a failure.
 
     Attributes:
@@ -36,8 +38,10 @@ class LoopServices(NamedTuple):
     reporter: Reporter
     stop: LoopStop
     clock: Clock
-    gates: Gates
+    limits: StageLimits
     watch: WatchRule
+    cadence: Cadence
+    retention: RetentionConfig
 
 
 class Outcome(NamedTuple):
@@ -48,9 +52,11 @@ class Outcome(NamedTuple):
         stage: that ran, failed or waits.
         reason: of a failure, or what is waited for.
         retry_at: when a breaker allows the next trial, in seconds since 1970; None if none is open.
+        is_late: whether the time of a stage that is done was over, which the stage has not seen.
     """
 
     kind: Literal["ran", "finished", "failed", "waits"]
     stage: str
     reason: str = ""
     retry_at: float | None = None
+    is_late: bool = False

@@ -14,7 +14,7 @@ from stoix_like.selfplay.files import records
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.iterations.table import files_of
 from stoix_like.selfplay.watch.presence import is_supervised
-from stoix_like.selfplay.watch.stats import LoopStats, MasterStats
+from stoix_like.selfplay.watch.stats import LoopStats
 
 SHADOW, TOURNAMENT = "shadow.json", "tournament.json"  # in the folder `evaluations` of a game
 
@@ -46,7 +46,7 @@ def counts_text(finished: int, failed: int) -> str:
     return f"{finished:,} {plural('iteration', finished)} finished, {failed:,} failed"
 
 
-def conclude(stats: LoopStats | MasterStats, next_command: str, reporter: Reporter) -> int:
+def conclude(stats: LoopStats, next_command: str, reporter: Reporter) -> int:
     """Reports what a loop has done since it was started, and the command that goes on; returns the exit code."""
     reporter = lossy(reporter)
     counts = counts_text(stats.successful_iterations, stats.failed_iterations)

@@ -6,7 +6,7 @@ import json
 import weakref
 
 import pytest
-from support.loops import small_loop
+from support.loops import small_loop, tasks_of
 
 from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.sections.master_loop import PlateauHookConfig
@@ -27,9 +27,9 @@ ENABLED = {"enabled": True, "function": "test", "idle_batches": 0}
 
 
 @pytest.fixture
-def loop(copied):
+def loop(copied_loop):
     """A loop of two finished iterations on a plateau."""
-    pipeline, folder = copied
+    pipeline, folder = copied_loop
     config = replace_leaves(pipeline.config, {"save_dir": str(folder)})  # of the one that is compiled anew
     with small_loop(pipeline, folder, config, watch=WATCH) as loop:
         yield loop
@@ -44,6 +44,11 @@ def register(monkeypatch):
 
 def due(loop, rule=WATCH):
     return due_iteration(loop.layout, rule)
+
+
+def hook_runs(master):
+    """What came of the functions that a master loop starts now."""
+    return [outcome.kind for outcome in tasks_of(master, "plateau_hook")]
 
 
 def finish(loop, number, *, leaves=None):
@@ -126,8 +131,8 @@ def test_the_other_loop_takes_up_an_iteration_with_leaves_that_were_tuned_meanwh
     write_result(loop.layout, 2, TuningResult({"actor_lr": rate / 2}, {"actor_lr": rate}, None, 0.0))
     tuned = replace_leaves(loop.runner.configured, {"actor_lr": rate / 2})
     begin.begin_iteration(type(loop.runner.pipeline)(tuned, loop.services.reporter))
-    loop.loop.config = dataclasses.replace(loop.config, max_iterations=1)
-    loop.run()
+    loop.config = dataclasses.replace(loop.config, max_iterations=1)
+    loop.continuous([loop.runner]).run()
     assert loop.layout.last_iteration() == 3
     assert read_manifest(loop.layout.stage(3, "train")).settings["actor_lr"] == rate / 2.0
 
@@ -135,8 +140,8 @@ def test_the_other_loop_takes_up_an_iteration_with_leaves_that_were_tuned_meanwh
 def test_nothing_is_started_unless_it_is_enabled(loop, register):
     calls = []
     register(lambda context: calls.append(context) or {})
-    assert not loop.master(function="test")._run_plateau_hook()
-    assert loop.master(function="test", enabled=True)._run_plateau_hook()
+    assert hook_runs(loop.master(function="test")) == []
+    assert hook_runs(loop.master(function="test", enabled=True)) == ["ran"]
     assert len(calls) == 1
 
 
@@ -151,7 +156,7 @@ def test_nothing_is_started_unless_it_is_enabled(loop, register):
 )
 def test_a_failure_is_told_and_kept_and_the_game_goes_on_as_it_was(loop, register, fails, text):
     register(fails)
-    assert loop.master(function="test", enabled=True)._run_plateau_hook()
+    assert hook_runs(loop.master(function="test", enabled=True)) == ["ran"]
     found = read_result(loop.layout, 2)
     assert found.leaves == {}
     assert text in found.error
@@ -210,11 +215,10 @@ def test_a_result_that_cannot_be_kept_is_tried_again_later_and_the_game_goes_on(
     loop.fake._then = lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_700.0)
     loop.wiring.triggers = loop.wiring.triggers._replace(export=False)  # so that it waits in iteration 3
     master = loop.master(**ENABLED, max_iterations=0)
-    assert not master._run_plateau_hook()
-    assert not master._run_plateau_hook()
-    assert len(calls) == 1
+    assert hook_runs(master) == ["failed"]
+    assert hook_runs(master) == []
     loop.fake.at += 300.0
-    assert not master._run_plateau_hook()
+    assert hook_runs(master) == ["failed"]
     assert len(calls) == 2
     master.run()
     assert len(calls) == 2
@@ -247,7 +251,8 @@ def test_the_present_state_and_what_is_waited_for_are_told(loop, register, monke
     register(lambda context: json.dumps(1) and {})
     master = loop.master(**ENABLED)
     monkeypatch.setattr(type(loop.runner), "_free_disk", lambda runner: 0.5)
-    assert not master._run_plateau_hook()  # no disk
+    assert hook_runs(master) == []  # no disk
     assert due(loop) == 2
-    assert not master._play()
+    loop.stop_after(5.0)
+    master.run()
     assert master.stats.waiting == {"tic_tac_toe_2p": "selfplay: 0.5 GB of disk are free"}

@@ -27,10 +27,10 @@ GAMES = np.array([0, 0, 1, 1])
 
 
 @pytest.fixture
-def loop(copied, monkeypatch):
+def loop(copied_loop, monkeypatch):
     """A loop of two finished iterations, some of whose games are held out."""
     monkeypatch.setattr(rate_sweep, "LEAST_GAMES", 1)
-    pipeline, folder = copied
+    pipeline, folder = copied_loop
     config = replace_leaves(pipeline.config, {"save_dir": str(folder), "validation_share": 0.5})
     with small_loop(pipeline, folder, config) as loop:
         (loop.layout.stage(2, "export") / "manifest.json").unlink()

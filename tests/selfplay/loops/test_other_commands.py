@@ -4,7 +4,7 @@ import contextlib
 import functools
 
 import pytest
-from support.loops import FakeClock, small_loop, told
+from support.loops import FakeClock, small_loop, tasks_of, told
 from support.pipelines import digests
 
 from stoix_like.config.checks.access import replace_leaves
@@ -22,18 +22,17 @@ from stoix_like.selfplay.loops import plateau
 
 def run_one(loop, kind):
     """Runs a loop until it has finished an iteration itself."""
-    if kind == "continuous":
-        assert loop.run().successful_iterations == 1
-    else:
-        master = loop.master(max_iterations=1)
-        master.run()
-        assert master.stats.successful_iterations == 1
+    engine = loop.engine(kind, max_iterations=1)
+    engine.run()
+    assert engine.stats.successful_iterations == 1
 
 
 @pytest.mark.parametrize("finished_meanwhile", [1, 2])
 @pytest.mark.parametrize("kind", ["continuous", "master"])
-def test_another_command_finishes_the_iteration_of_a_loop_between_two_of_its_stages(copied, kind, finished_meanwhile):
-    pipeline, folder = copied
+def test_another_command_finishes_the_iteration_of_a_loop_between_two_of_its_stages(
+    copied_loop, kind, finished_meanwhile
+):
+    pipeline, folder = copied_loop
     wiring = wire_pipeline_events()
 
     def another_command(event):
@@ -49,8 +48,8 @@ def test_another_command_finishes_the_iteration_of_a_loop_between_two_of_its_sta
         assert loop.layout.iterations() == list(range(last + 1))
 
 
-def test_another_command_finishes_iterations_while_a_loop_cools_down(copied):
-    pipeline, folder = copied
+def test_another_command_finishes_iterations_while_a_loop_cools_down(copied_loop):
+    pipeline, folder = copied_loop
     done = []
 
     def another_command(clock):
@@ -99,9 +98,9 @@ def run_by_hand(loop):
 @pytest.mark.parametrize(
     "run", [run_by_hand, lambda loop: run_one(loop, "continuous"), lambda loop: run_one(loop, "master")]
 )
-def test_a_stage_that_another_process_has_done_meanwhile_is_not_done_again(copied, monkeypatch, run, stage):
+def test_a_stage_that_another_process_has_done_meanwhile_is_not_done_again(copied_loop, monkeypatch, run, stage):
     """A later champion, of iteration 4, must not become the opponent of the candidate of iteration 3."""
-    pipeline, folder = copied
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         before = STAGE_NAMES[STAGE_NAMES.index(stage) - 1]
         done = dict[str, str]()
@@ -119,22 +118,23 @@ def test_a_stage_that_another_process_has_done_meanwhile_is_not_done_again(copie
         assert list(done) == list(STAGE_NAMES)
 
 
-def test_more_games_are_not_played_into_an_iteration_that_another_process_has_finished(copied, monkeypatch):
-    pipeline, folder = copied
+def test_more_games_are_not_played_into_an_iteration_that_another_process_has_finished(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder) as loop:
-        assert loop.runner.take_up() is None
+        assert loop.begin().kind == "ran"
         for _ in range(2):
-            assert loop.runner.run_due().kind == "ran"
-        assert loop.runner.may_play_more(4)
+            assert loop.step().kind == "ran"
+        assert loop.runner.may_play_more(loop.runner.due(), 4)
+        found = loop.runner.due()
         with before_the_lock(monkeypatch, lambda: True, lambda: finish(loop)):
-            assert loop.runner.play_more().kind == "ran"
+            assert loop.runner.play_more(found).kind == "ran"
         assert read_manifest(loop.layout.stage(3, "selfplay")).inputs["batches"] == "1"
         assert list(digests(loop.layout, 3)) == list(STAGE_NAMES)
 
 
-def test_an_iteration_that_another_process_has_begun_meanwhile_is_not_left(copied, monkeypatch):
+def test_an_iteration_that_another_process_has_begun_meanwhile_is_not_left(copied_loop, monkeypatch):
     """`--new-iteration` leaves the iteration that was unfinished when it was asked for, and no later one."""
-    pipeline, folder = copied
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder) as loop:
         pipeline = loop.runner.pipeline
         assert begin.begin_iteration(pipeline) == 3
@@ -147,17 +147,17 @@ def test_an_iteration_that_another_process_has_begun_meanwhile_is_not_left(copie
             assert begin.begin_iteration(pipeline, IterationOptions(new_iteration=True)) == 4
 
 
-def test_the_boost_of_an_iteration_is_that_of_the_decisions_when_it_begins(copied, monkeypatch):
-    pipeline, folder = copied
+def test_the_boost_of_an_iteration_is_that_of_the_decisions_when_it_begins(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder) as loop:
         monkeypatch.setattr(history, "exploration_boost", lambda results: 1.0 + 0.1 * len(list(results)))
         with before_the_lock(monkeypatch, lambda: True, lambda: finish(loop)):
-            assert loop.runner.take_up() is None
+            assert loop.begin().kind == "ran"
         assert read_start(loop.layout, 4).exploration_boost == pytest.approx(1.3)
 
 
-def test_leaves_that_are_tuned_meanwhile_hold_for_the_iteration_that_begins(copied, monkeypatch):
-    pipeline, folder = copied
+def test_leaves_that_are_tuned_meanwhile_hold_for_the_iteration_that_begins(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, replace_leaves(pipeline.config, {"save_dir": str(folder)})) as loop:
         rate = loop.runner.config.optimization.actor_lr
 
@@ -166,17 +166,17 @@ def test_leaves_that_are_tuned_meanwhile_hold_for_the_iteration_that_begins(copi
             write_result(loop.layout, 2, TuningResult({"actor_lr": rate / 2}, {"actor_lr": rate}, None, 0.0))
 
         with before_the_lock(monkeypatch, lambda: True, tune):
-            assert loop.runner.take_up().kind == "waits"
-        assert loop.runner.take_up() is None
+            assert loop.begin().kind == "waits"
+        assert loop.begin().kind == "ran"
         assert read_start(loop.layout, 3).settings["actor_lr"] == rate / 2
 
 
-def test_a_plateau_hook_is_not_started_beside_an_iteration_that_has_begun_meanwhile(copied, monkeypatch):
-    pipeline, folder = copied
+def test_a_plateau_hook_is_not_started_beside_an_iteration_that_has_begun_meanwhile(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, watch=WatchRule(1, 1e9)) as loop:
         master = loop.master(enabled=True, function="cma_es")
         begun = functools.partial(begin.begin_iteration, loop.runner.pipeline)
         monkeypatch.setattr(plateau, "run_plateau_hook", lambda *_: pytest.fail("it is started"))
         with before_the_lock(monkeypatch, lambda: True, begun):
-            master._run_plateau_hook()
+            assert [outcome.kind for outcome in tasks_of(master, "plateau_hook")] == ["ran"]
         assert loop.layout.last_iteration() == 3

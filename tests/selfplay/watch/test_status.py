@@ -130,8 +130,8 @@ def test_a_lock_that_cannot_be_read_is_said(database, tmp_path, monkeypatch):
     assert exit_code(found) == 1
 
 
-def test_the_store_and_its_new_positions_are_those_of_now(copied):
-    pipeline, folder = copied
+def test_the_store_and_its_new_positions_are_those_of_now(copied_loop):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder) as loop:
 
         def shown():
@@ -139,11 +139,11 @@ def test_the_store_and_its_new_positions_are_those_of_now(copied):
             return game["iteration"], game["store_games"], game["new_positions"]
 
         assert shown() == (2, 20, 0)  # the candidate of iteration 2 has learned from all of them
-        assert loop.runner.take_up() is None
+        assert loop.begin().kind == "ran"
         assert shown() == (3, 20, 0)
-        assert loop.runner.run_due().stage == "selfplay"
+        assert loop.step().stage == "selfplay"
         assert shown() == (3, 20, 0)
-        assert loop.runner.run_due().stage == "sync"
+        assert loop.step().stage == "sync"
         assert shown() == (3, 30, read_manifest(loop.layout.stage(3, "selfplay")).facts["positions"])
 
 
@@ -279,8 +279,8 @@ def test_a_game_whose_folder_cannot_be_read_is_shown_with_its_error(tmp_path, mo
 READS = """
 import json, sys
 from pathlib import Path
-from stoix_like.commands import launch_daemons, master_loop
-from stoix_like.selfplay.orchestration import status
+from stoix_like.commands.selfplay import launch_daemons, master_loop
+from stoix_like.selfplay.watch import status
 json.dumps(status.read_status(Path(sys.argv[1])), allow_nan=False)
 print([name for name in ("jax", "jaxlib", "flax") if name in sys.modules])
 """

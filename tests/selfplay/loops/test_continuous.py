@@ -1,7 +1,5 @@
 """The continuous loop with nothing replaced but the clock: what it runs, tells, waits for, and goes on from."""
 
-import itertools
-
 import pytest
 from support.loops import FakeClock, small_loop, told
 from support.pipelines import champion_hash, digests, small_config
@@ -10,19 +8,20 @@ from stoix_like.config.sections.continuous_loop import LoopConfig
 from stoix_like.errors import ConfigError, LockedError, RunError, UnsupportedEnvironmentError
 from stoix_like.selfplay.events import derive
 from stoix_like.selfplay.events.history import WatchRule
-from stoix_like.selfplay.events.log import EventLog
 from stoix_like.selfplay.events.wiring import wire_pipeline_events
 from stoix_like.selfplay.files.iteration_start import read_start
 from stoix_like.selfplay.iterations import begin, steps
-from stoix_like.selfplay.loops.services import Gates
+from stoix_like.selfplay.loops import continuous
+from stoix_like.selfplay.loops.services import StageLimits
 from stoix_like.selfplay.loops.start import run_continuous
-from stoix_like.selfplay.stages import evaluate, promote, selfplay, sync, train
+from stoix_like.selfplay.stages import promote, selfplay, sync
+from stoix_like.selfplay.watch import presence
 from stoix_like.selfplay.watch.presence import MASTER, PresenceLock
 from stoix_like.selfplay.watch.stats import LoopState
 
 
-def test_two_iterations_are_made_and_everything_is_told_once(finished):
-    _, _, stats, loop = finished
+def test_two_iterations_are_made_and_everything_is_told_once(finished_loop):
+    _, _, stats, loop = finished_loop
     assert loop.kept_keys == [*told(1, loop.layout), *told(2, loop.layout)]
     counts = stats.total_iterations, stats.successful_iterations, stats.failed_iterations, stats.consecutive_failures
     assert counts == (2, 2, 0, 0)
@@ -32,8 +31,8 @@ def test_two_iterations_are_made_and_everything_is_told_once(finished):
     assert [line for line in loop.said if line.startswith("tic_tac_toe_2p iteration 2: ")]
 
 
-def test_it_goes_on_where_another_one_has_stopped_and_tells_nothing_again(copied):
-    pipeline, folder = copied
+def test_it_goes_on_where_another_one_has_stopped_and_tells_nothing_again(copied_loop):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         loop.run()
         assert loop.keys[16:] == told(3, loop.layout)
@@ -41,8 +40,8 @@ def test_it_goes_on_where_another_one_has_stopped_and_tells_nothing_again(copied
 
 
 @pytest.mark.parametrize("lost", [1, 3, 8, 11])
-def test_events_that_a_killed_process_did_not_write_are_derived_again(copied, lost):
-    pipeline, folder = copied
+def test_events_that_a_killed_process_did_not_write_are_derived_again(copied_loop, lost):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder) as loop:
         before = loop.keys
         with loop.database.transaction() as connection:
@@ -52,8 +51,8 @@ def test_events_that_a_killed_process_did_not_write_are_derived_again(copied, lo
         assert derive.derive_missing(loop.log, loop.layout, WatchRule()) == []
 
 
-def test_without_a_database_everything_is_told_from_the_manifests(copied):
-    pipeline, folder = copied
+def test_without_a_database_everything_is_told_from_the_manifests(copied_loop):
+    pipeline, folder = copied_loop
     for path in folder.glob("events.sqlite*"):
         path.unlink()
     with small_loop(pipeline, folder) as loop:
@@ -61,16 +60,16 @@ def test_without_a_database_everything_is_told_from_the_manifests(copied):
         assert loop.keys == [*told(1, loop.layout), *told(2, loop.layout)]
 
 
-def test_iterations_of_another_command_are_told_when_the_loop_takes_the_game_up(copied):
-    pipeline, folder = copied
+def test_iterations_of_another_command_are_told_when_the_loop_takes_the_game_up(copied_loop):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         steps.run_iteration(loop.runner.pipeline)  # as run_training_loop.py does
         loop.run()
         assert loop.keys[16:] == [*told(3, loop.layout), *told(4, loop.layout)]
 
 
-def test_handlers_that_raise_change_nothing(finished, tmp_path):
-    pipeline, _, _, reference = finished
+def test_handlers_that_raise_change_nothing(finished_loop, tmp_path):
+    pipeline, _, _, reference = finished_loop
     wiring = wire_pipeline_events()
 
     def noisy(_event):
@@ -86,44 +85,8 @@ def test_handlers_that_raise_change_nothing(finished, tmp_path):
         assert any("a bad handler" in line for line in loop.said)
 
 
-def test_a_stage_that_fails_opens_its_breaker_and_is_tried_again_after_pauses_that_double(copied, monkeypatch):
-    pipeline, folder = copied
-    failures, trained = [], train.train_stage
-
-    def failing(*arguments):
-        failures.append(clock.at)
-        if len(failures) <= 5:
-            raise RunError("the loss is not finite", "lower the rate")
-        return trained(*arguments)
-
-    clock = FakeClock()
-    monkeypatch.setattr(train, "train_stage", failing)
-    with small_loop(pipeline, folder, clock=clock, max_iterations=6, failure_backoff_seconds=300.0) as loop:
-        stats = loop.run()
-        assert (stats.successful_iterations, stats.failed_iterations) == (1, 5)
-        assert stats.last_error == "tic_tac_toe_2p: train: the loss is not finite (lower the rate)"
-        gaps = [round(after - before) for before, after in itertools.pairwise(failures)]
-        assert gaps == [5, 5, 300, 600, 1200]  # the cooldown is part of each pause
-        failed = [key for key in loop.keys if "FAILED" in key]
-        assert failed == [f"3/train/{kind}/{n}" for n in range(1, 6) for kind in ("STAGE_FAILED", "TRAINING_FAILED")]
-        states = [logged.event.breaker for logged in loop.log.read() if logged.event.kind == "STAGE_FAILED"]
-        assert states == ["closed", "closed", "open", "open", "open"]
-        assert loop.breakers.state(loop.runner.game, "train", clock.at) == "closed"
-        assert loop.keys[-1] == "3/promote/ITERATION_COMPLETE/1"
-
-
-def test_a_bug_in_a_stage_is_a_failure_with_its_traceback(copied, monkeypatch):
-    pipeline, folder = copied
-    monkeypatch.setattr(sync, "sync_stage", lambda *_: 1 / 0)
-    with small_loop(pipeline, folder, max_iterations=1) as loop:
-        stats = loop.run()
-        assert stats.failed_iterations == 1
-        assert "ZeroDivisionError" in stats.last_error
-        assert any("Traceback" in line for line in loop.said)
-
-
-def test_it_waits_while_a_master_loop_runs_and_goes_on_by_itself(copied):
-    pipeline, folder = copied
+def test_it_waits_while_a_master_loop_runs_and_goes_on_by_itself(copied_loop):
+    pipeline, folder = copied_loop
     states = []
 
     def then(clock):
@@ -140,8 +103,8 @@ def test_it_waits_while_a_master_loop_runs_and_goes_on_by_itself(copied):
         assert [line for line in loop.said if "a master loop runs" in line]
 
 
-def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, monkeypatch):
-    pipeline, folder = copied
+def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     locks, synced, running = [], sync.sync_stage, []
 
     def starting(*arguments):
@@ -159,8 +122,8 @@ def test_a_master_loop_that_starts_in_the_middle_of_a_stage_lets_it_end(copied, 
         assert set(running) == {("export", LoopState.DEFERRED)}  # the stage was finished, and the next one not begun
 
 
-def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_the_next_one(copied, monkeypatch):
-    pipeline, folder = copied
+def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_the_next_one(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     locks, synced = [], sync.sync_stage
 
     def starting(*arguments):
@@ -180,8 +143,8 @@ def test_an_iteration_that_a_master_loop_has_finished_meanwhile_is_followed_by_t
         assert not any("waits" in line and "a master loop runs" not in line for line in loop.said)
 
 
-def test_force_is_refused_where_a_master_loop_runs(copied):
-    pipeline, folder = copied
+def test_force_is_refused_where_a_master_loop_runs(copied_loop):
+    pipeline, folder = copied_loop
     lock = PresenceLock(folder, MASTER)
     try:
         with pytest.raises(ConfigError, match="--force: a master loop runs"):
@@ -192,46 +155,27 @@ def test_force_is_refused_where_a_master_loop_runs(copied):
         lock.close()
 
 
-@pytest.mark.parametrize("stage", ["sync", "export", "training", "evaluation", "promotion"])
-def test_a_stage_that_is_switched_off_is_waited_for_and_is_no_failure(copied, stage):
-    pipeline, folder = copied
-    clock = FakeClock(lambda clock: setattr(loop.stop, "is_set", clock.at > 1_000_100.0))
-    with small_loop(pipeline, folder, clock=clock, wiring=wire_pipeline_events(**{stage: False})) as loop:
-        stats = loop.run()
-        assert (stats.total_iterations, stats.failed_iterations) == (0, 0)
-        due = steps.due_step(loop.layout, 3).stage
-        assert due == {"training": "train", "evaluation": "evaluate", "promotion": "promote"}.get(stage, stage)
-    with small_loop(pipeline, folder, max_iterations=1) as loop:  # with the switch on, it goes on
-        assert loop.run().successful_iterations == 1
-
-
-def test_a_full_disk_and_a_stage_of_another_process_are_waited_for(copied, monkeypatch):
-    pipeline, folder = copied
-
-    def stop_later(clock):
-        loop.stop.is_set = clock.at > 1_000_100.0
-
-    with small_loop(pipeline, folder, clock=FakeClock(stop_later), gates=Gates(min_free_disk=1e9)) as loop:
-        assert loop.run().total_iterations == 0
-        assert any("GB of disk are free" in line for line in loop.said)
+def test_a_stage_of_another_process_is_waited_for(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
 
     def locked(*_):
         raise LockedError("another process is writing", "wait")
 
     monkeypatch.setattr(selfplay, "selfplay_stage", locked)
-    with small_loop(pipeline, folder, clock=FakeClock(stop_later)) as loop:
+    with small_loop(pipeline, folder) as loop:
+        loop.stop_after(100.0)
         assert loop.run().total_iterations == 0
         assert loop.breakers.read(loop.runner.game, "selfplay").failures == 0
 
 
-def test_games_that_are_too_old_are_joined_by_new_ones(copied, monkeypatch):
-    pipeline, folder = copied
+def test_games_that_are_too_old_are_joined_by_new_ones(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
         loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
         loop.run()
     late = FakeClock()
     late.at = 4e9  # many years later
-    with small_loop(pipeline, folder, clock=late, gates=Gates(max_data_age=3e9), max_iterations=1) as loop:
+    with small_loop(pipeline, folder, clock=late, limits=StageLimits(max_data_age=3e9), max_iterations=1) as loop:
         monkeypatch.setattr(
             "stoix_like.selfplay.iterations.due.end_of", lambda manifest: 0.0 if is_first(manifest) else late.at
         )
@@ -243,25 +187,8 @@ def is_first(manifest):
     return manifest.inputs.get("batches") == "1"
 
 
-def test_stages_that_take_too_long_are_a_failure(copied, monkeypatch):
-    pipeline, folder = copied
-
-    def slow(*_):
-        assert loop.stop.has_deadline
-        loop.stop.set_deadline(-1e9)  # long ago
-        loop.stop.look(is_stopped=False)  # as the watcher does
-        return original(*_)
-
-    original = evaluate.evaluate_stage
-    monkeypatch.setattr(evaluate, "evaluate_stage", slow)
-    with small_loop(pipeline, folder, max_iterations=1) as loop:
-        stats = loop.run()
-        assert stats.last_error == "tic_tac_toe_2p: evaluate: it did not end in time"
-        assert not loop.stop.is_set
-
-
-def test_an_iteration_that_was_begun_with_other_settings_gives_its_games_to_the_next_one(copied):
-    pipeline, folder = copied
+def test_an_iteration_that_was_begun_with_other_settings_gives_its_games_to_the_next_one(copied_loop):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(export=False)) as loop:
         loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
         loop.run()
@@ -271,8 +198,8 @@ def test_an_iteration_that_was_begun_with_other_settings_gives_its_games_to_the_
         assert "4/promote/ITERATION_COMPLETE/1" in loop.keys
 
 
-def test_rejected_candidates_make_self_play_explore_more(copied, monkeypatch):
-    pipeline, folder = copied
+def test_rejected_candidates_make_self_play_explore_more(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     monkeypatch.setattr("stoix_like.selfplay.events.history.exploration_boost", lambda results: 1.3)
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         loop.run()
@@ -291,15 +218,15 @@ def test_games_that_cannot_be_played_are_refused(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_champion_is_the_one_that_the_gate_has_let_through(finished):
-    _, _, _, loop = finished
+def test_the_champion_is_the_one_that_the_gate_has_let_through(finished_loop):
+    _, _, _, loop = finished_loop
     events = [logged for logged in loop.kept if logged.event.kind == "MODEL_PROMOTED"]
     assert events, "the configuration of this test promotes someone"
     assert events[-1].event.candidate == champion_hash(loop.layout)
 
 
-def test_a_time_out_that_no_stage_has_seen_does_not_end_the_loop(copied, monkeypatch):
-    pipeline, folder = copied
+def test_a_time_out_that_no_stage_has_seen_does_not_end_the_loop(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     promoted = promote.promote_stage
 
     def slow(*arguments):
@@ -313,8 +240,8 @@ def test_a_time_out_that_no_stage_has_seen_does_not_end_the_loop(copied, monkeyp
         assert loop.run().successful_iterations == 2
 
 
-def test_a_deferred_loop_that_is_stopped_begins_nothing(copied):
-    pipeline, folder = copied
+def test_a_deferred_loop_that_is_stopped_begins_nothing(copied_loop):
+    pipeline, folder = copied_loop
     lock = PresenceLock(folder, MASTER)
     clock = FakeClock(lambda clock: setattr(loop.stop, "is_set", True))
     try:
@@ -326,38 +253,8 @@ def test_a_deferred_loop_that_is_stopped_begins_nothing(copied):
         lock.close()
 
 
-def test_files_that_cannot_be_read_are_a_failure_of_their_game_and_end_nothing(copied):
-    pipeline, folder = copied
-    with small_loop(pipeline, folder, max_iterations=2) as loop:
-        path = loop.layout.stage(2, "promote") / "manifest.json"
-        text = path.read_text()
-        path.write_text("{")
-        loop.fake._then = lambda clock: path.write_text(text)
-        stats = loop.run()
-        assert (stats.successful_iterations, stats.failed_iterations) == (1, 1)
-        assert "look: " in stats.last_error
-        assert loop.breakers.read(loop.runner.game, "look").failures == 0  # it could be read again
-
-
-def test_a_database_that_cannot_be_written_is_written_later(copied, monkeypatch):
-    pipeline, folder = copied
-    append, calls = EventLog.append, []
-
-    def failing(self, events):
-        calls.append(events)
-        if 2 <= len(calls) <= 4:
-            raise RunError("database or disk is full", "free some space")
-        return append(self, events)
-
-    monkeypatch.setattr(EventLog, "append", failing)
-    with small_loop(pipeline, folder, max_iterations=4) as loop:
-        assert loop.run().successful_iterations >= 1
-        assert [key for key in loop.keys[16:] if "FAILED" not in key][:8] == told(3, loop.layout)
-        assert len(set(loop.keys)) == len(loop.keys)
-
-
-def test_batches_before_one_that_fails_or_is_killed_are_kept(copied, monkeypatch):
-    pipeline, folder = copied
+def test_batches_before_one_that_fails_or_is_killed_are_kept(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(training=False)) as loop:
         loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
         loop.run()
@@ -370,14 +267,14 @@ def test_batches_before_one_that_fails_or_is_killed_are_kept(copied, monkeypatch
 
         monkeypatch.setattr(selfplay, "play_shard", failing)
         loop.stop.is_set = False
-        assert loop.runner.play_more().kind == "failed"
+        assert loop.runner.play_more(loop.runner.due()).kind == "failed"
         assert played
         assert digests(loop.layout, 3) == before
-        assert loop.runner.due()[1].stage == "train"
+        assert loop.runner.due().step.stage == "train"
 
 
-def test_a_stage_whose_manifest_was_removed_runs_again_and_the_rest_follows(copied):
-    pipeline, folder = copied
+def test_a_stage_whose_manifest_was_removed_runs_again_and_the_rest_follows(copied_loop):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(promotion=False)) as loop:
         loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
         loop.run()
@@ -387,11 +284,11 @@ def test_a_stage_whose_manifest_was_removed_runs_again_and_the_rest_follows(copi
         assert loop.fake.slept == []  # one turn made all of it
 
 
-def test_a_folder_of_an_older_version_goes_on(copied):
+def test_a_folder_of_an_older_version_goes_on(copied_loop):
     """Its manifests of sync name shards without their counts, and neither batches nor rounds."""
     from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
 
-    pipeline, folder = copied
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         for number in (1, 2):
             stage = loop.layout.stage(number, "sync")
@@ -403,3 +300,104 @@ def test_a_folder_of_an_older_version_goes_on(copied):
     with small_loop(pipeline, folder, max_iterations=1) as loop:
         assert loop.run().successful_iterations == 1
         assert read_manifest(loop.layout.stage(3, "sync")).facts["games"] == 30
+
+
+def test_a_time_out_that_meets_a_starting_master_loop_ends_nothing(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
+    synced, locks = sync.sync_stage, []
+
+    def slow(*arguments):
+        result = synced(*arguments)
+        if not locks:
+            locks.append(PresenceLock(folder, MASTER))
+            loop.stop.set_deadline(-1e9)
+            loop.stop.look(is_stopped=False)  # as the watcher does, while the stage ends
+        return result
+
+    monkeypatch.setattr(sync, "sync_stage", slow)
+    clock = FakeClock(lambda clock: locks[0].close() if clock.at > 1_000_050.0 else None)
+    with small_loop(pipeline, folder, clock=clock, max_iterations=1) as loop:
+        stats = loop.run()
+        assert (stats.successful_iterations, stats.interrupted) == (1, False)
+        assert clock.at > 1_000_050.0
+
+
+def test_a_lock_that_cannot_be_read_for_a_moment_ends_nothing(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
+    is_running, looks = presence.is_unified_loop_running, []
+
+    def stale(save_dir):
+        looks.append(1)
+        if len(looks) == 1:
+            raise OSError(116, "Stale file handle")
+        return is_running(save_dir)
+
+    monkeypatch.setattr(continuous.presence, "is_unified_loop_running", stale)
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert any("tried again in 10 s" in line for line in loop.said)
+
+
+def test_a_loop_says_what_it_does_while_programs_are_compiled(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
+    states, original = [], begin.begin_iteration
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+
+        def noted(*arguments):
+            states.append((loop.loop.stats.current_state, loop.loop.stats.current_config))
+            return original(*arguments)
+
+        monkeypatch.setattr(begin, "begin_iteration", noted)
+        loop.run()
+    assert states == [(LoopState.RUNNING_SELFPLAY, "tic_tac_toe_2p")]
+
+
+def test_a_loop_that_waits_names_no_game(copied_loop):
+    pipeline, folder = copied_loop
+    names = []
+    with small_loop(pipeline, folder, max_iterations=2) as loop:
+        loop.fake._then = lambda _: names.append((loop.loop.stats.current_state, loop.loop.stats.current_config))
+        loop.run()
+    assert set(names) == {(LoopState.COOLING_DOWN, None)}
+
+
+def test_a_game_that_waits_does_not_keep_another_from_its_turn_after_an_error(copied_loop, monkeypatch):
+    """Its breaker is open for an hour; the other one had an error before its turn, and then has one."""
+    pipeline, folder = copied_loop
+    with small_loop(pipeline, folder, failure_backoff_seconds=3600.0, max_iterations=1) as loop:
+        other, looks, is_running = loop.second_game(), [], presence.is_unified_loop_running
+        for _ in range(3):
+            loop.breakers.fail("another_2p", "look", loop.fake.at, "torn")
+
+        def failing_once(save_dir):
+            looks.append(1)
+            if len(looks) == 2:
+                raise OSError(5, "Input/output error")
+            return is_running(save_dir)
+
+        monkeypatch.setattr(continuous.presence, "is_unified_loop_running", failing_once)
+        loop.stop_after(600.0)
+        engine = loop.continuous([other, loop.runner])
+        engine.run()
+        assert engine.stats.successful_iterations == 1
+        assert loop.fake.at < 1_000_060.0
+
+
+def test_games_take_turns_and_one_that_waits_gives_its_turn_away(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
+    with small_loop(pipeline, folder, max_iterations=3) as loop:
+        other, ended, original = loop.second_game(), [], promote.promote_stage
+
+        def noted(pipeline, files):
+            ended.append((pipeline.layout.root.name, files.number))
+            return original(pipeline, files)
+
+        monkeypatch.setattr(promote, "promote_stage", noted)
+        engine = loop.continuous([loop.runner, other])
+        engine.run()
+        assert ended == [("tic_tac_toe_2p", 3), ("another_2p", 3), ("tic_tac_toe_2p", 4)]
+        for _ in range(3):
+            loop.breakers.fail("another_2p", "begin", loop.fake.at, "torn")
+        engine = loop.continuous([other, loop.runner])
+        engine.run()
+        assert [game for game, _ in ended[3:]] == ["tic_tac_toe_2p"] * 3

@@ -9,10 +9,11 @@ from support.loops import FakeClock, small_loop
 from support.pipelines import small_config
 
 from stoix_like.runtime.training.stopping import stopping_on_signals
-from stoix_like.selfplay.events import clock, kinds
+from stoix_like.selfplay.events import kinds
 from stoix_like.selfplay.events.wiring import wire_pipeline_events
 from stoix_like.selfplay.files.folders import STAGE_NAMES
 from stoix_like.selfplay.iterations.due import Step
+from stoix_like.selfplay.loops import stop as stop_module
 from stoix_like.selfplay.loops.stop import LoopStop
 from stoix_like.selfplay.stages import evaluate, export, promote, selfplay, sync, train
 
@@ -55,8 +56,8 @@ class Watched:
         return call
 
 
-def test_a_time_out_in_self_play_is_its_failure_and_the_next_stages_have_their_own_time(copied, monkeypatch):
-    pipeline, folder = copied
+def test_a_time_out_in_self_play_is_its_failure_and_the_next_stages_have_their_own_time(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     watched = Watched(monkeypatch, slow="selfplay")
     with small_loop(pipeline, folder) as loop:
         watched.stop = loop.stop
@@ -75,9 +76,11 @@ def test_a_time_out_in_self_play_is_its_failure_and_the_next_stages_have_their_o
     assert all(0.0 < left <= 1000.0 and not is_set for _, left, is_set in watched.seen)
 
 
-def test_self_play_of_the_continuous_loop_has_all_the_time_also_after_a_stage_that_had_too_little(copied, monkeypatch):
+def test_self_play_of_the_continuous_loop_has_all_the_time_also_after_a_stage_that_had_too_little(
+    copied_loop, monkeypatch
+):
     """The stages after it share theirs: it is counted once, and ends with the iteration that has failed."""
-    pipeline, folder = copied
+    pipeline, folder = copied_loop
     watched, in_pauses = Watched(monkeypatch, slow="evaluate"), []
     clock = FakeClock(lambda clock: in_pauses.append(loop.stop.has_deadline))
     with small_loop(pipeline, folder, clock=clock, max_iterations=3, pipeline_timeout_seconds=1000.0) as loop:
@@ -96,8 +99,8 @@ def test_self_play_of_the_continuous_loop_has_all_the_time_also_after_a_stage_th
 
 
 @pytest.mark.parametrize("stage", ["sync", pytest.param("export", marks=pytest.mark.full), "evaluate"])
-def test_a_time_out_after_the_last_look_of_a_stage_is_a_failure_of_the_next_one(copied, monkeypatch, stage):
-    pipeline, folder = copied
+def test_a_time_out_after_the_last_look_of_a_stage_is_a_failure_of_the_next_one(copied_loop, monkeypatch, stage):
+    pipeline, folder = copied_loop
     module, name = CALLS[stage]
     original, slow = getattr(module, name), [stage]
 
@@ -116,8 +119,8 @@ def test_a_time_out_after_the_last_look_of_a_stage_is_a_failure_of_the_next_one(
         assert stats.last_error == f"tic_tac_toe_2p: {following}: the stages before it have taken all the time"
 
 
-def test_an_iteration_that_is_begun_instead_of_another_one_plays_without_a_time_limit(copied, monkeypatch):
-    pipeline, folder = copied
+def test_an_iteration_that_is_begun_instead_of_another_one_plays_without_a_time_limit(copied_loop, monkeypatch):
+    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, wiring=wire_pipeline_events(sync=False)) as loop:
         loop.fake._then = lambda clock: setattr(loop.stop, "is_set", True)
         loop.run()
@@ -131,8 +134,8 @@ def test_an_iteration_that_is_begun_instead_of_another_one_plays_without_a_time_
 
 
 @pytest.mark.parametrize("kind", ["continuous", "master"])
-def test_a_stop_that_comes_while_a_stage_is_out_of_time_ends_the_loop(copied, monkeypatch, kind):
-    pipeline, folder = copied
+def test_a_stop_that_comes_while_a_stage_is_out_of_time_ends_the_loop(copied_loop, monkeypatch, kind):
+    pipeline, folder = copied_loop
     original = evaluate.evaluate_stage
 
     def slow(*arguments):
@@ -142,10 +145,10 @@ def test_a_stop_that_comes_while_a_stage_is_out_of_time_ends_the_loop(copied, mo
 
     monkeypatch.setattr(evaluate, "evaluate_stage", slow)
     with small_loop(pipeline, folder, max_iterations=3) as loop:
-        (loop.loop if kind == "continuous" else loop.master(max_iterations=3)).run()
+        loop.engine(kind, max_iterations=3).run()
         assert loop.stop.is_set
         assert loop.layout.iterations() == [0, 1, 2, 3]
-        assert loop.runner.due()[1].stage == "evaluate"
+        assert loop.runner.due().step.stage == "evaluate"
         assert not [key for key in loop.keys if "FAILED" in key]  # a stop is no failure
 
 
@@ -189,7 +192,7 @@ def test_a_stage_that_ends_while_a_thread_looks_at_its_time_leaves_no_time_out(m
         ends[0].join(0.1)  # the stage ends now, if the look lets it
         return 0.0
 
-    monkeypatch.setattr(clock.time, "monotonic", monotonic)
+    monkeypatch.setattr(stop_module.time, "monotonic", monotonic)
     if look == "watcher":
         stop.look(is_stopped=False)
     else:

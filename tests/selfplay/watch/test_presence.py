@@ -18,7 +18,7 @@ from stoix_like.selfplay.watch.presence import MASTER, Heartbeat, PresenceLock, 
 ASKS = """
 import sys
 from pathlib import Path
-from stoix_like.selfplay.orchestration.presence import is_unified_loop_running
+from stoix_like.selfplay.watch.presence import is_unified_loop_running
 print([is_unified_loop_running(Path(sys.argv[1])) for _ in range(100)].count(True), "jax" in sys.modules)
 """
 

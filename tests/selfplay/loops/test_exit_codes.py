@@ -1,6 +1,8 @@
 """How loops end: with exit code 0 if one iteration was finished, 1 if all have failed; and what does not end them."""
 
+import contextlib
 import dataclasses
+import threading
 
 import pytest
 from support.loops import SMALL_WORDS
@@ -9,10 +11,10 @@ from support.scripted_runs import command
 from stoix_like.config.sections.continuous_loop import LoopConfig
 from stoix_like.errors import RunError
 from stoix_like.runtime.console.reporter import SILENT, Reporter
-from stoix_like.selfplay.events.database import FILE
+from stoix_like.selfplay.events.database import FILE, Database
 from stoix_like.selfplay.events.wiring import wire_pipeline_events
 from stoix_like.selfplay.files.folders import Layout
-from stoix_like.selfplay.loops import runner, start
+from stoix_like.selfplay.loops import continuous, opened, runner, start
 from stoix_like.selfplay.loops import stop as stop_module
 from stoix_like.selfplay.stages import train
 from stoix_like.selfplay.watch import presence
@@ -26,9 +28,9 @@ BY_HAND = ["run-training-loop", "--board-type", "tic_tac_toe"]
 
 
 @pytest.fixture
-def compiled(copied, monkeypatch):
+def compiled(copied_loop, monkeypatch):
     """A folder in which commands find their programs compiled; they are the same as theirs, leaf by leaf."""
-    pipeline, folder = copied
+    pipeline, folder = copied_loop
     before = pipeline.layout, pipeline.config, pipeline.stop, pipeline.reporter
 
     def same(config, reporter, stop):
@@ -114,3 +116,27 @@ def test_a_loop_whose_database_was_moved_away_ends(compiled, monkeypatch):
     with pytest.raises(RunError, match=r"events\.sqlite was moved away or removed, and the continuous loop has ended"):
         start.run_continuous(CONFIG, compiled, words=SMALL, wiring=wiring, reporter=SILENT)
     assert not presence.is_present(compiled, presence.CONTINUOUS)
+
+
+def test_a_stop_that_is_asked_for_while_a_loop_starts_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(stop_module, "_LOOK_SECONDS", 0.01)
+    select, is_running = opened.devices.select, presence.is_unified_loop_running
+
+    def asked(*arguments, **options):
+        with contextlib.closing(Database(tmp_path)) as database:
+            presence.request_stop(database, presence.CONTINUOUS)
+        return select(*arguments, **options)
+
+    def late(save_dir):
+        """Once the thread has looked, at most a minute later."""
+        ready.wait(60.0)
+        return is_running(save_dir)
+
+    ready = threading.Event()
+    receive = stop_module.LoopStop.look
+    monkeypatch.setattr(stop_module.LoopStop, "look", lambda stop, found: receive(stop, found) or ready.set())
+    monkeypatch.setattr(opened.devices, "select", asked)
+    monkeypatch.setattr(continuous.presence, "is_unified_loop_running", late)
+    monkeypatch.setattr(runner, "Pipeline", lambda *_: pytest.fail("it compiles"))
+    stats = start.run_continuous(CONFIG, tmp_path, words=SMALL, reporter=SILENT)
+    assert (stats.total_iterations, stats.interrupted) == (0, True)

@@ -2,7 +2,7 @@
 
 It was made once, by the version whose formats it keeps: shards and windows of format 2, manifests of format 1. Later
 versions have to read it, so it is not made again when a format grows. Its second iteration has taken in a shard from
-elsewhere. `python tests/selfplay/golden/make_golden.py FILE` writes one of the present version.
+elsewhere. `python tests/selfplay/stages/golden/make_golden.py FILE` writes one of the present version.
 """
 
 import os

@@ -11,11 +11,13 @@ import pytest
 from support.loops import small_loop
 
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
+from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
-from stoix_like.selfplay.files import lost_shards, records, stored
-from stoix_like.selfplay.files.folders import Layout
-from stoix_like.selfplay.loops import retention
-from stoix_like.selfplay.loops.retention import MARK, REMOVED, RetentionRule
+from stoix_like.runtime.weights.parameters import stored_arrays
+from stoix_like.selfplay.files import lost_shards, records, retention, stored
+from stoix_like.selfplay.files.folders import PARAMETERS, STAGE_NAMES, WINDOW_FILE, Layout
+from stoix_like.selfplay.files.retention import MARK, REMOVED, RetentionRule
+from stoix_like.selfplay.ratings.lineage import read_ancestry
 
 RULE = RetentionRule(positions=100, candidates=2)
 
@@ -25,9 +27,9 @@ class Killed(BaseException):
 
 
 @pytest.fixture(scope="module")
-def six(finished, tmp_path_factory):
+def six(finished_loop, tmp_path_factory):
     """The folder of a game after six iterations."""
-    pipeline, folder, *_ = finished
+    pipeline, folder, *_ = finished_loop
     save_dir = tmp_path_factory.mktemp("retention") / "runs"
     shutil.copytree(folder, save_dir)
     with small_loop(pipeline, save_dir, max_iterations=4) as loop:
@@ -169,3 +171,32 @@ def test_games_that_windows_leave_out_are_not_counted(six, tmp_path):
     lost = next(shard for shard in kept if shard.iteration == 6)
     lost_shards.add_lost(layout, lost.path, 6, lost.num_games, lost.num_positions, "it is torn")
     assert retention.clean(layout, RULE) == 0  # nothing more, and no error
+
+
+def test_retention_removes_what_nobody_reads_again_and_everything_goes_on(copied_loop):
+    pipeline, folder = copied_loop
+    with small_loop(pipeline, folder, max_iterations=4) as loop:
+        loop.run()  # six iterations now
+        layout, champions = loop.layout, {record.iteration for record in records.lineage(loop.layout)}
+        manifests = {path: path.read_bytes() for path in layout.root.rglob("manifest.json")}
+        freed = retention.clean(layout, RetentionRule(positions=100, candidates=2))
+        assert freed > 0
+        assert {path: path.read_bytes() for path in layout.root.rglob("manifest.json")} == manifests
+        windows = [number for number in range(1, 7) if (layout.stage(number, "export") / WINDOW_FILE).is_file()]
+        assert windows == [5, 6]
+        kept = {number for number in range(7) if (layout.stage(number, "train") / PARAMETERS).is_file()}
+        assert kept == champions | {5, 6}
+        shards = [number for number in range(1, 7) if (layout.stage(number, "selfplay") / "shard_0000.npz").is_file()]
+        assert shards == [5, 6]  # 60 positions an iteration
+        assert len(list(layout.store.glob("*.npz"))) == 4
+        lost = json.loads((layout.iteration(1) / REMOVED).read_text())["files"]
+        assert "iterations/0001/export/window.npz" in lost
+        assert not any((layout.root / name).exists() for name in lost)
+        assert retention.clean(layout, RetentionRule(positions=100, candidates=2)) == 0
+        read_ancestry(layout)
+        loop.stop.is_set = False
+    with small_loop(pipeline, folder, max_iterations=1) as loop:
+        assert loop.run().successful_iterations == 1
+        assert all(read_manifest(loop.layout.stage(7, name)) is not None for name in STAGE_NAMES)
+        while records.read_record(loop.layout.champion).previous is not None:
+            records.roll_back(loop.layout, lambda path: array_hash(stored_arrays(path)))

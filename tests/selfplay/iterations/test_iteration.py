@@ -27,7 +27,7 @@ from stoix_like.selfplay.events.derive import pipeline_run
 from stoix_like.selfplay.files import records
 from stoix_like.selfplay.files.folders import LOCK, PARAMETERS, STAGE_NAMES, Layout
 from stoix_like.selfplay.files.shards import game_ids
-from stoix_like.selfplay.iterations import begin, steps
+from stoix_like.selfplay.iterations import begin
 from stoix_like.selfplay.iterations.begin import IterationOptions, begin_iteration, next_iteration
 from stoix_like.selfplay.iterations.due import Step
 from stoix_like.selfplay.iterations.steps import run_iteration, run_step
@@ -258,10 +258,10 @@ def test_an_iteration_below_its_threshold_plays_more_into_itself_and_no_finished
     played, original = [], selfplay.play_shard
 
     def noted(pipeline, iteration, shard, *rest):
-        played.append((steps, shard))
+        played.append((iteration, shard))
         if len(played) == 5:
             raise Killed
-        return original(pipeline, steps, shard, *rest)
+        return original(pipeline, iteration, shard, *rest)
 
     monkeypatch.setattr(selfplay, "play_shard", noted)
     said = []
@@ -682,7 +682,7 @@ def test_a_killed_iteration_goes_on_to_the_same_hashes(finished, tmp_path, monke
         (candidates, "write_candidate", 0),
         (candidates, "write_record", 0),
         (candidates, "write_record", 1),
-        (steps, "write_start", 0),
+        (begin, "write_start", 0),
     ],
 )
 def test_a_first_start_that_died_is_begun_again(finished, tmp_path, monkeypatch, module, name, passes):
