@@ -5,6 +5,7 @@ It samples the same after the same values were told, so whoever notes them can g
 
 from __future__ import annotations
 
+import collections
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -35,17 +36,18 @@ class CmaEsSearch:
         optuna = require_optuna()
         self._distributions = {name: distribution(one) for name, one in ranges.items()}
         self._study = optuna.create_study(sampler=optuna.samplers.CmaEsSampler(seed=seed), direction="minimize")
-        self._trial: Any = None
+        self._asked = collections.deque[Any]()  # trials whose values are not told yet
 
     def ask(self) -> dict[str, float]:
-        """The parameters of the next trial, whose value is then told."""
-        self._trial = self._study.ask(fixed_distributions=self._distributions)
-        return {name: float(value) for name, value in self._trial.params.items()}
+        """The parameters of the next trial. Several may be asked for before their values are told."""
+        trial = self._study.ask(fixed_distributions=self._distributions)
+        self._asked.append(trial)
+        return {name: float(value) for name, value in trial.params.items()}
 
     def tell(self, value: float) -> None:
-        """The value of the trial that was asked for; one that is not finite counts as failed."""
-        states = require_optuna().trial.TrialState
+        """The value of the first trial that was asked for and not told; one that is not finite counts as failed."""
+        states, trial = require_optuna().trial.TrialState, self._asked.popleft()
         if math.isfinite(value):
-            self._study.tell(self._trial, value)
+            self._study.tell(trial, value)
         else:
-            self._study.tell(self._trial, state=states.FAIL)
+            self._study.tell(trial, state=states.FAIL)

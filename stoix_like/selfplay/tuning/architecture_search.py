@@ -24,13 +24,15 @@ from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.pipeline.progress import Progress
 from stoix_like.selfplay.stages import export
 from stoix_like.selfplay.tuning.context import PlateauContext
-from stoix_like.selfplay.tuning.rate_sweep import (
+from stoix_like.selfplay.tuning.window_training import (
     NewestWindow,
+    compiled_chunk,
     held_out_losses,
     is_better,
     num_updates,
     paired_gain,
     read_window,
+    train_on_window,
 )
 
 TABLE = "architectures.json"
@@ -95,11 +97,9 @@ def _trial(context: PlateauContext, window: NewestWindow, size: Size, progress: 
     state = jax.jit(other.learner.init)(other.root)
     state = window_learner.window_of(state, export.samples_of(other, window.learned))
     state = state._replace(hyper=state.hyper._replace(num_updates=jnp.float32(updates)))
-    update = jax.jit(other.learner.update)
-    for _ in range(updates):
-        progress.update(progress.done)
-        state, _ = update(state)
-        progress.show(progress.done + 1)
+    before = progress.done
+    state = train_on_window(compiled_chunk(other.learner), state, updates, lambda done: progress.update(before + done))
+    progress.show(before + updates)
     params = state.params.average
     num_parameters = sum(leaf.size for leaf in jax.tree.leaves(params))
     return _Trial(size, num_parameters, held_out_losses(other, params, window), time.monotonic() - began)

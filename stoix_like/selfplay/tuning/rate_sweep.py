@@ -1,8 +1,7 @@
 """A sweep of learning rate and weight decay by CMA-ES, for a pipeline whose champions no longer gain.
 
-Every trial goes on from the last state of the run, with the newest window and the same draws. It is judged by its loss
-on those games of the window that nothing learns from. Trial 0 has the present settings. The best takes their place if
-it is better by more than chance: three standard errors of the difference, games counted as independent.
+Every trial goes on from the last state of the run, with the newest window and the same draws. Trial 0 has the present
+settings. The best takes their place if it is better by more than chance, as `window_training` says.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,29 +18,34 @@ import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.algorithms.alphazero import window_learner
-from stoix_like.algorithms.alphazero.state import AlphaZeroHyper, AlphaZeroState
+from stoix_like.algorithms.alphazero.state import AlphaZeroState
 from stoix_like.errors import RunError
 from stoix_like.runtime.runs.checkpoint import CheckpointStore
 from stoix_like.runtime.runs.saved import state_template
-from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.runtime.storage.atomic import atomic_write_json
 from stoix_like.runtime.storage.signed_json import json_digest
 from stoix_like.runtime.sweeps.cma_es import CmaEsSearch
 from stoix_like.runtime.sweeps.space import Range
 from stoix_like.selfplay.files import stage_leaves
-from stoix_like.selfplay.files.folders import VALIDATION_FILE, WINDOW_FILE
-from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.pipeline.progress import Progress
-from stoix_like.selfplay.stages import export, train
+from stoix_like.selfplay.stages import export
 from stoix_like.selfplay.tuning.context import PlateauContext
-from stoix_like.types import NetworkParams
+from stoix_like.selfplay.tuning.window_training import (
+    NewestWindow,
+    compiled_chunk,
+    held_out_losses,
+    is_better,
+    num_updates,
+    read_window,
+    train_on_window,
+)
 
 TRIALS = "trials.json"
 RATE_FACTOR = 8.0  # rates from an eighth to eight times the configured one
 WEIGHT_DECAYS = (1e-6, 0.1)  # that are searched
-STANDARD_ERRORS = 3.0
-LEAST_GAMES = 20  # that are held out; with fewer a standard error says little
+AT_ONCE = 4  # trials side by side on the device: CMA-ES samples so many before it is told what came of them
+_OF_TRIALS = ("params", "optimizer", "hyper")  # fields of the state of which each trial has its own
 
 
 class Trial(NamedTuple):
@@ -48,14 +53,6 @@ class Trial(NamedTuple):
 
     parameters: dict[str, float]  # actor_lr, weight_decay
     loss: float | None  # on the games that nothing learns from; None if it was not finite
-
-
-class NewestWindow(NamedTuple):
-    """The positions of the last iteration's window, and those of it that nothing learns from."""
-
-    learned: dict[str, np.ndarray]
-    held_out: dict[str, np.ndarray]
-    games: np.ndarray  # [M] int, the game of each position that is held out
 
 
 class _Data(NamedTuple):
@@ -84,17 +81,11 @@ def sweep_rates(context: PlateauContext) -> dict[str, float]:
     context.pipeline.reporter.info(
         f"{game}: loss {losses[0]:.4f} as it is, {losses[best]:.4f} in the best of {len(trials)} trials"
     )
-    before, after = (runs.losses_of(index, trials[index].parameters) for index in (0, best))
-    if best == 0 or not is_better(before, after, runs.games):
+    found = runs.losses_of({index: trials[index].parameters for index in {0, best}})
+    if best == 0 or not is_better(found[0], found[best], runs.games):
         return {}
-    found = trials[best].parameters
-    return {**found, "critic_lr": runs.critic_rate(found)}
-
-
-def is_better(before: np.ndarray, after: np.ndarray, games: np.ndarray) -> bool:
-    """Whether the losses `after` [M] are finite, and lower than those `before` by more than chance."""
-    gain, error = paired_gain(before, after, games)
-    return bool(np.isfinite(after).all()) and not gain <= STANDARD_ERRORS * error  # nan: those before are not finite
+    leaves = trials[best].parameters
+    return {**leaves, "critic_lr": runs.critic_rate(leaves)}
 
 
 def _all_trials(context: PlateauContext, runs: _TrialRuns) -> list[Trial]:
@@ -104,20 +95,27 @@ def _all_trials(context: PlateauContext, runs: _TrialRuns) -> list[Trial]:
     rates = Range(configured / RATE_FACTOR, configured * RATE_FACTOR, log=True)
     search = CmaEsSearch({"actor_lr": rates, "weight_decay": Range(*WEIGHT_DECAYS, log=True)}, int(seed))
     known, trials = _read_trials(context.folder / TRIALS, runs.digest), list[Trial]()
-    end = time.monotonic() + context.options.max_seconds
-    while len(trials) < context.options.num_trials and (len(trials) < 2 or time.monotonic() < end):
-        number = len(trials)
-        asked = search.ask() if number else context.pipeline.leaves(("actor_lr", "weight_decay"))
-        if number < len(known) and known[number].parameters == asked:
-            trials.append(known[number])
+    end, most = time.monotonic() + context.options.max_seconds, context.options.num_trials
+    while len(trials) < most and (not trials or time.monotonic() < end):
+        numbers = range(len(trials), min(len(trials) + AT_ONCE, most))
+        present = context.pipeline.leaves(("actor_lr", "weight_decay"))
+        asked = {number: search.ask() if number else present for number in numbers}
+        if [trial.parameters for trial in known[numbers.start : numbers.stop]] == [*asked.values()]:
+            trials += known[numbers.start : numbers.stop]
         else:
-            known, loss = [], float(runs.losses_of(number, asked).mean())
-            trials.append(Trial(asked, loss if math.isfinite(loss) else None))
+            known, losses = [], runs.losses_of(asked)
+            trials += [_trial(asked[number], losses[number]) for number in numbers]
             rows = [trial._asdict() for trial in trials]
             atomic_write_json(context.folder / TRIALS, {"digest": runs.digest, "trials": rows})
-        if number:
-            search.tell(math.nan if trials[-1].loss is None else trials[-1].loss)
+        for number in numbers:
+            if number:
+                search.tell(math.nan if (loss := trials[number].loss) is None else loss)
     return trials
+
+
+def _trial(parameters: dict[str, float], losses: np.ndarray) -> Trial:
+    loss = float(losses.mean())
+    return Trial(parameters, loss if math.isfinite(loss) else None)
 
 
 def _read_trials(path: Path, digest: str) -> list[Trial]:
@@ -127,32 +125,6 @@ def _read_trials(path: Path, digest: str) -> list[Trial]:
         return [Trial(**one) for one in stored["trials"]] if stored["digest"] == digest else []
     except (OSError, ValueError, TypeError, KeyError):
         return []
-
-
-def read_window(context: PlateauContext) -> NewestWindow:
-    """The window of the last iteration. Raises RunError if too few of its games are held out."""
-    last = context.iteration
-    folder = context.pipeline.layout.stage(last, "export")
-    held_out, learned = (read_arrays(folder / name) for name in (VALIDATION_FILE, WINDOW_FILE))
-    games = np.unique(held_out["game_id"], return_inverse=True)[1]
-    if (count := len({*games.tolist()})) < LEAST_GAMES:
-        what = f"iteration {last} has {count} games that are validated on"
-        raise RunError(what, f"a sweep needs {LEAST_GAMES}: raise validation_share, or select another function")
-    return NewestWindow(learned, held_out, games)
-
-
-def held_out_losses(pipeline: Pipeline, params: NetworkParams, window: NewestWindow) -> np.ndarray:
-    """[M] losses of the positions that are held out, for the network of this pipeline."""
-    found = train.position_losses(pipeline, params, window.held_out)
-    full_share = max(float(window.held_out["is_full"].mean()), 1.0 / len(window.games))  # others teach no policy
-    return found["policy_loss"] / full_share + pipeline.config.optimization.vf_coef * found["value_loss"]
-
-
-def num_updates(context: PlateauContext, window: NewestWindow) -> int:
-    """The updates of a trial: `trial_epochs` passes over the window."""
-    settings = context.pipeline.settings
-    samples = settings.most_gradient_steps * settings.batch_size
-    return max(math.ceil(context.options.trial_epochs * len(window.learned["is_full"]) / samples), 1)
 
 
 def _read_data(context: PlateauContext) -> _Data:
@@ -172,7 +144,7 @@ def _read_data(context: PlateauContext) -> _Data:
 
 
 class _TrialRuns:
-    """Trains with the settings of trials, each once in this process.
+    """Trains with the settings of trials, some side by side, each once in this process.
 
     Args:
         context: of the function.
@@ -185,40 +157,46 @@ class _TrialRuns:
         self._critic_share = section.critic_lr / section.actor_lr
         total = context.options.num_trials * data.num_updates
         self._progress = Progress(pipeline.reporter, pipeline.stop, "plateau", "updates", total)
+        shared = tuple(name for name in AlphaZeroState._fields if name not in _OF_TRIALS)
+        self._chunk = compiled_chunk(pipeline.learner._replace(shared=shared), AT_ONCE)
         self._losses = dict[int, np.ndarray]()
-        self._update = jax.jit(self._one_update)
 
-    def critic_rate(self, parameters: dict[str, float]) -> float:
+    def critic_rate(self, parameters: Mapping[str, float]) -> float:
         """The rate of the critic, which keeps its ratio to the actor's."""
         return parameters["actor_lr"] * self._critic_share
 
-    def losses_of(self, number: int, parameters: dict[str, float]) -> np.ndarray:
-        """[M] losses of the positions that are held out, after the trial. Raises Interrupted."""
-        if number not in self._losses:
-            self._losses[number] = self._trained_losses(number, parameters)
-        return self._losses[number]
+    def losses_of(self, trials: Mapping[int, Mapping[str, float]]) -> dict[int, np.ndarray]:
+        """{trial: [M] losses of the positions that are held out, after it} of some trials. Raises Interrupted."""
+        new = {number: parameters for number, parameters in trials.items() if number not in self._losses}
+        for first in range(0, len(new), AT_ONCE):
+            numbers = list(new)[first : first + AT_ONCE]
+            found = self._trained_losses(numbers[0], [new[number] for number in numbers])
+            self._losses |= dict(zip(numbers, found, strict=True))
+        return {number: self._losses[number] for number in trials}
 
-    def _trained_losses(self, number: int, parameters: dict[str, float]) -> np.ndarray:
-        pipeline, data = self._pipeline, self._data
-        values = parameters | {"critic_lr": self.critic_rate(parameters), "num_updates": data.num_updates}
-        values["num_updates"] += int(data.start.step)
-        hyper = data.start.hyper._replace(**{name: jnp.float32(value) for name, value in values.items()})
-        learned = data.start.params, data.start.optimizer, data.start.step
-        for done in range(data.num_updates):
-            self._progress.update(number * data.num_updates + done)
-            learned = self._update(data.start, hyper, *learned)
-        return held_out_losses(pipeline, learned[0].average, data.window)
+    def _trained_losses(self, first: int, trials: Sequence[Mapping[str, float]]) -> list[np.ndarray]:
+        """The losses of each. There are always as many states: what a trial comes to does not depend on the others."""
+        filled = [*trials, *[trials[-1]] * (AT_ONCE - len(trials))]
+        before = first * self._data.num_updates
 
-    def _one_update(self, start: AlphaZeroState, hyper: AlphaZeroHyper, params: Any, optimizer: Any, step: Any) -> Any:
-        state = start._replace(hyper=hyper, params=params, optimizer=optimizer, step=step)
-        after = self._pipeline.learner.update(state)[0]
-        return after.params, after.optimizer, after.step
+        def show(done: int) -> None:
+            self._progress.update(before + done * len(trials))
 
+        state = train_on_window(self._chunk, self._first_state(filled), self._data.num_updates, show)
+        params = state.params.average
+        each = [jax.tree.map(lambda leaf, index=index: leaf[index], params) for index in range(len(trials))]
+        return [held_out_losses(self._pipeline, one, self._data.window) for one in each]
 
-def paired_gain(before: np.ndarray, after: np.ndarray, games: np.ndarray) -> tuple[float, float]:
-    """(mean of `before` - `after`, its standard error) over positions [M], which are independent between games only."""
-    difference = before - after
-    mean = float(difference.mean())
-    by_game = np.bincount(games, weights=difference - mean)  # [G], sums to 0
-    count = len(by_game)
-    return mean, float(np.sqrt(np.sum(by_game**2) * count / max(count - 1, 1)) / len(difference))
+    def _first_state(self, trials: Sequence[Mapping[str, float]]) -> AlphaZeroState:
+        """The state of the run, with the hyperparameters of each trial; `_OF_TRIALS` are stacked."""
+        start, leaves = self._data.start, dict[str, Any]()
+        for name in ("actor_lr", "weight_decay"):
+            leaves[name] = jnp.asarray([trial[name] for trial in trials], jnp.float32)  # [B]
+        leaves["critic_lr"] = jnp.asarray([self.critic_rate(trial) for trial in trials], jnp.float32)  # [B]
+        last = jnp.float32(self._data.num_updates + int(start.step))
+        stacked = {
+            name: jax.tree.map(lambda leaf: jnp.stack([leaf] * len(trials)), getattr(start, name))
+            for name in _OF_TRIALS
+        }
+        hyper = stacked["hyper"]._replace(**leaves, num_updates=jnp.full(len(trials), last))
+        return start._replace(**stacked | {"hyper": hyper})

@@ -20,7 +20,7 @@ from stoix_like.selfplay.loops.plateau import run_plateau_hook
 from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.stages import export, train
-from stoix_like.selfplay.tuning import architecture_search, rate_sweep
+from stoix_like.selfplay.tuning import architecture_search, rate_sweep, window_training
 from stoix_like.selfplay.tuning.context import PlateauContext
 
 GAMES = np.array([0, 0, 1, 1])
@@ -29,7 +29,7 @@ GAMES = np.array([0, 0, 1, 1])
 @pytest.fixture
 def loop(copied_loop, monkeypatch):
     """A loop of two finished iterations, some of whose games are held out."""
-    monkeypatch.setattr(rate_sweep, "LEAST_GAMES", 1)
+    monkeypatch.setattr(window_training, "LEAST_GAMES", 1)
     pipeline, folder = copied_loop
     config = replace_leaves(pipeline.config, {"save_dir": str(folder), "validation_share": 0.5})
     with small_loop(pipeline, folder, config) as loop:
@@ -51,9 +51,9 @@ def trials_of(context):
 def test_a_gain_counts_games_as_independent_and_positions_of_one_game_as_not():
     before, after = np.array([3.0, 3.0, 1.0, 1.0]), np.ones(4)
     # differences 2, 2, 0, 0 with mean 1: by game 2 and -2 in all; of two games sqrt((2^2 + 2^2) * 2 / 1) / 4
-    assert rate_sweep.paired_gain(before, after, GAMES) == (1.0, pytest.approx(1.0))
+    assert window_training.paired_gain(before, after, GAMES) == (1.0, pytest.approx(1.0))
     # each its own game: sqrt(4 * 1 * 4 / 3) / 4
-    assert rate_sweep.paired_gain(before, after, np.arange(4)) == (1.0, pytest.approx((16.0 / 3.0) ** 0.5 / 4.0))
+    assert window_training.paired_gain(before, after, np.arange(4)) == (1.0, pytest.approx((16.0 / 3.0) ** 0.5 / 4.0))
 
 
 @pytest.mark.parametrize(
@@ -70,12 +70,12 @@ def test_a_gain_counts_games_as_independent_and_positions_of_one_game_as_not():
 )
 def test_better_is_what_gains_more_than_three_standard_errors(gains, better):
     before = np.full(4, 5.0)
-    assert rate_sweep.is_better(before, before - np.array(gains), GAMES) is better
+    assert window_training.is_better(before, before - np.array(gains), GAMES) is better
 
 
 def test_settings_that_diverge_lose_to_any_that_do_not():
-    assert rate_sweep.is_better(np.full(4, np.nan), np.ones(4), GAMES)
-    assert not rate_sweep.is_better(np.full(4, np.nan), np.full(4, np.nan), GAMES)
+    assert window_training.is_better(np.full(4, np.nan), np.ones(4), GAMES)
+    assert not window_training.is_better(np.full(4, np.nan), np.full(4, np.nan), GAMES)
 
 
 def loss_by_hand(pipeline, rate, decay, num_updates):
@@ -113,8 +113,9 @@ def test_a_trial_is_training_from_the_last_state_judged_on_games_that_are_held_o
 def test_the_best_trial_becomes_the_settings_of_the_next_iterations(loop, monkeypatch, is_lower, leaves):
     """Through the whole hook, with losses that are known."""
 
-    def losses(runs, number, parameters):
-        return np.full(len(runs.games), 1.0 - 0.1 * number if is_lower else 1.0 + 0.1 * number)
+    def losses(runs, first, trials):
+        numbers = range(first, first + len(trials))
+        return [np.full(len(runs.games), 1.0 - 0.1 * number if is_lower else 1.0 + 0.1 * number) for number in numbers]
 
     monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", losses)
     options = PlateauHookConfig(enabled=True, function="cma_es", num_trials=3, trial_epochs=1.0)
@@ -129,48 +130,51 @@ def test_the_best_trial_becomes_the_settings_of_the_next_iterations(loop, monkey
 
 
 def test_an_interrupted_sweep_makes_no_trial_twice_and_asks_for_the_same(loop, monkeypatch):
-    context = context_of(loop, num_trials=4)
+    monkeypatch.setattr(rate_sweep, "AT_ONCE", 2)
+    context = context_of(loop, num_trials=5)
     rate_sweep.sweep_rates(context)
     whole = (context.folder / "trials.json").read_text()
     shutil.rmtree(context.folder)
     context.folder.mkdir()
     trained, made = rate_sweep._TrialRuns._trained_losses, []
 
-    def counted(runs, number, parameters):
-        loop.stop.is_set = number == 2 and number not in made
-        made.append(number)
-        return trained(runs, number, parameters)
+    def counted(runs, first, trials):
+        loop.stop.is_set = first == 2 and 2 not in made
+        made.extend(range(first, first + len(trials)))
+        return trained(runs, first, trials)
 
     monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", counted)
     with pytest.raises(Interrupted):
         rate_sweep.sweep_rates(context)
     assert len(trials_of(context)) == 2
-    assert made == [0, 1, 2]
+    assert made == [0, 1, 2, 3]
     loop.stop.is_set = False
     rate_sweep.sweep_rates(context)
-    assert (context.folder / "trials.json").read_text() == whole
-    assert made[3:5] == [2, 3]  # and at most those again that are compared
-    assert set(made[5:]) <= {0, 1}
+    assert (context.folder / "trials.json").read_text() == whole  # to the bit, the last one without another beside it
+    assert made[4:7] == [2, 3, 4]  # and at most those again that are compared
+    assert set(made[7:]) <= {0, 1}
 
 
 def test_trials_of_other_lengths_are_not_compared(loop, monkeypatch):
     made, trained = [], rate_sweep._TrialRuns._trained_losses
     monkeypatch.setattr(
-        rate_sweep._TrialRuns, "_trained_losses", lambda runs, *one: made.append(one[0]) or trained(runs, *one)
+        rate_sweep._TrialRuns,
+        "_trained_losses",
+        lambda runs, first, trials: made.append((first, len(trials))) or trained(runs, first, trials),
     )
     rate_sweep.sweep_rates(context_of(loop))
     rate_sweep.sweep_rates(context_of(loop, trial_epochs=3.0))
-    assert made == [0, 1, 0, 1]
+    assert made == [(0, 2), (0, 2)]
 
 
 def test_no_other_trial_is_begun_when_the_time_is_over(loop):
     context = context_of(loop, num_trials=20, max_seconds=1e-6)
     rate_sweep.sweep_rates(context)
-    assert len(trials_of(context)) == 2
+    assert len(trials_of(context)) == rate_sweep.AT_ONCE
 
 
 def test_too_few_games_that_are_held_out_are_one_line(loop, monkeypatch):
-    monkeypatch.setattr(rate_sweep, "LEAST_GAMES", 20)
+    monkeypatch.setattr(window_training, "LEAST_GAMES", 20)
     with pytest.raises(RunError, match="games that are validated on"):
         rate_sweep.sweep_rates(context_of(loop))
 
