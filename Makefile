@@ -92,6 +92,7 @@ docs: $(VENV)/.dev
 	$(BIN)/python docs/tools/config_table.py
 	$(BIN)/python docs/tools/command_reference.py
 	$(BIN)/python docs/tools/benchmark_tables.py
+	$(BIN)/python docs/tools/benchmark_figures.py
 	$(BIN)/python docs/tools/task_table.py
 	$(BIN)/python docs/tools/loop_tables.py
 	$(BIN)/python tests/test_architecture.py

@@ -1,7 +1,7 @@
-"""The presets learn what docs/benchmarks.md says they do, on the frozen levels it names (`make test-slow`).
+"""The presets learn what docs/benchmarks/learning.md says they do, on the frozen levels it names (`make test-slow`).
 
 Each trains in a new process, as a user would: the other tests' process compiles without XLA's optimisations. The bounds
-are what each preset must reach; what they do reach, over three seeds, is in docs/benchmarks.md.
+are what each preset must reach; what they do reach, over three seeds, is in docs/benchmarks/learning.md.
 """
 
 import json

@@ -4,7 +4,6 @@ import itertools
 import json
 import subprocess
 
-import benchmark_tables as document
 import jax
 import pytest
 from support.marks import full
@@ -109,36 +108,6 @@ def test_the_names_that_are_asked_for_are_measured(monkeypatch):
     assert rows["maze_autoreset/1024"].ratio == 2.0
     assert rows["maze_autoreset/1024"].note.endswith("; 3 levels were handed out twice")
     assert rows["maze_fresh_levels/20_steps"].value == pytest.approx(1e6 / (1024 * 80 * environments.ROLLOUTS))
-
-
-def test_tables_are_written_between_their_marks_and_the_page_is_up_to_date(tmp_path):
-    rows = [
-        Measurement("machine", 2, "cores", note="cpu; jax 1"),
-        Measurement("maze_x/64", 1234.5, "steps/s", 0.05, 100.0, 12.3, note="reference: w"),
-        Measurement("maze_y/64", 0.012345, "share", 0.2, 1.0, None, note="a|b"),
-        Measurement("ppo_z", 50.0, "steps/s", ceiling=200.0, share=0.25),
-    ]
-    (tmp_path / "cpu.json").write_text(json.dumps([row._asdict() for row in rows]))
-    page = "before\n<!-- rows: cpu.json maze_ ppo_ -->\nold\n<!-- end of rows -->\nafter\n"
-    written = document.with_tables(page, tmp_path)
-    assert written.splitlines() == [
-        "before",
-        "<!-- rows: cpu.json maze_ ppo_ -->",
-        "",
-        "2 cores; cpu; jax 1",
-        "",
-        "| row | value | against | |",
-        "| --- | --- | --- | --- |",
-        "| `maze_x/64` | 1,234 steps/s ± 5.0% | 100 | **12.3 times**. reference: w |",
-        "| `maze_y/64` | 0.01235 share ± 20.0% | 1 | no ratio: the spread is larger. a\\|b |",
-        "| `ppo_z` | 50 steps/s | ceiling 200 | **25%** |",
-        "",
-        "<!-- end of rows -->",
-        "after",
-    ]
-    assert document.with_tables(written, tmp_path) == written
-    page = document.PAGE.read_text(encoding="utf-8")
-    assert page == document.with_tables(page, document.PAGE.parent / "benchmarks"), "run make docs"
 
 
 SMALL = {"num_envs": 4, "rollout_length": 4, "num_minibatches": 1, "hidden_dim": 8, "epochs": 1, "num_eval_envs": 4}

@@ -1,8 +1,8 @@
 """The policy with which a saved run is evaluated: its own, its network alone, or a search configured by flags.
 
-A PPO run has no search of its own. Its default is a cheap search without a critic (compared in docs/benchmarks.md): the
-most probable first actions, all different, each followed greedily to the end of the episode. An SPO run uses its own
-search, changed by the flags.
+A PPO run has no search of its own. Its default is a cheap search without a critic: the most probable first actions, all
+different, each followed greedily to the end of the episode (compared in docs/benchmarks/searches.md). An SPO run uses
+its own search, changed by the flags.
 """
 
 from __future__ import annotations

@@ -12,12 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from stoix_like.runtime.figures.style import DASHED, add_legend, colours_of, make_panels, save_figure, style_axes
+from stoix_like.runtime.figures.style import (
+    DASHED,
+    DASHES,
+    add_legend,
+    colours_of,
+    make_panels,
+    save_figure,
+    style_axes,
+)
 from stoix_like.runtime.results.curves import FEW_SEEDS
 from stoix_like.runtime.results.groups import AXES, Axis
 from stoix_like.runtime.results.statistics import AggregateScores, Comparison, Efficiency
 
-_DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))
 _MARKERS = "os^Dv"
 _LABELS: dict[Axis, str] = {"steps": "environment steps per seed", "seconds": "wall-clock of the run in seconds"}
 _BAND = {"alpha": 0.14, "linewidth": 0}
@@ -73,14 +80,14 @@ def improvement_figure(comparison: Comparison, axis: Axis) -> Any:
 
 def efficiency_figure(comparison: Comparison, axis: Axis) -> Any:
     """IQM curves over the budgets that all seeds share, with single seeds if there are few; None without a budget."""
-    from matplotlib.ticker import EngFormatter
+    from stoix_like.runtime.figures.ticks import label_counts
 
     found = [(result.group.title, result.efficiency[axis]) for result in comparison.results]
     panels = [(title, efficiency) for title, efficiency in found if efficiency is not None]
     figure, axes = make_panels(len(panels))
     for place, (title, efficiency) in zip(axes, panels, strict=True):
         style_axes(place, title, _LABELS[axis], _score(comparison))
-        place.xaxis.set_major_formatter(EngFormatter(sep=""))
+        label_counts(place.xaxis)
         for name in efficiency.curves:
             _draw_curve(place, efficiency, name, _style(comparison, name))
         add_legend(place)
@@ -122,7 +129,7 @@ def _style(comparison: Comparison, name: str) -> dict[str, Any]:
     index = _names(comparison).index(name)
     return {
         "color": colours_of(_names(comparison))[name],
-        "linestyle": _DASHES[index % len(_DASHES)],
+        "linestyle": DASHES[index % len(DASHES)],
         "marker": _MARKERS[index % len(_MARKERS)],
         "markersize": 4.5,
         "linewidth": 1.7,

@@ -57,7 +57,8 @@ def plot_runs(run_dirs: Sequence[Path], out: Path, metric: str = "mean_return") 
 def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
     """The curves as a matplotlib figure with one panel per task. A `captioned` one leaves out task and metric."""
     from matplotlib.lines import Line2D
-    from matplotlib.ticker import EngFormatter
+
+    from stoix_like.runtime.figures.ticks import label_counts
 
     tasks = list(dict.fromkeys(curve.task_id for curve in curves.evaluation))
     colours = colours_of(curve.name for curve in curves.evaluation)
@@ -65,7 +66,7 @@ def curves_figure(curves: Curves, metric: str, captioned: bool = False) -> Any:
     for panel, task_id in zip(panels, tasks, strict=True):
         named = ("", "") if captioned else (task_id, metric.replace("_", " "))
         style_axes(panel, named[0], "environment steps per seed", named[1])
-        panel.xaxis.set_major_formatter(EngFormatter(sep=""))
+        label_counts(panel.xaxis)
         training = [curve for curve in curves.training if curve.task_id == task_id]
         for curve in training:
             panel.plot(curve.timesteps, curve.iqm.point, color=colours[curve.name], linestyle=DASHED, linewidth=1.1)

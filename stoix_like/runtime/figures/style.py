@@ -16,6 +16,7 @@ from stoix_like.runtime.storage.atomic import atomic_write_output
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")  # Okabe and Ito, colour-blind safe
 DASHED = (0, (4, 2))
+DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.5)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)))  # by line
 _WIDTH, _HEIGHT = 6.4, 4.2  # inches of a panel
 _LEGEND_ROW = 0.18  # inches
 _LONG_LABEL = 25  # characters; longer labels get a row of their own
