@@ -10,7 +10,7 @@ from stoix_like.algorithms.alphazero.learner import (
     settings_of,
 )
 from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup, add_to_budget, learn
-from stoix_like.algorithms.alphazero.self_play import play, start
+from stoix_like.algorithms.alphazero.self_play import PlaySetup, play, start
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
     AlphaZeroParams,
@@ -37,6 +37,7 @@ __all__ = [
     "Learning",
     "LearningBudget",
     "LearningSetup",
+    "PlaySetup",
     "Position",
     "Sample",
     "SelfPlay",

@@ -17,6 +17,7 @@ import numpy as np
 from stoix_like.algorithms.alphazero import learning, window_learner
 from stoix_like.algorithms.alphazero import self_play as playing
 from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
+from stoix_like.algorithms.alphazero.self_play import PlaySetup
 from stoix_like.algorithms.alphazero.state import (
     AlphaZeroHyper,
     AlphaZeroParams,
@@ -189,7 +190,7 @@ def update(
     key, hyper = functools.partial(role_key, state.key, step=state.step), state.hyper
     search = self_play_search(GameModel(game, network.actor_critic), settings, state.params.average)
     self_play, samples, counts, metrics = playing.play(
-        game, search, settings, hyper.play_temperature, state.self_play, state.step, key("rollout")
+        PlaySetup(game, search, settings, hyper.play_temperature), state.self_play, state.step, key("rollout")
     )
     with phase("replay"):
         replay = ring.add(state.replay, samples, counts)

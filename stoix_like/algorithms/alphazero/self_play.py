@@ -74,35 +74,40 @@ def random_openings(game: BoardGame, most_plies: int, num_games: int, key: Key) 
     return opened
 
 
-def play(
-    game: BoardGame,
-    search: SearchFunction,
-    settings: AlphaZeroSettings,
-    temperature: Array | float,
-    self_play: SelfPlay,
-    step: Array,
-    key: Key,
-) -> tuple[SelfPlay, Sample, Array, Metrics]:
+class PlaySetup(NamedTuple):
+    """What plies are played with.
+
+    Attributes:
+        game: its rules.
+        search: of all games at once.
+        settings: of self-play.
+        temperature: of the draws from the improved policy in the first plies.
+    """
+
+    game: BoardGame
+    search: SearchFunction
+    settings: AlphaZeroSettings
+    temperature: Array | float
+
+
+def play(setup: PlaySetup, self_play: SelfPlay, step: Array, key: Key) -> tuple[SelfPlay, Sample, Array, Metrics]:
     """(where self-play stopped, samples [M, ...], which of them count [M], metrics) after T plies of every game.
 
     M is G * (H + T): all positions that could become samples, in the order of the games. Those that count are the
     positions of the games that ended here, each once over the whole of self-play.
 
     Args:
-        game: its rules.
-        search: of all games at once.
-        settings: T is `rollout_length`.
-        temperature: of the draws from the improved policy in the first plies.
+        setup: T is the `rollout_length` of its settings.
         self_play: where it stopped before.
         step: noted in the samples, the index of the update.
         key: consumed.
     """
-    num_games = self_play.ply.shape[0]
+    num_games, settings = self_play.ply.shape[0], setup.settings
     opening_key, play_key = jax.random.split(key)
-    starts = random_openings(game, settings.random_plies, num_games, opening_key)
+    starts = random_openings(setup.game, settings.random_plies, num_games, opening_key)
 
     def move(carry: tuple[GameState, Array], keys: tuple[Key, Array]) -> tuple[tuple[GameState, Array], tuple]:
-        return _move(game, search, settings, temperature, starts, carry, *keys)
+        return _move(setup, starts, carry, *keys)
 
     plies = jnp.arange(settings.rollout_length)
     keys = jax.random.split(play_key, settings.rollout_length), plies
@@ -113,20 +118,17 @@ def play(
 
 
 def _move(
-    game: BoardGame,
-    search: SearchFunction,
-    settings: AlphaZeroSettings,
-    temperature: Array | float,
+    setup: PlaySetup,
     starts: RandomOpenings,
     carry: tuple[GameState, Array],
     key: Key,
     index: Array,
 ) -> tuple[tuple[GameState, Array], tuple[Position, _Finished]]:
     """One ply of every game."""
-    games, ply = carry
+    game, (games, ply) = setup.game, carry
     search_key, draw_key = jax.random.split(key)
-    found, is_full = search(search_key, games)
-    action = choose_actions(found, temperature, ply < settings.temperature_plies, draw_key)
+    found, is_full = setup.search(search_key, games)
+    action = choose_actions(found, setup.temperature, ply < setup.settings.temperature_plies, draw_key)
     with phase("step"):
         observation = jax.vmap(game.observe)(games)
         player = jax.vmap(game.player)(games)

@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from stoix_like.algorithms.alphazero.self_play import (
+    PlaySetup,
     RandomOpenings,
     SearchFunction,
     choose_actions,
@@ -120,10 +121,7 @@ def _kept_slots(part: tuple[GameState, Array, Array], num_games: int, num_slots:
 
 
 def advance(
-    game: BoardGame,
-    search: SearchFunction,
-    settings: AlphaZeroSettings,
-    temperature: Array | float,
+    setup: PlaySetup,
     batch: GameBatch,
     key: Key,
     most_steps: Array | int,
@@ -134,10 +132,7 @@ def advance(
     Each step has a key of its own, so with the same `key` it is the same whether it is played at once or in pieces.
 
     Args:
-        game: its rules.
-        search: of G games at once.
-        settings: `temperature_plies`.
-        temperature: of the draws from the improved policy in the first plies.
+        setup: searches G games at once.
         batch: from `begin`, or from the call before.
         key: of the batch, the same in every call.
         most_steps: of this call.
@@ -150,24 +145,18 @@ def advance(
         return (num_playing(batch) > fewest) & (batch.step < end)
 
     def step(batch: GameBatch) -> GameBatch:
-        return _step(game, search, settings, temperature, batch, jax.random.fold_in(key, batch.step))
+        return _step(setup, batch, jax.random.fold_in(key, batch.step))
 
     played: GameBatch = jax.lax.while_loop(goes_on, step, batch)
     return played
 
 
-def _step(
-    game: BoardGame,
-    search: SearchFunction,
-    settings: AlphaZeroSettings,
-    temperature: Array | float,
-    batch: GameBatch,
-    key: Key,
-) -> GameBatch:
+def _step(setup: PlaySetup, batch: GameBatch, key: Key) -> GameBatch:
     """One ply of the games in all slots."""
+    game = setup.game
     search_key, draw_key = jax.random.split(key)
-    found, is_full = search(search_key, batch.games)
-    action = choose_actions(found, temperature, batch.ply < settings.temperature_plies, draw_key)
+    found, is_full = setup.search(search_key, batch.games)
+    action = choose_actions(found, setup.temperature, batch.ply < setup.settings.temperature_plies, draw_key)
     with phase("step"):
         moved = jax.vmap(game.step)(batch.games, action)
         ends = (batch.game_index < len(batch.records.num_plies)) & jax.vmap(game.is_over)(moved)  # [G]

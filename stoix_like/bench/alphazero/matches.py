@@ -19,7 +19,7 @@ from stoix_like.evaluation.statistics import Interval, mean_interval, score_inte
 from stoix_like.games import BoardGame
 from stoix_like.runtime.arena import league
 from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec, load_contestant
-from stoix_like.runtime.arena.match import MatchPlayer
+from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.runs.saved import SavedRun, load_run
@@ -71,7 +71,7 @@ def match_row(
     game, second = trained.game, engine(trained.game, opponent)
     book = tasks.book(game, plies, most_openings)
     firsts = trained.contestants(num_simulations)
-    player = MatchPlayer(game, firsts[0].player, second.player, book)  # runs of one training play alike
+    player = MatchRunner(game, firsts[0].player, second.player, book)  # runs of one training play alike
     found = [matches.summarize(player.play(first.params, None, jax.random.key(0))) for first in firsts]
     counts = "; ".join(f"{one.wins}-{one.draws}-{one.losses}" for one in found)
     note = f"{found[0].num_games} games a seed from {book.name} ({book.hash}), wins-draws-losses {counts}"
@@ -89,7 +89,7 @@ def first_player_row(trained: TrainedRuns, num_simulations: int, opponent: str) 
     game, second = trained.game, engine(trained.game, opponent)
     empty = openings.as_book(game, np.zeros((FIRST_PLAYER_GAMES, 0), np.int32))
     firsts = trained.contestants(num_simulations)
-    player = MatchPlayer(game, firsts[0].player, second.player, empty)
+    player = MatchRunner(game, firsts[0].player, second.player, empty)
     scores = [player.play(first.params, None, jax.random.key(1)).score[:, 0] for first in firsts]  # [M], in seat 0
     won = [score_interval((np.asarray(score) == 1.0).astype(float)) for score in scores]
     if opponent == "heuristic":

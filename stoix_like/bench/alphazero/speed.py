@@ -144,7 +144,7 @@ class _Updates:
 
 def _play_once(game: BoardGame, model: GameModel, settings: Any, params: Any, before: Any, temperature: Any) -> Any:
     search = composed.self_play_search(model, settings, params)
-    return playing.play(game, search, settings, temperature, before, jnp.int32(0), jax.random.key(1))
+    return playing.play(playing.PlaySetup(game, search, settings, temperature), before, jnp.int32(0), jax.random.key(1))
 
 
 def update_rows(name: str) -> Iterator[Measurement]:

@@ -34,7 +34,7 @@ from stoix_like.config.checks.board_games import game_key
 from stoix_like.config.checks.combinations import steps_per_update
 from stoix_like.evaluation import matches
 from stoix_like.runtime.arena.contestants import run_player
-from stoix_like.runtime.arena.match import MatchPlayer
+from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.console.text import interval_text
 from stoix_like.runtime.runs.saved import load_run
@@ -185,7 +185,7 @@ def _match_rows(loop: LoopRun, name: str, minutes: float, seed: int) -> Iterator
     first, second = load_run(str(loop.path)), load_run(str(online.path), "latest")
     book = tasks.book(first.env.game, None, 568)
     for simulations in (0, 32):
-        player = MatchPlayer(first.env.game, run_player(first, simulations), run_player(second, simulations), book)
+        player = MatchRunner(first.env.game, run_player(first, simulations), run_player(second, simulations), book)
         one, other = (run.network_params(run.seed_params(0)) for run in (first, second))
         found = matches.summarize(player.play(one, other, jax.random.key(0)))
         spread = (found.score.high - found.score.low) / 2 / found.score.point

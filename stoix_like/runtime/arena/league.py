@@ -17,7 +17,7 @@ from stoix_like.evaluation.openings import OpeningBook
 from stoix_like.evaluation.ratings import RatingTable
 from stoix_like.games import BoardGame
 from stoix_like.runtime.arena.contestants import Contestant, ContestantSpec, common_game, load_contestant, seed_notes
-from stoix_like.runtime.arena.match import MatchPlayer
+from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.runtime.console.messages import print_to_stderr
 from stoix_like.runtime.runs.find import checkpoint_updates, find_runs
 from stoix_like.runtime.runs.saved import SavedRun, load_run
@@ -129,7 +129,7 @@ def play_league(
         a, b = first.contestant, second.contestant
         alike: Any = (id(a.player), id(b.player))
         if alike not in players:
-            players[alike] = MatchPlayer(game, a.player, b.player, book)
+            players[alike] = MatchRunner(game, a.player, b.player, book)
         key = jax.random.fold_in(jax.random.key(seed), index)
         results = players[alike].play(a.params, b.params, key)
         records.append(match_record(a.name, b.name, np.asarray(results.score)))

@@ -22,7 +22,7 @@ from stoix_like.types import Key, Params
 MEMORY_HINT = "use fewer openings (--openings N), or fewer simulations"
 
 
-class MatchPlayer:
+class MatchRunner:
     """Plays matches of two players over a book. Parameters are arguments, so it compiles once for all that play alike.
 
     Args:
@@ -88,7 +88,7 @@ def play_each(
     rows = {}
     for first in firsts:
         began, names = time.monotonic(), f"{first.name} against {second.name}"
-        player = MatchPlayer(game, first.player, second.player, book)
+        player = MatchRunner(game, first.player, second.player, book)
 
         def report_match(text: str, names: str = names) -> None:
             report(f"{names}: {text}")

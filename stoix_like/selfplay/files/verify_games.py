@@ -17,7 +17,7 @@ from stoix_like.types import Array
 _BATCH = 256  # games replayed at once
 
 
-def make_replay(game: BoardGame) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
+def make_play_moves(game: BoardGame) -> Callable[[np.ndarray], dict[str, np.ndarray]]:
     """The function moves [N, H] -> arrays of what the rules say of them, by name. It compiles once.
 
     `is_legal` [N]: every move was, and none came after the end; `is_over` [N]: the game ended with the last one;

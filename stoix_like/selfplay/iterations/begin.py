@@ -122,7 +122,7 @@ def check_iteration(pipeline: Pipeline, options: IterationOptions) -> None:
     else:
         export.read_window(pipeline, options.data_path)
     if not options.skip_evaluation:
-        pipeline.check_book()
+        pipeline.matches.check_book()
     _check_settings(pipeline, number, options)
 
 

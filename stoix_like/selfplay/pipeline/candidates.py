@@ -29,7 +29,8 @@ from stoix_like.selfplay.files.records import (
     record_path,
     write_record,
 )
-from stoix_like.selfplay.pipeline.programs import Pipeline, published_config
+from stoix_like.selfplay.pipeline.programs import Pipeline
+from stoix_like.selfplay.pipeline.run_configs import published_config
 from stoix_like.types import NetworkParams
 
 

@@ -78,12 +78,12 @@ def _form_problems(pipeline: Pipeline, arrays: dict[str, np.ndarray], subject: M
 
 def _game_problem(pipeline: Pipeline, arrays: dict[str, np.ndarray]) -> str | None:
     """What the rules do not confirm of the games of a piece."""
-    moves, opening, book = arrays["moves"], arrays["opening"], pipeline.book.moves  # [M, P, H], [M], [K, k]
+    moves, opening, book = arrays["moves"], arrays["opening"], pipeline.matches.book.moves  # [M, P, H], [M], [K, k]
     if opening.min() < 0 or opening.max() >= len(book):
         return "games of an opening that the list does not have"
     if (moves[:, :, : book.shape[1]] != book[opening][:, None]).any():
         return "a game does not begin with its opening"
-    replayed = pipeline.replay(moves.reshape(-1, moves.shape[-1]))
+    replayed = pipeline.play_moves(moves.reshape(-1, moves.shape[-1]))
     is_played = np.arange(moves.shape[2]) < arrays["plies"][:, :, None]
     if (is_played != (moves >= 0)).any() or (moves < -1).any():
         return "a game does not have as many moves as it says"

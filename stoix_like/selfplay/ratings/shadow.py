@@ -30,7 +30,7 @@ def shadow_evaluation(pipeline: Pipeline, openings: int) -> dict[str, Any]:
         subject = evaluate.subject_of(pipeline, champion.hash, name)
         folder = match_folder(pipeline.layout, subject, openings)
         number = _next_openings(pipeline, folder, openings)
-        match = PlannedMatch(subject, folder, pipeline.anchor_player(name), (champion.params, None))
+        match = PlannedMatch(subject, folder, pipeline.matches.against(name), (champion.params, None))
         scores = scores_of(pipeline, match, number, openings)
         score, low, high = map(float, matches.group_interval(scores.mean(axis=1), scores.shape[1]))
         found["anchors"][name] = {"score": score, "low": low, "high": high, "games": int(scores.size)}
@@ -41,4 +41,4 @@ def shadow_evaluation(pipeline: Pipeline, openings: int) -> dict[str, Any]:
 def _next_openings(pipeline: Pipeline, folder: Path, openings: int) -> int:
     """How many openings a match has when it is played on, at most all of the book."""
     pieces = len(list(folder.glob("piece_*.npz")))
-    return min((pieces + 1) * openings, len(pipeline.book.moves))
+    return min((pieces + 1) * openings, len(pipeline.matches.book.moves))

@@ -67,7 +67,7 @@ def play_tournament(pipeline: Pipeline, most: int, num_openings: int, per_match:
     if len({one.version.hash for one in players}) < 2:
         return None
     played = _earlier_matches(pipeline, players, per_match)
-    most_games = float(len(pipeline.book.moves) // per_match * per_match * pipeline.game.num_players)
+    most_games = float(len(pipeline.matches.book.moves) // per_match * per_match * pipeline.game.num_players)
     for _ in range(max(num_openings // per_match, len(players) - 1)):
         pair = next_pair([one.name for one in players], list(played.values()), most_games)
         if pair is None:
@@ -89,7 +89,7 @@ def _earlier_matches(
     for first, second in itertools.combinations(players, 2):
         subject = evaluate.subject_of(pipeline, first.version.hash, second.version.hash)
         if pieces := len(list(match_path(pipeline.layout, subject, per_match).glob("piece_*.npz"))):
-            openings = min(pieces * per_match, len(pipeline.book.moves) // per_match * per_match)
+            openings = min(pieces * per_match, len(pipeline.matches.book.moves) // per_match * per_match)
             found[first.name, second.name] = _tournament_match(pipeline, first, second, openings, per_match)
     return found
 
@@ -99,7 +99,7 @@ def _tournament_match(
 ) -> MatchRecord:
     subject = evaluate.subject_of(pipeline, first.version.hash, second.version.hash)
     folder = match_folder(pipeline.layout, subject, per_match)
-    match = PlannedMatch(subject, folder, pipeline.match_player, (first.version.params, second.version.params))
+    match = PlannedMatch(subject, folder, pipeline.matches.runner, (first.version.params, second.version.params))
     return match_record(first.name, second.name, scores_of(pipeline, match, num_openings, per_match))
 
 

@@ -18,7 +18,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.evaluation import matches, promotion
 from stoix_like.evaluation.matches import MatchResults
 from stoix_like.evaluation.promotion import MatchSubject, PromotionRule
-from stoix_like.runtime.arena.match import MatchPlayer
+from stoix_like.runtime.arena.match import MatchRunner
 from stoix_like.runtime.hardware.numerics import numerics
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
@@ -40,13 +40,13 @@ def rule_of(pipeline: Pipeline) -> PromotionRule:
     """The rule of the configuration, of at most as many openings as the game has."""
     section = pipeline.config.promotion
     errors = section.promotion_elo_0, section.promotion_elo_1, section.promotion_alpha, section.promotion_beta
-    most = min(section.most_pairs, len(pipeline.book.moves))
+    most = min(section.most_pairs, len(pipeline.matches.book.moves))
     return PromotionRule(section.promotion_rule, *errors, most, section.pairs_per_look)
 
 
 def subject_of(pipeline: Pipeline, candidate: str, champion: str) -> MatchSubject:
     """What a match of these two is evidence of, here and now."""
-    return MatchSubject(candidate, champion, json_digest(pipeline.leaves(SPECIFICATION)), pipeline.book.hash)
+    return MatchSubject(candidate, champion, json_digest(pipeline.leaves(SPECIFICATION)), pipeline.matches.book.hash)
 
 
 def match_folder(pipeline: Pipeline, subject: MatchSubject) -> Path:
@@ -66,7 +66,7 @@ def _evaluate(pipeline: Pipeline, candidate: NetworkVersion, champion: NetworkVe
     rule, section = rule_of(pipeline), pipeline.config.promotion
     subject = subject_of(pipeline, candidate.hash, champion.hash)
     params = candidate.params, champion.params
-    match = PlannedMatch(subject, match_folder(pipeline, subject), pipeline.match_player, params)
+    match = PlannedMatch(subject, match_folder(pipeline, subject), pipeline.matches.runner, params)
     played: dict[Path, str] = {}
     if candidate.hash != champion.hash:
         played = play_match(pipeline, match, rule.most_groups, rule.groups_per_look, rule)
@@ -79,9 +79,9 @@ def _evaluate(pipeline: Pipeline, candidate: NetworkVersion, champion: NetworkVe
         facts["score"] = list(map(float, score))
     for name in anchor_names(section.match_anchors):
         against = subject._replace(champion=name)
-        player = pipeline.anchor_player(name)
+        player = pipeline.matches.against(name)
         match = PlannedMatch(against, match_folder(pipeline, against), player, (candidate.params, None))
-        number = min(section.anchor_pairs, len(pipeline.book.moves))
+        number = min(section.anchor_pairs, len(pipeline.matches.book.moves))
         played = play_match(pipeline, match, number, number, None)
         scores = evidence.read_evidence(pipeline, list(played.items()), against).scores
         found = _names(pipeline, played)
@@ -102,7 +102,7 @@ class PlannedMatch(NamedTuple):
 
     subject: MatchSubject
     folder: Path  # of the pieces
-    player: MatchPlayer
+    player: MatchRunner
     params: tuple[Any, Any]
 
 
@@ -138,7 +138,7 @@ def play_piece(
 ) -> MatchResults:
     """The games of a piece, by its openings and its number: the same ones, wherever results are the same."""
     key = jax.random.fold_in(role_key(pipeline.root, "match"), index)
-    moves = pipeline.book.moves[rows]
+    moves = pipeline.matches.book.moves[rows]
     return match.player.play(*match.params, key, moves=moves, check=lambda: progress.update(progress.done))
 
 

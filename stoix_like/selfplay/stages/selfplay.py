@@ -29,7 +29,8 @@ from stoix_like.selfplay.files.iteration import IterationFiles
 from stoix_like.selfplay.files.manifests import new_positions
 from stoix_like.selfplay.files.shards import ShardOrigin, check_shard, origin_of, shard_arrays
 from stoix_like.selfplay.pipeline.candidates import NetworkVersion, self_player
-from stoix_like.selfplay.pipeline.programs import Pipeline, fewer_slots
+from stoix_like.selfplay.pipeline.game_programs import fewer_slots
+from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.pipeline.progress import Progress
 from stoix_like.types import NetworkParams, role_key
 
@@ -121,10 +122,10 @@ def play_shard(
     opening_key, play_key = jax.random.split(key)
     sizer, before, boost_array = ChunkSizer(), progress.done, np.float32(boost)
     with reraise_device_errors("the games cannot be played", MEMORY_HINT):
-        batch, step, num_playing = pipeline.begin_games(num_games)(opening_key), 0, num_games
+        batch, step, num_playing = pipeline.games.begin(num_games)(opening_key), 0, num_games
         while num_playing > 0:
             steps, began, played = sizer.next_length(10_000), time.monotonic(), step
-            batch = pipeline.advance_games(params, boost_array, batch, play_key, np.int32(steps))
+            batch = pipeline.games.advance(params, boost_array, batch, play_key, np.int32(steps))
             done, num_playing, step = map(int, jax.device_get(_progress_of(batch)))
             sizer.record(max(step - played, 1), time.monotonic() - began)
             progress.update(before + done)

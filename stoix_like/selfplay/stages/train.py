@@ -40,8 +40,9 @@ from stoix_like.selfplay.files.folders import PARAMETERS, VALIDATION_FILE, WINDO
 from stoix_like.selfplay.files.iteration import IterationFiles
 from stoix_like.selfplay.files.shards import check_format
 from stoix_like.selfplay.pipeline.candidates import write_candidate
-from stoix_like.selfplay.pipeline.programs import Pipeline, run_config
+from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.pipeline.progress import Interrupted, Progress
+from stoix_like.selfplay.pipeline.run_configs import run_config
 from stoix_like.selfplay.stages import export
 from stoix_like.selfplay.stages.export import samples_of
 from stoix_like.types import NetworkParams

@@ -79,7 +79,7 @@ def players_of(pipeline: Pipeline, iteration: int, subject: MatchSubject) -> tup
 
 def check_match(pipeline: Pipeline, match: RecordedMatch, players: Sequence[NetworkVersion]) -> Iterator[CheckedPiece]:
     """Plays each piece again, one after the other. Raises Interrupted if a signal came."""
-    planned = PlannedMatch(match.subject, Path(), pipeline.match_player, (players[0].params, players[1].params))
+    planned = PlannedMatch(match.subject, Path(), pipeline.matches.runner, (players[0].params, players[1].params))
     total = sum(_num_games(path) for path, _ in match.files)
     progress = Progress(pipeline.reporter, pipeline.stop, "verify", "games", total)
     for path, found in match.files:

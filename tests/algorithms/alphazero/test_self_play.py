@@ -55,7 +55,7 @@ def played_alone(slot, plies):
 
 @functools.cache
 def played_together(num_updates):
-    play = jax.jit(functools.partial(playing.play, GAME, scripted_search, SETTINGS, 1.0))
+    play = jax.jit(functools.partial(playing.play, playing.PlaySetup(GAME, scripted_search, SETTINGS, 1.0)))
     state, found = playing.start(GAME, SETTINGS, NUM_GAMES, jax.random.key(0)), []
     for step in range(num_updates):
         state, samples, counts, metrics = play(state, jnp.int32(step), jax.random.key(step))
@@ -125,7 +125,7 @@ def test_outcomes_of_three_players_are_seen_from_the_movers_seat_on():
 
 def test_new_games_bring_their_own_ply():
     settings = SETTINGS._replace(random_plies=3)
-    play = jax.jit(functools.partial(playing.play, GAME, scripted_search, settings, 1.0))
+    play = jax.jit(functools.partial(playing.play, playing.PlaySetup(GAME, scripted_search, settings, 1.0)))
     state, restarts = playing.start(GAME, settings, NUM_GAMES, jax.random.key(0)), 0.0
     for step in range(9):
         state, _, _, metrics = play(state, jnp.int32(step), jax.random.key(step))

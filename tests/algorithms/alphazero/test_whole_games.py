@@ -11,7 +11,7 @@ import pytest
 from support.piles import make_piles
 from support.self_play import SETTINGS
 
-from stoix_like.algorithms.alphazero import whole_games
+from stoix_like.algorithms.alphazero import PlaySetup, whole_games
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.search.gumbel import GumbelOutput
 
@@ -39,7 +39,7 @@ def scripted_search(game, _key, states):
 def played(num_slots, seed=0, most_steps=1000, settings=OPENED, game=GAME, num_games=NUM_GAMES):
     search = functools.partial(scripted_search, game)
     batch = jax.jit(functools.partial(whole_games.begin, game, settings, num_games, num_slots))(jax.random.key(seed))
-    advance = jax.jit(functools.partial(whole_games.advance, game, search, settings, 1.0))
+    advance = jax.jit(functools.partial(whole_games.advance, PlaySetup(game, search, settings, 1.0)))
     calls = 0
     while whole_games.num_playing(batch) > 0:
         batch, calls = advance(batch, jax.random.key(seed + 1), most_steps), calls + 1
@@ -76,7 +76,7 @@ def test_half_of_the_slots_play_the_rest_as_all_would(most_steps):
     settings = OPENED
     search = functools.partial(scripted_search, GAME)
     batch = jax.jit(functools.partial(whole_games.begin, GAME, settings, NUM_GAMES, 4))(jax.random.key(0))
-    advance = jax.jit(functools.partial(whole_games.advance, GAME, search, settings, 1.0), static_argnums=3)
+    advance = jax.jit(functools.partial(whole_games.advance, PlaySetup(GAME, search, settings, 1.0)), static_argnums=3)
     sizes = [4]
     while (playing := int(whole_games.num_playing(batch))) > 0:
         batch = advance(batch, jax.random.key(1), most_steps, 2 if sizes[-1] == 4 else 0)

@@ -8,7 +8,7 @@ import pytest
 from support.pipelines import small_pipeline
 from support.self_play import SETTINGS
 
-from stoix_like.algorithms.alphazero import whole_games
+from stoix_like.algorithms.alphazero import PlaySetup, whole_games
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
 from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.reporter import SILENT
@@ -23,8 +23,8 @@ from stoix_like.selfplay.files.shards import (
     shard_arrays,
     unpack_planes,
 )
-from stoix_like.selfplay.files.verify_games import make_replay, rule_problem
-from stoix_like.selfplay.pipeline import programs as pipeline_module
+from stoix_like.selfplay.files.verify_games import make_play_moves, rule_problem
+from stoix_like.selfplay.pipeline import game_programs
 from stoix_like.selfplay.pipeline.progress import Progress
 from stoix_like.selfplay.stages import selfplay
 
@@ -37,13 +37,13 @@ def arrays():
     settings = SETTINGS._replace(random_plies=2, temperature_plies=9)
     batch = jax.jit(functools.partial(whole_games.begin, GAME, settings, NUM_GAMES, 3))(jax.random.key(0))
     search = whole_games.mcts_search(GAME, 8)
-    advance = jax.jit(lambda batch, key: whole_games.advance(GAME, search, settings, 1.0, batch, key, 1000))
+    advance = jax.jit(lambda batch, key: whole_games.advance(PlaySetup(GAME, search, settings, 1.0), batch, key, 1000))
     return shard_arrays(GAME, jax.device_get(advance(batch, jax.random.key(1)).records), ORIGIN)
 
 
 @pytest.fixture(scope="module")
 def replay():
-    return make_replay(GAME)
+    return make_play_moves(GAME)
 
 
 def test_a_shard_that_was_played_passes(arrays, replay):
@@ -177,10 +177,10 @@ def test_slots_without_a_game_are_left_out_and_pieces_change_nothing(
     num_slots, num_games, sizes, tmp_path, monkeypatch
 ):
     """Of four slots or more, half play the rest; in pieces of one search, or all at once, the shard is the same."""
-    monkeypatch.setattr(pipeline_module, "HALVED_SLOTS", 4)
+    monkeypatch.setattr(game_programs, "HALVED_SLOTS", 4)
     pipeline, seen, found = small_pipeline(tmp_path, num_envs=num_slots), [], []
-    advance = pipeline.advance_games
-    pipeline.advance_games = lambda params, boost, batch, *rest: (
+    advance = pipeline.games.advance
+    pipeline.games.advance = lambda params, boost, batch, *rest: (
         seen.append(len(batch.ply)) or advance(params, boost, batch, *rest)
     )
     for length in (1, 1000):
@@ -192,7 +192,7 @@ def test_slots_without_a_game_are_left_out_and_pieces_change_nothing(
         seen.clear()
     assert array_hash(found[0]) == array_hash(found[1])
     check_shard(pipeline.game, found[0], "here")
-    assert rule_problem(pipeline.replay(found[0]["moves"]), found[0]) is None
+    assert rule_problem(pipeline.play_moves(found[0]["moves"]), found[0]) is None
 
 
 def test_planes_are_packed_in_their_order_and_come_back():

@@ -172,7 +172,7 @@ def test_self_play_and_matches_search_with_the_simulations_of_the_configuration(
     assert set(searched) == {played}
     searched.clear()
     states = jax.tree.map(lambda x: jnp.asarray(x)[None], pipeline.game.init())
-    pipeline.network_player(pipeline.first_params, states, jax.random.key(0))
+    pipeline.matches.network_player(pipeline.first_params, states, jax.random.key(0))
     assert searched == [matched]
 
 

@@ -116,8 +116,8 @@ def test_the_master_loop_starts_it_between_iterations_and_the_next_one_has_its_l
 
 def test_a_pipeline_that_is_replaced_is_freed(loop):
     pipeline = type(loop.runner.pipeline)(loop.runner.config, loop.services.reporter)
-    pipeline.begin_games(4)
-    pipeline.anchor_player("random")
+    pipeline.games.begin(4)
+    pipeline.matches.against("random")
     seen = weakref.ref(pipeline)
     del pipeline
     gc.collect()

@@ -41,7 +41,7 @@ def forge(pipeline):
     progress = Progress(SILENT, pipeline.stop, "evaluate", "games", 4)
     options = []
     for pair in itertools.product((candidate.params, champion.params, pipeline.first_params), repeat=2):
-        planned = PlannedMatch(match.subject, path.parent, pipeline.match_player, pair)
+        planned = PlannedMatch(match.subject, path.parent, pipeline.matches.runner, pair)
         played = evaluate.play_piece(pipeline, planned, arrays["opening"], 0, progress)
         if (np.asarray(played.moves) != arrays["moves"]).any():
             options.append(played)
