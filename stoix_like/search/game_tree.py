@@ -41,7 +41,7 @@ class Tree(NamedTuple):
     is_over: Array  # [M, B] bool
     deepest: Array  # [B] int32, edges from the root to the deepest position
     states: GameState  # [M, B, ...]
-    notes: Any  # pytree [M, B, ...], what a search knows of each position
+    embeddings: Any  # pytree [M, B, ...], what a search knows of each position
 
 
 class Edges(NamedTuple):
@@ -60,7 +60,7 @@ class Walk(NamedTuple):
     depth: Array  # [B] int32, edges from the root to the child
 
 
-def plant(game: BoardGame, states: GameState, notes: Any, num_nodes: int) -> Tree:
+def init(game: BoardGame, states: GameState, embeddings: Any, num_nodes: int) -> Tree:
     """Trees with room for M nodes, of which there are the roots [B, ...]."""
     player, is_over = _facts(game, states)
     num_rows = player.shape[0]
@@ -77,7 +77,7 @@ def plant(game: BoardGame, states: GameState, notes: Any, num_nodes: int) -> Tre
         is_over=room(is_over),
         deepest=jnp.zeros((num_rows,), jnp.int32),
         states=jax.tree.map(room, states),
-        notes=jax.tree.map(room, notes),
+        embeddings=jax.tree.map(room, embeddings),
     )
 
 
@@ -167,7 +167,7 @@ def descend(tree: Tree, choose: Callable[[Array, Array], Array], first: Array, m
     return walk
 
 
-def grow(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState, notes: Any) -> Tree:
+def expand(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState, embeddings: Any) -> Tree:
     """The trees with the positions [B, ...] as node `new` [] below the walks that ended at a new action.
 
     For the others it is written as well, but no walk ever reaches it.
@@ -186,7 +186,7 @@ def grow(game: BoardGame, tree: Tree, walk: Walk, new: Array, states: GameState,
         is_over=put(tree.is_over, is_over),
         deepest=jnp.maximum(tree.deepest, walk.depth),
         states=jax.tree.map(put, tree.states, states),
-        notes=jax.tree.map(put, tree.notes, notes),
+        embeddings=jax.tree.map(put, tree.embeddings, embeddings),
     )
 
 

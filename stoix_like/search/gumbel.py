@@ -78,7 +78,7 @@ class GumbelOutput(NamedTuple):
     depth: Array  # [B] int32, edges from the root to the deepest position that was reached
 
 
-class _Opinion(NamedTuple):
+class _Evaluation(NamedTuple):
     """What the network says of positions, and the rules where the game is over."""
 
     logits: Array  # [B, A], masked
@@ -126,12 +126,12 @@ def _search(
 ) -> tuple[GumbelOutput, Tree]:
     _check(config)
     with phase("search"):
-        opinion, network_values = _evaluate(model, params, states)
+        evaluation, network_values = _evaluate(model, params, states)
         legal = jax.vmap(model.game.legal_actions)(states)  # [B, A]
         _, noise_key = jax.random.split(key)  # as mctx splits it
         noise = config.gumbel_scale * jax.random.gumbel(noise_key, legal.shape)
         root = _Root(legal, noise, _schedule(legal, config))
-        tree = game_tree.plant(model.game, states, opinion, config.num_simulations + 1)
+        tree = game_tree.init(model.game, states, evaluation, config.num_simulations + 1)
 
         def simulate(index: Array, tree: Tree) -> Tree:
             return _simulate(model, params, config, root, index, tree)
@@ -147,7 +147,7 @@ def _check(config: GumbelConfig) -> None:
             raise ConfigError(f"search: {name} is {size}", "give a number of at least 1")
 
 
-def _evaluate(model: GameModel, params: Params, states: GameState) -> tuple[_Opinion, Array]:
+def _evaluate(model: GameModel, params: Params, states: GameState) -> tuple[_Evaluation, Array]:
     """(what counts in the search, values of the network [B, P], the mover's first)."""
     game = model.game
     observation = jax.vmap(game.observe)(states)
@@ -158,7 +158,7 @@ def _evaluate(model: GameModel, params: Params, states: GameState) -> tuple[_Opi
     places = (jnp.arange(game.num_players)[None] - player[:, None]) % game.num_players  # [B, P]
     by_player = jnp.take_along_axis(values.astype(jnp.float32), places, axis=1)
     by_player = jnp.where(is_over[:, None], jax.vmap(game.outcome)(states), by_player)
-    return _Opinion(masked_logits(logits, observation.action_mask), by_player), values
+    return _Evaluation(masked_logits(logits, observation.action_mask), by_player), values
 
 
 def _schedule(legal: Array, config: GumbelConfig) -> Array:
@@ -199,9 +199,9 @@ def _simulate(model: GameModel, params: Params, config: GumbelConfig, root: _Roo
     before = jax.tree.map(lambda leaf: at(leaf, walk.node), tree.states)
     with phase("model"):
         states = jax.vmap(model.game.step)(before, walk.action)  # where the walk ended at a known node, that position
-    opinion, _ = _evaluate(model, params, states)
-    tree = game_tree.grow(model.game, tree, walk, index + 1, states, opinion)
-    return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, index + 1), opinion.values)
+    evaluation, _ = _evaluate(model, params, states)
+    tree = game_tree.expand(model.game, tree, walk, index + 1, states, evaluation)
+    return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, index + 1), evaluation.values)
 
 
 def _root_action(tree: Tree, root: _Root, considered: Array, config: GumbelConfig) -> Array:
@@ -222,8 +222,8 @@ def _interior_action(tree: Tree, node: Array, config: GumbelConfig) -> Array:
 def _judged(tree: Tree, node: Array, config: GumbelConfig) -> tuple[Array, Edges, Array]:
     """(logits [B, A], edges, completed and scaled q-values [B, A] in logits) at the nodes [B]."""
     edges = game_tree.edges_of(tree, node)
-    logits = at(tree.notes.logits, node)
-    value = of_player(at(tree.notes.values, node), game_tree.mover_of(tree, node))  # [B]
+    logits = at(tree.embeddings.logits, node)
+    value = of_player(at(tree.embeddings.values, node), game_tree.mover_of(tree, node))  # [B]
     q_values = _completed(edges.visits, edges.q_values, logits, value)
     if config.rescale_values:
         low, high = jnp.min(q_values, axis=1, keepdims=True), jnp.max(q_values, axis=1, keepdims=True)
@@ -250,7 +250,7 @@ def _read_out(tree: Tree, root: _Root, network_values: Array, config: GumbelConf
     node, is_over = game_tree.roots_of(tree), tree.is_over[game_tree.ROOT]
     logits, edges, completed = _judged(tree, node, config)
     weights = jax.nn.softmax(masked_logits(logits + completed, root.legal))
-    outcomes, of_network = game_tree.outcomes_of(tree, node), tree.notes.values[game_tree.ROOT]
+    outcomes, of_network = game_tree.outcomes_of(tree, node), tree.embeddings.values[game_tree.ROOT]
     values = _improved_values(weights, edges.visits, outcomes, logits, of_network)  # [B, P], by player
     values = game_tree.by_seat(values, game_tree.mover_of(tree, node))
     return GumbelOutput(

@@ -2,7 +2,7 @@
 
 It is the yardstick that needs no training, `mcts-n` in rankings: PUCT with a uniform prior and c = 1.25 (Silver et al.
 2017, "Mastering the game of Go without human knowledge", Methods), values in [-1, 1], 0 where unvisited, ties at
-random. Each node maximises its own mover's mean outcome, see `game_tree`. The notes of its trees are the legal actions.
+random. Each node maximises its own mover's mean outcome, see `game_tree`. Embeddings are legal actions.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def search(game: BoardGame, key: Key, states: GameState, num_simulations: int) -
         raise ConfigError(f"mcts: {num_simulations} simulations", "give a number of at least 1")
     with phase("search"):
         final_key, loop_key = jax.random.split(key)
-        tree = game_tree.plant(game, states, jax.vmap(game.legal_actions)(states), num_simulations + 1)
+        tree = game_tree.init(game, states, jax.vmap(game.legal_actions)(states), num_simulations + 1)
 
         def simulate(index: Array, tree: Tree) -> Tree:
             return _simulate(game, jax.random.fold_in(loop_key, index), tree, index + 1)
@@ -65,7 +65,7 @@ def _simulate(game: BoardGame, key: Key, tree: Tree, new: Array) -> Tree:
     before = jax.tree.map(lambda leaf: at(leaf, walk.node), tree.states)
     ended = at(tree.is_over, walk.node)  # [B]: of a walk only the root
     states = trees.where(ended, before, jax.vmap(game.step)(before, walk.action))
-    tree = game_tree.grow(game, tree, walk, new, states, jax.vmap(game.legal_actions)(states))
+    tree = game_tree.expand(game, tree, walk, new, states, jax.vmap(game.legal_actions)(states))
     outcome = _playout(game, jax.random.bits(playout_key, (num_rows,)), states)  # [B, P]
     return game_tree.back_up(tree, jnp.where(walk.child >= 0, walk.child, new), outcome)
 
@@ -73,7 +73,7 @@ def _simulate(game: BoardGame, key: Key, tree: Tree, new: Array) -> Tree:
 def _scores(tree: Tree, node: Array) -> Array:
     """PUCT scores [B, A] at the nodes [B]; -inf where illegal."""
     edges = game_tree.edges_of(tree, node)
-    is_legal = at(tree.notes, node)
+    is_legal = at(tree.embeddings, node)
     prior = 1.0 / jnp.maximum(jnp.sum(is_legal, axis=1, keepdims=True), 1)  # [B, 1]
     total = jnp.sum(edges.visits, axis=1, keepdims=True)  # [B, 1]
     scores = edges.q_values + EXPLORATION * prior * jnp.sqrt(total) / (1.0 + edges.visits)
@@ -98,7 +98,7 @@ def _playout(game: BoardGame, seeds: Array, states: GameState) -> Array:
 
 def _read_out(key: Key, tree: Tree) -> MctsOutput:
     visits = game_tree.edges_of(tree, game_tree.roots_of(tree)).visits  # [B, A]
-    candidates = jnp.where(tree.notes[game_tree.ROOT], visits, -1.0)
+    candidates = jnp.where(tree.embeddings[game_tree.ROOT], visits, -1.0)
     best = candidates == jnp.max(candidates, axis=1, keepdims=True)
     action = choose(jax.random.bits(key, visits.shape[:1]), best)
     values = tree.sums[game_tree.ROOT] / jnp.maximum(tree.visits[game_tree.ROOT], 1.0)[:, None]

@@ -4,6 +4,7 @@ import pytest
 import yaml
 from support.scripted_runs import command
 
+from stoix_like.commands.selfplay import master_loop
 from stoix_like.config.sections.continuous_loop import LoopConfig
 from stoix_like.errors import ConfigError
 from stoix_like.selfplay.loops.start import run_continuous
@@ -120,9 +121,23 @@ def test_all_that_is_wrong_in_a_file_is_said_at_once(tmp_path, capsys):
     assert [line.split(":")[1].strip() for line in errors] == [
         "loop.game_leaves",
         "hooks.on_event",
-        "plateau_hook.function",
+        "plateau_hook.plateau_function",
     ]
     assert hint == "hint: docs/self-play-loops.md describes every leaf"
+
+
+def test_former_names_of_leaves_are_read_with_a_note(tmp_path):
+    file = tmp_path / "loop.yaml"
+    file.write_text("plateau_hook:\n  enabled: true\n  plateau_function: architectures\n")
+    loaded = master_loop.load(["--config", str(file), "--function", "cma_es", "--no-plateau-hook"])
+    assert (loaded.config.plateau_hook.plateau_hook, loaded.config.plateau_hook.plateau_function) == (False, "cma_es")
+    assert loaded.notes == [
+        f"{file}:2: 'plateau_hook.enabled' is called plateau_hook now",
+        "--function is called --plateau-function now",
+    ]
+    file.write_text("plateau_hook:\n  enabled: true\n  plateau_hook: true\n")
+    with pytest.raises(ConfigError, match="are the same key"):
+        master_loop.load(["--config", str(file)])
 
 
 def test_a_folder_that_is_a_file_is_one_line(tmp_path, capsys):

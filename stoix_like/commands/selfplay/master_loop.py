@@ -60,6 +60,8 @@ def main(argv: list[str]) -> int:
     from stoix_like.selfplay.loops.start import run_master
 
     reporter = Reporter()
+    for note in loaded.notes:
+        reporter.note(note)
     stats = run_master(config, words=loaded.rest, reporter=reporter)
     return conclude(stats, command_line(COMMAND, *argv), reporter)
 

@@ -30,6 +30,13 @@ def leaf_types(section_type: type) -> dict[str, Any]:
 
 
 @functools.cache
+def former_names(section_type: type) -> dict[str, str]:
+    """{former name: leaf} of the leaves of a section that were renamed."""
+    found = {field.name: field.metadata.get("former") for field in dataclasses.fields(section_type)}
+    return {former: name for name, former in found.items() if former is not None}
+
+
+@functools.cache
 def leaf_sections(config_type: type) -> dict[str, str]:
     """The section of each leaf, as {leaf: section}. Raises ConfigError if two sections have a leaf of one name."""
     homes: dict[str, str] = {}

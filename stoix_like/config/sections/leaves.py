@@ -20,9 +20,13 @@ def leaf(
     low: float | None = None,
     high: float | None = None,
     above: float | None = None,
+    former: str | None = None,
 ) -> Any:
-    """A field with its one-line description (unit included), roles, and range: low <= value <= high, value > above."""
-    metadata = {"help": help, "roles": roles, "low": low, "high": high, "above": above}
+    """A field with its one-line description (unit included), roles, and range: low <= value <= high, value > above.
+
+    Its `former` name is still read, from files and as a flag, with a note.
+    """
+    metadata = {"help": help, "roles": roles, "low": low, "high": high, "above": above, "former": former}
     if isinstance(default, dict):
         return dataclasses.field(default_factory=dict, metadata=metadata)
     return dataclasses.field(default=default, metadata=metadata)

@@ -122,11 +122,12 @@ class HooksConfig:
 class PlateauHookConfig:
     """What is started when the champions of a game no longer gain."""
 
-    enabled: bool = leaf(False, "start the function after a PLATEAU_DETECTED")
-    function: str = leaf(
+    plateau_hook: bool = leaf(False, "start the function after a PLATEAU_DETECTED", former="enabled")
+    plateau_function: str = leaf(
         "cma_es",
         "cma_es = a sweep of learning rate and weight decay, architectures = one of network sizes, or a name of"
         " sl.register_plateau_hook",
+        former="function",
     )
     num_trials: int = leaf(24, "trials of the sweep, the present settings included", low=2)
     trial_epochs: float = leaf(1.0, "passes over the window of each trial", above=0.0)

@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from stoix_like.config.checks.access import check_leaf, leaf_types, section_types
+from stoix_like.config.checks.access import check_leaf, former_names, leaf_types, section_types
 from stoix_like.config.checks.values import allows, choices, nearest
 from stoix_like.config.layers import Layer
 from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES, SECTION_ALIASES
@@ -44,8 +44,13 @@ def _value(node: Any, annotation: Any) -> Any:
     return construct(node)
 
 
-def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[Layer, list[str]]:
-    """({leaf: (checked value, "file:line")}, problems) of a configuration file; `text` is its content if known."""
+def read_yaml(
+    path: Path, config_type: type, text: str | None = None, notes: list[str] | None = None
+) -> tuple[Layer, list[str]]:
+    """({leaf: (checked value, "file:line")}, problems) of a configuration file; `text` is its content if known.
+
+    A line for each key that has another name now is added to `notes`.
+    """
     file = YamlFile(shown_path(path))
     used = section_types(config_type)
     kinds = used | CHECKED_ONLY_SECTIONS.get(config_type, {})
@@ -68,6 +73,8 @@ def read_yaml(path: Path, config_type: type, text: str | None = None) -> tuple[L
             file.problem(line, f"unknown section '{name}'; it is a key of section '{homes[name]}'")
         else:
             file.problem(line, f"unknown section '{name}'{nearest(name, [*kinds, *SECTION_ALIASES])}")
+    if notes is not None:
+        notes += file.notes
     return layer, file.problems
 
 
@@ -94,9 +101,11 @@ def read_leaves(
     layer: Layer = {}
     seen: dict[str, str] = {}
     named = f"section '{section}'" if section else "the file"
+    former = {old: new for kind in {*kinds.values()} - {None} for old, new in former_names(kind).items()}
     for name, key, value in entries(file, node, section, f"{named} must hold keys, such as '{next(iter(kinds))}:'"):
-        leaf, _ = ACCEPTED_LEAVES.get(name, (name, {}))
+        leaf, _ = ACCEPTED_LEAVES.get(name, (former.get(name, name), {}))
         line, num_problems = file.lines[key], len(file.problems)
+        file.notes += [f"{file.place(line)}: '{key}' is called {leaf} now"] * (name in former)
         if leaf not in kinds:
             file.problem(line, unknown(name))
         elif leaf in seen:
@@ -104,7 +113,7 @@ def read_leaves(
             file.problem(line, f"'{key}' and {other} are the same key; keep one of them")
         else:
             seen[leaf], kind = key, kinds[leaf]
-            checked = value if kind is None else read_leaf(file, key, value, kind, name)
+            checked = value if kind is None else read_leaf(file, key, value, kind, former.get(name, name))
             if len(file.problems) == num_problems:
                 layer[leaf] = (checked, file.place(line))
     return layer

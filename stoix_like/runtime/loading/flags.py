@@ -14,7 +14,14 @@ import shutil
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal, NamedTuple
 
-from stoix_like.config.checks.access import get_leaf, leaf_sections, leaf_types, replace_leaves, section_types
+from stoix_like.config.checks.access import (
+    former_names,
+    get_leaf,
+    leaf_sections,
+    leaf_types,
+    replace_leaves,
+    section_types,
+)
 from stoix_like.config.checks.values import allows, choices, nearest, range_text, type_name
 from stoix_like.config.layers import Layer
 from stoix_like.config.sections.runs import ACCEPTED_LEAVES, CHECKED_ONLY_SECTIONS, RENAMED_LEAVES
@@ -63,6 +70,7 @@ class ParsedFlags(NamedTuple):
     options: CommandOptions
     shows: str | None  # "help" or "version" if that flag was given
     problems: list[str]  # one line for each invalid argument
+    notes: list[str]  # one line for each flag that has another name now
 
 
 def flag_name(leaf: str) -> str:
@@ -83,6 +91,8 @@ def flag_table(config_type: type) -> dict[str, tuple[str, Kind]]:
             table[flag_name(leaf)] = (leaf, "bool" if is_bool else "value")
             if is_bool:
                 table[flag_name("no_" + leaf)] = (leaf, "off")
+        for former, leaf in former_names(section).items():
+            table[flag_name(former)] = table[flag_name(leaf)]
     known = leaf_sections(config_type)
     table |= {flag: (leaf, "value") for flag, leaf in FLAG_ALIASES.items() if leaf in known}
     return table
@@ -169,7 +179,12 @@ def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type
     switches = {name: name in given for name in ("print_config", "debug", "no_compile_cache", "profile")}
     shows = next((name for name in ("help", "version") if name in given), None)
     options = CommandOptions(config=texts.get("config"), resume=texts.get("resume"), **switches)
-    return ParsedFlags(layer, options, shows, problems)
+    notes = [f"{flag} is called {flag_name(leaf)} now" for leaf, (_, flag) in layer.items() if _is_former(flag, leaf)]
+    return ParsedFlags(layer, options, shows, problems, notes)
+
+
+def _is_former(flag: str, leaf: str) -> bool:
+    return flag not in (flag_name(leaf), flag_name("no_" + leaf), *FLAG_ALIASES)
 
 
 _GRAMMAR = (

@@ -19,6 +19,7 @@ class PartialConfig(NamedTuple):
     config: Any
     options: CommandOptions
     rest: list[str]
+    notes: list[str]  # of leaves that have another name now
 
 
 def split_words(argv: Sequence[str], config_type: type) -> tuple[list[str], list[str]]:
@@ -52,8 +53,9 @@ def read_partial(config_type: type, kind: str, argv: Sequence[str], default_conf
     own, rest = split_words(argv, config_type)
     parsed = flags.parse_flags(own, config_type)
     path = find(parsed.options.config or default_config, kind, "--config: ")
-    layer, problems = read_yaml(path, config_type)
+    notes = list[str]()
+    layer, problems = read_yaml(path, config_type, notes=notes)
     if problems := [*problems, *parsed.problems]:
         raise ConfigError(problems, "docs/self-play-loops.md lists every leaf with its type and default")
     values = {leaf: value for leaf, (value, _) in {**layer, **parsed.layer}.items()}
-    return PartialConfig(replace_leaves(config_type(), values), parsed.options, rest)
+    return PartialConfig(replace_leaves(config_type(), values), parsed.options, rest, notes + parsed.notes)

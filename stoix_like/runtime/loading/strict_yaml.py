@@ -96,11 +96,12 @@ def _scalar(node: Any, kind: str) -> Any:
 
 @dataclasses.dataclass
 class YamlFile:
-    """A file that is read, with the line of each key that was seen, and its problems."""
+    """A file that is read, with the line of each key that was seen, its problems, and notes on keys with new names."""
 
     shown: str
     lines: dict[str, int] = dataclasses.field(default_factory=dict)
     problems: list[str] = dataclasses.field(default_factory=list)
+    notes: list[str] = dataclasses.field(default_factory=list)
 
     def problem(self, line: int | None, what: str) -> None:
         self.problems.append(f"{self.place(line)}: {what}")

@@ -1,1 +1,1 @@
-"""`events.sqlite`: what has happened, who is told, and what loops keep. Imports files and iterations."""
+"""`events.sqlite`: what has happened, who receives it, and what loops keep. Imports files and iterations."""

@@ -26,30 +26,30 @@ def pipeline_run(layout: Layout) -> str:
 
 
 def events_of(layout: Layout, number: int, rule: WatchRule, known: history.Known | None = None) -> list[PipelineEvent]:
-    """All events that the manifests of an iteration tell of, in the order of the stages.
+    """All events of the manifests of an iteration, in the order of the stages.
 
     Results of iterations that are `known` are not read again; this one's is added to them.
     """
     results: history.Known = {} if known is None else known
     files = files_of(layout, number)
-    found = files.manifests
-    results[number] = history.result_of(number, found)
-    trained = found["train"]
+    manifests = files.manifests
+    results[number] = history.result_of(number, manifests)
+    trained = manifests["train"]
     candidate = None if trained is None else str(trained.facts["candidate"])
     base = {"game": layout.root.name, "iteration": number, "run": pipeline_run(layout)}
-    told = list[PipelineEvent]()
-    for name, manifest in found.items():
+    events = list[PipelineEvent]()
+    for name, manifest in manifests.items():
         if manifest is not None:
             fields = base | {"candidate": candidate if name in ("train", "evaluate", "promote") else None}
-            told += _of_stage(layout, name, manifest, found, fields)
+            events += _of_stage(layout, name, manifest, manifests, fields)
     if files.is_finished:
         recent = list(itertools.islice(history.results(layout, number, results), rule.memory))
-        told += _of_iteration(recent, found, base | {"candidate": candidate}, rule)
-    return told
+        events += _of_iteration(recent, manifests, base | {"candidate": candidate}, rule)
+    return events
 
 
 def training_started(layout: Layout, number: int, time: float) -> kinds.TrainingStarted:
-    """The one event that is told before its manifest is there."""
+    """The one event that is emitted before its manifest is written."""
     exported = read_manifest(layout.stage(number, "export"))
     window = "" if exported is None else exported.outputs[WINDOW_FILE]
     run = pipeline_run(layout)
@@ -57,35 +57,35 @@ def training_started(layout: Layout, number: int, time: float) -> kinds.Training
 
 
 def _of_stage(
-    layout: Layout, name: str, manifest: Manifest, found: dict[str, Manifest | None], base: dict[str, Any]
+    layout: Layout, name: str, manifest: Manifest, manifests: dict[str, Manifest | None], base: dict[str, Any]
 ) -> Iterator[PipelineEvent]:
-    facts, at = manifest.facts, base | {"time": end_of(manifest)}
+    facts, fields = manifest.facts, base | {"time": end_of(manifest)}
     if name == "selfplay":
-        at |= {"part": num_batches(manifest), "player": manifest.inputs["player"]}
-        yield kinds.SelfplayComplete(**at, games=facts["games"], positions=facts["positions"])
-    elif name == "sync" and _is_of(manifest, found["selfplay"]):  # else more was played since
-        at["part"] = num_batches(found["selfplay"]) + int(manifest.inputs.get("round", 0))
+        fields |= {"part": num_batches(manifest), "player": manifest.inputs["player"]}
+        yield kinds.SelfplayComplete(**fields, games=facts["games"], positions=facts["positions"])
+    elif name == "sync" and _is_of(manifest, manifests["selfplay"]):  # else more was played since
+        fields["part"] = num_batches(manifests["selfplay"]) + int(manifest.inputs.get("round", 0))
         totals = {key: facts[key] for key in ("games", "positions")}
-        yield kinds.DataSyncCompleted(**at, **totals, new_shards=manifest.recorded["new_shards"])
+        yield kinds.DataSyncCompleted(**fields, **totals, new_shards=manifest.recorded["new_shards"])
     elif name == "export":
         yield kinds.NpzExportComplete(
-            **at, **{key: facts[key] for key in ("games", "positions", "validation_positions")}
+            **fields, **{key: facts[key] for key in ("games", "positions", "validation_positions")}
         )
     elif name == "train":
         yield training_started(layout, base["iteration"], began_at(manifest))
         numbers = {key: facts[key] for key in ("update", "gradient_steps", "new_positions")}
-        yield kinds.TrainingCompleted(**at, **numbers)
+        yield kinds.TrainingCompleted(**fields, **numbers)
     elif name == "evaluate":
         score, low, high = facts.get("score", (None, None, None))
         anchors = {engine: one["score"][0] for engine, one in facts["anchors"].items()}
         match = {"score": score, "low": low, "high": high, "anchors": anchors}
-        yield kinds.EvaluationCompleted(**at, **match, champion=manifest.inputs["champion"], games=facts["games"])
+        yield kinds.EvaluationCompleted(**fields, **match, champion=manifest.inputs["champion"], games=facts["games"])
     elif name == "promote" and facts["promoted"]:
         before = {"previous": facts["champion"], "previous_iteration": facts["champion_iteration"]}
-        yield kinds.ModelPromoted(**at, **before, reasons=facts["reasons"])
+        yield kinds.ModelPromoted(**fields, **before, reasons=facts["reasons"])
     elif name == "promote":
         status = records.status_of(manifest)
-        yield kinds.PromotionRejected(**at, champion=facts["champion"], status=status, reasons=facts["reasons"])
+        yield kinds.PromotionRejected(**fields, champion=facts["champion"], status=status, reasons=facts["reasons"])
 
 
 def _is_of(synced: Manifest, played: Manifest | None) -> bool:
@@ -95,18 +95,18 @@ def _is_of(synced: Manifest, played: Manifest | None) -> bool:
 
 
 def _of_iteration(
-    recent: list[IterationResult], found: dict[str, Manifest | None], base: dict[str, Any], rule: WatchRule
+    recent: list[IterationResult], manifests: dict[str, Manifest | None], base: dict[str, Any], rule: WatchRule
 ) -> Iterator[PipelineEvent]:
-    done = [manifest for manifest in found.values() if manifest is not None]
-    at = base | {"time": end_of(done[-1])}
+    done = [manifest for manifest in manifests.values() if manifest is not None]
+    fields = base | {"time": end_of(done[-1])}
     drop, drop_before = (history.regression(rows, rule) for rows in (recent, recent[1:]))
     if drop is not None and history.begins(recent, drop, drop_before, rule.regression_iterations):
-        yield kinds.RegressionDetected(**at, drop=drop, iterations=rule.regression_iterations)
+        yield kinds.RegressionDetected(**fields, drop=drop, iterations=rule.regression_iterations)
     gain, gain_before = (history.plateau(rows, rule) for rows in (recent, recent[1:]))
     if gain is not None and history.begins(recent, gain, gain_before, rule.plateau_iterations):
-        yield kinds.PlateauDetected(**at, gain=gain, iterations=rule.plateau_iterations)
+        yield kinds.PlateauDetected(**fields, gain=gain, iterations=rule.plateau_iterations)
     seconds = sum(float(manifest.recorded["seconds"]) for manifest in done)
-    yield kinds.IterationComplete(**at, promoted=bool(done[-1].facts["promoted"]), seconds=seconds)
+    yield kinds.IterationComplete(**fields, promoted=bool(done[-1].facts["promoted"]), seconds=seconds)
 
 
 def derive_missing(log: EventLog, layout: Layout, rule: WatchRule) -> list[PipelineEvent]:
@@ -123,7 +123,7 @@ def derive_missing(log: EventLog, layout: Layout, rule: WatchRule) -> list[Pipel
             break
         numbers.append(number)
     known: history.Known = {}  # so that each manifest is read once, however many iterations the log lacks
-    told = list[PipelineEvent]()
+    events = list[PipelineEvent]()
     for number in reversed(numbers):
-        told += events_of(layout, number, rule, known)
-    return log.append(told)
+        events += events_of(layout, number, rule, known)
+    return log.append(events)

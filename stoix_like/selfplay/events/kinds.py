@@ -2,8 +2,8 @@
 
 The fields of a kind carry their description, which docs/self-play-loops.md shows.
 
-Events tell and never decide: manifests are the truth, and an event that a killed process did not write is derived from
-them again. So an event has a key, by which the log has it once.
+Events report and never decide: manifests are the truth, and an event that a killed process did not write is derived
+from them again. So an event has a key, by which the log has it once.
 """
 
 from __future__ import annotations

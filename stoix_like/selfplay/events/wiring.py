@@ -1,4 +1,4 @@
-"""Which stages follow by themselves, and who is told: what loops are given. Imports no JAX."""
+"""Which stages follow by themselves, and who receives events: what loops are given. Imports no JAX."""
 
 from __future__ import annotations
 

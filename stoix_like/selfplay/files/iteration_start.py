@@ -15,7 +15,7 @@ FILE = "iteration.json"
 SKIPPED = {"skip_selfplay": "selfplay", "skip_evaluation": "evaluate"}
 WINDOW = "data_path"  # another one: the hash of a window from elsewhere
 #: Leaves that `--resume` takes over too, and that may differ in an unfinished iteration.
-KEPT = ("selfplay_model", "sync_from", "min_samples", "verify_evidence")
+RESUMABLE_LEAVES = ("selfplay_model", "sync_from", "min_samples", "verify_evidence")
 
 
 class SelfPlayer(NamedTuple):
@@ -30,7 +30,7 @@ class IterationStart(NamedTuple):
 
     player: SelfPlayer
     settings: dict[str, Any]  # {leaf: value}, what is skipped, and the window from elsewhere: with others it is refused
-    kept: Mapping[str, Any] = {}  # {leaf: value} of `KEPT`
+    kept: Mapping[str, Any] = {}  # {leaf: value} of `RESUMABLE_LEAVES`
     exploration_boost: float = 1.0  # a factor on the noise and the temperature of its self-play
 
     @property

@@ -23,7 +23,7 @@ from stoix_like.runtime.telemetry.selected_sinks import sinks_from_config
 from stoix_like.selfplay.files import manifests, records
 from stoix_like.selfplay.files.folders import LOCK, PARAMETERS, Layout
 from stoix_like.selfplay.files.iteration_start import (
-    KEPT,
+    RESUMABLE_LEAVES,
     SKIPPED,
     WINDOW,
     IterationStart,
@@ -130,7 +130,9 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
     """Notes who plays, and the settings, if the iteration is a new one."""
     if _check_settings(pipeline, number, options) is None:
         player, settings = _who_plays(pipeline, number), _settings_of(pipeline, options)
-        start = IterationStart(player, settings, pipeline.leaves(KEPT), options.exploration_boost(pipeline.layout))
+        start = IterationStart(
+            player, settings, pipeline.leaves(RESUMABLE_LEAVES), options.exploration_boost(pipeline.layout)
+        )
         write_start(pipeline.layout, number, start)
 
 

@@ -1,4 +1,4 @@
-"""Work of a game in a loop, and what came of it: the breaker, the log and the terminal are told; the loop goes on."""
+"""Work of a game in a loop, and what came of it: kept by the breaker, logged and reported; the loop goes on."""
 
 from __future__ import annotations
 
@@ -79,17 +79,17 @@ class Attempts:
         return self._succeeded(number, stage)
 
     def _succeeded(self, number: int, stage: str) -> Outcome:
-        """Closes the breaker, and tells. What cannot be told has failed as the stage would."""
+        """Closes the breaker, and emits the events. If they cannot be made, the stage has failed."""
         services = self._services
         try:
             is_finished = stage != BEGIN and begin.next_iteration(self._layout) > number
-            told = derive.events_of(self._layout, number, services.watch)
+            events = derive.events_of(self._layout, number, services.watch)
         except Exception as error:
             return self.raised(number, stage, error)
         try:
             services.breakers.succeed(self._game, stage)
-            self.append(told)
-        except StoixError as error:  # the disk is full: it is told when the game is looked at again, or that fails
+            self.append(events)
+        except StoixError as error:  # the disk is full: they are emitted when the game is looked at again
             services.reporter.warning(error.line)
         return Outcome("finished" if is_finished else "ran", stage)
 
@@ -137,12 +137,12 @@ class Attempts:
         try:
             breaker = services.breakers.fail(self._game, stage, services.clock.now(), error)
             retry = retry_at(breaker)
-            self.tell_failure(number, stage, error, is_open=breaker.opened > 0)
+            self.emit_failure(number, stage, error, is_open=breaker.opened > 0)
         except StoixError as problem:  # the disk is full, or there is no pipeline that an event could name
             services.reporter.warning(problem.line)
         return Outcome("failed", stage, error, retry)
 
-    def tell_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:
+    def emit_failure(self, number: int, stage: str, error: str, *, is_open: bool) -> None:
         """Tells that a stage, or a plateau hook, has failed."""
         services, run = self._services, ""
         with contextlib.suppress(StoixError, OSError):
@@ -151,14 +151,14 @@ class Attempts:
         base: dict[str, Any] = {"game": self._game, "iteration": number, "run": run, "part": part}
         base["time"] = services.clock.now()
         state = "open" if is_open else "closed"
-        told: list[PipelineEvent] = [kinds.StageFailed(**base, failed_stage=stage, error=error, breaker=state)]
+        events: list[PipelineEvent] = [kinds.StageFailed(**base, failed_stage=stage, error=error, breaker=state)]
         if stage == "train":
-            told.append(kinds.TrainingFailed(**base, error=error))
-        self.append(told)
+            events.append(kinds.TrainingFailed(**base, error=error))
+        self.append(events)
 
-    def append(self, told: list[PipelineEvent]) -> None:
+    def append(self, events: list[PipelineEvent]) -> None:
         """Adds events to the log, and delivers them."""
-        for event in self._services.log.append(told):
+        for event in self._services.log.append(events):
             if isinstance(event, kinds.PlateauDetected):
                 gained = f"champions have gained {event.gain:.0f} Elo in {event.iterations} iterations"
                 self._services.reporter.note(f"{self._game}: a plateau after iteration {event.iteration}: {gained}")

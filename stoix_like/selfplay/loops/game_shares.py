@@ -1,4 +1,4 @@
-"""The weights of the games of a master loop: they outlive it, and are told of when one has changed."""
+"""The shares of the games of a master loop: they outlive it, and an event reports a change."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from stoix_like.selfplay.loops.services import LoopServices
 from stoix_like.selfplay.tuning import curriculum
 from stoix_like.selfplay.tuning.curriculum import GameProgress
 
-_TELLING_CHANGE = 0.05  # of a weight, since it was told last
+_REPORTED_CHANGE = 0.05  # of a weight, since the last event
 
 
 class GameShares:
-    """The weights of games.
+    """The weights of games, by which self-play is shared out.
 
     Args:
         config: how they are made.
@@ -28,29 +28,29 @@ class GameShares:
         self._config, self._runners, self._services = config, runners, services
         self.values: dict[str, float] = {}
         self.on_plateau: list[str] = []  # games whose champions no longer gain
-        self._told: dict[str, float] = {}  # the weights that were told last
+        self._reported: dict[str, float] = {}  # the weights of the last event
 
     def take_up(self) -> None:
         """Goes on with the weights of the process before if it had the same games, and makes them otherwise."""
-        self._told = self._services.cadence.read_weights()
-        if self._told.keys() != self._runners.keys():
+        self._reported = self._services.cadence.read_weights()
+        if self._reported.keys() != self._runners.keys():
             self.rebalance()
             return
-        self.values = dict(self._told)
+        self.values = dict(self._reported)
         self._note_plateaus(self._progress())
 
     def rebalance(self) -> None:
-        """Makes the weights of all games anew, and tells of them if one has changed."""
+        """Makes the weights of all games anew, and emits an event if one has changed."""
         progress, now = self._progress(), self._services.clock.now()
         self._note_plateaus(progress)
-        self.values = curriculum.rebalanced(self.values or self._told, progress, self._config, now)
+        self.values = curriculum.rebalanced(self.values or self._reported, progress, self._config, now)
         self._services.cadence.write_weights(self.values)
-        changes = [abs(weight - self._told.get(game, 0.0)) for game, weight in self.values.items()]
-        if len(changes) > 1 and max(changes) >= _TELLING_CHANGE:
-            self._told = dict(self.values)
+        changes = [abs(weight - self._reported.get(game, 0.0)) for game, weight in self.values.items()]
+        if len(changes) > 1 and max(changes) >= _REPORTED_CHANGE:
+            self._reported = dict(self.values)
             part = self._services.log.end() + 1  # older ones are removed
-            told = kinds.CurriculumRebalanced(game="", iteration=0, run="", time=now, part=part, weights=self.values)
-            self._services.log.append([told])
+            event = kinds.CurriculumRebalanced(game="", iteration=0, run="", time=now, part=part, weights=self.values)
+            self._services.log.append([event])
             self._services.router.dispatch()
 
     def _note_plateaus(self, progress: Mapping[str, GameProgress]) -> None:

@@ -125,13 +125,13 @@ class MasterPolicy:
     def _plateau_hooks(self, look: Looker, stats: LoopStats) -> _Part:
         """Starts the function of one game whose champions no longer gain, if one is enabled."""
         options, cadence = self.config.plateau_hook, self._services.cadence
-        for game, runner in self._runners.items() if options.enabled else ():
+        for game, runner in self._runners.items() if options.plateau_hook else ():
             name = f"plateau_hook/{game}"
             if not isinstance(look(runner), Look) or not cadence.due_or_start(name, RETRY_SECONDS, at_first=True):
                 continue
             if (last := self._plateau_of(runner, name, stats)) is None:
                 continue
-            self._services.reporter.note(f"{game}: {options.function} is started after iteration {last}")
+            self._services.reporter.note(f"{game}: {options.plateau_function} is started after iteration {last}")
             search = functools.partial(plateau.run_if_due, runner, options, last, self._services.watch)
             if (yield self._job(runner, PLATEAU_HOOK, search)).kind == "ran":
                 return True

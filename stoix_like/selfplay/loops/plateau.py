@@ -64,7 +64,7 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     try:
         _count_start(folder / STARTS)
         context = PlateauContext(pipeline, runner.configured, last, folder, options)
-        leaves = _checked(registry.function_of(options.function)(context))
+        leaves = _checked(registry.function_of(options.plateau_function)(context))
         check_bounds(pipeline.game, with_leaves(pipeline.config, leaves))
     except Interrupted:
         (folder / STARTS).unlink(missing_ok=True)
@@ -76,9 +76,9 @@ def run_plateau_hook(runner: GameRunner, options: PlateauHookConfig, last: int) 
     held = tuned_leaves(runner.configured, runner.layout) | leaves if leaves else {}
     result = TuningResult(held, {leaf: get_leaf(runner.configured, leaf) for leaf in held}, error, time.time())
     write_result(runner.layout, last, result)
-    pipeline.reporter.note(f"{runner.game}: {_text(options.function, leaves, error)}")
+    pipeline.reporter.note(f"{runner.game}: {_text(options.plateau_function, leaves, error)}")
     if error is not None:
-        runner.attempts.tell_failure(last, "plateau_hook", error, is_open=False)
+        runner.attempts.emit_failure(last, "plateau_hook", error, is_open=False)
     return result
 
 

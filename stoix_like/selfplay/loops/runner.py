@@ -1,4 +1,4 @@
-"""One game of a loop: runs the stage that is due, and tells what happened.
+"""One game of a loop: runs the stage that is due, and emits its events.
 
 What is due is read from disk each time, so a loop may stop between any two stages, and another one may go on.
 """

@@ -134,17 +134,12 @@ def run_master(
     _check_sections(config)
     chosen = _games_of_master(config, words)
     wiring = wiring or wire_pipeline_events(config.training.auto_trigger)
-    rules = LoopRules(
-        BreakerRule(health.max_consecutive_failures, health.failure_backoff_seconds),
-        StageLimits(config.training.max_data_age_hours * HOUR, health.min_free_disk),
-        WatchRule(**dataclasses.asdict(config.watch)),
-        config.retention,
-    )
-    with opened_loop(MASTER, Path(config.loop.save_dir), chosen, rules, wiring, reporter) as opened:
+    folder, rules = Path(config.loop.save_dir), _rules_of_master(config)
+    with opened_loop(MASTER, folder, chosen, rules, wiring, reporter) as opened:
         policy = MasterPolicy(config, opened.runners, opened.services)
         limits = LoopLimits(config.loop.max_iterations, health.max_consecutive_failures)
         loop = LoopEngine(policy, opened.runners, opened.services, limits)
-        _recover(opened)  # so that no command is run for what should have been told before
+        _recover(opened)  # so that no command is run for an older event
         hooks = HookThreads(opened.services.log, commands, opened.services.reporter)
 
         def status() -> dict[str, Any]:
@@ -153,6 +148,16 @@ def run_master(
         with threads(MASTER, opened, status), hooks:
             loop.run()
     return loop.stats
+
+
+def _rules_of_master(config: UnifiedLoopConfig) -> LoopRules:
+    health = config.health
+    return LoopRules(
+        BreakerRule(health.max_consecutive_failures, health.failure_backoff_seconds),
+        StageLimits(config.training.max_data_age_hours * HOUR, health.min_free_disk),
+        WatchRule(**dataclasses.asdict(config.watch)),
+        config.retention,
+    )
 
 
 def _check_sections(config: UnifiedLoopConfig) -> None:

@@ -23,7 +23,7 @@ _hooks: dict[str, _Hook] = {"cma_es": _Hook(sweep_rates, require_cma_es), "archi
 
 
 def register_plateau_hook(name: str, function: PlateauFunction) -> None:
-    """Makes a function known by a name, which `plateau_hook.function` of `sl.run_master` in this process then takes.
+    """Makes a function known by a name, for `plateau_hook.plateau_function` of `sl.run_master` in this process.
 
     Args:
         name: a new one.
@@ -39,12 +39,13 @@ def register_plateau_hook(name: str, function: PlateauFunction) -> None:
 
 def check_plateau_hook(options: PlateauHookConfig) -> None:
     """Raises ConfigError if the function is not known, and MissingExtraError if a package of it is missing."""
-    if not options.enabled:
+    if not options.plateau_hook:
         return
-    if options.function not in _hooks:
-        what = f"plateau_hook.function: '{options.function}' is not registered{nearest(options.function, _hooks)}"
+    if options.plateau_function not in _hooks:
+        name = options.plateau_function
+        what = f"plateau_hook.plateau_function: '{name}' is not registered{nearest(name, _hooks)}"
         raise ConfigError(what, f"known are {', '.join(_hooks)}; sl.register_plateau_hook adds one for sl.run_master")
-    _hooks[options.function].require()
+    _hooks[options.plateau_function].require()
 
 
 def function_of(name: str) -> PlateauFunction:

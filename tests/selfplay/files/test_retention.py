@@ -32,8 +32,8 @@ def six(finished_loop, tmp_path_factory):
     pipeline, folder, *_ = finished_loop
     save_dir = tmp_path_factory.mktemp("retention") / "runs"
     shutil.copytree(folder, save_dir)
-    with small_loop(pipeline, save_dir, max_iterations=4) as loop:
-        loop.runner.clean = lambda *_: None  # all of it is left to these tests
+    with pytest.MonkeyPatch.context() as patch, small_loop(pipeline, save_dir, max_iterations=4) as loop:
+        patch.setattr(retention, "clean", lambda *_: 0)  # all of it is left to these tests
         loop.run()
         return loop.layout
 

@@ -259,7 +259,7 @@ def test_a_damaged_result_of_a_search_stops_its_game_alone(copied_loop):
     with small_loop(pipeline, folder, watch=WatchRule(plateau_iterations=2, plateau_elo=1e6)) as loop:
         loop.stop_after(30.0)
         other = loop.second_game()
-        master = loop.master([loop.runner, other], enabled=True, function="cma_es", max_iterations=2)
+        master = loop.master([loop.runner, other], plateau_hook=True, plateau_function="cma_es", max_iterations=2)
         loop.layout.plateau(1).mkdir(parents=True)
         (loop.layout.plateau(1) / RESULT).write_text("{")
         other.layout.plateau(2).mkdir(parents=True)  # so that nothing is due of the other one
@@ -275,7 +275,7 @@ def test_the_search_after_a_plateau_has_a_breaker_of_its_own(copied_loop, monkey
     wiring = wire_pipeline_events(False)
     with small_loop(pipeline, folder, limits=StageLimits(max_data_age=1e9), wiring=wiring) as loop:
         loop.stop_after(3600.0)
-        master = loop.master(enabled=True, function="cma_es", max_iterations=0, idle_batches=0)
+        master = loop.master(plateau_hook=True, plateau_function="cma_es", max_iterations=0, idle_batches=0)
         master.run()
         failed = [logged.event for logged in loop.log.read() if logged.event.kind == "STAGE_FAILED"]
         assert {event.failed_stage for event in failed} == {"plateau_hook"}

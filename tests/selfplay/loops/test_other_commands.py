@@ -174,7 +174,7 @@ def test_leaves_that_are_tuned_meanwhile_hold_for_the_iteration_that_begins(copi
 def test_a_plateau_hook_is_not_started_beside_an_iteration_that_has_begun_meanwhile(copied_loop, monkeypatch):
     pipeline, folder = copied_loop
     with small_loop(pipeline, folder, watch=WatchRule(1, 1e9)) as loop:
-        master = loop.master(enabled=True, function="cma_es")
+        master = loop.master(plateau_hook=True, plateau_function="cma_es")
         begun = functools.partial(begin.begin_iteration, loop.runner.pipeline)
         monkeypatch.setattr(plateau, "run_plateau_hook", lambda *_: pytest.fail("it is started"))
         with before_the_lock(monkeypatch, lambda: True, begun):

@@ -22,8 +22,8 @@ from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.tuning import registry
 
 WATCH = WatchRule(plateau_iterations=2, plateau_elo=1e6)  # always a plateau
-OPTIONS = PlateauHookConfig(enabled=True, function="test")
-ENABLED = {"enabled": True, "function": "test", "idle_batches": 0}
+OPTIONS = PlateauHookConfig(plateau_hook=True, plateau_function="test")
+ENABLED = {"plateau_hook": True, "plateau_function": "test", "idle_batches": 0}
 
 
 @pytest.fixture
@@ -140,8 +140,8 @@ def test_the_other_loop_takes_up_an_iteration_with_leaves_that_were_tuned_meanwh
 def test_nothing_is_started_unless_it_is_enabled(loop, register):
     calls = []
     register(lambda context: calls.append(context) or {})
-    assert hook_runs(loop.master(function="test")) == []
-    assert hook_runs(loop.master(function="test", enabled=True)) == ["ran"]
+    assert hook_runs(loop.master(plateau_function="test")) == []
+    assert hook_runs(loop.master(plateau_function="test", plateau_hook=True)) == ["ran"]
     assert len(calls) == 1
 
 
@@ -156,7 +156,7 @@ def test_nothing_is_started_unless_it_is_enabled(loop, register):
 )
 def test_a_failure_is_told_and_kept_and_the_game_goes_on_as_it_was(loop, register, fails, text):
     register(fails)
-    assert hook_runs(loop.master(function="test", enabled=True)) == ["ran"]
+    assert hook_runs(loop.master(plateau_function="test", plateau_hook=True)) == ["ran"]
     found = read_result(loop.layout, 2)
     assert found.leaves == {}
     assert text in found.error
@@ -242,9 +242,9 @@ def test_a_name_is_registered_once_and_an_unknown_one_is_one_line(register):
         with pytest.raises(ConfigError, match="taken"):
             registry.register_plateau_hook(taken, lambda context: {})
     registry.check_plateau_hook(OPTIONS)
-    registry.check_plateau_hook(PlateauHookConfig(function="cma-es"))  # not enabled
+    registry.check_plateau_hook(PlateauHookConfig(plateau_function="cma-es"))  # not enabled
     with pytest.raises(ConfigError, match="did you mean 'cma_es'"):
-        registry.check_plateau_hook(PlateauHookConfig(enabled=True, function="cma-es"))
+        registry.check_plateau_hook(PlateauHookConfig(plateau_hook=True, plateau_function="cma-es"))
 
 
 def test_the_present_state_and_what_is_waited_for_are_told(loop, register, monkeypatch):

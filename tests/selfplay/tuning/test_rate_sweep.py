@@ -118,7 +118,7 @@ def test_the_best_trial_becomes_the_settings_of_the_next_iterations(loop, monkey
         return [np.full(len(runs.games), 1.0 - 0.1 * number if is_lower else 1.0 + 0.1 * number) for number in numbers]
 
     monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", losses)
-    options = PlateauHookConfig(enabled=True, function="cma_es", num_trials=3, trial_epochs=1.0)
+    options = PlateauHookConfig(plateau_hook=True, plateau_function="cma_es", num_trials=3, trial_epochs=1.0)
     found = run_plateau_hook(loop.runner, options, 2)
     assert (found.error, len(found.leaves)) == (None, leaves)
     if is_lower:
@@ -217,7 +217,7 @@ def test_a_better_size_is_proposed_with_the_command_that_begins_with_it(loop, mo
     pipeline = loop.runner.pipeline
     monkeypatch.setattr(architecture_search, "_trial", trial)
     monkeypatch.setattr(pipeline, "reporter", pipeline.reporter._replace(note=notes.append))
-    options = PlateauHookConfig(enabled=True, function="architectures", num_trials=2, trial_epochs=1.0)
+    options = PlateauHookConfig(plateau_hook=True, plateau_function="architectures", num_trials=2, trial_epochs=1.0)
     found = run_plateau_hook(loop.runner, options, 2)
     assert (found.error, found.leaves) == (None, {})
     *proposals, last = notes
