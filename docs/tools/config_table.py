@@ -13,7 +13,8 @@ from stoix_like.config.checks.values import range_text, type_name
 from stoix_like.config.sections.runs import AlphaZeroConfig, SPOConfig
 from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import ConfigError
-from stoix_like.runtime.loading.flags import default_text, flag_name
+from stoix_like.runtime.loading.flags import flag_name
+from stoix_like.runtime.loading.help import default_text
 
 DOCUMENT = Path(__file__).parents[1] / "configuration.md"
 BEGIN = "<!-- leaves: written by python docs/tools/config_table.py -->"

@@ -15,7 +15,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
-from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading import flags, help
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.flags import ParsedFlags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
@@ -27,7 +27,7 @@ _GAMES = " and ".join(f"{name}:{players}" for name, players in DEFAULT_GAMES)
 #: {option: (short form, metavar, description)} of what is no leaf of the games' configurations.
 OPTIONS = {
     "config": ("-c", "GAME[:N]", f"a game and its number of players; give it once for each game (default: {_GAMES})"),
-    "games": ("-n", "N", "games of a batch of self-play (default: 1000)"),
+    "games": ("-n", "N", "games of a batch of self-play, as --selfplay-games (default: 1000)"),
     "max_iterations": ("-i", "N", "iterations of all games together, after which the loop ends (default: no end)"),
     "cooldown": ("", "SECONDS", "pause after an iteration (default: 60)"),
     "timeout": ("", "SECONDS", "that the stages after self-play may take together (default: 7200)"),
@@ -48,6 +48,8 @@ _FIELDS = {
     "defer_interval": "defer_check_interval_seconds",
     "force": "force",
 }
+#: Further flags of options: in the master loop, --games names games.
+FURTHER_FLAGS = {"games": ("--selfplay-games",)}
 _INTRO = "[--config GAME[:N] ...]", "Each game has the leaves of its own preset, selfplay/GAME."
 SHORT_ENGINE = "-e"  # of the leaf --engine
 
@@ -92,7 +94,7 @@ def loop_config(arguments: argparse.Namespace) -> LoopConfig:
 def _leaf_flags(arguments: argparse.Namespace, words: list[str]) -> ParsedFlags:
     """The flags that are leaves of the games' configurations. Raises ConfigError for those that a loop sets itself."""
     words = ["--engine" if word == SHORT_ENGINE else word for word in words]
-    refused = {"task_id": "--config names the games", "selfplay_games": "it is --games here"}
+    refused = {"task_id": "--config names the games"}
     parsed = games.check_words(words, refused, list(map(flags.flag_name, OPTIONS)))
     if arguments.verbose:
         parsed.layer.setdefault("log_level", ("debug", "--verbose"))
@@ -115,7 +117,7 @@ def help_text() -> str:
         "selfplay_games",
     }
     preset = DEFAULT_PRESETS[games.ALGORITHM]
-    return flags.help_text(
+    return help.help_text(
         SelfPlayConfig,
         games.ALGORITHM,
         preset,
@@ -131,7 +133,7 @@ def make_parser() -> ArgumentParser:
     """The parser of the arguments that are no leaves of the games' configurations."""
     parser = ArgumentParser(prog(COMMAND), "Several games by self-play in turn, until it is stopped.", add_help=False)
     for name, (short, metavar, text) in OPTIONS.items():
-        names = [flags.flag_name(name), *([short] if short else [])]
+        names = [flags.flag_name(name), *([short] if short else []), *FURTHER_FLAGS.get(name, ())]
         if not metavar:
             parser.add_argument(*names, action="store_true", default=None, help=text)
         elif metavar.startswith("GAME"):

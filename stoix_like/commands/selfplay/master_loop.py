@@ -12,7 +12,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
-from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading import flags, help
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
@@ -92,7 +92,7 @@ def help_text() -> str:
     first = f"Without --config the preset {PRESET} is used. Flags of games, such as --num-simulations, hold for all of"
     first += f" them: {prog('run-continuous-training')} --help lists them."
     intro = "[--config FILE|PRESET]", first
-    return flags.help_text(UnifiedLoopConfig, KIND, PRESET, command=COMMAND, options=options, intro=intro)
+    return help.help_text(UnifiedLoopConfig, KIND, PRESET, command=COMMAND, options=options, intro=intro)
 
 
 def make_parser() -> ArgumentParser:

@@ -20,7 +20,7 @@ from stoix_like.runtime.console.arguments import ArgumentParser, positive_int
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
-from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading import flags, help
 from stoix_like.runtime.loading.config import LoadedConfig, preset_note
 from stoix_like.runtime.loading.documents import to_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
@@ -193,7 +193,7 @@ def help_text() -> str:
     general = {name: flags.OPTION_HELP[name] for name in ("config", "print_config", "debug", "help", "version")}
     options = OPTIONS | general
     preset, left_out = DEFAULT_PRESETS[ALGORITHM], {*SET_BY_PIPELINE, *leaf_types(EvaluationConfig), *OF_EVALUATIONS}
-    return flags.help_text(SelfPlayConfig, ALGORITHM, preset, command=COMMAND, options=options, left_out=left_out)
+    return help.help_text(SelfPlayConfig, ALGORITHM, preset, command=COMMAND, options=options, left_out=left_out)
 
 
 def _game_flags(arguments: argparse.Namespace) -> list[str]:

@@ -20,7 +20,7 @@ from stoix_like.errors import ConfigError
 from stoix_like.runtime.console import spelling
 from stoix_like.runtime.console.installation import installed_version
 from stoix_like.runtime.console.text import algorithm_title
-from stoix_like.runtime.loading import flags
+from stoix_like.runtime.loading import flags, help
 from stoix_like.runtime.loading.documents import read_yaml
 from stoix_like.runtime.loading.flags import CommandOptions
 from stoix_like.runtime.loading.presets import algorithm_of_preset, find, preset_paths, task_of_preset
@@ -72,7 +72,7 @@ def read_command_line(
     parsed = flags.parse_flags(argv, config_type, further_flags)
     if parsed.shows is not None:
         version = f"stoix_like {installed_version('stoix_like') or '(not installed)'}"
-        text = version if parsed.shows == "version" else flags.help_text(config_type, algorithm, default_config)
+        text = version if parsed.shows == "version" else help.help_text(config_type, algorithm, default_config)
         print(text, flush=True)
         raise SystemExit(0)
     options, hint = parsed.options, HINT

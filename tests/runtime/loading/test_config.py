@@ -26,7 +26,7 @@ from stoix_like.config.sections.runs import (
 )
 from stoix_like.config.sections.selfplay import SelfPlayConfig
 from stoix_like.errors import CheckpointError, ConfigError
-from stoix_like.runtime.loading import documents, flags
+from stoix_like.runtime.loading import documents, flags, help
 from stoix_like.runtime.loading.config import preset_note
 from stoix_like.runtime.loading.documents import read_yaml, to_yaml
 from stoix_like.runtime.loading.presets import find, preset_paths
@@ -530,7 +530,7 @@ def test_yaml_of_a_configuration_is_commented_and_plain_and_awkward_text_survive
 
 def test_help_and_documentation_show_every_flag_with_type_default_and_range(monkeypatch):
     monkeypatch.setenv("COLUMNS", "110")
-    lines = flags.help_text(PPOConfig, "ppo", "ppo/quick").splitlines()
+    lines = help.help_text(PPOConfig, "ppo", "ppo/quick").splitlines()
     for leaf in leaf_sections(PPOConfig):
         assert any(line.startswith(f"  {flags.flag_name(leaf)} ") for line in lines)
     assert "  --gamma FLOAT                     discount per step [default 0.99, 0 to 1]" in lines

@@ -13,7 +13,7 @@ from stoix_like.config.sections.runs import PPOConfig, SPOConfig, SPOSectionConf
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.loading.config import preset_note
 from stoix_like.runtime.loading.documents import to_yaml
-from stoix_like.runtime.loading.flags import help_text
+from stoix_like.runtime.loading.help import help_text
 from stoix_like.runtime.loading.presets import preset_paths
 from stoix_like.runtime.runs.sources import load_config
 
