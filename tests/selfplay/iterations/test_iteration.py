@@ -56,8 +56,8 @@ def test_the_run_goes_on_from_the_latest_candidate_whether_it_was_promoted_or_no
     updates = [report.trained.facts["updates"] for report in (first, second)]
     assert second.trained.facts["update"] == sum(updates)
     assert first.trained.facts["candidate"] != second.trained.facts["candidate"]
-    sync = pipeline.layout.train_run / "checkpoints"
-    assert list((sync / str(sum(updates)) / "state").glob("*/.zarray"))  # the format that leaks nothing
+    checkpoints = pipeline.layout.train_run / "checkpoints"
+    assert list((checkpoints / str(sum(updates)) / "state").glob("*/.zarray"))  # the format that leaks nothing
 
 
 def test_the_champion_changes_only_by_a_promotion(finished):
