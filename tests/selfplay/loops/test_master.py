@@ -238,7 +238,7 @@ def test_a_game_that_waits_for_its_breaker_is_tried_again_while_another_one_play
     failures, trained = [], train.train_stage
 
     def failing(pipeline, *arguments):
-        loop.fake.at += 20.0  # what a stage takes
+        loop.fake.at += 120.0  # what an iteration takes
         if pipeline.layout.root == other.layout.root:
             failures.append(loop.fake.at)
             if len(failures) <= 3:
@@ -248,7 +248,7 @@ def test_a_game_that_waits_for_its_breaker_is_tried_again_while_another_one_play
     with small_loop(pipeline, folder) as loop:
         other = loop.second_game()
         monkeypatch.setattr(train, "train_stage", failing)
-        loop.master([loop.runner, other], max_iterations=20).run()
+        loop.master([loop.runner, other], max_iterations=9).run()
         assert len(failures) >= 4
         assert failures[3] - failures[2] >= 300.0
         assert max(other.layout.iterations()) >= 3
