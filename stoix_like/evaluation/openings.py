@@ -16,12 +16,11 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.errors import ConfigError
+from stoix_like.evaluation.moves import in_batches, play_moves
 from stoix_like.games import BoardGame, GameState
-from stoix_like.ops import trees
 from stoix_like.types import Array
 
 MOST_EXPANDED = 20_000  # moves from the distinct positions of one ply; a ply that has more is sampled, not enumerated
@@ -121,28 +120,12 @@ def positions(game: BoardGame, moves: Array) -> GameState:
 def _replay(game: BoardGame, plies: int) -> Callable[[np.ndarray], _Facts]:
     """The function moves [N, at most `plies`] -> facts of where they lead, on the host. It compiles once."""
 
-    def play(moves: Array) -> _Facts:
-        def step(state: GameState, action: Array) -> tuple[GameState, Array]:
-            legal = game.legal_actions(state)
-            was_legal = (action < game.num_actions) & legal[jnp.minimum(action, game.num_actions - 1)]
-            was_legal = was_legal & ~game.is_over(state)
-            return trees.where(action < 0, state, game.step(state, action)), was_legal | (action < 0)
-
-        state, was_legal = jax.lax.scan(step, game.init(), moves)
+    def facts_of(moves: Array) -> _Facts:
+        state, was_legal, _ = play_moves(game, moves)
         facts = (game.is_over(state), game.legal_actions(state), game.cells(state), game.player(state))
         return _Facts(was_legal, *facts)
 
-    play_batch = jax.jit(jax.vmap(play))
-
-    def replay(moves: np.ndarray) -> _Facts:
-        num_rows = len(moves)
-        padded = np.full((-(-num_rows // _BATCH) * _BATCH, plies), -1, np.int32)  # -1: no move
-        padded[:num_rows, : moves.shape[1]] = moves
-        batches = [jax.device_get(play_batch(padded[i : i + _BATCH])) for i in range(0, len(padded), _BATCH)]
-        facts: _Facts = jax.tree.map(lambda *rows: np.concatenate(rows)[:num_rows], *batches)
-        return facts
-
-    return replay
+    return in_batches(facts_of, plies, _BATCH)
 
 
 def _enumerated(game: BoardGame, plies: int, replay: Callable[[np.ndarray], _Facts]) -> np.ndarray | None:

@@ -53,15 +53,8 @@ def _match_cells(name: str, summary: MatchSummary) -> list[str]:
 
 
 def match_json(summary: MatchSummary) -> dict[str, Any]:
-    """The numbers of a match as plain JSON values; what is not finite is null."""
-    values = {name: list(v) if isinstance(v, tuple) else v for name, v in summary._asdict().items()}
-    return {name: _finite(value) for name, value in values.items()}
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_finite(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    """The numbers of a match, for a file of JSON."""
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in summary._asdict().items()}
 
 
 def rating_table(table: RatingTable) -> list[str]:
@@ -76,17 +69,13 @@ def rating_table(table: RatingTable) -> list[str]:
     return aligned([head, *rows])
 
 
-def rating_json(table: RatingTable) -> list[dict[str, Any]]:
-    """The rows of a rating table as plain JSON values."""
-    return [{name: _finite(value) for name, value in row._asdict().items()} for row in table.rows]
-
-
 def league_json(
     members: Sequence[Member], table: RatingTable, records: Sequence[MatchRecord]
 ) -> dict[str, list[dict[str, Any]]]:
     """The ratings, with what each player is, and the matches, as plain JSON values."""
     known = {member.contestant.name: member.contestant.origin | {"steps": member.steps} for member in members}
-    ratings = [row | (known[row["name"]] if "run" in known[row["name"]] else {}) for row in rating_json(table)]
+    rows = [row._asdict() for row in table.rows]
+    ratings = [row | (known[row["name"]] if "run" in known[row["name"]] else {}) for row in rows]
     matches = [{name: value for name, value in r._asdict().items() if name != "by_opening"} for r in records]
     return {"ratings": ratings, "matches": matches}
 

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from stoix_like.evaluation.moves import in_batches, play_moves
 from stoix_like.games import BoardGame, GameState
-from stoix_like.ops import trees
 from stoix_like.selfplay.files.shards import pack_planes
 from stoix_like.types import Array
 
@@ -24,30 +23,19 @@ def make_play_moves(game: BoardGame) -> Callable[[np.ndarray], dict[str, np.ndar
     `outcome` [N, P]; `planes` [N, H, C, F], `legal` [N, H, A] and `player` [N, H] before each move.
     """
 
+    def look(state: GameState) -> dict[str, Array]:
+        seen = game.observe(state)
+        return {"planes": seen.agent_view, "legal": seen.action_mask, "player": game.player(state)}
+
     def play(moves: Array) -> dict[str, Any]:
-        def step(state: GameState, action: Array) -> tuple[GameState, dict[str, Any]]:
-            seen, is_move = game.observe(state), action >= 0
-            legal = game.legal_actions(state)
-            in_range = (action < game.num_actions) & legal[jnp.clip(action, 0, game.num_actions - 1)]
-            is_legal = ~is_move | (in_range & ~game.is_over(state))
-            after = trees.where(is_move, game.step(state, action.astype(jnp.int32)), state)
-            row = {"planes": seen.agent_view, "legal": seen.action_mask, "player": game.player(state)}
-            return after, row | {"is_legal": is_legal}
+        state, is_legal, rows = play_moves(game, moves, look)
+        return rows | {
+            "is_legal": jnp.all(is_legal),
+            "is_over": game.is_over(state),
+            "outcome": game.outcome(state),
+        }
 
-        state, rows = jax.lax.scan(step, game.init(), moves)
-        is_legal = jnp.all(rows.pop("is_legal"))
-        return rows | {"is_legal": is_legal, "is_over": game.is_over(state), "outcome": game.outcome(state)}
-
-    play_batch = jax.jit(jax.vmap(play))
-
-    def replay(moves: np.ndarray) -> dict[str, np.ndarray]:
-        count = len(moves)
-        padded = np.full((-(-count // _BATCH) * _BATCH, game.max_plies), -1, np.int16)
-        padded[:count] = moves
-        batches = [jax.device_get(play_batch(padded[i : i + _BATCH])) for i in range(0, len(padded), _BATCH)]
-        return {name: np.concatenate([batch[name] for batch in batches])[:count] for name in batches[0]}
-
-    return replay
+    return in_batches(play, game.max_plies, _BATCH)
 
 
 def rule_problem(replayed: dict[str, np.ndarray], arrays: dict[str, np.ndarray]) -> str | None:
