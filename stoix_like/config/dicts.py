@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
-from stoix_like.config.checks.access import leaf_types, section_types
+from stoix_like.config.checks.access import former_names, leaf_types, section_types
 from stoix_like.config.layers import resolve
 from stoix_like.errors import ConfigError
 
@@ -28,8 +28,10 @@ def config_from_dict(config_type: type, mapping: Mapping[str, Mapping[str, Any]]
         if section not in kinds or not isinstance(leaves, Mapping):
             problems.append(f"unknown section '{section}'")
             continue
-        problems += [f"unknown key '{section}.{name}'" for name in leaves if name not in leaf_types(kinds[section])]
-        values |= leaves
+        former = former_names(kinds[section])
+        named = {former.get(name, name): value for name, value in leaves.items()}
+        problems += [f"unknown key '{section}.{name}'" for name in named if name not in leaf_types(kinds[section])]
+        values |= named
     if problems:
         raise ConfigError(problems, "the configuration was stored by another version of stoix_like")
     return resolve(config_type(), values)

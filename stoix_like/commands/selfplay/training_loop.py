@@ -90,8 +90,8 @@ def main(argv: list[str]) -> int:
     number = arguments.max_iterations or 1
     options = sequence.LoopOptions(first, each, number, arguments.dry_run, arguments.stage, tuple(same))
     reporter = Reporter()
-    if taken_over:
-        reporter.note(taken_over)
+    for said in filter(None, (taken_over, *loaded.notes)):
+        reporter.note(said)
     if not arguments.resume and (note := preset_note(loaded, ALGORITHM)):
         reporter.note(note)
     return sequence.run(config, options, reporter)

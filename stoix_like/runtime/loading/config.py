@@ -36,6 +36,7 @@ class LoadedConfig(NamedTuple):
     overridden: frozenset[str]  # leaves that flags set; total_timesteps counts as num_updates, to which it is converted
     options: CommandOptions  # `options.config` names the file or preset that was read
     preset_task_id: str | None = None  # of the file. A flag may name another task, which the file's values do not fit
+    notes: tuple[str, ...] = ()  # of leaves that have another name now
 
     @property
     def given(self) -> Any:
@@ -75,7 +76,7 @@ def read_command_line(
         text = version if parsed.shows == "version" else help.help_text(config_type, algorithm, default_config)
         print(text, flush=True)
         raise SystemExit(0)
-    options, hint = parsed.options, HINT
+    options, hint, notes = parsed.options, HINT, list[str]()
     file_layer: Layer = {}
     try:
         if options.resume is None:
@@ -84,7 +85,7 @@ def read_command_line(
             raise ConfigError("--resume: the run has its own configuration", "leave out --config")
         else:
             source = resumed_source(options, {} if parsed.problems else parsed.layer)
-        file_layer, problems = read_yaml(source.path, config_type, source.text)
+        file_layer, problems = read_yaml(source.path, config_type, source.text, notes)
         hint = (source.remedy() or HINT) if problems else HINT
     except ConfigError as error:
         problems, hint = error.problems, error.hint
@@ -92,7 +93,8 @@ def read_command_line(
     overridden = frozenset("num_updates" if leaf == "total_timesteps" else leaf for leaf in parsed.layer)
     named = default_config if options.resume is None else str(source.path)
     options = options._replace(config=options.config or named)
-    return loaded_config(config, options, overridden, file_layer.get("task_id", (None,))[0])
+    loaded = loaded_config(config, options, overridden, file_layer.get("task_id", (None,))[0])
+    return loaded._replace(notes=(*notes, *parsed.notes))
 
 
 def config_of_preset(config_type: type, preset: str, leaves: Mapping[str, Any], given: Layer) -> Any:

@@ -54,7 +54,7 @@ def log_run_header(parts: RunParts, view: TerminalView, telemetry: TelemetryHub,
 
     plan, search, task_id = parts.plan, parts.search, parts.config.environment.task_id
     view.banner(plan.path, meta)
-    notes = [task_note(task_id), preset_note(parts.loaded)]
+    notes = [task_note(task_id), preset_note(parts.loaded), *parts.loaded.notes]
     searches = [] if search is None else [plan_line(search)]
     if search is not None:
         notes += policies.search_notes(search, task_id)

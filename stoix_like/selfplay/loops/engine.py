@@ -31,14 +31,14 @@ class Task(NamedTuple):
         state: what the loop is doing meanwhile.
         work: does it, and says what came of it.
         deadline: when it has to be done, on the machine's monotonic clock; None for never.
-        is_stage: whether it belongs to the game's iteration, whose failures are counted.
+        is_counted: whether its failure is one of the loop's, and its waiting is said.
     """
 
     runner: GameRunner
     state: str
     work: Callable[[], Outcome]
     deadline: float | None
-    is_stage: bool = True
+    is_counted: bool = True
 
 
 class Pause(NamedTuple):
@@ -160,7 +160,7 @@ class LoopEngine:
         finally:
             is_late = stop.go_on()  # a time-out that the task has not seen
             self.stats.seconds[runner.game] += clock.monotonic() - began
-        if task.is_stage:
+        if task.is_counted:
             self._note(runner, outcome)
         return outcome._replace(is_late=is_late)
 

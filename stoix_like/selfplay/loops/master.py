@@ -62,13 +62,13 @@ class MasterPolicy:
             return
         yield Pause(LoopState.IDLE, IDLE_SECONDS)
 
-    def _task(self, runner: GameRunner, state: str, work: Callable[[], Outcome], *, is_stage: bool = True) -> Task:
+    def _task(self, runner: GameRunner, state: str, work: Callable[[], Outcome], *, is_counted: bool = True) -> Task:
         deadline = time.monotonic() + self.config.health.stage_timeout_seconds
-        return Task(runner, state, work, deadline, is_stage)
+        return Task(runner, state, work, deadline, is_counted)
 
     def _job(self, runner: GameRunner, name: str, work: Callable[[], object]) -> Task:
         """Work that is no stage."""
-        return self._task(runner, name, functools.partial(runner.attempts.do, name, work), is_stage=False)
+        return self._task(runner, name, functools.partial(runner.attempts.do, name, work), is_counted=False)
 
     def _polls(self, look: Looker) -> Generator[Task | Pause, Outcome, None]:
         """Takes in the shards of other folders, for the iterations that have not exported yet."""
@@ -116,7 +116,7 @@ class MasterPolicy:
             found = look(runner)
             if isinstance(found, Look) and runner.may_play_more(found, 1 + self.config.loop.idle_batches):
                 outcome = yield self._task(
-                    runner, "selfplay", functools.partial(runner.play_more, found), is_stage=False
+                    runner, "selfplay", functools.partial(runner.play_more, found), is_counted=False
                 )
                 if outcome.kind != "waits":
                     return True
@@ -157,7 +157,7 @@ class MasterPolicy:
         """Plays one match for the report that is due."""
         for runner in self._runners.values():
             for kind in self._matches.due(runner):
-                yield self._task(runner, kind, functools.partial(self._matches.play, runner, kind), is_stage=False)
+                yield self._task(runner, kind, functools.partial(self._matches.play, runner, kind), is_counted=False)
                 return True
         return False
 

@@ -1,0 +1,56 @@
+"""Leaves that were renamed: their former names are read from files, flags and stored configurations."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.config.sections.leaves import leaf
+from stoix_like.config.sections.runs import PPOConfig
+from stoix_like.errors import ConfigError
+from stoix_like.runtime.runs.sources import load_config
+
+
+@dataclass(frozen=True)
+class _Section:
+    """A section with a leaf that was renamed."""
+
+    reward_limit: float = leaf(1.0, "largest absolute reward", above=0.0, former="clip_rewards")
+
+
+@dataclass(frozen=True)
+class _Config(PPOConfig):
+    """PPO with this section."""
+
+    rewards: _Section = field(default_factory=_Section)
+
+
+def load(tmp_path, text, *flags):
+    path = tmp_path / "old.yaml"
+    path.write_text(text)
+    return load_config(_Config, "ppo", ["--config", str(path), *flags], "")
+
+
+def test_a_former_name_is_read_with_a_note(tmp_path):
+    loaded = load(tmp_path, "rewards:\n  clip_rewards: 2.0\n")
+    assert loaded.config.rewards.reward_limit == 2.0
+    assert loaded.notes == (f"{tmp_path / 'old.yaml'}:2: 'rewards.clip_rewards' is called reward_limit now",)
+    loaded = load(tmp_path, "", "--clip-rewards", "3")
+    assert loaded.config.rewards.reward_limit == 3.0
+    assert loaded.notes == ("--clip-rewards is called --reward-limit now",)
+    assert load(tmp_path, "rewards: {reward_limit: 2.0}", "--seed", "1").notes == ()
+
+
+def test_both_names_at_once_and_wrong_values_are_problems_of_the_leaf(tmp_path):
+    with pytest.raises(ConfigError, match="are the same key"):
+        load(tmp_path, "rewards: {clip_rewards: 2.0, reward_limit: 2.0}")
+    with pytest.raises(ConfigError, match="--reward-limit: given twice"):
+        load(tmp_path, "", "--clip-rewards", "3", "--reward-limit", "3")
+    with pytest.raises(ConfigError, match="clip_rewards: must be"):
+        load(tmp_path, "rewards: {clip_rewards: -2.0}")
+
+
+def test_a_configuration_that_was_stored_with_a_former_name_is_read():
+    stored = config_to_dict(_Config())
+    stored["rewards"] = {"clip_rewards": 4.0}
+    assert config_from_dict(_Config, stored).rewards.reward_limit == 4.0
