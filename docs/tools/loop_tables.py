@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import dataclasses
-import inspect
-import re
 import typing
 from pathlib import Path
 
@@ -22,10 +20,9 @@ BY = "written by python docs/tools/loop_tables.py"
 
 
 def loop_config_table() -> str:
-    """The fields of LoopConfig with their defaults and what its docstring says of them."""
-    texts = dict(re.findall(r"^    (\w+): (.*?)$", inspect.getdoc(LoopConfig) or "", re.MULTILINE))
+    """The fields of LoopConfig with their defaults and descriptions."""
     rows = [
-        f"| `{field.name}` | `{_default_text(field.default)}` | {texts[field.name]} |"
+        f"| `{field.name}` | `{_default_text(field.default)}` | {field.metadata['help']} |"
         for field in dataclasses.fields(LoopConfig)
     ]
     return "\n".join(["| field | default | meaning |", "| --- | --- | --- |", *rows])
