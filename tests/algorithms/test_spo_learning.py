@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.marks import full
-from support.walks import look_at, played, table_network, walked, with_numbers
+from support.walks import look_at, table_network
 
 from stoix_like.algorithms import spo, spo_learning
 from stoix_like.algorithms.optimizer import init_dual_optimizer, init_optimizer
@@ -165,62 +164,6 @@ def test_values_are_drawn_to_the_targets_of_the_target_critic():
     right, wrong = (np.mean((value - value_targets(first_state(target=t), steps)) ** 2) / 2 for t in (2, 1))
     assert metrics["trainer/value_loss"] == pytest.approx(right, rel=1e-5)
     assert abs(right - wrong) > 0.05  # they can be told apart
-
-
-LIGHT = {"search_depth": 1, "num_particles": 2, "epochs": 1, "num_minibatches": 1}
-
-
-features_of = lambda observation: observation.agent_view["features"]
-
-
-def looked_up(features):
-    """A value that no two steps share, by position, level and step."""
-    return 7.0 * features[..., 1] + 0.5 * features[..., 2] + features[..., 0]
-
-
-def as_written(walk, state, num_updates):
-    """(the last state, every step that was ever stored [N, T, ...] on the host): read where an update has just written,
-    and so without sampling."""
-    rows, length = [], walk.settings.rollout_length
-    for start in range(0, num_updates * length, length):
-        state, _ = walk.update(state)
-        ring = jax.tree.map(lambda x: np.asarray(x).reshape(-1, *x.shape[2:]), state.replay.experience)
-        places = np.arange(start, start + length) % ring.reward.shape[1]
-        rows.append(jax.tree.map(lambda x, p=places: x[:, p], ring))
-    return state, jax.tree.map(lambda *x: np.concatenate(x, axis=1), *rows)
-
-
-@pytest.mark.parametrize("num_updates", [full(3), 4, full(5)])
-@pytest.mark.parametrize("limit", [3, full(None)])
-def test_no_window_of_a_ring_that_went_round_looks_past_an_end_or_the_head(limit, num_updates):
-    """All windows of 10 places with the head at 2, 6 and 0. Level and step tell which step a row is."""
-    walk, state = walked() if limit else (light := played(**LIGHT), light.init(jax.random.key(0)))
-    state, rows = as_written(walk, with_numbers(state, gae_lambda=0.7), num_updates)
-    network = table_network()._replace(
-        actor=lambda _, o: jnp.zeros(o.action_mask.shape), critic=lambda _, o: looked_up(features_of(o))
-    )
-    features, num_steps = features_of(rows.observation), 4 * num_updates
-    place_of = {tuple(features[place][1:]): place for place in np.ndindex(8, num_steps)}
-    assert len(place_of) == 8 * num_steps
-
-    keys = jax.random.split(jax.random.key(1), 60)
-    sequences = jax.jit(lambda r: jax.vmap(lambda key: walk.buffer.sample(r, key))(keys))(state.replay)
-    sequences = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), sequences)  # [480, L, ...], or L + 1
-    batch = jax.jit(lambda s: spo_learning.make_batch(network, walk.settings, state.hyper, None, s))(sequences)
-    targets = np.asarray(batch.value_target).reshape(-1, 6)
-    found = np.asarray(features_of(sequences.observation))
-    starts = [place_of[tuple(window[0][1:])] for window in found]
-    last_start = num_steps - found.shape[1]
-    assert set(starts) == {(env, time) for env in range(8) for time in range(num_steps - 10, last_start + 1)}
-
-    after = np.roll(features, -1, axis=1) if limit is None else features_of(rows.next_observation)
-    told = rows.reward, rows.discount, rows.is_last, looked_up(after.astype(np.float64))
-    for window, target, (env, time) in zip(found, targets, starts, strict=True):
-        np.testing.assert_array_equal(window, features[env, time : time + len(window)])
-        by_hand = returns_by_hand(*(x[env : env + 1, time : time + 6] for x in told), 0.9, 0.7)
-        np.testing.assert_allclose(target, by_hand[0], rtol=1e-5, atol=1e-5)
-    ends = rows.discount[:, -10:-1][rows.is_last[:, -10:-1]]
-    assert set(ends) == ({0.0} if limit is None else {0.0, 1.0})  # of each kind there are some
 
 
 def test_a_target_network_follows_its_closed_form_and_the_policy_kl_counts_from_it_to_online():
