@@ -168,8 +168,9 @@ def test_one_compilation_no_transfer_inside_and_donation(jitted):
         np.asarray(jax.tree.leaves(first.params)[0])
 
 
+@pytest.mark.full
 def test_seeds_side_by_side_equal_separate_runs():
-    """SPO's are lanes of tests/algorithms/test_spo.py."""
+    """SPO's are lanes of tests/algorithms/test_spo.py; those of a chunk stand in tests/runtime/training."""
     single = compiled("ppo_truncating")
     together = jax.jit(jax.vmap(single.learner.init))(jax.vmap(jax.random.key)(jnp.arange(3)))
     together, metrics = jax.jit(loop.chunk_function(single.learner, 3))(together, 2)

@@ -35,8 +35,8 @@ INSTANCES = {
 }
 
 
-#: The others stand between these: the size of the task, one row of cells, and items that vanish.
-QUICK = {(10, 10), (1, 5), "so small that items vanish"}
+#: The others stand between these: the size of the task, and items that vanish.
+QUICK = {(10, 10), "so small that items vanish"}
 
 
 def make(generator, seed=0, num_levels=NUM_LEVELS, impl=None):

@@ -227,7 +227,7 @@ def _out_of_memory(*_args):
     ("owner", "name", "program", "what", "save_interval", "last"),
     [
         (chunk, "compile_chunk", lambda *_: _out_of_memory, "update 1 cannot be computed", 1, 0),
-        (EpisodePlayer, "_round", _out_of_memory, "the evaluation cannot be played", 0, 2),
+        full(EpisodePlayer, "_round", _out_of_memory, "the evaluation cannot be played", 0, 2),
         full(BestCheckpoint, "update", _out_of_memory, "the best parameters cannot be saved", 1, 1),
     ],
     ids=["update", "evaluation", "best"],
