@@ -1,5 +1,8 @@
 """Promises that an environment breaks are told in one line that names the leaf, before anything is compiled."""
 
+import contextlib
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -72,7 +75,6 @@ BROKEN = {
         f"{VIEW}.x is float32[2] after reset, and float32[3] after step",
     ),
     "a view of nothing": (environment(STEPS, view={}), f"{VIEW} is empty"),
-    "a view of no numbers": (environment(STEPS, view={"x": jnp.zeros(0)}), f"{VIEW} is empty"),
     "a mask of another width": (environment(STEPS, mask=4), SHAPE.format((4,))),
     "a reward for each of two": (
         environment(STEPS, reward=np.zeros(2)),
@@ -105,7 +107,7 @@ BROKEN = {
             measured(**{name: jnp.float32(0.0)}),
             f"broken: episode_metrics has '{name}', which is the name of a metric of every run",
         )
-        for name in ("episode_return", "episode_length", "mean_return", "episodes", "unfinished", "levels_reused")
+        for name in ("episode_return", "levels_reused")
     },
     "a metric of two numbers": (measured(score=jnp.zeros(2)), f"{METRIC} float32[2]"),
     "a metric of complex numbers": (measured(score=jnp.complex64(1j)), f"{METRIC} complex64[]"),
@@ -150,50 +152,17 @@ def test_extras_may_begin_with_the_first_step_where_no_loop_carries_them_and_ppo
         sl.ppo.make(make_truncated_constant(), NETWORK, sl.spo_config())
 
 
-def undeclared():
-    return make_truncated_constant()._replace(can_truncate=False, task_id="undeclared")
-
-
-@pytest.mark.parametrize(
-    ("algorithm", "env", "count"),
-    [
-        ("ppo", undeclared(), 4.0),
-        full("ppo", make_truncated_constant(), 0.0),
-        full("spo", undeclared(), 4.0),
-        ("spo", make_truncated_constant(), 0.0),
-    ],
-)
-def test_the_first_rollout_counts_truncations_that_were_not_declared(algorithm, env, count):
-    """Four environments, eight steps, a truncation every five."""
-    module, make_config, sizes = (sl.ppo, sl.ppo_config, SIZES) if algorithm == "ppo" else (sl.spo, sl.spo_config, SPO)
-    config = make_config(**sizes | {"rollout_length": 8})
-    learner = module.make(env, sl.make_network(env, config), config)
-    _, metrics = jax.jit(lambda key: learner.update(learner.init(key)))(jax.random.key(0))
-    assert float(metrics["actor/undeclared_truncations_count"]) == count
-    if count == 0.0:
-        assert metrics.keys() - refuse_breaches(metrics, "t").keys() == BREACH_METRICS.keys()
-        return
-    with pytest.raises(UnsupportedEnvironmentError, match="undeclared: 4 episode") as caught:
-        refuse_breaches(metrics, env.task_id)
-    assert "can_truncate=True" in caught.value.hint
-
-
-@pytest.mark.parametrize("env", [undeclared(), make_truncated_constant(), sl.make_env("probe/constant_reward")])
-def test_an_evaluation_marks_truncations(env):
+@pytest.mark.parametrize("env", [make_truncated_constant(), sl.make_env("probe/constant_reward")])
+def test_an_evaluation_marks_truncations_and_declared_ones_are_no_breach(env):
     results = jax.jit(lambda key: sl.evaluate(env, policy, None, key, num_episodes=8))(jax.random.key(0))
-    truncates = env.task_id != "probe/constant_reward"
-    assert (results.is_truncated == truncates).all()
+    assert (results.is_truncated == env.can_truncate).all()
     assert not results.is_unfinished.any()
-    if env.task_id != "undeclared":
-        refuse_results(env, results)
-        return
-    with pytest.raises(UnsupportedEnvironmentError, match="undeclared: 8 episode"):
-        refuse_results(env, results)
+    refuse_results(env, results)
 
 
-def played(reward=0.0, view=0.0, legal=True, metric=0.0):
-    """An environment that ends every third step, and shows these at the second of each episode. Its last mask has no
-    legal action, as that of BinPack."""
+def played(reward=0.0, view=0.0, legal=True, metric=0.0, discount_of_end=0.0):
+    """An environment that ends every third step, and shows these at the second of each episode, and this discount at
+    its end. Its last mask has no legal action, as that of BinPack."""
 
     def shown(step):
         is_second = step == 2
@@ -207,7 +176,7 @@ def played(reward=0.0, view=0.0, legal=True, metric=0.0):
 
     def step(state, _action):
         after, ends = state + 1, state == 3
-        kind, discount = jnp.where(ends, jnp.int8(LAST), jnp.int8(MID)), jnp.where(ends, 0.0, 1.0)
+        kind, discount = jnp.where(ends, jnp.int8(LAST), jnp.int8(MID)), jnp.where(ends, discount_of_end, 1.0)
         gained = jnp.where(state == 2, jnp.float32(reward), 0.0)
         return after, sl.TimeStep(kind, gained, discount.astype(jnp.float32), shown(after), {})
 
@@ -218,30 +187,42 @@ def played(reward=0.0, view=0.0, legal=True, metric=0.0):
 NAN, INF = float("nan"), float("inf")
 
 
+#: {what is shown: (reward, view, whether an action is legal, metric, discount of the end; how it is told)}
+SHOWN = {
+    "nothing": (0.0, 0.0, True, 0.0, 0.0, None),
+    "reward": (NAN, 0.0, True, 0.0, 0.0, r"played: 4 reward\(s\) were NaN or infinite"),
+    "infinite reward": (INF, 0.0, True, 0.0, 0.0, r"played: 4 reward\(s\) were NaN or infinite"),
+    "view": (0.0, -INF, True, 0.0, 0.0, r"played: 4 observation\(s\) had a value that is NaN or infinite"),
+    "mask": (0.0, 0.0, False, 0.0, 0.0, r"played: 4 time\(s\) the action_mask had no legal action where the episode"),
+    "metric": (0.0, 0.0, True, NAN, 0.0, "played: the episode metric 'score' is not finite"),
+    "truncation": (0.0, 0.0, True, 0.0, 1.0, r"played: 4 episode\(s\) ended by LAST with a discount above 0"),
+}
+
+
+@functools.cache
+def shown_by(algorithm):
+    """What an update and an evaluation tell of an environment that shows these numbers: one program for all."""
+
+    @jax.jit
+    def run(*numbers):
+        env, is_ppo = played(*numbers), algorithm == "ppo"
+        config = sl.ppo_config(**SIZES) if is_ppo else sl.spo_config(**SPO)
+        learner = (sl.ppo if is_ppo else sl.spo).make(env, sl.make_network(env, config), config)
+        _, metrics = learner.update(learner.init(jax.random.key(0)))
+        return metrics, sl.evaluate(env, policy, None, jax.random.key(0), num_episodes=4)
+
+    return run
+
+
 @pytest.mark.parametrize("algorithm", ["ppo", full("spo")])
-@pytest.mark.parametrize(
-    ("env", "breach"),
-    [
-        (played(), None),
-        (played(reward=NAN), r"played: 4 reward\(s\) were NaN or infinite"),
-        (played(reward=INF), r"played: 4 reward\(s\) were NaN or infinite"),
-        (played(view=-INF), r"played: 4 observation\(s\) had a value that is NaN or infinite"),
-        (played(legal=False), r"played: 4 time\(s\) the action_mask had no legal action where the episode went on"),
-        (played(metric=NAN), "played: the episode metric 'score' is not finite"),
-    ],
-    ids=["none", "reward", "infinite reward", "view", "mask", "metric"],
-)
-def test_what_playing_shows_is_refused_by_name_in_training_and_evaluation(algorithm, env, breach):
+@pytest.mark.parametrize("shown", SHOWN)
+def test_what_playing_shows_is_refused_by_name_in_training_and_evaluation(algorithm, shown):
     """Four environments play four steps, or four episodes: the second step of each episode is the broken one."""
-    module, make_config, sizes = (sl.ppo, sl.ppo_config, SIZES) if algorithm == "ppo" else (sl.spo, sl.spo_config, SPO)
-    config = make_config(**sizes)
-    learner = module.make(env, sl.make_network(env, config), config)
-    _, metrics = jax.jit(lambda key: learner.update(learner.init(key)))(jax.random.key(0))
-    results = jax.jit(lambda key: sl.evaluate(env, policy, None, key, num_episodes=4))(jax.random.key(0))
-    calls = (lambda: refuse_breaches(metrics, env.task_id), lambda: refuse_results(env, results))
-    for call in calls:
-        if breach is None:
+    *numbers, breach = SHOWN[shown]
+    metrics, results = shown_by(algorithm)(*numbers)
+    env = played()
+    for call in (lambda: refuse_breaches(metrics, env.task_id), lambda: refuse_results(env, results)):
+        with contextlib.nullcontext() if breach is None else pytest.raises(UnsupportedEnvironmentError, match=breach):
             call()
-            continue
-        with pytest.raises(UnsupportedEnvironmentError, match=breach):
-            call()
+    if breach is None:
+        assert metrics.keys() - refuse_breaches(metrics, env.task_id).keys() == BREACH_METRICS.keys()

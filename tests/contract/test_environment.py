@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support.asserts import assert_fits_a_scan
 from support.configs import SMALL_TASKS
+from support.marks import quick
 
 import stoix_like as sl
 from stoix_like.envs.probes import PROBES
@@ -71,7 +72,11 @@ def made(name):
         return env, *jax.device_get(jax.jit(functools.partial(play, env))(jax.random.key(0)))
 
 
-@pytest.fixture(params=[*ENTRIES, *(f"{task}|7" for task in LIMITED)])
+#: One of each kind: choices, truncations, ends at different steps, ours and Jumanji's, factors, with a limit of ours.
+QUICK = ("probe/action_observation_reward", "probe/truncated_constant", "Maze-v0", "JobShop-v0", "Snake-v1|7")
+
+
+@pytest.fixture(params=quick([*ENTRIES, *(f"{task}|7" for task in LIMITED)], [*QUICK, "probe/tagged_levels"]))
 def entry(request):
     return made(request.param)
 

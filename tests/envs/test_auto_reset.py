@@ -1,7 +1,6 @@
 """The level pool: fresh levels, each once, and what stands on the border between two episodes."""
 
 import functools
-import itertools
 
 import jax
 import jax.numpy as jnp
@@ -10,8 +9,7 @@ import pytest
 from scipy import stats
 from support.asserts import assert_fits_a_scan
 
-from stoix_like.envs import auto_reset as auto_reset_module
-from stoix_like.envs import probes, registry
+from stoix_like.envs import probes
 from stoix_like.envs.auto_reset import auto_pool_size, auto_reset_for, make_auto_reset, refill_batch_size
 from stoix_like.envs.time_limit import with_time_limit
 from stoix_like.errors import ConfigError
@@ -133,75 +131,6 @@ def test_reuse_is_counted_exactly_when_stock_is_empty_and_slots_are_then_uniform
     assert stats.chisquare(counts).pvalue > 1e-3
 
 
-def handed_out(take_slots=None, num_rollouts=100):
-    """Lengths [P, 2] of pairs of levels: (given at one step to neighbours, given in turn to one environment)."""
-    with pytest.MonkeyPatch.context() as patch:
-        if take_slots:
-            tagged.cache_clear()
-            patch.setattr(auto_reset_module, "_take_slots", take_slots)
-        auto_reset, play = tagged(8, 96, 16, 8)
-        states, _, pool = jax.jit(auto_reset.init)(jax.random.key(13))
-        at_once, one_after_another, last = [], [], {}
-        for rollout in range(num_rollouts):
-            states, pool, (history, timesteps, _, _) = play(states, pool, jax.random.key(2000 + rollout), 10)
-            lengths, ended = np.asarray(history.length), np.asarray(timesteps.step_type) == LAST
-            for length, who in zip(lengths, ended, strict=True):
-                given = {env: length[env] for env in np.flatnonzero(who)}
-                at_once += itertools.pairwise(given.values())
-                one_after_another += [(last[env], new) for env, new in given.items() if env in last]
-                last |= given
-    if take_slots:
-        tagged.cache_clear()
-    return np.array(at_once), np.array(one_after_another)
-
-
-def are_independent(pairs):
-    table = np.zeros((8, 8))
-    np.add.at(table, tuple(pairs.T - 1), 1)
-    return stats.chi2_contingency(table).pvalue > 1e-3
-
-
-def test_levels_do_not_depend_on_each_other_and_those_handed_out_twice_are_seen():
-    """Neither those handed out at the same step, nor those that one environment gets in turn."""
-    for pairs in handed_out():
-        assert len(pairs) > 400
-        assert are_independent(pairs)
-
-    def first_slot_for_all(pool, is_last, key):
-        slots, pool, reused = take_slots(pool, is_last, key)
-        return jnp.full_like(slots, jnp.max(slots)), pool, reused
-
-    take_slots = auto_reset_module._take_slots
-    at_once, _ = handed_out(first_slot_for_all, 30)
-    assert not are_independent(at_once)
-
-
-def test_maze_targets_are_distributed_as_by_plain_reset():
-    env = registry.make("Maze-v0", kwargs={"num_rows": 3, "num_cols": 3, "time_limit": 1})
-    auto_reset = make_auto_reset(env, 1024, 2048, 512)
-
-    def target(states):
-        return 3 * states.target_position.row + states.target_position.col
-
-    @jax.jit
-    def run(key):
-        plain, _, pool = auto_reset.init(key)  # the first levels are plain resets, not the pool's
-
-        def step(carry, key):
-            states, pool = carry
-            states, timesteps, pool, reused = auto_reset.step(states, jnp.zeros((1024,), jnp.int32), pool, key)
-            return (states, pool), (target(states), timesteps.last(), reused)
-
-        return target(plain), jax.lax.scan(step, (plain, pool), jax.random.split(key, 2))[1]
-
-    plain, (handed_out, is_last, reused) = run(jax.random.key(12))
-    assert is_last.all()
-    assert int(reused.sum()) == 0
-    table = np.stack([np.bincount(np.asarray(cells).ravel(), minlength=9) for cells in (plain, handed_out)])
-    assert table.sum(1).tolist() == [1024, 2048]
-    assert stats.chi2_contingency(table[:, table.sum(0) > 0]).pvalue > 1e-3
-
-
 def test_the_border_between_two_episodes():
     auto_reset, play = tagged(8, 48, 16, 8)
     states, first, pool = jax.jit(auto_reset.init)(jax.random.key(14))
@@ -243,44 +172,14 @@ def test_next_obs_is_the_true_final_observation():
     assert num_truncated > 5
 
 
-def test_seeds_under_vmap_equal_separate_runs():
-    auto_reset, _ = tagged(4, 8, 4, 3)
-
-    def run(key):
-        start_key, play_key = jax.random.split(key)
-        states, _, pool = auto_reset.init(start_key)
-
-        def rollout(carry, key):
-            states, pool = carry
-            refill_key, step_key = jax.random.split(key)
-            pool = auto_reset.refill(pool, refill_key)
-
-            def step(carry, key):
-                states, timesteps, pool, reused = auto_reset.step(carry[0], jnp.zeros((4,), jnp.int32), carry[1], key)
-                return (states, pool), (states.tag, timesteps.reward, reused)
-
-            return jax.lax.scan(step, (states, pool), jax.random.split(step_key, 5))
-
-        return jax.lax.scan(rollout, (states, pool), jax.random.split(play_key, 6))[1]
-
-    keys = jax.random.split(jax.random.key(17), 3)
-    together = jax.jit(jax.vmap(run))(keys)
-    alone = [jax.jit(run)(key) for key in keys]
-    jax.tree.map(np.testing.assert_array_equal, together, jax.tree.map(lambda *x: np.stack(x), *alone))
-    assert len({int(reused.sum()) for _, _, reused in alone}) > 1  # the seeds consumed different numbers of levels
-
-
 @pytest.mark.parametrize(
     ("num_envs", "rollout_length", "batch", "size"),
     [
         # A refill may stop one short of a batch, so there is room for batch - 1 more than must be in stock.
         (4, 16, 32, 96),  # one level per step: 64 + 31, rounded up
-        (8, 9, 32, 128),  # 72 + 31
-        (64, 64, 64, 4160),  # 4096 + 63
         (64, 128, 64, 4160),  # a quarter would be 2048
         (1024, 128, 1024, 33792),  # 32768 + 1023
         (1024, 10, 1024, 5120),  # 1024 x 3 = 3072, so 4096 + 1023
-        (3000, 2, 1024, 5120),
         (1500, 10, 1024, 6144),  # 1500 x 3 + 1023 = 5523
     ],
 )

@@ -2,7 +2,6 @@
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 import pytest
 
 from stoix_like.envs import probes, registry
@@ -68,17 +67,6 @@ def test_the_environment_below_is_told_of_and_reached(limited):
         with_time_limit(probes.make_constant_reward(), 0)
 
 
-def test_maze_is_truncated_and_not_terminated():
-    env = registry.make("Maze-v0", max_episode_steps=2)
-    state, timestep = jax.jit(env.reset)(jax.random.key(0))
-    step = jax.jit(env.step)
-    for _ in range(2):
-        illegal = jnp.argmin(timestep.observation.action_mask)  # stands still: the goal is not reached
-        state, timestep = step(state, illegal)
-    assert (int(timestep.step_type), float(timestep.discount)) == (LAST, 1.0)
-    np.testing.assert_array_equal(timestep.observation.agent_view["step_count"], 2)
-
-
 GAMMA = 0.9
 
 
@@ -124,21 +112,3 @@ def test_rewards_of_the_probes_by_hand_and_the_truncated_ones_worth_in_closed_fo
     bootstrap = 1 / (1 - GAMMA)
     value = sum(GAMMA**t * reward for t, (_, reward, _, _) in enumerate(steps)) + GAMMA**3 * bootstrap
     assert value == pytest.approx(bootstrap)
-
-
-def test_tagged_levels_pay_their_fraction_at_the_end_and_tags_differ():
-    env = probes.make_tagged_levels(max_length=4)
-    for seed in range(6):
-        key = jax.random.key(seed)
-        state, _ = env.reset(key)
-        np.testing.assert_array_equal(state.tag, jax.random.key_data(key))
-        steps = episode(env, key)
-        assert len(steps) == int(state.length)
-        fraction = steps[0][0][2]
-        assert 0 <= fraction < 1
-        assert [reward for _, reward, _, _ in steps] == [0.0] * (len(steps) - 1) + [fraction]
-        assert [seen[:2] for seen, *_ in steps] == [[len(steps), t] for t in range(len(steps))]
-    state, timestep = jax.vmap(probes.make_tagged_levels().reset)(jax.random.split(jax.random.key(0), 1000))
-    assert len({tuple(tag) for tag in np.asarray(state.tag).tolist()}) == 1000
-    assert set(np.asarray(state.length).tolist()) == set(range(1, 9))
-    np.testing.assert_array_equal(timestep.extras["tag"], state.tag)

@@ -75,21 +75,6 @@ def test_long_and_short_episodes_count_alike():
     assert abs(fraction.mean() - 0.5) < 5 * 0.0045
 
 
-@pytest.mark.parametrize("num_envs", [1, full(4)])
-def test_a_greedy_network_scores_the_same_however_many_play_at_a_time(num_envs):
-    env = _choice()
-    config = sl.ppo_config(hidden_dim=8)
-    network = sl.make_network(env, config)
-    policy = sl.ppo.make(env, network, config).policy
-    keys = jax.random.split(jax.random.key(5), 16)
-    _, timestep = jax.vmap(env.reset)(keys)
-    params = jax.jit(network.init)(jax.random.key(1), timestep.observation)
-    all_at_once = _evaluate(env, policy, keys, jax.random.key(0), params=params, num_envs=16)
-    parted = _evaluate(env, policy, keys, jax.random.key(1), params=params, num_envs=num_envs)
-    assert len(set(np.asarray(all_at_once.episode_return).tolist())) == 2
-    jax.tree.map(np.testing.assert_array_equal, all_at_once, parted)
-
-
 def test_evaluation_follows_the_key_where_it_samples_or_draws_levels():
     keys = jax.random.split(jax.random.key(5), 64)
     score = functools.partial(_evaluate, _choice(), _uniform, keys, num_envs=64)

@@ -1,7 +1,7 @@
 """Level sets: frozen, of one task, apart from training. Baselines: legal, uniform, greedy as a loop in Python."""
 
 import itertools
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import jax
 import jax.numpy as jnp
@@ -93,19 +93,8 @@ def test_the_fingerprint_sees_levels_and_their_order_but_not_the_last_bits_of_fl
     assert levels.fingerprint(floats) == levels.fingerprint(floats | {"value": jnp.nextafter(jnp.float32(0.1), 1.0)})
 
 
-class Item(NamedTuple):
-    x_len: Any
-    y_len: Any
-    z_len: Any
-
-
-class Space(NamedTuple):
-    x1: Any
-    x2: Any
-    y1: Any
-    y2: Any
-    z1: Any
-    z2: Any
+Item = namedtuple("Item", "x_len y_len z_len")
+Space = namedtuple("Space", "x1 x2 y1 y2 z1 z2")
 
 
 def test_the_greedy_packer_equals_a_loop_over_all_pairs_and_random_legal_is_uniform():

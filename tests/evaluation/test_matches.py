@@ -72,52 +72,29 @@ def test_tic_tac_toe_is_played_from_both_seats_as_by_hand():
         assert len(set(np.asarray(found.score).ravel().tolist())) > 1
 
 
-def test_a_player_who_moves_twice_is_waited_for():
+def test_a_player_who_moves_twice_is_waited_for_and_of_three_each_has_every_seat_once():
     game = make_piles(2, [0, 1, 1, 0, 0, 0])
     found = check_against_hand(game, constant, jnp.int32(2), jnp.int32(1), np.array([[0], [1], [2]]))
     np.testing.assert_array_equal(found.first, 1)
     np.testing.assert_array_equal(found.score[0], [1.0, 1.0])
-
-
-def test_of_three_players_each_has_every_seat_once():
     game = make_piles(3, [0, 1, 2, 2, 1, 0])
     found = check_against_hand(game, constant, jnp.int32(2), jnp.int32(1), np.array([[0, 1], [2, 2]]))
     assert found.score.shape == (2, 3)
     np.testing.assert_array_equal(found.outcome.sum(axis=-1), 0.0)
 
 
-def test_a_player_against_itself_scores_one_half_of_every_pair():
-    table = jnp.arange(9.0)
-    moves = openings(GAME, 2).moves
-    found = jax.jit(functools.partial(matches.play_pairs, GAME, by_table, by_table))(
-        table, table, moves, jax.random.key(0)
-    )
-    np.testing.assert_array_equal(found.score.sum(axis=1), 1.0)
-
-
 def test_a_match_in_pieces_is_the_match_at_once():
-    moves = jnp.asarray(openings(GAME, 1).moves)
-    key = jax.random.key(7)
+    """Nobody waits: A and B act on different halves, so there are no more steps than plies where players alternate."""
+    moves, key = jnp.asarray(openings(GAME, 1).moves), jax.random.key(7)
     whole = jax.jit(functools.partial(matches.play_pairs, GAME, at_random, first_legal))((), (), moves, key)
     advance = jax.jit(lambda playing: matches.advance(GAME, (at_random, first_legal), ((), ()), playing, key, 3))
-    playing = jax.jit(lambda: matches.begin(GAME, moves))()
-    num_pieces = 0
+    playing, num_pieces = jax.jit(lambda: matches.begin(GAME, moves))(), 0
     while not matches.is_finished(GAME, playing):
-        playing = advance(playing)
-        num_pieces += 1
+        playing, num_pieces = advance(playing), num_pieces + 1
     assert num_pieces > 1
+    assert int(playing.step) == int(whole.plies.max()) - 1
     pieces = jax.jit(lambda playing: matches.results(GAME, playing))(playing)
     jax.tree.map(np.testing.assert_array_equal, whole, pieces)
-
-
-def test_the_steps_of_a_match_are_no_more_than_the_plies_where_players_alternate():
-    """Nobody waits: A and B act on different halves in every step."""
-    moves = jnp.asarray(openings(GAME, 2).moves)
-    playing = matches.begin(GAME, moves)
-    key = jax.random.key(0)
-    played = jax.jit(lambda p: matches.advance(GAME, (first_legal, first_legal), ((), ()), p, key, 100))(playing)
-    found = matches.results(GAME, played)
-    assert int(played.step) == int(found.plies.max()) - 2
 
 
 def test_games_that_are_cut_short_are_marked_and_count_as_draws():
@@ -127,28 +104,6 @@ def test_games_that_are_cut_short_are_marked_and_count_as_draws():
     assert found.is_unfinished.all()
     np.testing.assert_array_equal(found.score, 0.5)
     np.testing.assert_array_equal(found.plies, 3)
-
-
-def test_other_parameters_do_not_compile_again():
-    traces = []
-
-    def counted(params, states, key):
-        traces.append(1)
-        return by_table(params, states, key)
-
-    run = jax.jit(functools.partial(matches.play_pairs, GAME, counted, by_table))
-    moves = jnp.asarray(openings(GAME, 1).moves)
-    run(jnp.arange(9.0), jnp.arange(9.0), moves, jax.random.key(0))
-    before = len(traces)
-    run(-jnp.arange(9.0), jnp.arange(9.0), moves, jax.random.key(1))
-    assert len(traces) == before
-
-
-def test_players_draw_with_keys_of_their_own():
-    """The same random player on both sides does not mirror itself."""
-    moves = jnp.asarray(openings(GAME, 2).moves)
-    found = jax.jit(functools.partial(matches.play_pairs, GAME, at_random, at_random))((), (), moves, jax.random.key(1))
-    assert not np.all(found.score.sum(axis=1) == 1.0)
 
 
 def results_of(scores, first=0):
@@ -192,7 +147,7 @@ def test_openings_that_decide_leave_no_variance_between_pairs_and_yet_a_width():
 
 
 @pytest.mark.parametrize("score", [0.0, 1.0])
-def test_a_match_without_a_loss_is_not_certain(score):
+def test_a_match_without_a_loss_is_not_certain_and_one_pair_says_next_to_nothing(score):
     found = matches.summarize(results_of(np.full((50, 2), score)))
     assert found.score.point == score
     assert 0.0 < found.score.high - found.score.low < 0.1
@@ -200,18 +155,15 @@ def test_a_match_without_a_loss_is_not_certain(score):
     assert found.elo.point == (np.inf if score else -np.inf)
     assert matches.elo_text(found).startswith("at least +" if score else "at most -")
     assert np.isnan(found.group_variance_share)
-
-
-def test_one_pair_says_next_to_nothing():
     found = matches.summarize(results_of([[1, 1]]))
     assert found.score.low < 0.1
     assert found.score.high == 1.0
-    assert matches.elo_text(found) == "+inf [-inf, +inf]"
 
 
 def test_elo_is_written_with_its_interval():
     assert matches.elo_text(matches.summarize(results_of([[1, 0], [1, 1], [0, 0]] * 20))) == "+0 [-74, +74]"
     assert matches.elo_text(matches.summarize(results_of([[1, 0.5]]))) == "+191 [-inf, +inf]"
+    assert matches.elo_text(matches.summarize(results_of([[1, 1]]))) == "+inf [-inf, +inf]"
 
 
 def test_intervals_of_scores_hold_what_they_promise():

@@ -56,14 +56,10 @@ def test_where_all_games_are_drawn_the_variance_stays_positive():
     drawn = [[0.5, 0.5]] * 40
     assert math.isfinite(promotion.log_likelihood_ratio(np.full(40, 0.5), 2, 0.0, 50.0))
     assert decide(evidence(drawn), RULE, SUBJECT).verdict == "reject"
-    found = decide(evidence(drawn), RULE._replace(name="non_inferior"), SUBJECT)
-    assert found.promotes, found.reasons
-
-
-def test_what_is_worse_is_inferior():
     rule = RULE._replace(name="non_inferior")
     assert rule.hypotheses == (-50.0, 0.0)
-    assert decide(evidence([[0.5, 0.0]] * 60), rule, SUBJECT).verdict == "reject"
+    assert decide(evidence(drawn), rule, SUBJECT).promotes
+    assert decide(evidence([[0.5, 0.0]] * 60), rule, SUBJECT).verdict == "reject"  # what is worse is inferior
 
 
 def test_the_first_look_that_decides_is_the_last_one():
@@ -126,11 +122,8 @@ def test_a_candidate_that_is_the_champion_and_too_many_openings_never_promote():
     assert decide(evidence(WINS, same), RULE, same).reasons == ("the candidate is the champion",)
     found = decide(evidence(WINS), RULE._replace(most_groups=19), SUBJECT)
     assert found.reasons == ("20 openings were played, and the rule allows 19",)
-
-
-def test_every_reason_is_named():
     broken = evidence([], SUBJECT._replace(candidate="another"), error="killed", num_unfinished=2)
-    assert len(decide(broken, RULE, SUBJECT).reasons) == 4
+    assert len(decide(broken, RULE, SUBJECT).reasons) == 4  # every one is named
 
 
 def test_equal_players_are_promoted_in_at_most_five_percent_and_a_hundred_elo_more_in_at_least_95():
@@ -155,7 +148,7 @@ def test_the_simulation_sees_a_gate_that_is_fooled(monkeypatch):
         return promotion.Decision(False, "inconclusive", (), len(found.scores), score, 0.0)
 
     monkeypatch.setattr(promotion_rates, "decide", by_interval)
-    assert promotion_rates.simulate_rule(RULE, 0.0, num_matches=200).promoted > 0.05
+    assert promotion_rates.simulate_rule(RULE, 0.0, num_matches=100).promoted > 0.05
 
 
 def test_simulated_scores_have_the_mean_that_elo_expects():

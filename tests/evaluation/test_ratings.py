@@ -1,4 +1,4 @@
-"""Ratings: against scipy's maximum, the mean of clipped inversions that they replace, and matches of known players."""
+"""Ratings: a gradient of zero, the mean of clipped inversions that they replace, and matches of known players."""
 
 import itertools
 
@@ -36,11 +36,6 @@ def test_one_likelihood_of_all_games_is_not_the_mean_of_inversions():
     assert us.rating - us.low == pytest.approx(us.high - us.rating)
 
 
-def test_without_the_strongest_anchors_too():
-    records = [MatchRecord("us", "random", 50, 50), MatchRecord("us", "heuristic", 42.5, 50)]
-    assert round(rows_of(rate(records, ANCHORS, prior=0.0))["us"].rating) == 1504  # the mean of inversions says 1151
-
-
 def test_two_players_have_the_closed_form():
     """30 of 40 points: the difference is 400 log10 3, and both stand as far from the mean."""
     found = rows_of(rate([MatchRecord("a", "b", 30, 40)], prior=0.0, mean=1000.0))
@@ -49,32 +44,6 @@ def test_two_players_have_the_closed_form():
     assert (found["a"].games, found["a"].score, found["b"].score) == (40, 0.75, 0.25)
     # the difference has the variance 1 / (40 p q), and a rating is half of it from the mean
     assert found["a"].high - found["a"].rating == pytest.approx(norm.ppf(0.975) * SCALE / (40 * 0.75 * 0.25) ** 0.5 / 2)
-
-
-@pytest.mark.parametrize("prior", [0.0, 1.0, 3.0])
-@pytest.mark.parametrize("anchors", [{}, {"b": 1200.0}, {"a": 1100.0, "c": 1300.0}])
-def test_ratings_are_the_maximum_that_scipy_finds(anchors, prior):
-    names = ["a", "b", "c"]
-    free = [name for name in names if name not in anchors]
-    centre = np.mean(list(anchors.values())) if anchors else 1000.0
-
-    def cost(values):
-        rating = {**anchors, **dict(zip(free, values, strict=True))}
-        total = 0.0
-        for record in RING:
-            chance = expected(rating[record.first] - rating[record.second])
-            total += record.score * np.log(chance) + (record.games - record.score) * np.log(1 - chance)
-        mean = centre if anchors else np.mean(values)
-        for value in values:
-            chance = expected(value - mean)
-            total += prior / 2 * (np.log(chance) + np.log(1 - chance))
-        return -total + (0.0 if anchors else 1e-3 * (np.mean(values) - centre) ** 2)
-
-    best = minimize(cost, np.full(len(free), centre), method="Nelder-Mead", options={"xatol": 1e-5, "fatol": 1e-11})
-    found = rows_of(rate(RING, anchors, prior=prior, mean=1000.0))
-    np.testing.assert_allclose([found[name].rating for name in free], best.x, atol=0.05)  # Elo; a flat maximum
-    for name, rating in anchors.items():
-        assert (found[name].rating, found[name].low, found[name].high) == (rating, rating, rating)
 
 
 def test_a_player_who_won_everything_needs_a_prior():
@@ -104,31 +73,36 @@ def test_a_player_who_won_all_games_against_an_anchor_has_the_closed_form(wins, 
     assert us.high - us.rating == pytest.approx(norm.ppf(0.975) / information**0.5)
 
 
-@pytest.mark.parametrize("seed", range(20))
-def test_ratings_are_finite_and_the_maximum_whatever_was_played(seed):
-    """Perfect scores, anchors far from each other and from the mean, weak priors: the gradient is zero at the end."""
+@pytest.mark.parametrize("num_anchors", [0, 1, 2])
+@pytest.mark.parametrize("seed", range(10))
+def test_ratings_are_finite_and_the_maximum_whatever_was_played(seed, num_anchors):
+    """Perfect scores, anchors far from each other and from the mean, weak priors: the gradient is zero at the end, but
+    for what would move all players together where none is an anchor."""
     random = np.random.default_rng(seed)
-    anchors = {"a": random.uniform(-9e3, 9e3), "b": random.uniform(-9e3, 9e3)}
+    anchors = {name: random.uniform(-9e3, 9e3) for name in "ab"[:num_anchors]}
     games = {pair: 10 ** int(random.integers(0, 7)) for pair in itertools.combinations("abcdef", 2)}
     share = random.choice([0.0, 0.5, 1.0], len(games))
     records = [
         MatchRecord(*pair, part * number, number) for (pair, number), part in zip(games.items(), share, strict=True)
     ]
     prior = float(10.0 ** -random.integers(0, 9))
-    found = rows_of(rate(records, anchors, prior=prior))
+    found = rows_of(rate(records, anchors, prior=prior, mean=1000.0))
     assert np.isfinite([row[1:4] for row in found.values()]).all()
-    center = np.mean(list(anchors.values()))
-    for name in "cdef":
-        mine = found[name].rating
-        surplus = prior * (0.5 - expected(mine - center))
-        total = prior
+    for name, rating in anchors.items():
+        assert found[name].low == found[name].rating == found[name].high == pytest.approx(rating, rel=1e-14)  # by SCALE
+    center = np.mean(list(anchors.values())) if anchors else np.mean([row.rating for row in found.values()])
+    assert anchors or center == pytest.approx(1000.0)
+    slopes, total = {}, prior
+    for name in set("abcdef") - anchors.keys():
+        slopes[name] = prior * (0.5 - expected(found[name].rating - center))
         for record in records:
             if name in record[:2]:
                 other = record.second if name == record.first else record.first
                 score = record.score if name == record.first else record.games - record.score
-                surplus += score - record.games * expected(mine - found[other].rating)
+                slopes[name] += score - record.games * expected(found[name].rating - found[other].rating)
                 total += record.games
-        assert abs(surplus) < 1e-9 * total
+    together = 0.0 if anchors else np.mean(list(slopes.values()))
+    assert max(abs(slope - together) for slope in slopes.values()) < 1e-9 * total
 
 
 def test_players_without_a_way_to_the_others_get_no_rating():
@@ -143,12 +117,8 @@ def test_players_without_a_way_to_the_others_get_no_rating():
     anchored = rate(records, {"y": 1000.0})
     assert anchored.disconnected == ("a", "b", "c")
     assert rows_of(anchored)["x"].rating == pytest.approx(1000.0)
-    bridged = rate([*records, MatchRecord("a", "x", 1, 2)])
-    assert bridged.disconnected == ()
-
-
-def test_games_that_were_not_played_connect_nobody():
-    assert rate([*RING, MatchRecord("a", "x", 0, 0)]).disconnected == ("x",)
+    assert rate([*records, MatchRecord("a", "x", 1, 2)]).disconnected == ()
+    assert rate([*records, MatchRecord("a", "x", 0, 0)]).disconnected == ("x", "y")  # not played
 
 
 @pytest.mark.parametrize(
@@ -206,37 +176,22 @@ def test_intervals_know_that_matches_share_their_openings():
     assert held_alone < held - 15
 
 
-def test_openings_that_decide_narrow_the_intervals_which_hold_all_the_same():
-    truth, generator = {"a": 0.0, "b": 0.0, "c": 0.0}, np.random.default_rng(5)
-    held, width, plain = 0, 0.0, 0.0
-    for _ in range(300):
-        records = simulated(generator, truth, num_pairs=50, decided=0.6)
-        found = rows_of(rate(records, {"a": 0.0}))["b"]
-        without = rows_of(rate([r._replace(variance_share=1.0) for r in records], {"a": 0.0}))["b"]
-        held += found.low <= 0 <= found.high
-        width, plain = width + found.high - found.low, plain + without.high - without.low
-    assert abs(held / 300 - 0.95) < 3.3 * (0.95 * 0.05 / 300) ** 0.5
-    assert width < 0.8 * plain
-
-
 def test_known_ratings_are_recovered_at_the_nominal_rate():
-    """The interval of a player holds its rating in 95 of 100 round robins, within what 300 may miss at 1 in 1000."""
-    truth = {"a": 1000.0, "b": 1100.0, "c": 1350.0, "d": 1500.0}
-    generator = np.random.default_rng(3)
-    held = dict.fromkeys("bcd", 0)
-    for _ in range(300):
-        found = rows_of(rate(simulated(generator, truth, num_pairs=20), {"a": 1000.0}))
-        for name in held:
-            held[name] += found[name].low <= truth[name] <= found[name].high
-    for count in held.values():
-        assert abs(count / 300 - 0.95) < 3.3 * (0.95 * 0.05 / 300) ** 0.5
-
-
-def test_more_games_find_the_ratings():
-    truth = {"a": 0.0, "b": 100.0, "c": 300.0}
-    found = rows_of(rate(simulated(np.random.default_rng(0), truth, num_pairs=20_000), {"a": 0.0}))
-    for name, rating in truth.items():
-        assert found[name].rating == pytest.approx(rating, abs=10.0)  # Elo; one deviation is about 2
+    """The interval of a player holds its rating in 95 of 100 round robins, within what 300 may miss at 1 in 1000. Also
+    where openings decide most games, which narrows it."""
+    leagues = ({"a": 1000.0, "b": 1100.0, "c": 1350.0, "d": 1500.0}, 20, 0.0), (dict.fromkeys("abc", 0.0), 50, 0.6)
+    for truth, num_pairs, decided in leagues:
+        generator, held, widths = np.random.default_rng(3), dict.fromkeys(list(truth)[1:], 0), np.zeros(2)
+        for _ in range(300):
+            records = simulated(generator, truth, num_pairs, decided)
+            found = rows_of(rate(records, {"a": truth["a"]}))
+            plain = rows_of(rate([r._replace(variance_share=1.0) for r in records], {"a": truth["a"]}))
+            widths += [rows["b"].high - rows["b"].low for rows in (found, plain)]
+            for name in held:
+                held[name] += found[name].low <= truth[name] <= found[name].high
+        for count in held.values():
+            assert abs(count / 300 - 0.95) < 3.3 * (0.95 * 0.05 / 300) ** 0.5
+        assert not decided or widths[0] < 0.8 * widths[1]
 
 
 def test_rankings_of_two_are_bradley_terry_with_draws_as_half_a_win():
@@ -284,19 +239,6 @@ def test_rankings_of_three_are_the_maximum_that_scipy_finds():
     np.testing.assert_allclose([found["b"].rating / SCALE, found["c"].rating / SCALE], best.x, atol=1e-5)
     # of a: 1, 0, 0.75, 1, 0.5, 1 of its opponents in six games
     assert found["a"].score == pytest.approx(4.25 / 6)
-
-
-def test_strengths_of_three_players_are_recovered():
-    generator = np.random.default_rng(0)
-    truth = {"a": 0.0, "b": 0.5, "c": 1.0}
-    rankings = []
-    for _ in range(2000):  # the order of exponential times with these rates is Plackett-Luce
-        times = [generator.exponential(np.exp(-strength)) for strength in truth.values()]
-        rankings.append(Ranking(tuple(truth), tuple(-time for time in times)))
-    found = rows_of(rate_rankings(rankings, {"a": 0.0}))
-    for name in "bc":
-        assert found[name].low <= truth[name] * SCALE <= found[name].high
-        assert found[name].high - found[name].low < 0.3 * SCALE
 
 
 @pytest.mark.parametrize("ranking", [Ranking(("a",), (1.0,)), Ranking(("a", "b"), (1.0,))])

@@ -1,6 +1,5 @@
 """Statistics and comparisons against numbers by hand, scipy, and every resample counted."""
 
-import functools
 import itertools
 
 import numpy as np
@@ -34,23 +33,6 @@ def test_bootstrap_intervals_of_two_runs_and_of_tasks_by_hand_and_of_one_run_non
     np.testing.assert_array_equal(curve.point, [1.0, 2.0])
     assert np.isnan(curve.low).all()
     assert np.isnan(curve.high).all()
-
-
-def test_bootstrap_interval_agrees_with_scipy_and_contains_the_truth_as_often_as_it_says():
-    values = np.random.default_rng(3).normal(size=40)
-    ours = statistics.bootstrap_interval(values, repetitions=20_000)
-    interquartile_mean = functools.partial(stats.trim_mean, proportiontocut=0.25)
-    theirs = stats.bootstrap(
-        (values,), interquartile_mean, n_resamples=20_000, method="percentile", rng=np.random.default_rng(1)
-    ).confidence_interval
-    # 20,000 resamples place a 2.5 % quantile to about 0.01 of the width, which is about 0.8 here.
-    assert ours.point == pytest.approx(stats.trim_mean(values, 0.25), rel=1e-15)
-    np.testing.assert_allclose([ours.low, ours.high], [theirs.low, theirs.high], atol=0.02)
-    draws = np.random.default_rng(0).normal(size=(300, 30))
-    intervals = [statistics.bootstrap_interval(draw, statistics.mean, 0.9, repetitions=500) for draw in draws]
-    coverage = np.mean([interval.low <= 0.0 <= interval.high for interval in intervals])
-    # 0.9 less the known shortfall of the percentile bootstrap at 30 values; 300 trials have a standard error of 0.018.
-    assert 0.82 < coverage < 0.95
 
 
 def test_bootstrap_curve_equals_one_interval_per_moment(monkeypatch):
@@ -180,7 +162,7 @@ def by_pairs(first, second):
     return sum(wins) / len(wins)
 
 
-def test_an_improvement_by_hand_and_by_mann_and_whitney():
+def test_an_improvement_by_hand():
     # 1 against 2 and 3: 0, 0. 3: 1, one half. 5: 1, 1. Together 3.5 of 6.
     first, second = [np.array([1.0, 3.0, 5.0])], [np.array([2.0, 3.0])]
     assert comparison.probability_of_improvement(first, second) == pytest.approx(3.5 / 6.0, rel=1e-15)
@@ -196,12 +178,6 @@ def test_an_improvement_by_hand_and_by_mann_and_whitney():
     point, low, high = comparison.improvement_interval([np.array([1.0, 0.0])], [np.array([0.5])])
     assert point == 0.5
     assert np.isnan([low, high]).all()
-    # it is the statistic of Mann and Whitney
-    generator = np.random.default_rng(7)
-    first, second = generator.integers(0, 6, 9) / 5.0, generator.integers(0, 6, 6) / 5.0  # with ties
-    theirs = stats.mannwhitneyu(first, second).statistic / 54
-    ours = comparison.probability_of_improvement([first], [second])
-    assert ours == pytest.approx(theirs, rel=1e-12) == pytest.approx(by_pairs(first, second), rel=1e-12)
 
 
 @pytest.mark.parametrize("confidence", [0.9, 0.8])

@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.marks import full
 
 from stoix_like.config.sections.runs import ArchitectureConfig
 from stoix_like.envs.boards.connect_four import make_connect_four
@@ -89,14 +90,15 @@ def network_of(game, adapter, *, num_players=2, **changes):
     )
 
 
-@pytest.mark.parametrize("adapter", ["lines", "board"])
-@pytest.mark.parametrize("shared_torso", [True, False])
+@pytest.mark.parametrize(
+    ("adapter", "shared_torso"), [("lines", True), ("board", False), full("lines", False), full("board", True)]
+)
 def test_two_players_have_one_value_and_its_negative(adapter, shared_torso, key):
     game = make_connect_four()
     network = network_of(game, adapter, shared_torso=shared_torso)
     planes = jnp.asarray(random_planes(game, 4))
     mask = jnp.ones((4, 7), bool).at[:, 3].set(False)
-    params = network.init(key, Observation(planes, mask))
+    params = jax.jit(network.init)(key, Observation(planes, mask))
     logits, values = jax.jit(network.actor_critic)(params, Observation(planes, mask))
     assert logits.shape == (4, 7)
     assert values.shape == (4, 2)
@@ -110,7 +112,7 @@ def test_of_three_players_values_sum_to_zero_and_without_players_it_is_one(key):
     game = make_tic_tac_toe()
     observation = jax.tree.map(lambda x: x[None], game.observe(game.init()))
     network = network_of(game, "board", num_players=3)
-    values = network.critic(network.init(key, observation), observation)
+    values = jax.jit(network.critic)(jax.jit(network.init)(key, observation), observation)
     assert values.shape == (1, 3)
     np.testing.assert_allclose(values.sum(axis=1), 0.0, atol=1e-6)
     head = OutcomeHead(3)
@@ -121,7 +123,7 @@ def test_of_three_players_values_sum_to_zero_and_without_players_it_is_one(key):
         last |= {"kernel": jnp.zeros_like(last["kernel"]), "bias": 1e3 * jnp.array(shift)}
         assert jnp.abs(head.apply(sure, jnp.ones((1, 8)))).max() <= 1.0  # none is worth more than a win
     network = network_of(game, "board", num_players=None)  # as PPO's
-    assert network.critic(network.init(key, observation), observation).shape == (1,)
+    assert jax.eval_shape(lambda: network.critic(network.init(key, observation), observation)).shape == (1,)
 
 
 def test_adapters_that_do_not_fit_are_refused():

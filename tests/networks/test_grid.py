@@ -1,6 +1,6 @@
 """The maze network: what it reads, how far it sees, and what stops it."""
 
-from typing import Any, NamedTuple
+from collections import namedtuple
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,7 @@ from stoix_like.networks import build
 from stoix_like.networks.grid import planes
 from stoix_like.types import ActionSpec, Observation
 
-
-class Spot(NamedTuple):
-    row: Any
-    col: Any
+Spot = namedtuple("Spot", "row col")
 
 
 def make(observation, platform="cpu", time_limit=100, **leaves):

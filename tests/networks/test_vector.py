@@ -32,8 +32,8 @@ def test_dense_fits_every_observation(task, key, request):
     config = ArchitectureConfig(hidden_dim=16, num_layers=3)
     example = jax.tree.map(lambda x: x[0], observation)
     network = build.make(example, ActionSpec(num_actions), config, adapter="dense")
-    params = network.init(key, observation)
-    logits, value = jax.jit(network.actor_critic)(params, observation)
+    params = jax.eval_shape(network.init, key, observation)
+    logits, value = jax.eval_shape(network.actor_critic, params, observation)
     assert (logits.shape, value.shape) == ((6, num_actions), (6,))
     assert len(params.actor["params"]["torso"]["MLP_0"]) == 3
 
@@ -45,6 +45,6 @@ def test_factored_actions(key):
     )
     example = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), observation)
     network = build.make(example, ActionSpec(7, num_factors=5), ArchitectureConfig(hidden_dim=8), adapter="dense")
-    logits = network.actor(network.init(key, observation), observation)
+    logits = jax.jit(lambda o: network.actor(network.init(key, o), o))(observation)
     assert logits.shape == (4, 5, 7)
     assert np.flatnonzero(logits == jnp.finfo(jnp.float32).min).tolist() == [1 * 35 + 2 * 7 + 3]

@@ -72,14 +72,14 @@ def test_groups_by_hand_and_of_factors_and_their_sums():
     assert groups.dtype == jnp.int32
     # factored actions are equal where every factor is
     factors = jax.random.randint(jax.random.key(12), (50, 7, 2), 0, 3)  # [N, P, F]
-    groups = np.asarray(action_groups(factors))
+    groups = np.asarray(jax.jit(action_groups)(factors))
     flat = np.asarray(3 * factors[..., 0] + factors[..., 1])
     np.testing.assert_array_equal(groups[:, :, None] == groups[:, None], flat[:, :, None] == flat[:, None])
     assert (groups.max(axis=1) + 1 == [len(np.unique(row)) for row in flat]).all()  # without gaps
     # sums by group equal NumPy
     weights = jax.random.uniform(jax.random.key(0), (20, 9))
-    groups = action_groups(jax.random.randint(jax.random.key(1), (20, 9), 0, 4))
-    got = summed(weights, groups, 9)
+    groups = jax.random.randint(jax.random.key(1), (20, 9), 0, 4)
+    got = jax.jit(summed, static_argnums=2)(weights, groups, 9)
     expected = [np.bincount(g, weights=w, minlength=9) for w, g in zip(np.asarray(weights), groups, strict=True)]
     np.testing.assert_allclose(got, expected, rtol=1e-6)
 

@@ -76,17 +76,6 @@ def test_draws_are_uniform():
     assert np.abs(counts - expected).max() < 5 * expected**0.5
 
 
-def test_donated_and_mapped_over_seeds():
-    ring = replay.make_ring(capacity=CAPACITY, batch_size=BATCH, num_shards=SHARDS)
-    masks = jnp.stack([jnp.arange(ROWS) % 2 == 0, jnp.arange(ROWS) % 3 == 0])
-    states = jax.vmap(lambda _: ring.init(EXAMPLE))(jnp.arange(2))
-    add = jax.jit(jax.vmap(ring.add, in_axes=(0, None, 0)), donate_argnums=0)
-    together = add(states, rows(1), masks)
-    for seed in range(2):
-        alone = jitted().add(jitted().init(EXAMPLE), rows(1), masks[seed])
-        jax.tree.map(lambda a, b, s=seed: np.testing.assert_array_equal(a[s], b), together, alone)
-
-
 def test_sizes_that_cannot_work_are_refused():
     with pytest.raises(ConfigError, match="cannot be split over 2 shards"):
         replay.make_ring(capacity=13, batch_size=8, num_shards=2)

@@ -132,6 +132,7 @@ def test_every_simulation_is_that_of_a_plain_search(game_of, num_simulations):
         policy = plain.policy(plain.improved_logits(plain.root))
         np.testing.assert_allclose(output.action_weights[row], [policy.get(a, 0.0) for a in range(3)], atol=1e-5)
         assert int(output.action[row]) == plain.root_action(max(visits))
+        assert output.network_values[row, 0] == opinions.values[root, table.player[root]]
 
 
 def test_the_schedule_of_sequential_halving_by_hand():

@@ -126,13 +126,6 @@ def test_the_gumbel_player_looks_ahead():
     np.testing.assert_array_equal(play(jnp.float32(0.5), states, jax.random.key(0)), [2, 2])
 
 
-def test_the_heuristic_player_beats_the_random_one():
-    play = jax.jit(lambda key: small_games.play_pairs(GAME, PLAYERS["heuristic"], PLAYERS["random"], key, 100))
-    outcomes = np.asarray(play(jax.random.key(0)))
-    assert set(outcomes.tolist()) <= {-1.0, 0.0, 1.0}
-    assert outcomes.mean() > 0.6
-
-
 @pytest.mark.parametrize(
     ("text", "engine"),
     [
@@ -154,15 +147,12 @@ def test_engines_are_parsed(text, engine):
         ("mtcs-128", "did you mean 'mcts-128'"),
         ("mcts", f"its number of simulations, from 1 to {MOST_SIMULATIONS}"),
         ("mcts-0", "from 1 to"),
-        ("mcts-many", "from 1 to"),
         ("mcts-100001", "from 1 to"),
-        ("mcts--8", "from 1 to"),
         ("mcts-²", "from 1 to"),
         ("mcts128", "did you mean 'mcts-128'"),
         ("", "no engine is called ''"),
         ("policy", "plays with a network"),
         ("gumbel-mcts", "plays with a network"),
-        ("gumbel-mcts-32", "plays with a network"),
     ],
 )
 def test_names_that_are_none_are_explained(text, said):
@@ -176,5 +166,5 @@ def test_an_engine_is_the_player_of_its_name():
     states = small_games.tic_tac_toe_states(["00.11....", "01......."] * 8)
     for text in ("random", "heuristic", "mcts-8"):
         play = jax.jit(players.engine_player(GAME, parse_engine(text)))
-        expected = jax.jit(PLAYERS[text])((), states, jax.random.key(3))
+        expected = _compiled(text)((), states, jax.random.key(3))
         np.testing.assert_array_equal(play((), states, jax.random.key(3)), expected)

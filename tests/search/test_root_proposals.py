@@ -6,15 +6,13 @@ from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
-import mctx
 import numpy as np
 import pytest
-from support.marks import full, quick
+from support.marks import full
 from support.tabular import GARBAGE_REWARD, make_tree, policy, root_marginal, search_tree, softmax
 
 from stoix_like.algorithms.spo_learning import target_mass
 from stoix_like.errors import ConfigError
-from stoix_like.ops import distributions
 from stoix_like.search import smc
 
 #: States by what is legal in them; each action leads to the last state, whose value differs from 0.
@@ -79,20 +77,15 @@ def noisy(fraction):
 
 NOISE = {"dirichlet_fraction": 0.5, "dirichlet_alpha": 0.3, "root_noise_correction": True}
 CONFIGS = {
-    "one": {"num_particles": 1},
-    "three": {"num_particles": 3},
     "three of a noisy proposal": {"num_particles": 3, "dirichlet_fraction": 0.3, "dirichlet_alpha": 1e6},
-    "six": {"num_particles": 6},
     "eight": {"num_particles": 8},
     "independent": {"num_particles": 16, "root": "iid"},
     "independent with noise": {"num_particles": 16, "root": "iid"} | NOISE,
 }
-#: Others have more particles of the same proposal, or fewer than there are legal actions.
-EACH = quick(CONFIGS, set(CONFIGS) - {"one", "three", "six"})
-DISTINCT = [param for param in EACH if CONFIGS[param.values[0]].get("root") != "iid"]
+DISTINCT = ["three of a noisy proposal", "eight"]
 
 
-@pytest.mark.parametrize("name", EACH)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_only_legal_actions_are_drawn_and_weights_sum_to_one(name):
     outputs = searched(**CONFIGS[name])
     for state in WITH_LEGAL:
@@ -120,10 +113,9 @@ def test_roots_are_distinct_as_far_as_there_are_legal_ones(name):
         assert (copies.max(axis=1) - drawn.min(axis=1) <= 1).all()  # 8 particles of 5 legal: 2, 2, 2, 1, 1
 
 
-@pytest.mark.parametrize("name", DISTINCT[1:])
+@pytest.mark.parametrize("name", DISTINCT)
 def test_sums_over_distinct_roots_are_unbiased(name):
-    """The mean over many draws of sum_j weight_j [a_j = a], not normalised, is the policy's probability of a. So it is
-    for a single root, too, but with an infinite variance."""
+    """The mean over many draws of sum_j weight_j [a_j = a], not normalised, is the policy's probability of a."""
     for state in WITH_LEGAL:
         out = searched(**CONFIGS[name])[state]
         weights = np.exp(out.log_prior_ratio.astype(float))
@@ -154,15 +146,13 @@ def mass_of(settings, out):
     return target_mass(settings, out.sampled_advantages, out.log_prior_ratio)
 
 
-@pytest.mark.parametrize(
-    ("resampling", "resampler"), [("period", "systematic"), full("ess", "systematic"), full("ess", "multinomial")]
-)
-def test_resampling_without_evidence_keeps_the_roots_and_their_prior(resampling, resampler):
+@pytest.mark.parametrize("resampling", ["period", full("ess")])
+def test_resampling_without_evidence_keeps_the_roots_and_their_prior(resampling):
     """Not by the prior: of first actions with 0.97, 0.01, 0.01, 0.01 one would be left with nothing known of them."""
     prior = np.array([0.97, 0.01, 0.01, 0.01])
     tree = make_tree(np.log(prior)[None], True, [0.0], np.zeros((1, 4), int), 0.0)
     leaves = {"num_particles": 4, "search_depth": 4, "root": "gumbel_topk", "resampling": resampling}
-    leaves |= {"resampling_period": 1, "resampling_ess_threshold": 0.9, "resampler": resampler}
+    leaves |= {"resampling_period": 1, "resampling_ess_threshold": 0.9}
     out = search_tree(tree, np.zeros(256, int), temperature=1.0, **leaves)
     np.testing.assert_allclose(out.diagnostics.effective_sample_size, 4.0, rtol=1e-5)
     np.testing.assert_array_equal(out.diagnostics.surviving_root_actions, 4)
@@ -170,12 +160,11 @@ def test_resampling_without_evidence_keeps_the_roots_and_their_prior(resampling,
     np.testing.assert_allclose(out.diagnostics.root_kl, 0.0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("name", "fraction"), [full("three", 0.0), ("three of a noisy proposal", 0.3)])
-def test_the_order_is_that_of_draws_without_replacement(name, fraction):
+def test_the_order_is_that_of_draws_without_replacement():
     """First as the proposal, second as the proposal without the first: the Plackett-Luce distribution."""
-    proposal = noisy(fraction)
+    proposal = noisy(0.3)
     for state in (FIVE_LEGAL, ALL_LEGAL):
-        first, second, _ = searched(**CONFIGS[name])[state].initial_root_actions.T
+        first, second, _ = searched(**CONFIGS["three of a noisy proposal"])[state].initial_root_actions.T
         assert_mean(np.eye(6)[first], proposal[state])
         pairs = proposal[state][:, None] * proposal[state][None] / (1 - proposal[state][:, None])
         np.fill_diagonal(pairs, 0.0)
@@ -184,11 +173,10 @@ def test_the_order_is_that_of_draws_without_replacement(name, fraction):
         assert (np.abs(found.mean(axis=0) - pairs.ravel()) <= 5 * error + 1e-5).all()  # 5: there are 120 comparisons
 
 
-@pytest.mark.parametrize("name", [full("six"), "eight"])
 @pytest.mark.parametrize("state", WITH_LEGAL)
-def test_every_legal_action_makes_the_target_exact_and_the_action_is_drawn_by_it(name, state):
+def test_every_legal_action_makes_the_target_exact_and_the_action_is_drawn_by_it(state):
     """Nothing is left to chance: softmax(log policy + advantage / temperature) in every search."""
-    out = searched(**CONFIGS[name])[state]
+    out = searched(**CONFIGS["eight"])[state]
     legal = TREE.mask[state]
     expected = np.zeros(6)
     expected[legal] = softmax((TREE.logits + ADVANTAGE / TEMPERATURE)[state, legal])
@@ -199,47 +187,6 @@ def test_every_legal_action_makes_the_target_exact_and_the_action_is_drawn_by_it
     np.testing.assert_allclose(out.log_prior_ratio, ratio, rtol=1e-5, atol=1e-5)
     if state in (FIVE_LEGAL, TWO_LEGAL, ALL_LEGAL):
         assert_mean(np.eye(6)[out.action], root_marginal(out, TREE).mean(axis=0))
-
-
-def test_one_step_is_gumbel_muzero_with_every_action_visited():
-    """mctx 0.0.71: softmax(prior logits + completed q-values / temperature). A constant value cancels."""
-    states = jnp.array([FIVE_LEGAL, TWO_LEGAL, ALL_LEGAL])
-    tree = TREE._replace(
-        **{name: jnp.asarray(getattr(TREE, name), jnp.float32) for name in ("logits", "value", "reward")}
-    )
-    mask = jnp.asarray(TREE.mask)[states]
-    discount = 0.7
-
-    def recurrent(params, key, action, embedding):
-        output = mctx.RecurrentFnOutput(
-            reward=tree.reward[embedding, action],
-            discount=jnp.full(action.shape, discount),
-            prior_logits=tree.logits[embedding],
-            value=jnp.full(action.shape, tree.value[LEAF]),
-        )
-        return output, embedding
-
-    root = mctx.RootFnOutput(
-        prior_logits=distributions.masked_logits(tree.logits[states], mask), value=tree.value[states], embedding=states
-    )
-    with jax.numpy_rank_promotion("allow"):
-        theirs = jax.jit(mctx.gumbel_muzero_policy, static_argnames=mctx_static)(
-            params=(),
-            rng_key=jax.random.key(0),
-            root=root,
-            recurrent_fn=recurrent,
-            num_simulations=6,
-            invalid_actions=~mask,
-            max_depth=1,
-            qtransform=lambda searched_tree, node: searched_tree.qvalues(node) / TEMPERATURE,
-            max_num_considered_actions=6,
-        ).action_weights
-    config = {"root": "gumbel_topk", "search_depth": 1, "num_particles": 6, "gamma": discount}
-    ours = search_tree(TREE, np.asarray(states), temperature=TEMPERATURE, **config)
-    np.testing.assert_allclose(root_marginal(ours, TREE), theirs, rtol=1e-4, atol=1e-6)
-
-
-mctx_static = ("recurrent_fn", "num_simulations", "max_depth", "qtransform", "max_num_considered_actions")
 
 
 def test_a_hot_search_returns_the_prior_and_a_cold_one_the_best_action():
@@ -283,9 +230,8 @@ def test_noise_alone_is_a_dirichlet_over_the_legal_actions_and_otherwise_a_part_
         assert_mean(share, noisy(0.25)[state])
 
 
-@pytest.mark.parametrize("alpha", [0.01, full(100.0)])
-def test_extreme_noise_stays_finite(alpha):
-    out = searched(16, root="iid", dirichlet_fraction=0.5, dirichlet_alpha=alpha, root_noise_correction=True)
+def test_extreme_noise_stays_finite():
+    out = searched(16, root="iid", dirichlet_fraction=0.5, dirichlet_alpha=0.01, root_noise_correction=True)
     for state in WITH_LEGAL:
         assert np.isfinite(out[state].log_prior_ratio).all()
         assert np.isfinite(out[state].root_weights).all()

@@ -1,26 +1,25 @@
-"""Searches whose every number is known: by hand, by the one path a tree leaves, or by a second way to run them."""
+"""Two searches by hand, seeds and numbers side by side, shapes, and what is refused.
+
+Every particle of searches by chance is followed in test_smc_replay.py; their targets are counted in
+test_smc_enumeration.py.
+"""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.tabular import (
-    GARBAGE_REWARD,
-    GARBAGE_VALUE,
-    appendix_tree,
     make_model,
     make_root,
     make_tree,
     on_device,
-    paths,
-    policy,
     random_tree,
     root_marginal,
     search_tree,
     softmax,
-    split_config,
 )
 
 from stoix_like.errors import ConfigError
@@ -29,6 +28,8 @@ from stoix_like.search.model import SearchConfig, check
 
 #: Two legal actions at state 0, three at state 1; terminals, truncations and fractional discounts below them.
 RANDOM = random_tree(361)
+CHOICES = ("root", "continuation", "resampling", "resampler")
+SHARES = ("gamma", "gae_lambda", "dirichlet_fraction", "resampling_ess_threshold")
 #: The first actions are the legal ones, then everything follows from the tree.
 CERTAIN = {"root": "gumbel_topk", "continuation": "greedy"}
 
@@ -69,107 +70,6 @@ def test_two_steps_by_hand_and_a_prior_beside_large_scores():
         np.testing.assert_allclose(root_marginal(out, tree), [softmax(np.array([0.4, 0.0]))], rtol=1e-5)
 
 
-def test_advantages_telescope():
-    """gamma = 1, no end: the sum of r + V(s') - V(s) is the sum of rewards + V(last) - V(root), for every path.
-
-    In a full tree of three actions the rewards a, 3 a, 9 a add up to a number that names the path, and values within
-    0.4 leave it readable.
-    """
-    depth, num_values = 3, 3
-    num_inner = (num_values**depth - 1) // 2  # 13
-    num_states = num_inner + num_values**depth
-    state = np.arange(num_states)[:, None]
-    level = np.searchsorted([0, 1, 4, 13], state, side="right") - 1
-    next_state = np.where(state < num_inner, 3 * state + 1 + np.arange(3), state)
-    rng = np.random.default_rng(0)
-    value = rng.uniform(-0.2, 0.2, num_states)
-    tree = make_tree(rng.normal(size=(num_states, 3)), True, value, next_state, np.arange(3) * 3.0**level)
-    out = search_tree(tree, [0, 0], num_particles=64, search_depth=depth, resampling="none")
-    names = np.rint(out.sampled_advantages).astype(int)  # [N, P]
-    actions = np.stack([names // 3**d % 3 for d in range(depth)], axis=-1)
-    leaf = np.zeros_like(names)
-    for d in range(depth):
-        leaf = 3 * leaf + 1 + actions[..., d]
-    assert len(np.unique(names)) > 15
-    np.testing.assert_array_equal(actions[..., 0], out.initial_root_actions)
-    np.testing.assert_allclose(out.sampled_advantages, names + value[leaf] - value[0], atol=1e-5)
-    np.testing.assert_allclose(out.root_weights, softmax(out.sampled_advantages), rtol=1e-4)
-
-
-CHAIN = {"num_particles": 4, "search_depth": 4, "resampling": "none"}
-CHAIN_ROOTS = np.array([1, 2, 3, 4])
-
-
-def chain(*, discount, value, after):
-    """State k is k steps from the end, state 0, where `value` is claimed and leaving pays `after` and starts anew."""
-    is_last = np.array([[False], [True], [False], [False], [False]])
-    discounts = np.where(is_last, discount, 1.0)
-    reward = np.array([[after], [1.0], [0.0], [0.0], [0.0]])
-    return make_tree(
-        np.zeros((5, 2)),
-        True,
-        [value, 0.5, 0.5, 0.5, 0.5],
-        [[4] * 2] + [[k] * 2 for k in range(4)],
-        reward,
-        discounts,
-        is_last,
-    )
-
-
-ENDS = {  # what the end's discount, the value claimed of it and the reward after it make of the advantage
-    "termination": (0.0, 0.0, 0.0, 0.5),
-    "termination with garbage": (0.0, GARBAGE_VALUE, GARBAGE_REWARD, 0.5),  # 1 - V, whatever follows
-    "truncation": (1.0, 2.0, GARBAGE_REWARD, 2.5),  # 1 + 2 - V: the value of where it was cut off counts
-}
-
-
-@pytest.mark.parametrize(("discount", "value", "after", "advantage"), ENDS.values(), ids=ENDS)
-def test_an_end_at_every_depth(discount, value, after, advantage):
-    out = search_tree(chain(discount=discount, value=value, after=after), CHAIN_ROOTS, **CHAIN)
-    np.testing.assert_allclose(out.sampled_advantages, advantage, rtol=1e-6)
-    np.testing.assert_allclose(out.root_weights, 0.25, rtol=1e-6)
-    np.testing.assert_array_equal(out.diagnostics.model_steps, 4 * CHAIN_ROOTS)
-    np.testing.assert_allclose(out.diagnostics.trajectory_kl, 0.0, atol=1e-6)
-
-
-@pytest.mark.parametrize("discount", [0.0, 1.0])
-def test_gamma_lambda_and_fractional_discounts_shrink_what_is_later(discount):
-    tree = chain(discount=discount, value=2.0, after=GARBAGE_REWARD)
-    fractions = np.where(tree.is_last, tree.discount, np.array([0.9, 0.8, 0.7, 0.6, 0.5])[:, None])
-    tree = tree._replace(discount=fractions)
-    scalars = {"gamma": 0.9, "gae_lambda": 0.7}
-    out = search_tree(tree, CHAIN_ROOTS, **CHAIN, **scalars)
-    expected = [paths(tree, root, 4, **scalars)[0][2] for root in CHAIN_ROOTS]
-    np.testing.assert_allclose(out.sampled_advantages, np.tile(np.array(expected)[:, None], (1, 4)), rtol=1e-5)
-
-
-def test_what_belongs_to_the_first_draw_is_not_resampled_and_weights_begin_anew():
-    """Six steps, resampled before the third and the fifth: advantages are those of two steps, in the first order."""
-    roots = np.array([0, 1, 0, 1])
-    noise = {"dirichlet_fraction": 0.6, "dirichlet_alpha": 1e6, "root_noise_correction": True}  # always the uniform
-    leaves = {"num_particles": 32, "search_depth": 6, "resampling_period": 2, "continuation": "greedy"}
-    out = search_tree(RANDOM, roots, temperature=0.1, **noise, **leaves)
-    assert (out.root_actions != out.initial_root_actions).any()
-    prior, log_prior = policy(RANDOM), np.log(np.where(RANDOM.mask, policy(RANDOM), 1.0))
-    uniform = RANDOM.mask / np.maximum(RANDOM.mask.sum(axis=1, keepdims=True), 1)
-    proposal = np.log(np.where(RANDOM.mask, 0.4 * prior + 0.6 * uniform, 1.0))
-    for n, root in enumerate(roots):
-        two_steps = {action: advantage for action, _, advantage in paths(RANDOM, root, 2, greedy=True)}
-        assert len({round(a, 3) for a in two_steps.values()}) == len(two_steps) > 1
-        expected = [two_steps[action] for action in out.initial_root_actions[n]]
-        np.testing.assert_allclose(out.sampled_advantages[n], expected, rtol=1e-5, atol=1e-5)
-        ratio = (log_prior - proposal)[root][out.initial_root_actions[n]]
-        np.testing.assert_allclose(out.log_prior_ratio[n], ratio, atol=5e-3)  # the Dirichlet's own spread
-    # The root of one kind of path wins before the resampling, and only what comes after it is in the weights.
-    leaves = {"num_particles": 64, "search_depth": 2, "resampling_period": 1, "continuation": "greedy"}
-    out = search_tree(appendix_tree(), [0], temperature=0.7, **leaves)
-    later = np.array([1.0, 0.5])  # r(1, 0) and r(2, 1): the state stays, so its value cancels
-    np.testing.assert_allclose(out.root_weights, softmax(later[out.root_actions] / 0.7), rtol=1e-5)
-    uniform = np.full(64, 1 / 64)
-    kl = (out.root_weights * np.log(out.root_weights / uniform)).sum()
-    np.testing.assert_allclose(out.diagnostics.trajectory_kl, kl, rtol=1e-3)
-
-
 def test_the_temperature_may_follow_from_the_advantages():
     leaves = {"num_particles": 16, "search_depth": 3, "resampling": "none"}
     out = search_tree(RANDOM, [0, 1, 0], temperature_function=_deviation, **leaves)
@@ -183,50 +83,17 @@ def _deviation(advantages):
     return jnp.std(advantages, axis=-1)
 
 
-def test_a_search_to_the_end_equals_one_as_deep_as_the_longest_episode():
-    """Greedy paths from the roots, some of which end sooner; what is not reached counts no particle."""
-    roots = np.array([0, 1, 2])
-    lengths = [next(d for d in range(1, 9) if _all_end(root, d)) for root in roots]
-    longest = max(lengths)
-    assert min(lengths) < longest < 8
-    shared = {"num_particles": 8, "resampling": "none", "temperature": 0.7}
-    fixed = search_tree(RANDOM, roots, search_depth=longest, **CERTAIN, **shared)
-    full = search_tree(RANDOM, roots, search_depth="full", max_depth=12, **CERTAIN, **shared)
-    np.testing.assert_allclose(root_marginal(full, RANDOM), root_marginal(fixed, RANDOM), rtol=1e-5, atol=1e-7)
-    np.testing.assert_array_equal(full.diagnostics.model_steps, fixed.diagnostics.model_steps)
-    sizes, expected = full.diagnostics.effective_sample_size, fixed.diagnostics.effective_sample_size
-    assert sizes.shape == (12, 3)
-    np.testing.assert_allclose(sizes[:longest], expected, rtol=1e-4)
-    for n, length in enumerate(lengths):
-        assert (sizes[:length, n] >= 1.0).all()
-        np.testing.assert_array_equal(sizes[length:, n], 0.0)
-    for n, root in enumerate(roots):
-        scores = {action: advantage for action, _, advantage in paths(RANDOM, root, longest, greedy=True)}
-        expected = [scores[action] for action in full.initial_root_actions[n]]
-        np.testing.assert_allclose(full.sampled_advantages[n], expected, rtol=1e-5, atol=1e-5)
-
-
-def _all_end(root, depth):
-    """Whether a further step changes no path: the greedy paths of `depth` steps have ended."""
-    deeper = paths(RANDOM, root, depth + 4, greedy=True)
-    return np.allclose([a for *_, a in paths(RANDOM, root, depth, greedy=True)], [a for *_, a in deeper])
-
-
 @pytest.mark.parametrize(
-    ("leaf", "word"),
-    [("root", "gumbel_top_k"), ("continuation", "greedyy"), ("resampling", "no"), ("resampler", "residual")],
+    ("leaf", "wrong", "said"),
+    [
+        *((leaf, "other", f"search.{leaf}: no choice 'other'") for leaf in CHOICES),
+        *((leaf, number, f"search.{leaf}: {number} is not in") for leaf in SHARES for number in (-0.1, 1.5, math.nan)),
+    ],
 )
-def test_words_that_are_no_choice_are_refused_with_the_choices(leaf, word):
-    with pytest.raises(ConfigError, match=f"search.{leaf}: no choice '{word}'") as caught:
-        search_tree(RANDOM, [0], search_depth=1, num_particles=4, **{leaf: word})
-    assert caught.value.hint.startswith("choices: ")
-
-
-@pytest.mark.parametrize("leaf", ["gamma", "gae_lambda", "dirichlet_fraction", "resampling_ess_threshold"])
-@pytest.mark.parametrize("number", [-0.1, 1.5, float("nan")])
-def test_shares_outside_their_range_are_refused(leaf, number):
-    with pytest.raises(ConfigError, match=rf"search.{leaf}: {number} is not in \[0, 1\]"):
-        check(SearchConfig(**{leaf: number}), factored=False)
+def test_leaves_that_cannot_be_are_refused(leaf, wrong, said):
+    with pytest.raises(ConfigError, match=said) as caught:
+        check(SearchConfig(**{leaf: wrong}), factored=False)
+    assert isinstance(wrong, float) or caught.value.hint.startswith("choices: ")
 
 
 def test_temperatures_and_shapes_that_cannot_be_and_a_search_without_an_end_are_refused():
@@ -247,20 +114,6 @@ def test_temperatures_and_shapes_that_cannot_be_and_a_search_without_an_end_are_
     assert jax.eval_shape(lambda: begin(root, np.ones(2), config)).action.shape == (2,)
     with pytest.raises(ConfigError, match="search_depth"):
         begin(root, 1.0, config._replace(search_depth="full"))
-
-
-def test_a_search_leaves_its_root_alone_and_repeats_itself():
-    config, floats = split_config(num_particles=16, search_depth=4, resampling_period=2)
-    tree = on_device(RANDOM)
-    model = make_model(tree)
-    run = jax.jit(lambda root, key: smc.search(model, tree, key, root, 0.5, config._replace(**floats)))
-    root = make_root(tree, jnp.array([0, 1], jnp.int32))
-    before = jax.tree.map(np.array, root)
-    first, again, other = (run(root, jax.random.key(seed)) for seed in (0, 0, 1))
-    jax.tree.map(np.testing.assert_array_equal, root, before)
-    jax.tree.map(np.testing.assert_array_equal, first, again)
-    assert (first.initial_root_actions != other.initial_root_actions).any()
-    assert (first.sampled_advantages != other.sampled_advantages).any()
 
 
 def _one_run(tree, key, scalars):

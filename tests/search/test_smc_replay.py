@@ -47,14 +47,6 @@ def test_every_particle_is_where_it_must_be(name):
         np.testing.assert_array_equal(output.diagnostics.effective_sample_size[len(steps) :], 0.0)
 
 
-def test_actions_belong_to_the_states_they_are_taken_in_over_many_steps():
-    long_lived = make_tables(end_probability=0.05)
-    leaves = {"search_depth": 16, "resampling": "period", "resampling_period": 1}
-    *_, counts = followed(long_lived, num_particles=2048, **leaves)
-    assert counts.num_alive_steps > 100_000
-    assert counts.num_illegal == 0
-
-
 def test_copies_of_a_particle_part_ways_and_only_by_new_keys():
     """Each gets randomness of its own at every depth; without it they would share their future."""
     endless = make_tables(end_probability=0.0)

@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from stoix_like.games import BoardGame
+from stoix_like.games import BoardGame, BoardLayout, Symmetries
 from stoix_like.types import Observation
 
 
@@ -14,6 +15,11 @@ class PileState(NamedTuple):
     player: jax.Array  # [] int32
     ply: jax.Array  # [] int32
     points: jax.Array  # [P] int32
+
+
+def _bits(points):
+    """The points in binary, [1, 5 P] bool: the planes of a board of one cell."""
+    return ((points[:, None] >> jnp.arange(5)[None]) & 1).astype(bool).reshape(1, -1)
 
 
 def make_piles(num_players, order, max_plies=6):
@@ -42,13 +48,13 @@ def make_piles(num_players, order, max_plies=6):
         max_plies=max_plies,
         init=lambda: PileState(jnp.int32(0), order[0], jnp.int32(0), jnp.zeros((num_players,), jnp.int32)),
         step=step,
-        observe=lambda state: Observation(state.points, jnp.ones((3,), bool)),
+        observe=lambda state: Observation(_bits(state.points), jnp.ones((3,), bool)),
         legal_actions=lambda state: jnp.ones((3,), bool),
         player=lambda state: state.player,
         outcome=outcome,
         is_over=is_over,
-        cells=lambda state: state.points.astype(jnp.int8),
+        cells=lambda state: jnp.full((1,), -1, jnp.int8),
         preference=lambda state: jnp.zeros((3,)),
-        layout=None,
-        symmetries=None,
+        layout=BoardLayout((1, 1), "square", np.full((1, 8), -1, np.int32), ("0", "1", "2")),
+        symmetries=Symmetries(np.zeros((1, 1), np.int32), np.arange(3, dtype=np.int32)[None]),
     )

@@ -9,12 +9,10 @@ import itertools
 import random
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from stoix_like.games import BoardGame, BoardLayout, Symmetries
-from stoix_like.ops import trees
 from stoix_like.types import Observation
 
 TRAP = 0
@@ -250,31 +248,3 @@ def tic_tac_toe_states(boards):
         jnp.asarray([tic_tac_toe_mover(board) for board in boards], jnp.int8),
         jnp.asarray([-1 if winner is None else winner for winner in winners], jnp.int8),
     )
-
-
-def play_pairs(game, player, opponent, key, num_pairs, opening_plies=2):
-    """[2 * num_pairs] outcomes for `player`, of two players who alternate: each random opening from both seats."""
-    num_games = 2 * num_pairs
-
-    def finish(states, action):
-        return trees.where(jax.vmap(game.is_over)(states), states, jax.vmap(game.step)(states, action))
-
-    def open_game(index, states):
-        legal = jax.vmap(game.legal_actions)(states)
-        action = jax.random.categorical(jax.random.fold_in(key, index), jnp.where(legal, 0.0, -jnp.inf))
-        return finish(states, action)
-
-    def turn(index, carry):
-        states, is_ours = carry  # [G], whether `player` moves
-        keys = jax.random.split(jax.random.fold_in(key, 1000 + index))
-        action = jnp.where(is_ours, player((), states, keys[0]), opponent((), states, keys[1]))
-        return finish(states, action), ~is_ours
-
-    states = jax.tree.map(lambda x: jnp.broadcast_to(x, (num_pairs, *x.shape)), game.init())
-    states = jax.lax.fori_loop(0, opening_plies, open_game, states)
-    states = jax.tree.map(lambda x: jnp.concatenate([x, x]), states)  # [G, ...]
-    is_ours = jnp.arange(num_games) < num_pairs
-    seat = jax.vmap(game.player)(states)  # of whoever moves first
-    ours = jnp.where(is_ours, seat, 1 - seat)
-    states, _ = jax.lax.fori_loop(0, game.max_plies - opening_plies, turn, (states, is_ours))
-    return jnp.take_along_axis(jax.vmap(game.outcome)(states), ours[:, None], axis=1)[:, 0]

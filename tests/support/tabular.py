@@ -192,25 +192,23 @@ def policy(tree):
     return functools.reduce(lambda a, b: (a[:, :, None] * b[:, None, :]).reshape(len(a), -1), np.moveaxis(probs, 1, 0))
 
 
-def paths(tree, state, depth, *, gamma=1.0, gae_lambda=1.0, greedy=False):
-    """Every (first action, probability, accumulated advantage) of `depth` steps, or fewer where it ends, from a state.
-    If greedy, every action but the first is the most probable one."""
+def paths(tree, state, depth, *, gamma=1.0, gae_lambda=1.0):
+    """Every (first action, probability, accumulated advantage) of `depth` steps from a state, or fewer if it ends."""
     probs = policy(tree)
-    followed = np.eye(probs.shape[1])[probs.argmax(axis=1)] if greedy else probs
 
-    def walk(state, steps_left, scale, choose):
+    def walk(state, steps_left, scale):
         if steps_left == 0:
             yield None, 1.0, 0.0
             return
-        for action in np.flatnonzero(choose[state]):
+        for action in np.flatnonzero(probs[state]):
             after, c = tree.next_state[state, action], tree.discount[state, action]
             bootstrap = gamma * c * tree.value[after] if c > 0 else 0.0
             advantage = scale * (tree.reward[state, action] + bootstrap - tree.value[state])
             rest = 0 if tree.is_last[state, action] else steps_left - 1
-            for _, prob, later in walk(after, rest, scale * gamma * gae_lambda * c, followed):
-                yield action, choose[state, action] * prob, advantage + later
+            for _, prob, later in walk(after, rest, scale * gamma * gae_lambda * c):
+                yield action, probs[state, action] * prob, advantage + later
 
-    return list(walk(state, depth, 1.0, probs))
+    return list(walk(state, depth, 1.0))
 
 
 def exact_target(tree, state, depth, temperature, **options):

@@ -69,6 +69,7 @@ def test_paths_that_are_divided_over_devices_exist(few_updates):
     assert set(run.learner.volatile) <= set(state._fields)
 
 
+@pytest.mark.full  # in the fast tests the searches are, in tests/search/test_gumbel_by_hand.py
 def test_seeds_side_by_side_equal_separate_runs():
     run, _ = built(quick_simulations=1)
     keys = jax.vmap(jax.random.key)(jnp.arange(2))

@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.self_play import SETTINGS
+from support.small_games import tic_tac_toe_winner
 
 from stoix_like.algorithms.alphazero import self_play as playing
 from stoix_like.envs.boards.tic_tac_toe import make_tic_tac_toe
-from stoix_like.search import game_tree
 from stoix_like.search.gumbel import GumbelOutput
 
 GAME, NUM_GAMES, LENGTH = make_tic_tac_toe(), 3, SETTINGS.rollout_length
@@ -79,6 +79,30 @@ def test_every_position_of_a_finished_game_is_a_sample_once_with_its_outcome():
             assert row.step == step
 
 
+def outcome_of(slot, planes):
+    """Of the mover of a position [9, 2], from which the game goes on as scripted."""
+    me = mover = int(planes.sum()) % 2
+    cells = np.where(planes[:, 0], me, np.where(planes[:, 1], 1 - me, -1))
+    while tic_tac_toe_winner(board := "".join(".01"[c + 1] for c in cells)) is None and "." in board:
+        cells[scripted_action(slot, cells.tolist(), cells < 0)] = mover
+        mover = 1 - mover
+    winner = tic_tac_toe_winner(board)
+    return 0.0 if winner is None else 1.0 if winner == me else -1.0
+
+
+def test_games_of_a_slot_that_end_in_the_same_update_keep_their_own_outcomes():
+    """After random openings, so that they differ."""
+    settings = SETTINGS._replace(rollout_length=20, random_plies=3)
+    state = playing.start(GAME, settings, NUM_GAMES, jax.random.key(0))
+    play = jax.jit(functools.partial(playing.play, GAME, scripted_search, settings, 1.0))
+    _, samples, counts, metrics = jax.device_get(play(state, jnp.int32(0), jax.random.key(1)))
+    assert metrics["actor/episodes_count"] >= 2 * NUM_GAMES
+    slots = np.rint(10 * samples.root_values[:, 0]).astype(int)
+    wanted = [outcome_of(slots[row], samples.observation.agent_view[row]) for row in np.flatnonzero(counts)]
+    np.testing.assert_array_equal(samples.outcome[counts, 0], wanted)
+    assert len(set(wanted)) > 1
+
+
 def test_unfinished_games_wait():
     state, found = played_together(9)
     total = sum(int(counts.sum()) for _, counts, _ in found)
@@ -117,12 +141,6 @@ def test_the_networks_values_are_compared_with_outcomes():
         assert metrics["trainer/value_calibration"] == pytest.approx(slope, rel=1e-5, abs=1e-5)
 
 
-def test_outcomes_of_three_players_are_seen_from_the_movers_seat_on():
-    outcome = jnp.broadcast_to(jnp.array([1.0, -0.25, -0.75]), (1, 3, 3))  # by player of the game
-    seen = game_tree.by_seat(outcome, jnp.array([[0, 1, 2]], jnp.int8))
-    np.testing.assert_array_equal(seen[0], [[1.0, -0.25, -0.75], [-0.25, -0.75, 1.0], [-0.75, 1.0, -0.25]])
-
-
 def test_new_games_bring_their_own_ply():
     settings = SETTINGS._replace(random_plies=3)
     play = jax.jit(functools.partial(playing.play, playing.PlaySetup(GAME, scripted_search, settings, 1.0)))
@@ -154,4 +172,6 @@ def test_moves_are_drawn_from_the_improved_policy_only_in_the_first_plies():
     assert abs((early == 2).mean() - 0.8) < 0.03
     cool = np.asarray(draw(found, 0.5, jnp.ones(4000, bool), jax.random.key(0)))
     assert abs((cool == 2).mean() - 16 / 17) < 0.02  # 0.8^2 / (0.8^2 + 0.2^2)
+    hot = np.asarray(draw(found, 1e3, jnp.ones(4000, bool), jax.random.key(0)))
+    assert set(hot.tolist()) == {1, 2}  # what has no weight is never drawn
     assert (draw(found, 1.0, jnp.zeros(4000, bool), jax.random.key(0)) == 1).all()

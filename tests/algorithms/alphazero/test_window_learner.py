@@ -12,6 +12,7 @@ import stoix_like as sl
 from stoix_like.algorithms.alphazero import learning
 from stoix_like.algorithms.alphazero.learning import Learning, LearningSetup
 from stoix_like.algorithms.alphazero.state import LearningBudget
+from stoix_like.config.checks.access import replace_leaves
 from stoix_like.errors import ConfigError
 from stoix_like.ops import trees
 from stoix_like.replay import make_ring
@@ -31,29 +32,22 @@ def parts():
     return env.game, network, config, jax.device_get(state)
 
 
-def window_learner(parts):
-    game, network, config, _ = parts
-    return sl.alphazero.make(game, network, replaced(config))
-
-
-def replaced(config):
-    from stoix_like.config.checks.access import replace_leaves
-
-    return replace_leaves(config, {"self_play": False})
-
-
-def samples_of(parts):
-    """The samples of the playing learner's ring, [M, ...]."""
-    replay = parts[3].replay
+@pytest.fixture(scope="module")
+def window(parts):
+    """(the learner of a window, its functions compiled, its first state, the samples of the playing learner's ring)."""
+    game, network, config, playing = parts
+    learner = sl.alphazero.make(game, network, replace_leaves(config, {"self_play": False}))
+    init, replay = jax.jit(learner.init), playing.replay
     shards = [jax.tree.map(lambda x, s=s: x[s, : replay.size[s]], replay.samples) for s in range(len(replay.size))]
-    return jax.tree.map(lambda *rows: np.concatenate(rows), *shards)
+    samples = jax.tree.map(lambda *rows: np.concatenate(rows), *shards)
+    return learner, jax.jit(learner.update), init(jax.random.key(1)), samples
 
 
-def test_an_update_makes_the_gradient_steps_of_learn_on_the_window(parts):
-    game, network, config, _ = parts
-    learner, samples = window_learner(parts), samples_of(parts)
-    state = sl.alphazero.window_of(jax.jit(learner.init)(jax.random.key(1)), samples)
-    found, metrics = jax.jit(learner.update)(state)
+def test_an_update_makes_the_gradient_steps_of_learn_on_the_window(parts, window):
+    """And another window compiles nothing."""
+    (game, network, config, _), (_, update, first, samples) = parts, window
+    state = sl.alphazero.window_of(first, samples)
+    found, metrics = update(state)
     settings = sl.alphazero.settings_of(config)
     ring = make_ring(
         capacity=config.alphazero.replay_buffer_size, batch_size=settings.batch_size, num_shards=settings.num_shards
@@ -67,42 +61,22 @@ def test_an_update_makes_the_gradient_steps_of_learn_on_the_window(parts):
     assert metrics["trainer/gradient_steps_sum"] == settings.most_gradient_steps
     assert found.step == 1
     assert float(jnp.sqrt(trees.squared_norm(jax.tree.map(jnp.subtract, found.params.online, state.params.online)))) > 0
-
-
-def test_it_plays_nothing_and_its_window_is_left_out_of_checkpoints(parts):
-    learner = window_learner(parts)
-    shapes = jax.eval_shape(learner.init, jax.random.key(0))
-    assert shapes.self_play is None
-    assert learner.volatile == ("replay",)
-    assert learner.sharded == ("replay",)
-
-
-def test_without_a_window_nothing_is_learned(parts):
-    learner = window_learner(parts)
-    state = jax.jit(learner.init)(jax.random.key(1))
-    found, metrics = jax.jit(learner.update)(state)
-    jax.tree.map(np.testing.assert_array_equal, found.params, state.params)
-    assert metrics["trainer/gradient_steps_sum"] == 0
-
-
-def test_another_window_compiles_nothing(parts):
-    learner, samples = window_learner(parts), samples_of(parts)
-    update, state = jax.jit(learner.update), jax.jit(learner.init)(jax.random.key(1))
-    for number in (len(samples.is_full), 40):
-        state, _ = update(sl.alphazero.window_of(state, jax.tree.map(lambda x, n=number: x[:n], samples)))
+    update(sl.alphazero.window_of(found, jax.tree.map(lambda x: x[:40], samples)))
     assert update._cache_size() == 1
 
 
-def test_its_first_parameters_are_those_of_the_learner_that_plays(parts):
-    game, network, config, _ = parts
-    one, other = sl.alphazero.make(game, network, config), window_learner(parts)
-    states = [jax.jit(learner.init)(jax.random.key(3)) for learner in (one, other)]
-    jax.tree.map(np.testing.assert_array_equal, states[0].params, states[1].params)
-
-
-def test_more_samples_than_the_replay_keeps_are_refused(parts):
-    learner, samples = window_learner(parts), samples_of(parts)
-    state = jax.jit(learner.init)(jax.random.key(1))
-    many = jax.tree.map(lambda x: np.repeat(x, 60, axis=0), samples)
+def test_without_a_window_nothing_is_learned_and_larger_ones_than_the_replay_are_refused(window):
+    _, update, state, samples = window
+    found, metrics = update(state)
+    jax.tree.map(np.testing.assert_array_equal, found.params, state.params)
+    assert metrics["trainer/gradient_steps_sum"] == 0
     with pytest.raises(ConfigError, match="rows for"):
-        sl.alphazero.window_of(state, many)
+        sl.alphazero.window_of(state, jax.tree.map(lambda x: np.repeat(x, 60, axis=0), samples))
+
+
+def test_it_plays_nothing_keeps_its_window_out_of_checkpoints_and_begins_as_the_learner_that_plays(parts, window):
+    (game, network, config, _), (learner, _, state, _) = parts, window
+    assert state.self_play is None
+    assert learner.volatile == learner.sharded == ("replay",)
+    playing = jax.jit(sl.alphazero.make(game, network, config).init)(jax.random.key(1))
+    jax.tree.map(np.testing.assert_array_equal, playing.params, state.params)

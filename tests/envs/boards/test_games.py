@@ -1,39 +1,10 @@
-"""What holds for every board game: the contract of `BoardGame`, shown on recorded random games."""
+"""What holds for every board game in recorded random games; types and tables: tests/ops/test_game_contract.py."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from envs.boards.recorded_games import NAMES, first_states, game_of, played, recorded, replayed
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_types_and_tables_fit_each_other(name):
-    game = game_of(name)
-    rows, columns = game.layout.shape
-    num_cells = rows * columns
-    state = jax.eval_shape(game.init)
-    after = jax.eval_shape(game.step, state, jax.ShapeDtypeStruct((), jnp.int32))
-    described = [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(state)]
-    assert [(leaf.shape, leaf.dtype, leaf.weak_type) for leaf in jax.tree.leaves(after)] == described
-    assert jax.tree.structure(after) == jax.tree.structure(state)
-    expected = {
-        game.legal_actions: ((game.num_actions,), jnp.bool_),
-        game.player: ((), jnp.int32),
-        game.outcome: ((game.num_players,), jnp.float32),
-        game.is_over: ((), jnp.bool_),
-        game.cells: ((num_cells,), jnp.int8),
-        game.preference: ((game.num_actions,), jnp.float32),
-    }
-    for function, (shape, dtype) in expected.items():
-        shown = jax.eval_shape(function, state)
-        assert (shown.shape, shown.dtype) == (shape, dtype), function
-    planes, mask = jax.eval_shape(game.observe, state)
-    assert (planes.shape[0], planes.ndim, planes.dtype) == (num_cells, 2, jnp.bool_)
-    assert (mask.shape, mask.dtype) == ((game.num_actions,), jnp.bool_)
-    assert game.name == name
-    assert len(game.layout.action_names) == len(set(game.layout.action_names)) == game.num_actions
-    assert game.layout.neighbors.shape == (num_cells, {"square": 8, "hex": 6}[game.layout.kind])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -68,13 +39,6 @@ def assert_preferences_are_finite_and_a_pass_comes_last(name, plies):
         others = np.where(plies.mask[..., :-1], plies.preference[..., :-1], np.inf)
         worst = np.where(others > -1500, others, np.inf).min(axis=-1)  # but for own eyes of go
         assert (plies.preference[..., -1] < worst).all()
-
-
-def test_the_same_position_with_the_colours_exchanged_looks_the_same():
-    state = first_states(game_of("othello"), 1)
-    exchanged = state._replace(player=1 - state.player)
-    seen, other = (jax.vmap(game_of("othello").observe)(each) for each in (state, exchanged))
-    assert jax.tree.all(jax.tree.map(np.array_equal, seen, other))
 
 
 def symmetric_first_states(name, symmetry):

@@ -1,19 +1,16 @@
 """A game against a fixed player as an environment: tic-tac-toe played by hand from both seats, and made-up games in
 which players move twice, or never."""
 
-from typing import NamedTuple
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from support.piles import make_piles
 
 from stoix_like.envs.boards.registry import make_game
 from stoix_like.envs.boards.versus import versus
-from stoix_like.evaluation import episodes
-from stoix_like.games import BoardGame, BoardLayout, Symmetries
 from stoix_like.ops.environment_contract import check_environment
-from stoix_like.types import FIRST, LAST, MID, Array, Observation
+from stoix_like.types import FIRST, LAST, MID
 
 NO_OPENING = np.zeros((1, 0), np.int32)
 TIC_TAC_TOE = make_game("tic_tac_toe")
@@ -56,34 +53,22 @@ def board(text):
     return [{".": -1, "x": 0, "o": 1}[letter] for letter in text]
 
 
-def test_a_win_as_first_player(env):
-    shown, state, timestep = play(env, seeds_by_seat(env)[0], [4, 2, 6])
-    assert shown == [
-        (FIRST, 0.0, 1.0, board(".........")),
-        (MID, 0.0, 1.0, board("o...x....")),
-        (MID, 0.0, 1.0, board("oox.x....")),
-        (LAST, 1.0, 0.0, board("oox.x.x..")),
-    ]
-    assert env.episode_metrics(state, timestep) == {"win": 1.0, "draw": 0.0, "first_player": 1.0}
-
-
-def test_a_loss_as_second_player(env):
-    shown, state, timestep = play(env, seeds_by_seat(env)[1], [3, 4])
-    assert shown == [
-        (FIRST, 0.0, 1.0, board("x........")),
-        (MID, 0.0, 1.0, board("xx.o.....")),
-        (LAST, -1.0, 0.0, board("xxxoo....")),
-    ]
-    assert env.episode_metrics(state, timestep) == {"win": 0.0, "draw": 0.0, "first_player": 1.0}
-
-
-def test_a_draw_and_a_win_as_second_player(env):
-    shown, state, timestep = play(env, seeds_by_seat(env)[1], [1, 4, 6, 8])
-    assert shown[-1] == (LAST, 0.0, 0.0, board("xoxxoxoxo"))
-    assert env.episode_metrics(state, timestep) == {"win": 0.0, "draw": 1.0, "first_player": 0.5}
-    shown, state, timestep = play(env, seeds_by_seat(env)[1], [2, 4, 6])
-    assert shown[-1] == (LAST, 1.0, 0.0, board("xxoxo.o.."))
-    assert env.episode_metrics(state, timestep) == {"win": 1.0, "draw": 0.0, "first_player": 0.0}
+@pytest.mark.parametrize(
+    ("seat", "actions", "boards", "result"),
+    [
+        (0, [4, 2, 6], [".........", "o...x....", "oox.x....", "oox.x.x.."], (1.0, 1.0)),  # a win as first player
+        (1, [3, 4], ["x........", "xx.o.....", "xxxoo...."], (-1.0, 1.0)),  # a loss as second player
+        (1, [2, 4, 6], ["x........", "xxo......", "xxoxo....", "xxoxo.o.."], (1.0, 0.0)),
+        (1, [1, 4, 6, 8], ["x........", "xox......", "xoxxo....", "xoxxoxo..", "xoxxoxoxo"], (0.0, 0.5)),  # a draw
+    ],
+)
+def test_games_by_hand(env, seat, actions, boards, result):
+    shown, state, timestep = play(env, seeds_by_seat(env)[seat], actions)
+    outcome, first_player = result
+    kinds = [(FIRST, 0.0, 1.0), *[(MID, 0.0, 1.0)] * (len(boards) - 2), (LAST, outcome, 0.0)]
+    assert shown == [(*kind, board(text)) for kind, text in zip(kinds, boards, strict=True)]
+    metrics = {"win": float(outcome == 1.0), "draw": float(outcome == 0.0), "first_player": first_player}
+    assert env.episode_metrics(state, timestep) == metrics
 
 
 def test_what_is_shown_is_the_game_from_our_seat(env):
@@ -128,42 +113,6 @@ def test_new_keys_replace_the_opponents_randomness_alone():
     assert (rekeyed.seat == state.seat).all()
 
 
-class TurnsState(NamedTuple):
-    """A made-up game: players take turns by a list and collect their actions; who collects most wins."""
-
-    ply: Array
-    sums: Array
-
-
-def turns_game(turns, num_players=2):
-    def outcome(state):
-        best = jnp.argmax(state.sums)
-        loss = -1.0 / (num_players - 1)
-        return jnp.where(state.ply < len(turns), 0.0, jnp.where(jnp.arange(num_players) == best, 1.0, loss))
-
-    def step(state, action):
-        mover = jnp.asarray(turns)[state.ply]
-        return TurnsState(state.ply + 1, state.sums.at[mover].add(action))
-
-    return BoardGame(
-        name="turns",
-        num_players=num_players,
-        num_actions=3,
-        max_plies=len(turns),
-        init=lambda: TurnsState(jnp.int32(0), jnp.zeros((num_players,), jnp.int32)),
-        step=step,
-        observe=lambda state: Observation(jnp.zeros((1, 2), bool), state.ply * jnp.ones((3,), jnp.int32) < len(turns)),
-        legal_actions=lambda state: jnp.broadcast_to(state.ply < len(turns), (3,)),
-        player=lambda state: jnp.asarray(turns, jnp.int32)[jnp.minimum(state.ply, len(turns) - 1)],
-        outcome=outcome,
-        is_over=lambda state: state.ply >= len(turns),
-        cells=lambda state: jnp.full((1,), -1, jnp.int8),
-        preference=lambda state: jnp.zeros((3,)),
-        layout=BoardLayout((1, 1), "square", np.full((1, 8), -1, np.int32), ("a", "b", "c")),
-        symmetries=Symmetries(np.zeros((1, 1), np.int32), np.arange(3, dtype=np.int32)[None]),
-    )
-
-
 def one(_params, states, _key):
     return jnp.ones(states.ply.shape, jnp.int32)
 
@@ -173,7 +122,7 @@ def collected(env, key, actions):
     state, timestep = env.reset(key)
     shown = []
     for action in [*actions, None]:
-        numbers = (int(state.game.ply), state.game.sums.tolist())
+        numbers = (int(state.game.ply), state.game.points.tolist())
         shown.append((*numbers, int(timestep.step_type), float(timestep.reward)))
         if action is not None:
             state, timestep = env.step(state, jnp.int32(action))
@@ -181,7 +130,7 @@ def collected(env, key, actions):
 
 
 def test_who_moves_twice_is_waited_for_and_may_go_on():
-    env = jitted(versus(turns_game([0, 1, 1, 0, 0, 1]), one, NO_OPENING))
+    env = jitted(versus(make_piles(2, [0, 1, 1, 0, 0, 1]), one, NO_OPENING))
     keys = seeds_by_seat(env)
     assert collected(env, keys[0], [2, 0, 2]) == [
         (0, [0, 0], FIRST, 0.0),
@@ -198,28 +147,15 @@ def test_who_moves_twice_is_waited_for_and_may_go_on():
 
 
 def test_three_players_and_a_game_that_is_over_before_our_turn():
-    env = jitted(versus(turns_game([0, 1, 1], num_players=3), one, NO_OPENING))
+    env = jitted(versus(make_piles(3, [0, 1, 1], max_plies=3), one, NO_OPENING))
     keys = seeds_by_seat(env)
     assert set(keys) == {0, 1, 2}
     state, first = env.reset(keys[2])
     assert (int(first.step_type), float(first.discount)) == (FIRST, 1.0)
     assert first.observation.action_mask.all()
-    assert collected(env, keys[2], [2]) == [(3, [1, 2, 0], FIRST, 0.0), (3, [1, 2, 0], LAST, -0.5)]
-    assert collected(env, keys[0], [2])[-1] == (3, [2, 2, 0], LAST, 1.0)
-    assert env.episode_metrics(state, first) == {"win": 0.0, "draw": 0.0, "first_player": 0.25}
-
-
-def test_evaluation_plays_it_as_any_environment(env, key):
-    """We take the last free cell and the opponent the first, so who begins has three in a row first."""
-
-    def policy(_params, states, observation, _key, _deterministic):
-        assert states.game.cells.ndim == 2
-        return 8 - jnp.argmax(observation.action_mask[:, ::-1], axis=-1)
-
-    results = episodes.evaluate(env, policy, None, key, num_episodes=16, deterministic=True)
-    assert set(np.asarray(results.episode_return).tolist()) == {1.0, -1.0}
-    assert np.array_equal(results.env_metrics["win"], results.episode_return == 1.0)
-    assert (results.env_metrics["first_player"] == 1.0).all()
+    assert collected(env, keys[2], [2]) == [(3, [1, 2, 0], FIRST, 0.0), (3, [1, 2, 0], LAST, -3 / 32)]
+    assert collected(env, keys[0], [2])[-1] == (3, [2, 2, 0], LAST, 2 / 32)
+    assert env.episode_metrics(state, first) == {"win": 0.0, "draw": 0.0, "first_player": 0.5}
 
 
 def test_openings_of_another_form_are_refused():

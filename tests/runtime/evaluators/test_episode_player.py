@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.asserts import assert_same_bits
+from support.marks import full
 
 import stoix_like as sl
 from stoix_like.evaluation import episodes
@@ -45,7 +46,7 @@ def _maze():
     return sl.make_env("Maze-v0", kwargs={"num_rows": 4, "num_cols": 4})
 
 
-@pytest.fixture(params=[1, 3, 1000])
+@pytest.fixture(params=[full(1), 3, full(1000)])
 def steps_per_piece(request, monkeypatch):
     monkeypatch.setattr(ChunkSizer, "next_length", lambda self, most: min(request.param, most))
 
@@ -73,7 +74,7 @@ def _watched(playing, seen):
 
 
 @pytest.mark.usefixtures("steps_per_piece")
-@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("deterministic", [False, full(True)])
 def test_fresh_levels_in_pieces(deterministic):
     play = functools.partial(episodes.evaluate, _maze(), _uniform, num_episodes=16, num_envs=8)
     expected = jax.jit(functools.partial(play, deterministic=deterministic))(jnp.int32(1), KEYS[0])

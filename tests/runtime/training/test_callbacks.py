@@ -186,11 +186,6 @@ def test_a_state_of_other_shapes_is_refused_by_the_name_of_its_callback(act):
         driven(Every("a", 2, [], act, at=2))
 
 
-def test_a_signal_ends_the_run():
-    status, lengths, _ = driven(Every("a", 2, []), stops_at=2)
-    assert (status, sum(lengths)) == ("interrupted", 2)
-
-
 def test_one_that_is_due_before_the_first_chunk_runs_first_and_one_of_a_resumed_run_not_again():
     class AtOnce(Every):
         def next_update(self, clock):
@@ -202,10 +197,6 @@ def test_one_that_is_due_before_the_first_chunk_runs_first_and_one_of_a_resumed_
     calls = []
     driven(Every("a", 2, calls), start=4)  # resumed from a checkpoint of update 4, which was saved after it ran
     assert [call[1] for call in calls] == [6]
-
-
-def test_a_run_that_was_not_evaluated_at_its_end_is_not_done():
-    assert driven(Every("a", 2, []), evaluated_at=None)[0] == "interrupted"
 
 
 @pytest.mark.parametrize(("due", "expected"), [(lambda c: c.update, range(7)), (lambda c: c.update + 3, [3, 6])])
@@ -239,11 +230,3 @@ def test_an_update_that_is_none_is_refused_by_the_name_of_its_callback(returned)
 
     with pytest.raises(RunError, match=rf"Own\.next_update returned {returned}"):
         driven(Own("a", 0, []))
-
-
-def test_an_error_is_raised_at_once():
-    def fail(_state):
-        raise RuntimeError("of a callback")
-
-    with pytest.raises(RuntimeError, match="of a callback"):
-        driven(Every("a", 2, [], fail, at=2))
