@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import struct
-import time
 from pathlib import Path
 
 import jax
@@ -27,7 +26,6 @@ from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.find import find_saved, is_parameters
 
 LEAVES = {"ppo": {}, "spo": {"temperature_mode": "dual", "root": "iid"}}
-SPACES = 6 * b" "
 
 
 @pytest.fixture(scope="module", params=[full("ppo"), "spo"])
@@ -200,38 +198,27 @@ def _refusal(path):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("header", "content", "reason"),
     [
-        (b"", "header too small"),
-        (b"no parameters at all, but a text", "header too large"),
-        (b"\x80\x04\x95\x00\x00\x00\x00\x00.", "header too large"),  # what a pickle begins with
-        (struct.pack("<Q", 2**63) + b"{}", "header too large"),
-        (struct.pack("<Q", 90_000_000) + b"{}", "header too large"),  # safetensors itself would go on
-        (struct.pack("<Q", 900_000) + b'{"a":' + 450_000 * b"[" + 449_990 * b" ", "invalid"),
-        (
-            struct.pack("<Q", 80)
-            + b'{"a":{"dtype":"F32","shape":[4611686018427387904,8],"data_offsets":[0,0]}}'
-            + SPACES,
-            "",
-        ),
+        (2**63, b"{}", "header too large"),
+        (90_000_000, b"{}", "header too large"),  # safetensors itself would go on, for 15 seconds
+        (900_000, b'{"a":' + 450_000 * b"[" + 449_990 * b" ", "invalid"),
+        (80, b'{"a":{"dtype":"F32","shape":[4611686018427387904,8],"data_offsets":[0,0]}}' + 6 * b" ", ""),
     ],
+    ids=["above all", "huge", "deep", "overflow"],
 )
-def test_a_file_that_is_no_safetensors(tmp_path, content, reason):
+def test_a_header_made_to_hurt(tmp_path, header, content, reason):
     path = tmp_path / "x.safetensors"
-    path.write_bytes(content)
-    began = time.monotonic()
+    path.write_bytes(struct.pack("<Q", header) + content)
     what = f"the parameters {path} cannot be used: not a safetensors file, or a damaged one ({reason}"
     assert what in _refusal(path).what
-    assert time.monotonic() - began < 5
 
 
-def test_a_file_that_is_not_there_or_damaged(tmp_path, export, copied):
+def test_a_file_that_is_not_there_or_another_than_its_folder_describes(tmp_path, export, copied):
     (tmp_path / "folder").mkdir()
     assert _refusal(tmp_path / "none.safetensors").what == f"no parameters at {tmp_path}/none.safetensors"
     assert _refusal(tmp_path / "folder").what == f"no run at {tmp_path}/folder"
     content = bytearray(copied.read_bytes())
-    copied.write_bytes(content[:-40])
-    assert "incomplete metadata" in _refusal(copied).what
     content[-3] ^= 1  # a number that is another: only its digest shows it
     folder = shutil.copytree(export, tmp_path / "whole")
     (folder / "params.safetensors").write_bytes(content)
