@@ -210,7 +210,8 @@ def test_a_traced_update_has_events_whose_instructions_the_program_names():
 
 @pytest.mark.parametrize("preset", ["ppo/maze_mlp", full("spo/maze_mlp")])
 def test_the_overhead_of_a_training_is_measured_on_one(monkeypatch, preset):
-    leaves = SMALL | ({"sample_sequence_length": 2, "batch_size": 4} if preset.startswith("spo") else {})
+    leaves = SMALL | {"task_id": "probe/action_observation_reward", "kwargs": {}}  # quick to compile
+    leaves |= {"sample_sequence_length": 2, "batch_size": 4} if preset.startswith("spo") else {}
     monkeypatch.setattr(overhead, "preset_config", lambda name: resolve(preset_config(name), leaves))
     monkeypatch.setattr(overhead, "SECONDS", 0.01)
     monkeypatch.setattr(overhead, "PRESETS", (preset,))

@@ -1,21 +1,19 @@
 """The measures of a loop of self-play, on a small one."""
 
 import json
+import shutil
 
 import pytest
-from support.pipelines import small_pipeline
 
 from stoix_like.bench.loops import learning, master_learning
+from stoix_like.bench.loops.soak import GAME
 from stoix_like.config.checks.combinations import steps_per_update
-from stoix_like.selfplay.iterations.steps import run_iteration
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory):
-    pipeline = small_pipeline(tmp_path_factory.mktemp("loop"))
-    for _ in range(3):
-        run_iteration(pipeline)
-    return learning.LoopRun(pipeline.layout.root, list(learning.finished_iterations(pipeline.layout.root)))
+def loop(looped, tmp_path_factory):
+    root = shutil.copytree(looped / GAME, tmp_path_factory.mktemp("loop") / GAME)
+    return learning.LoopRun(root, list(learning.finished_iterations(root)))
 
 
 def test_seconds_and_decisions_are_those_of_the_manifests(loop):

@@ -117,7 +117,6 @@ num_trials: 0 => num_trials: must be at least 1, got 0
 num_trials: few => num_trials: expected int, got 'few' (str)
 sampler: tpw => sampler: expected tpe, random, got 'tpw' (str); did you mean 'tpe'?
 direction: 1 => direction: expected maximize, minimize, got 1 (int)
-num_seeds: *two => not valid YAML: aliases (*name) are not read here
 config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: alphazero/connect_four,
     alphazero/go_9x9, alphazero/hex_11x11, alphazero/othello, alphazero/tic_tac_toe, ppo/binpack,
     ppo/binpack_large, ppo/binpack_v0, ppo/connect_four, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake,

@@ -65,7 +65,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", ["as trained", "sampled", *map(full, ("frozen levels", "searching", "network"))])
+@pytest.mark.parametrize("way", [way if way == "sampled" else full(way) for way in WAYS])
 def test_scores_are_those_of_the_run(run, export, way):
     of_run, expected = scores(run, "latest", **WAYS[way])
     of_file, found = scores(export, **WAYS[way])
