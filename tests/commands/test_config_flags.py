@@ -38,7 +38,7 @@ TRAIN = """
     from stoix_like.commands.entry import run_main
 
     def main(argv):
-        from stoix_like.config.sections import PPOConfig
+        from stoix_like.config.sections.runs import PPOConfig
         from stoix_like.runtime.loading.documents import to_yaml
         from stoix_like.runtime.runs.sources import load_config
 
@@ -112,11 +112,11 @@ def test_spos_help_configuration_and_mistakes_are_printed_at_once_without_jax(tr
     assert "--num-particles INT" in shown.stdout
     processes = ("--coordinator-address", "host:1234", "--num-processes", "2", "--process-id", "1")
     first = train_spo(
-        "--num-particles", "7", "--search-depth", "full", "--num-envs", "1e2", *processes, "--print-config"
+        "--num-particles", "7", "--search-depth", "full", "--hidden-dim", "1e2", *processes, "--print-config"
     )
     assert (first.returncode, first.stderr) == (0, "")
     assert "  num_particles: 7 " in first.stdout
-    assert "  num_envs: 100 " in first.stdout
+    assert "  hidden_dim: 100 " in first.stdout
     assert "  process_id: 1 " in first.stdout  # a run does not store it
     (tmp_path / "again.yaml").write_text(first.stdout)
     again = train_spo("--config", "again.yaml", "--print-config")

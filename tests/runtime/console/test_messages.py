@@ -7,7 +7,7 @@ import pytest
 
 SPEAK = """
 import logging, sys
-from stoix_like.config.sections import LoggingConfig
+from stoix_like.config.sections.runs import LoggingConfig
 from stoix_like.runtime.console import messages
 messages.mark_cli()
 logging.basicConfig()  # what a library's call of logging.warning does
@@ -56,7 +56,7 @@ def test_a_program_that_trains_keeps_its_own_logging():
     """Its handler, its format and the root's level stay; only our own level is set."""
     program = """
 import logging
-from stoix_like.config.sections import LoggingConfig
+from stoix_like.config.sections.runs import LoggingConfig
 from stoix_like.runtime.console import messages
 logging.basicConfig(format="mine %(message)s", level="INFO")
 messages.configure_logging(LoggingConfig(log_level="debug"))
