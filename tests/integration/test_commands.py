@@ -128,11 +128,9 @@ def test_a_second_start_reads_the_compile_cache(scripts, tmp_path):
     own.run("train_ppo", *flags(**leaves, run_name="first"))
     first = entries()
     assert any("chunk" in name for name in first)
-    own.run("train_ppo", *flags(**leaves, run_name="second"))
+    own.run("train_ppo", *flags(**leaves, run_name="second", seed=1))
     assert entries() == first
-    own.run("train_ppo", *flags(**leaves, run_name="third", seed=1))
-    assert entries() == first
-    own.run("train_ppo", *flags(**leaves | {"num_updates": 3}, run_name="fourth", actor_lr=0.002))
+    own.run("train_ppo", *flags(**leaves | {"num_updates": 3}, run_name="third", actor_lr=0.002))
     updates = [name for name in entries() if "chunk" in name]
     assert updates == [name for name in first if "chunk" in name]  # rates and horizon are no part of the program
 
