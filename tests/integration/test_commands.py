@@ -93,7 +93,9 @@ def test_evaluate_an_update_on_a_level_set_and_latest_by_sampling(evaluate):
     assert other["seeds"] != result["seeds"]
 
 
+@pytest.mark.full
 def test_plot_and_animate_draw_and_print(scripts, maze):
+    """As the README's first command does."""
     out, err = scripts.run("plot", maze, "--out", "curves.png")
     assert (err, "curve curves.png" in out) == ("", True)
     with Image.open("curves.png") as image:

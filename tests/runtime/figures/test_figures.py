@@ -1,8 +1,6 @@
 """Curves, tables, figures and animations from hand-made run folders."""
 
 import os
-import threading
-import time
 
 import matplotlib
 import numpy as np
@@ -11,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 from support.asserts import refused
 from support.hand_made import write_run
+from support.marks import full
 
 from stoix_like.errors import CheckpointError, ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.evaluation import statistics
@@ -160,7 +159,7 @@ def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
     assert legend.y0 >= 0.0  # and it is not cut off
 
 
-@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("page", [full(False), True])
 @pytest.mark.parametrize(("count", "length"), [(6, 34), (3, 120), (3, 200)])
 def test_runs_with_long_names_leave_room_for_the_curves(tmp_path, count, length, page):
     names = [f"ppo-BinPack-v2-20260101-12000{seed}-s{seed}".ljust(length, "x") for seed in range(count)]
@@ -271,21 +270,9 @@ def test_an_animation_that_fails_or_cannot_be_drawn_leaves_the_old_gif(tmp_path)
 
 def test_a_running_run_can_be_read_while_it_is_written(tmp_path):
     path = _write_run(tmp_path / "run", [0], _linear)
-    line = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)[-1]
-    stop = threading.Event()
-
-    def write():
-        with (path / "metrics.jsonl").open("ab", buffering=0) as file:
-            while not stop.is_set():
-                for part in (line[:30], line[30:]):  # a reader may see half of a line
-                    file.write(part)
-                    time.sleep(0.0005)  # or the file grows faster than it is read
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(50):
-            assert read_run(path).seeds == {0}
-    finally:
-        stop.set()
-        writer.join()
+    record = path / "metrics.jsonl"
+    whole = record.read_bytes()
+    line = whole.splitlines(keepends=True)[-1]
+    for size in range(0, len(line) + 1, 7):  # a reader may see any part of a line
+        record.write_bytes(whole + line[:size])
+        assert read_run(path).seeds == {0}
