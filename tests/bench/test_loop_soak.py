@@ -40,8 +40,8 @@ def made(looped, tmp_path_factory):
 
 
 def edited(statement):
-    def edit(folder):
-        with sqlite3.connect(folder / "events.sqlite") as connection:
+    def edit(iterations):
+        with sqlite3.connect(iterations.parents[1] / "events.sqlite") as connection:
             connection.execute(statement)
 
     return edit
@@ -50,12 +50,12 @@ def edited(statement):
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [
-        (lambda folder: None, []),
+        (lambda iterations: None, []),
         (
-            lambda folder: (folder / GAME / "iterations" / "0001" / "export" / "manifest.json").unlink(),
+            lambda iterations: (iterations / "0001/export/manifest.json").unlink(),
             ["iteration 1 lacks the stage export"],
         ),
-        (lambda folder: shutil.rmtree(folder / GAME / "iterations" / "0002"), ["iterations 1 to 4 are 3"]),
+        (lambda iterations: shutil.rmtree(iterations / "0002"), ["iterations 1 to 4 are 3"]),
         (edited("DELETE FROM events WHERE key LIKE '%2/promote/ITERATION%'"), ["iteration 2 was told 0 times"]),
         (edited("UPDATE events SET key = 'x/STAGE_FAILED/1' WHERE id = 1"), ["1 stages have failed"]),
         (edited("""UPDATE heartbeats SET status = '{"current_state": "idle"}'"""), ["the continuous loop is killed"]),
@@ -63,7 +63,7 @@ def edited(statement):
 )
 def test_the_soak_sees_planted_faults(made, tmp_path, fault, seen):
     shutil.copytree(made, tmp_path / "runs")
-    fault(tmp_path / "runs")
+    fault(tmp_path / "runs" / GAME / "iterations")
     found = list(inconsistencies(tmp_path / "runs"))
     assert len(found) == len(seen)
     assert all(text in problem for text, problem in zip(seen, found, strict=True))

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from PIL import Image
-from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, rows_of, wait_until
+from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, wait_until
 
 MAZE = BASE | {"task_id": "Maze-v0", "kwargs": "{num_rows: 5, num_cols: 5}"}
 MAZE |= {"num_updates": 6, "save_interval": 2, "keep_last_n": 10}
@@ -65,18 +65,6 @@ def test_evaluate_best(evaluate):
     assert result["updates"]["0"] in (2, 4, 6)
     assert result["seeds"]["0"]["episode_return"]["episodes"] == 64
     assert result["seeds"]["0"]["solve_rate"]["mean"] == result["seeds"]["0"]["episode_return"]["mean"]
-
-
-@pytest.mark.full
-def test_the_best_of_several_seeds_are_of_their_own_updates(scripts):
-    """Told seed by seed: the highest score of each in metrics.jsonl, the first of equals."""
-    scripts.run("train_ppo", *flags(**BASE | {"num_seeds": 3, "run_name": "seeds", "num_updates": 8}))
-    scripts.run("evaluate", "seeds", "--num-episodes", "8", "--json", "result.json")
-    updates = json.loads(Path("result.json").read_text())["updates"]
-    rows = rows_of("seeds", "EVALUATOR")
-    for seed in (0, 1, 2):
-        scores = {row["update"]: row["evaluator/mean_return"] for row in rows if row["seed"] == seed}
-        assert updates[str(seed)] == max(scores, key=scores.get)
 
 
 @pytest.mark.full

@@ -93,8 +93,6 @@ def test_contests_that_cannot_be(saved):
         load_contestants([f"gumbel-mcts-4:{saved / 'ppo_three'}", "random"], None)
     with pytest.raises(CheckpointError, match="no run at nothing"):
         load_contestants(["nothing", "random"], None)
-    with pytest.raises(UnsupportedEnvironmentError, match="hex8 is not available yet"):
-        load_contestants(["heuristic", "random"], "hex8")
     with pytest.raises(UnsupportedEnvironmentError, match="unknown game 'conect_four'; did you mean 'connect_four'"):
         load_contestants(["heuristic", "random"], "conect_four")
 

@@ -546,28 +546,18 @@ def test_help_and_documentation_show_every_flag_with_type_default_and_range(monk
 
 
 @pytest.mark.parametrize(
-    ("flags", "note"),
-    [
-        ([], None),
-        (["--task-id", "BinPack-v2"], None),
-        (["--config", "ppo/maze"], None),
-        (
-            ["--task-id", "Snake-v1"],
-            "the values of ppo/quick were chosen for BinPack-v2; --config ppo/snake is for Snake-v1",
-        ),
-        (
-            ["--config", "ppo/maze", "--task-id", "TSP-v1"],
-            "the values of ppo/maze were chosen for Maze-v0; no preset is for TSP-v1",
-        ),
-        (
-            ["--config", "spo/maze"],
-            "the values of spo/maze were chosen for SPO on Maze-v0; --config ppo/maze is for Maze-v0 and PPO, "
-            "and scripts/train_spo.py trains SPO",
-        ),
-    ],
+    ("words", "note"),
+    rows("""
+--task-id Snake-v1 => the values of ppo/quick were chosen for BinPack-v2; --config ppo/snake is for Snake-v1
+--config ppo/maze --task-id TSP-v1 => the values of ppo/maze were chosen for Maze-v0; no preset is for TSP-v1
+--config spo/maze => the values of spo/maze were chosen for SPO on Maze-v0; --config ppo/maze is for Maze-v0 and PPO,
+    and scripts/train_spo.py trains SPO
+"""),
 )
-def test_values_of_another_task_are_told(flags, note):
-    assert preset_note(loaded(*flags)) == note
+def test_values_of_another_task_are_told(words, note):
+    assert preset_note(loaded(*words.split())) == note
+    for its_own in ([], ["--task-id", "BinPack-v2"], ["--config", "ppo/maze"]):
+        assert preset_note(loaded(*its_own)) is None
 
 
 def test_two_sections_cannot_have_a_leaf_of_one_name():
