@@ -25,6 +25,7 @@ from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import build
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.runs.initial_params import find_initial_params
 from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.training import chunk, start
@@ -368,4 +369,4 @@ def test_a_run_that_was_not_evaluated_yet_has_no_best(refused, run):
 
 
 def test_load_path_takes_the_name_of_a_run(run):
-    assert exit_code(load_script("train_ppo").main, _train_flags(load_path="a", num_layers=2)) == 0
+    assert find_initial_params(sl.ppo_config(**SMALL, load_path="a")) == Path("runs/a")
