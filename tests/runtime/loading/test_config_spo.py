@@ -28,12 +28,6 @@ def problems(*argv):
     return caught.value.problems
 
 
-@pytest.mark.parametrize("preset", [name for name in preset_paths() if name.startswith("spo/")])
-def test_yaml_of_every_preset_feeds_back_to_the_identical_configuration(preset, file):
-    config = loaded("--config", preset).config
-    assert repr(loaded("--config", file(to_yaml(config))).config) == repr(config)
-
-
 @pytest.mark.parametrize(("word", "mode"), [("true", "dual"), ("false", "fixed")])
 def test_adaptive_temperature_is_read_as_a_mode(file, word, mode):
     path = file(f"spo:\n  adaptive_temperature: {word}\n  fixed_temperature: 0.25\n")
@@ -128,22 +122,16 @@ def test_replay_sizes_are_told_at_once_by_the_names_and_places_of_their_leaves(f
 
 
 @pytest.mark.parametrize(
-    ("argv", "expected"),
-    [
-        (
-            ["--rollout-length", "16"],
-            "spo.sample_sequence_length: 31 and 1 more are sampled at once, and each environment plays num_updates *"
-            " rollout_length = 16 steps, so nothing would be learned; use at most 15, or more updates",
-        ),
-        (
-            ["--rollout-length", "16", "--sample-sequence-length", "16", "--sample-period", "15"],
-            "use at most 15, or more updates",
-        ),
-        (["--rollout-length", "1"], "so nothing would be learned; use more updates"),
-    ],
+    ("words", "expected"),
+    rows("""
+--rollout-length 16 => spo.sample_sequence_length: 31 and 1 more are sampled at once, and each environment plays
+    num_updates * rollout_length = 16 steps, so nothing would be learned; use at most 15, or more updates
+--rollout-length 16 --sample-sequence-length 16 --sample-period 15 => use at most 15, or more updates
+--rollout-length 1 => so nothing would be learned; use more updates
+"""),
 )
-def test_a_run_too_short_to_fill_one_sequence_is_refused(argv, expected):
-    (found,) = problems("--config", "spo/maze", *argv, "--num-updates", "1")
+def test_a_run_too_short_to_fill_one_sequence_is_refused(words, expected):
+    (found,) = problems("--config", "spo/maze", *words.split(), "--num-updates", "1")
     assert found.endswith(expected)
     assert loaded("--config", "spo/maze", "--rollout-length", "16", "--num-updates", "2")
 
