@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.asserts import refused
+from support.marks import full
 from support.transcripts import rows
 
 from stoix_like.config import layers
@@ -507,15 +508,19 @@ def configs(draw):
     return ppo_config(**(leaves | sizes | hosts | stores))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(config=configs())
-def test_yaml_feeds_back_to_the_identical_configuration(config, tmp_path_factory):
-    path = tmp_path_factory.mktemp("config") / "config.yaml"
-    path.write_text(to_yaml(config), encoding="utf-8")
-    again = loaded("--config", str(path)).given
-    assert again == config
-    assert repr(again) == repr(config)  # also distinguishes 1 from 1.0 and True
-    assert config_from_dict(PPOConfig, config_to_dict(config)) == config
+@pytest.mark.parametrize("examples", [50, full(300)])
+def test_yaml_feeds_back_to_the_identical_configuration(examples, tmp_path):
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @given(config=configs())
+    def feed_back(config):
+        path = tmp_path / "config.yaml"
+        path.write_text(to_yaml(config), encoding="utf-8")
+        again = loaded("--config", str(path)).given
+        assert again == config
+        assert repr(again) == repr(config)  # also distinguishes 1 from 1.0 and True
+        assert config_from_dict(PPOConfig, config_to_dict(config)) == config
+
+    feed_back()
 
 
 def test_yaml_of_a_configuration_is_commented_and_plain_and_awkward_text_survives(tmp_path):
