@@ -4,9 +4,7 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
 from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, wait_until
 
 MAZE = BASE | {"task_id": "Maze-v0", "kwargs": "{num_rows: 5, num_cols: 5}"}
@@ -79,21 +77,6 @@ def test_evaluate_an_update_on_a_level_set_and_latest_by_sampling(evaluate):
     assert (set(result["updates"].values()), result["mode"]) == ({6}, "sampled")
     other = evaluate("--checkpoint", "latest", "--sampled", "--num-episodes", "64", "--seed", "1")
     assert other["seeds"] != result["seeds"]
-
-
-@pytest.mark.full
-def test_plot_and_animate_draw_and_print(scripts, maze):
-    """As the README's first command does."""
-    out, err = scripts.run("plot", maze, "--out", "curves.png")
-    assert (err, "curve curves.png" in out) == ("", True)
-    with Image.open("curves.png") as image:
-        assert image.size[0] > 300
-        assert np.asarray(image.convert("L")).std() > 1  # something is drawn
-    out, err = scripts.run("animate", maze)
-    assert (err, f"animation {maze / 'episode.gif'}" in out) == ("", True)
-    assert 1 <= int(out.partition("episode of ")[2].partition(" steps")[0]) <= 25
-    with Image.open(maze / "episode.gif") as image:
-        assert image.n_frames >= 1
 
 
 @pytest.mark.full

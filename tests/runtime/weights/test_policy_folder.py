@@ -146,7 +146,7 @@ def _refusal(folder):
     return caught.value
 
 
-def test_no_export_and_a_file_in_place_of_the_folder(tmp_path, maze):
+def test_a_file_in_place_of_the_folder(tmp_path, maze):
     error = _refusal(maze.folder / "policy.json")
     assert error.what == f"no exported policy in {maze.folder / 'policy.json'}"
     assert "scripts/export_policy.py RUN" in error.hint
