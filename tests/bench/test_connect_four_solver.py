@@ -102,12 +102,6 @@ def test_a_full_board_is_a_draw_and_has_no_moves():
         np.testing.assert_array_equal(values_of_moves(position_after(columns)), solver.NOT_LEGAL)
 
 
-def test_mirrored_positions_have_mirrored_values():
-    for columns in positions(10, 22, seed=5):
-        values = values_of_moves(position_after(columns.tolist()))
-        np.testing.assert_array_equal(values_of_moves(position_after((6 - columns).tolist())), values[::-1])
-
-
 def test_a_table_of_other_positions_changes_nothing():
     table = {}
     for columns in positions(10, 24, seed=6).tolist():

@@ -5,8 +5,6 @@ import shutil
 import sqlite3
 
 import pytest
-from support.loops import small_loop
-from support.pipelines import small_pipeline
 
 from stoix_like.bench.loops.soak import GAME, growth, inconsistencies, soak
 
@@ -31,21 +29,19 @@ def test_the_growth_of_memory_is_that_of_its_line():
 
 
 @pytest.fixture(scope="module")
-def made(tmp_path_factory):
-    """A folder in which a loop has made two iterations, and began a third, with a heartbeat that says that it ended."""
-    folder = tmp_path_factory.mktemp("soak")
-    with small_loop(small_pipeline(folder), folder, max_iterations=2) as loop:
-        loop.run()
-        with loop.database.transaction() as connection:
-            status = json.dumps({"current_state": "stopped"})
-            connection.execute("INSERT INTO heartbeats VALUES ('continuous', 1, 'h', 0.0, 0.0, ?, '', 0.0)", (status,))
-    (folder / GAME / "iterations" / "0003").mkdir()
+def made(looped, tmp_path_factory):
+    """A folder in which a loop has made three iterations, and began a fourth, with a heartbeat that says it ended."""
+    folder = shutil.copytree(looped, tmp_path_factory.mktemp("soak") / "runs")
+    status = json.dumps({"current_state": "stopped"})
+    with sqlite3.connect(folder / "events.sqlite") as connection:
+        connection.execute("INSERT INTO heartbeats VALUES ('continuous', 1, 'h', 0.0, 0.0, ?, '', 0.0)", (status,))
+    (folder / GAME / "iterations" / "0004").mkdir()
     return folder
 
 
 def edited(statement):
-    def edit(folder):
-        with sqlite3.connect(folder / "events.sqlite") as connection:
+    def edit(iterations):
+        with sqlite3.connect(iterations.parents[1] / "events.sqlite") as connection:
             connection.execute(statement)
 
     return edit
@@ -54,12 +50,12 @@ def edited(statement):
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [
-        (lambda folder: None, []),
+        (lambda iterations: None, []),
         (
-            lambda folder: (folder / GAME / "iterations" / "0001" / "export" / "manifest.json").unlink(),
+            lambda iterations: (iterations / "0001/export/manifest.json").unlink(),
             ["iteration 1 lacks the stage export"],
         ),
-        (lambda folder: shutil.rmtree(folder / GAME / "iterations" / "0002"), ["iterations 1 to 3 are 2"]),
+        (lambda iterations: shutil.rmtree(iterations / "0002"), ["iterations 1 to 4 are 3"]),
         (edited("DELETE FROM events WHERE key LIKE '%2/promote/ITERATION%'"), ["iteration 2 was told 0 times"]),
         (edited("UPDATE events SET key = 'x/STAGE_FAILED/1' WHERE id = 1"), ["1 stages have failed"]),
         (edited("""UPDATE heartbeats SET status = '{"current_state": "idle"}'"""), ["the continuous loop is killed"]),
@@ -67,7 +63,7 @@ def edited(statement):
 )
 def test_the_soak_sees_planted_faults(made, tmp_path, fault, seen):
     shutil.copytree(made, tmp_path / "runs")
-    fault(tmp_path / "runs")
+    fault(tmp_path / "runs" / GAME / "iterations")
     found = list(inconsistencies(tmp_path / "runs"))
     assert len(found) == len(seen)
     assert all(text in problem for text, problem in zip(seen, found, strict=True))

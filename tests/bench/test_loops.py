@@ -1,21 +1,19 @@
 """The measures of a loop of self-play, on a small one."""
 
 import json
+import shutil
 
 import pytest
-from support.pipelines import small_pipeline
 
 from stoix_like.bench.loops import learning, master_learning
+from stoix_like.bench.loops.soak import GAME
 from stoix_like.config.checks.combinations import steps_per_update
-from stoix_like.selfplay.iterations.steps import run_iteration
 
 
 @pytest.fixture(scope="module")
-def loop(tmp_path_factory):
-    pipeline = small_pipeline(tmp_path_factory.mktemp("loop"))
-    for _ in range(3):
-        run_iteration(pipeline)
-    return learning.LoopRun(pipeline.layout.root, list(learning.finished_iterations(pipeline.layout.root)))
+def loop(looped, tmp_path_factory):
+    root = shutil.copytree(looped / GAME, tmp_path_factory.mktemp("loop") / GAME)
+    return learning.LoopRun(root, list(learning.finished_iterations(root)))
 
 
 def test_seconds_and_decisions_are_those_of_the_manifests(loop):
@@ -52,13 +50,6 @@ def test_an_unfinished_iteration_is_not_counted(loop):
     manifest.write_text(text)
 
 
-def test_the_rating_is_that_of_the_last_champion(loop):
-    row = learning.rating_row(loop, "loop")
-    assert row.name == "loop/rating"
-    assert "*" in row.note
-    assert row.value > 0
-
-
 def test_a_master_loop_is_measured_by_game_with_some_of_its_ratings(loop):
     shadow = {"iteration": 2, "anchors": {"random": {"score": 0.75, "low": 0.5, "high": 0.9, "games": 8}}}
     (loop.path / "evaluations").mkdir()
@@ -67,7 +58,10 @@ def test_a_master_loop_is_measured_by_game_with_some_of_its_ratings(loop):
     assert rows["master/x/s0/iterations"].value == 3
     assert rows["master/x/s0/against_random"].value == 0.75
     assert len(rows["master/x/s0/rating"].note.split("champion: ")[1].split(",")) == 4  # iterations 0 to 3
-    assert len(learning.rating_row(loop, "loop", 2).note.split("champion: ")[1].split(",")) == 2
+    row = learning.rating_row(loop, "loop", 2)
+    assert (row.name, len(row.note.split("champion: ")[1].split(","))) == ("loop/rating", 2)
+    assert "*" in row.note  # at the last champion, whose rating it is
+    assert row.value > 0
 
 
 def test_a_game_that_has_finished_no_iteration_has_none(tmp_path):

@@ -26,14 +26,9 @@ def run(inside):
 --methods '' => argument --methods: expected some of greedy,sampled,best_of,smc,distinct,plan,own, got ''
 --budgets 16,0 => argument --budgets: expected a positive whole number, got '0'
 --budgets 16, => argument --budgets: expected a positive whole number, got ''
---budgets 1e10 => argument --budgets: expected at most 2147483647, got '1e10'
 --temperature 0 => argument --temperature: expected a number above 0, or dual, got '0'
 --temperature nan => argument --temperature: expected a number above 0, or dual, got 'nan'
 --temperature learned => argument --temperature: expected a number above 0, or dual, got 'learned'
---num-envs 1.5 => argument --num-envs: expected a positive whole number, got '1.5'
---seed -1 => argument --seed: expected a whole number in [0, 2147483647], got '-1'
---json nowhere/x.json => argument --json: there is no folder nowhere
---plot nowhere/x.png => argument --plot: there is no folder nowhere
 --bogus => unrecognized arguments: --bogus
 """),
 )

@@ -105,48 +105,31 @@ def test_help_pages_of_runs_and_figures_need_no_jax(started):
     assert (result.returncode, "jax" in result.stderr, result.stdout.count("usage: ")) == (0, False, 5)
 
 
-def test_every_problem_on_its_own_line_with_exit_code_2(command, tmp_path):
-    (tmp_path / "run.yaml").write_text("environment:\n  num_env: 4\n")
-    result = command("--config", "run.yaml", "--num-envs", "lots", "--sed", "1")
-    assert result.returncode == 2
-    assert result.stdout == ""
-    assert result.stderr.splitlines() == [
-        "error: run.yaml:2: unknown key 'environment.num_env'; did you mean 'num_envs'?",
-        "error: unknown flag '--sed'; did you mean '--seed'?",
-        "error: --num-envs: expected int, got 'lots' (str)",
-        HINT,
-    ]
-
-
-def test_printed_configuration_feeds_back(command, tmp_path):
-    first = command("--config", "ppo/maze", "--num-envs", "1e2", "--num-minibatches", "8", "--print-config")
-    (tmp_path / "again.yaml").write_text(first.stdout)
-    again = command("--config", "again.yaml", "--print-config")
-    assert "  num_envs: 100 " in first.stdout
-    assert again.stdout == first.stdout
-
-
 def test_spos_help_configuration_and_mistakes_are_printed_at_once_without_jax(train_spo, tmp_path):
     shown = train_spo("--help")
     assert (shown.returncode, shown.stderr) == (0, "")
     assert shown.stdout.startswith(f"usage: python {ROOT}/scripts/train_spo.py [--config FILE|PRESET]")
     assert "--num-particles INT" in shown.stdout
     processes = ("--coordinator-address", "host:1234", "--num-processes", "2", "--process-id", "1")
-    first = train_spo("--num-particles", "7", "--search-depth", "full", *processes, "--print-config")
+    first = train_spo(
+        "--num-particles", "7", "--search-depth", "full", "--hidden-dim", "1e2", *processes, "--print-config"
+    )
     assert (first.returncode, first.stderr) == (0, "")
     assert "  num_particles: 7 " in first.stdout
+    assert "  hidden_dim: 100 " in first.stdout
     assert "  process_id: 1 " in first.stdout  # a run does not store it
     (tmp_path / "again.yaml").write_text(first.stdout)
     again = train_spo("--config", "again.yaml", "--print-config")
     assert (again.returncode, again.stdout) == (0, first.stdout)
     (tmp_path / "run.yaml").write_text("spo:\n  num_particle: 4\n  adaptive_temperature: maybe\n")
-    result = train_spo("--config", "run.yaml", "--epsilon", "0", "--clip", "1")
+    result = train_spo("--config", "run.yaml", "--epsilon", "0", "--clip", "1", "--num-envs", "lots")
     assert (result.returncode, result.stdout) == (2, "")
     assert result.stderr.splitlines() == [
         "error: run.yaml:2: unknown key 'spo.num_particle'; did you mean 'num_particles'?",
         "error: run.yaml:3: spo.adaptive_temperature: expected bool, got 'maybe' (str)",
         "error: unknown flag '--clip'; did you mean '--clip-eps'?",
         "error: --epsilon: must be greater than 0, got 0.0",
+        "error: --num-envs: expected int, got 'lots' (str)",
         HINT,
     ]
 
@@ -227,14 +210,12 @@ def test_a_missing_file_of_the_installation_is_a_bug_and_a_removed_folder_is_sai
     assert capsys.readouterr().err == "error: the current folder was removed\nhint: go to another one: cd\n"
 
 
-def test_interruption_is_130_and_results_pass_through(capsys):
+def test_interruption_is_130(capsys):
     def interrupted(argv):
         raise KeyboardInterrupt
 
     assert exit_code(interrupted, []) == 130
     assert capsys.readouterr().err == "interrupted\n"
-    assert exit_code(lambda argv: None, []) == 0
-    assert exit_code(lambda argv: 130, []) == 130
 
 
 DOCUMENT = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")

@@ -67,17 +67,10 @@ def test_hints_and_next_steps_speak_of_how_it_was_started_and_of_what_there_is(m
     assert spelling.usage("export") == spelling.command_name("export") == "stoix-like export"
 
 
-def test_a_training_can_be_asked_for_its_configuration(capsys):
-    assert exit_code(run_command, ["train-ppo", "--config", "ppo/maze", "--print-config"]) == 0
-    assert "task_id: Maze-v0" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("outcome", "code"),
     [
-        (None, 0),
-        (0, 0),
-        (3, 3),
+        *((None, 0), (0, 0), (3, 3), (130, 130)),
         *((TrainResult(s, Path(), 1), c) for s, c in [("done", 0), ("interrupted", 130), ("x", 0)]),
     ],
 )

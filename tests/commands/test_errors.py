@@ -25,21 +25,14 @@ from stoix_like.runtime.runs import folder as run_folder
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.build import build
 from stoix_like.runtime.runs.checkpoint import CheckpointMeta, CheckpointStore
+from stoix_like.runtime.runs.initial_params import find_initial_params
 from stoix_like.runtime.runs.saved import state_template
 from stoix_like.runtime.storage.lock import RunLock
 from stoix_like.runtime.training import chunk, start
 
-SMALL = {
-    "task_id": "probe/action_observation_reward",
-    "num_envs": 8,
-    "rollout_length": 4,
-    "num_minibatches": 2,
-    "epochs": 1,
-    "hidden_dim": 8,
-    "num_updates": 4,
-    "num_eval_envs": 8,
-    "num_eval_episodes": 8,
-}
+TASK = "probe/action_observation_reward"
+SMALL = {"task_id": TASK, "num_envs": 8, "rollout_length": 4, "num_minibatches": 2, "epochs": 1, "hidden_dim": 8}
+SMALL |= {"num_updates": 4, "num_eval_envs": 8, "num_eval_episodes": 8}
 DAMAGED_HINT = (
     "hint: it is damaged or foreign: move its folder away to --resume from the one before; to evaluate another:"
     " python scripts/evaluate.py RUN --checkpoint N"
@@ -63,9 +56,9 @@ def _written_out(words):
 
 
 @functools.cache
-def _template(num_seeds=1):
+def _template():
     config = sl.ppo_config(**SMALL)
-    return config, state_template(build("ppo", config).learner, num_seeds)
+    return config, state_template(build("ppo", config).learner, 1)
 
 
 def _filled(leaf):
@@ -83,7 +76,7 @@ def saved(tmp_path_factory):
     config = replace_leaves(config, {"run_name": "a"})
     run_folder.create_run(path, to_yaml(config), {}).lock.close()
     state = jax.tree.map(_filled, template)
-    meta = CheckpointMeta("ppo", SMALL["task_id"], 1, config_to_dict(config), {})
+    meta = CheckpointMeta("ppo", TASK, 1, config_to_dict(config), {})
     store = CheckpointStore(path / "checkpoints", create=True)
     for update in (1, 2):
         store.save(state._replace(step=jnp.int32(update)), meta._replace(update=update))
@@ -150,22 +143,65 @@ def test_what_cannot_be_trained(refused, code, words, lines):
 2$ train_ppo NEW --run-name a
 error: checkpointing.run_name: runs/a exists already
 hint: choose another --run-name, or continue it: --resume runs/a
+2$ train_ppo NEW --run-name ../a
+error: --run-name: '../a' cannot name a run; …
+hint: change the values named; docs/configuration.md explains each leaf
+1$ train_ppo NEW --save-dir file/below
+error: cannot make file/below/new: Not a directory
+hint: choose another folder with --save-dir
+4$ train_ppo NEW --load-path aa
+error: no run at aa; did you mean 'a'?
+hint: existing runs: runs/a
+4$ train_ppo NEW --hidden-dim 16 --load-path runs/a
+error: checkpoint $PWD/runs/a/checkpoints/best/1 does not fit:
+    params/actor/params/head/Dense_0/Dense_0/kernel is stored as (8, 2), this run has (16, 2)
+hint: it was trained with another network; use the run's own config.yaml
 4$ train_ppo --resume runs/junk
 error: no run at runs/junk
 hint: existing runs: runs/a
 2$ train_ppo --resume runs/a --num-updates 1
 error: --num-updates: 1 is below the 2 updates the run has done
 hint: use 2 or more
-4$ train_ppo NEW --hidden-dim 16 --load-path runs/a
-error: checkpoint $PWD/runs/a/checkpoints/best/1 does not fit:
-    params/actor/params/head/Dense_0/Dense_0/kernel is stored as (8, 2), this run has (16, 2)
-hint: it was trained with another network; use the run's own config.yaml
+2$ train_ppo --resume runs/a --num-envs 16 --task-id Maze-v0
+error: num_envs cannot change when a run is resumed
+error: task_id cannot change when a run is resumed
+hint: leave it out, or start a new run with --load-path runs/a
+2$ train_ppo NEW --level-set actionobservationreward-99999999999
+error: evaluation.level_set: 'actionobservationreward-99999999999' has more than 1,073,741,824 levels
+hint: name a smaller set
+2$ evaluate runs/a --level-set actionobservationreward-1073741825
+error: evaluation.level_set: 'actionobservationreward-1073741825' has more than 1,073,741,824 levels
+hint: name a smaller set
 2$ evaluate runs/a --num-episode=4
 error: unrecognized arguments: --num-episode=4; did you mean '--num-episodes'?
+hint: evaluate.py --help lists its arguments
+2$ evaluate runs/a --num-episodes many
+error: argument --num-episodes: expected a positive whole number, got 'many'
+hint: …
+2$ evaluate runs/a --num-episodes 1e10
+error: argument --num-episodes: expected at most 2147483647, got '1e10'
+hint: …
+2$ evaluate runs/a --seed -1
+error: argument --seed: expected a whole number in [0, 2147483647], got '-1'
 hint: …
 2$ evaluate runs/a --num-episodes 8 --json nowhere/result.json
 error: argument --json: there is no folder nowhere
 hint: …
+4$ evaluate runs/a --checkpoint 1.5
+error: no checkpoint is named '1.5'
+hint: use best, latest, or the number of an update
+4$ animate runs/a --checkpoint 77
+error: no checkpoint of update 77 in $PWD/runs/a/checkpoints
+hint: there are: 1, 2
+4$ evaluate runs/none
+error: no run at runs/none
+hint: existing runs: runs/a
+2$ plot runs/a --bogus
+error: unrecognized arguments: --bogus
+hint: plot.py --help lists its arguments
+2$ export_policy runs/a --bogus
+error: unrecognized arguments: --bogus
+hint: export_policy.py --help lists its arguments
 2$ animate runs/a --index 1
 error: --index: the run has 1 seed(s)
 hint: use 0 to 0
@@ -176,25 +212,14 @@ hint: …
 )
 def test_what_cannot_be_done_with_a_run(refused, run, code, words, lines):
     Path("runs/junk").mkdir()
-    lines = [line.replace("$PWD", str(Path.cwd())) for line in lines]
-    assert_shown(refused(code, *_written_out(words)), lines)
+    Path("file").write_text("not a folder")
+    assert_shown(refused(code, *_written_out(words)), [line.replace("$PWD", str(Path.cwd())) for line in lines])
 
 
 def test_an_output_in_a_folder_that_is_not_writable_is_refused_before_anything_is_played(refused, run, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: not (Path(path) == Path("runs") and mode == os.W_OK))
     error, _ = refused(2, "evaluate", "runs/a", "--json", "runs/result.json")
     assert error == "error: argument --json: the folder runs is not writable"
-
-
-@pytest.mark.parametrize("count", ["99999999999", "1073741825", "9" * 5000], ids=["wide", "just above", "unreadable"])
-@pytest.mark.parametrize("script", ["train_ppo", "evaluate"])
-def test_level_set_of_too_many_levels(refused, run, script, count):
-    name = f"actionobservationreward-{count}"
-    argv = _train_flags(level_set=name) if script == "train_ppo" else ["runs/a", "--level-set", name]
-    assert refused(2, script, *argv) == [
-        f"error: evaluation.level_set: '{name[:40]}' has more than 1,073,741,824 levels",
-        "hint: name a smaller set",
-    ]
 
 
 def _out_of_memory(*_args, **_kwargs):
@@ -282,33 +307,6 @@ def test_a_run_without_a_name_is_told_where_it_really_is(monkeypatch, capfd):
     assert [path.name for path in Path("runs").iterdir()] == [name]
 
 
-@pytest.mark.parametrize("name", ["../a", "a/b", "/tmp/a", "..", ".a", "latest"])
-def test_run_name_that_is_no_plain_name(refused, name):
-    assert refused(2, "train_ppo", *_train_flags(run_name=name)) == [
-        f"error: --run-name: '{name}' cannot name a run; use letters, digits and . _ = + -, begin with a letter or"
-        " digit, and not the word latest",
-        "hint: change the values named; docs/configuration.md explains each leaf",
-    ]
-
-
-@pytest.mark.parametrize("folder", ["file", "file/below"])
-def test_save_dir_that_cannot_be_written(refused, folder):
-    Path("file").write_text("not a folder")
-    assert refused(1, "train_ppo", *_train_flags(save_dir=folder)) == [
-        f"error: cannot make {folder}/new: Not a directory",
-        "hint: choose another folder with --save-dir",
-    ]
-
-
-@pytest.mark.parametrize("leaf", ["num_envs", "rollout_length", "task_id", "hidden_dim", "seed", "num_seeds"])
-def test_resume_with_what_cannot_change(refused, run, leaf):
-    value = {"task_id": "Maze-v0"}.get(leaf, 16)
-    assert refused(2, "train_ppo", "--resume", "runs/a", *flags(**{leaf: value})) == [
-        f"error: {leaf} cannot change when a run is resumed",
-        "hint: leave it out, or start a new run with --load-path runs/a",
-    ]
-
-
 def test_runs_without_checkpoints_and_of_another_algorithm(refused, run):
     shutil.rmtree("runs/a/checkpoints")
     (run / "checkpoints").mkdir()
@@ -317,69 +315,34 @@ def test_runs_without_checkpoints_and_of_another_algorithm(refused, run):
     config, template = _template()
     store = CheckpointStore(run / "checkpoints", create=True)
     params = jax.tree.map(_filled, template.params)
-    store.save({"params": params}, CheckpointMeta("dqn", SMALL["task_id"], 3, config_to_dict(config), {}))
+    store.save({"params": params}, CheckpointMeta("dqn", TASK, 3, config_to_dict(config), {}))
     error, _ = refused(4, "train_ppo", "--resume", "runs/a")
     assert error == "error: runs/a is a run of DQN, not of PPO"
     error, _ = refused(4, "evaluate", "runs/a", "--checkpoint", "latest")
     assert "DQN" in error
 
 
-@pytest.mark.parametrize("script", ["train_ppo", "evaluate"])
-def test_foreign_checkpoint(refused, run, script):
-    foreign = run / "checkpoints" / "9"
-    foreign.mkdir()
-    (foreign / "weights.bin").write_bytes(bytes(range(256)))
-    argv = ["--resume", "runs/a"] if script == "train_ppo" else ["runs/a", "--checkpoint", "9"]
-    error, hint = refused(4, script, *argv)
-    assert error.startswith(f"error: checkpoint {foreign.absolute()} cannot be read: ")
-    assert hint == DAMAGED_HINT
-
-
-def _array_files(checkpoint):
-    """The files with the arrays' bytes: orbax's data folders, without descriptions."""
-    return [path for path in checkpoint.rglob("*") if path.is_file() and path.parent.name == "d"]
-
-
-def _truncate(path):
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def _flip(path):
-    content = bytearray(path.read_bytes())
-    for place in range(len(content) // 4, len(content), 16):
-        content[place] ^= 0x01
-    path.write_bytes(bytes(content))
-
-
-@pytest.mark.parametrize("damage", [Path.unlink, _truncate, _flip], ids=["removed", "cut", "flipped"])
-@pytest.mark.parametrize("script", ["train_ppo", "evaluate", "animate"])
-def test_damaged_checkpoint(refused, run, damage, script):
-    checkpoint = run / "checkpoints" / ("2" if script == "train_ppo" else "best/1")
-    files = _array_files(checkpoint)
+def _cut(checkpoint):
+    """Cuts its arrays' bytes: orbax's data folders, without descriptions."""
+    files = [path for path in checkpoint.rglob("*") if path.is_file() and path.parent.name == "d"]
     assert files
     for path in files:
-        damage(path)
+        path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize("script", ["train_ppo", "evaluate", "animate"])
+def test_damaged_checkpoint(refused, run, script):
+    """One kind of damage: tests/runtime/storage/test_damage.py and runs/test_checkpoint.py have all."""
+    checkpoint = run / "checkpoints" / ("2" if script == "train_ppo" else "best/1")
+    _cut(checkpoint)
     error, hint = refused(4, script, *(["--resume"] if script == "train_ppo" else []), "runs/a")
     assert error.startswith(f"error: checkpoint {checkpoint.absolute()} cannot be read: ")
     assert hint == DAMAGED_HINT
 
 
-def test_damaged_description(refused, run):
-    changed = 0
-    for path in (run / "checkpoints" / "2").rglob("*"):
-        if path.is_file() and b'"num_envs": 8' in path.read_bytes():
-            path.write_bytes(path.read_bytes().replace(b'"num_envs": 8', b'"num_envs": 9'))
-            changed += 1
-    assert changed == 1
-    error, hint = refused(4, "train_ppo", "--resume", "runs/a")
-    assert error.startswith(f"error: checkpoint {run.absolute()}/checkpoints/2 cannot be read: ")
-    assert hint == DAMAGED_HINT
-
-
 def test_a_second_writer_is_refused_before_anything_is_read(refused, run):
     """The first may be removing the checkpoint that the second is about to read: here the last one is damaged."""
-    for path in _array_files(run / "checkpoints" / "2"):
-        _truncate(path)
+    _cut(run / "checkpoints" / "2")
     lock = RunLock(run)
     lines = refused(1, "train_ppo", "--resume", "runs/a")
     lock.close()
@@ -397,57 +360,13 @@ def test_parameters_are_of_the_checkpoint_that_was_described(run, monkeypatch):
     assert asked == [2, 1, 1]
 
 
-@pytest.mark.parametrize("missing", ["best", "best/1"])
-def test_a_run_that_was_not_evaluated_yet_has_no_best(refused, run, missing):
-    shutil.rmtree(run / "checkpoints" / missing)
+def test_a_run_that_was_not_evaluated_yet_has_no_best(refused, run):
+    shutil.rmtree(run / "checkpoints" / "best" / "1")
     assert refused(4, "evaluate", "runs/a") == [
         "error: runs/a has no best checkpoint: it was not evaluated yet",
         "hint: use --checkpoint latest",
     ]
 
 
-def test_load_path_takes_the_name_of_a_run(refused, run):
-    error, hint = refused(4, "train_ppo", *_train_flags(load_path="aa"))
-    assert error == "error: no run at aa; did you mean 'a'?"
-    assert hint == "hint: existing runs: runs/a"
-    assert exit_code(load_script("train_ppo").main, _train_flags(load_path="a", num_layers=2)) == 0
-
-
-@pytest.mark.parametrize("script", ["evaluate", "animate"])
-def test_checkpoint_of_no_such_name_or_of_an_update_that_was_not_saved(refused, run, script):
-    for name in ("nonsense", "", "-1", "1.5", "²"):
-        assert refused(4, script, "runs/a", f"--checkpoint={name}") == [
-            f"error: no checkpoint is named '{name}'",
-            "hint: use best, latest, or the number of an update",
-        ]
-    assert refused(4, script, "runs/a", "--checkpoint", "77") == [
-        f"error: no checkpoint of update 77 in {run.absolute()}/checkpoints",
-        "hint: there are: 1, 2",
-    ]
-
-
-@pytest.mark.parametrize("script", ["evaluate", "plot", "animate", "export_policy"])
-def test_an_unknown_flag_and_no_run(refused, script):
-    assert refused(2, script, "runs/a", "--bogus") == [
-        "error: unrecognized arguments: --bogus",
-        f"hint: {script}.py --help lists its arguments",
-    ]
-    assert refused(4, script, "runs/none") == [
-        "error: no run at runs/none",
-        "hint: train one first: python scripts/train_ppo.py",
-    ]
-
-
-@pytest.mark.parametrize(
-    ("argv", "error"),
-    [
-        (["--num-episodes", "0"], "argument --num-episodes: expected a positive whole number, got '0'"),
-        (["--num-episodes", "many"], "argument --num-episodes: expected a positive whole number, got 'many'"),
-        (["--num-envs", "1.5"], "argument --num-envs: expected a positive whole number, got '1.5'"),
-        (["--num-episodes", "1e10"], "argument --num-episodes: expected at most 2147483647, got '1e10'"),
-        (["--num-envs", "nan"], "argument --num-envs: expected a positive whole number, got 'nan'"),
-        (["--seed", "-1"], "argument --seed: expected a whole number in [0, 2147483647], got '-1'"),
-    ],
-)
-def test_evaluate_with_values_out_of_range(refused, run, argv, error):
-    assert refused(2, "evaluate", "runs/a", *argv)[0] == f"error: {error}"
+def test_load_path_takes_the_name_of_a_run(run):
+    assert find_initial_params(sl.ppo_config(**SMALL, load_path="a")) == Path("runs/a")

@@ -9,8 +9,9 @@ import pytest
 
 from stoix_like.runtime.training.stopping import STOPPING
 
-IN_AN_IMPORT = """
-    import importlib.abc, importlib.machinery, os, signal, sys, time
+WAIT = 'print("ready", flush=True); time.sleep(60)'
+IN_AN_IMPORT = f"""
+    import importlib.abc, importlib.machinery, sys, time
 
     class Slow(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         '''A module whose import says that it has begun, waits, and turns KeyboardInterrupt into another error.'''
@@ -20,8 +21,7 @@ IN_AN_IMPORT = """
             return None
         def exec_module(self, module):
             try:
-                print("ready", flush=True)
-                time.sleep(60)
+                {WAIT}
             except KeyboardInterrupt:
                 raise ImportError("Encountered an error while initializing the extension.")
 
@@ -30,12 +30,11 @@ IN_AN_IMPORT = """
     def main(argv):
         import slow_extension
 """
-IN_A_CALLBACK = """
+IN_A_CALLBACK = f"""
     import gc, time
 
     def _xla_gc_callback(*_):
-        print("ready", flush=True)
-        time.sleep(60)
+        {WAIT}
 
     def main(argv):
         gc.callbacks.append(_xla_gc_callback)
@@ -43,60 +42,57 @@ IN_A_CALLBACK = """
         gc.callbacks.clear()
         print("went on")
 """
-ANYWHERE = """
+ANYWHERE = f"""
     import time
 
     def main(argv):
-        print("ready", flush=True)
-        time.sleep(60)
+        {WAIT}
 """
-CONVERTED = """
+CONVERTED = f"""
     import time
     from stoix_like.errors import RunError
 
     def main(argv):
         try:
-            print("ready", flush=True)
-            time.sleep(60)
+            {WAIT}
         except BaseException as error:
             raise RunError("the library failed", "none") from error
 """
-SLOW_TO_UNWIND = """
+SLOW_TO_UNWIND = f"""
     import time
 
     def main(argv):
         try:
-            print("ready", flush=True)
-            time.sleep(60)
+            {WAIT}
         finally:
             time.sleep(60)
 """
-IN_XLA = """
-    import jax
-
-    def main(argv):
-        endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1, x))
-        compiled = endless.lower(1).compile()
-        print("ready", flush=True)
-        compiled(1).block_until_ready()
-"""
-DONE = """
+DONE = f"""
     import atexit, time
 
     def finish():
-        print("ready", flush=True)
-        time.sleep(60)
+        {WAIT}
 
     def main(argv):
         atexit.register(finish)
 """
-WITH_LINES = IN_XLA.replace("import jax", "import jax\n    from stoix_like.runtime.console import signals").replace(
-    """        print("ready", flush=True)
-        compiled(1).block_until_ready()""",
-    """        with signals.closing_lines(lambda: ["next: this"]):
+#: Inside XLA, with a block around it.
+IN_XLA = """
+    import contextlib
+    import jax
+    from stoix_like.runtime.console import signals
+    from stoix_like.runtime.training.stopping import stopping_on_signals
+
+    def main(argv):
+        endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1, x))
+        compiled = endless.lower(1).compile()
+        with BLOCK:
             print("ready", flush=True)
-            compiled(1).block_until_ready()""",
-)
+            compiled(1).block_until_ready()
+"""
+PLAIN = IN_XLA.replace("BLOCK", "contextlib.nullcontext()")
+WITH_LINES = IN_XLA.replace("BLOCK", 'signals.closing_lines(lambda: ["next: this"])')
+STOPPABLE = IN_XLA.replace("BLOCK", "stopping_on_signals()")
 
 
 def _started(program):
@@ -116,7 +112,7 @@ def _started(program):
         (ANYWHERE, signal.SIGHUP, ("", "interrupted\n")),
         (CONVERTED, signal.SIGINT, ("", "interrupted\n")),
         (SLOW_TO_UNWIND, signal.SIGINT, ("", "interrupted\n")),
-        (IN_XLA, signal.SIGTERM, ("", "interrupted\n")),
+        (PLAIN, signal.SIGTERM, ("", "interrupted\n")),
         (WITH_LINES, signal.SIGINT, ("next: this\n", "interrupted\n")),
         (DONE, signal.SIGINT, ("", "interrupted\n")),
     ],
@@ -128,19 +124,6 @@ def test_a_signal_ends_the_command(program, number, expected, not_under_nohup):
         process.send_signal(number)
         out, err = process.communicate(timeout=50)
     assert (process.returncode, out, err) == (130, *expected)
-
-
-STOPPABLE = """
-    import jax
-    from stoix_like.runtime.training.stopping import stopping_on_signals
-
-    def main(argv):
-        endless = jax.jit(lambda x: jax.lax.while_loop(lambda x: x > 0, lambda x: x + 1, x))
-        compiled = endless.lower(1).compile()
-        with stopping_on_signals():
-            print("ready", flush=True)
-            compiled(1).block_until_ready()
-"""
 
 
 def test_the_first_signal_is_answered_inside_xla_and_the_second_leaves():

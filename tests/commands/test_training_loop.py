@@ -6,13 +6,14 @@ import shutil
 
 import numpy as np
 import pytest
+from support.marks import full
 from support.pipelines import SMALL, arrays_of, champion_hash, digests
 from support.scripted_runs import command
 
 from stoix_like.commands.entry import exit_code
 from stoix_like.commands.selfplay import training_loop
 from stoix_like.runtime.console import installation
-from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
 from stoix_like.selfplay.files.iteration_start import read_start, write_start
 from stoix_like.selfplay.iterations.begin import next_iteration
 from stoix_like.selfplay.stages import evaluate, selfplay
@@ -56,24 +57,22 @@ def test_it_says_what_each_stage_did_and_what_comes_next(copied, capsys):
     assert "10 games" in out
     assert f"--save-dir {copied}" in out
     words = out.splitlines()[-2].split()
-    argv = words[words.index("--board-type") :]  # what is printed goes on
-    assert run(*argv) == 0
+    assert run(*words[words.index("--board-type") :], "--dry-run") == 0  # what is printed goes on
     assert "iteration 3" in capsys.readouterr().out
 
 
-def test_a_full_disk_is_one_line_and_nothing_is_lost(copied, monkeypatch, capsys):
-    def full(*_args):
+@pytest.mark.parametrize("stage", [selfplay, full(evaluate)])
+def test_a_full_disk_is_one_line_and_nothing_is_lost(copied, monkeypatch, capsys, stage):
+    def no_space(*_args):
         raise OSError(errno.ENOSPC, "No space left on device", "shard")
 
     layout = Layout(copied / "tic_tac_toe_2p")
     before = champion_hash(layout)
-    for module in (selfplay, evaluate):
-        monkeypatch.setattr(module, "write_arrays", full)
-        assert run(*flags(copied)) == 1
-        err = capsys.readouterr().err
-        assert "error: No space left on device" in err
-        assert champion_hash(layout) == before
-        monkeypatch.undo()
+    monkeypatch.setattr(stage, "write_arrays", no_space)
+    assert run(*flags(copied)) == 1
+    assert "error: No space left on device" in capsys.readouterr().err
+    assert champion_hash(layout) == before
+    monkeypatch.undo()
     assert run(*flags(copied)) == 0
     assert next_iteration(layout) == 3
 
@@ -86,20 +85,16 @@ def test_a_dry_run_says_what_is_to_do(copied, capsys):
     head, first, *lines = capsys.readouterr().out.splitlines()
     assert f"{layout.root} · seed 0 · champion {champion_hash(layout)[:12]} of iteration " in head
     assert first.startswith("iteration 1 in")
-    assert lines == [
-        "  selfplay: to do",
-        "  sync: done",
-        "  export: done",
-        "  train: done",
-        "  evaluate: done",
-        "  promote: to do",
-    ]
+    due = {"selfplay": "to do", "promote": "to do"}
+    assert lines == [f"  {name}: {due.get(name, 'done')}" for name in STAGE_NAMES]
     for refused, words in (
         (["--skip-evaluation"], "skip_evaluation is true, and it was begun with false"),
         (["--sync-from", "nowhere"], "--sync-from: no folder nowhere"),
     ):
         assert run(*flags(copied), "--dry-run", *refused) == 2
         assert words in capsys.readouterr().err
+    assert run(*flags(copied, sync_from="nowhere")) == 2
+    assert not layout.iteration(2).exists()  # it was not begun with that
     layout.champion.write_text("torn")
     assert run(*flags(copied), "--dry-run") == 4
     assert "or copy iterations/N/promote/champion.json" in capsys.readouterr().err
@@ -161,23 +156,19 @@ def test_resume_rollback_and_sync_of_what_is_not_there(tmp_path, capsys):
 def test_resume_takes_the_settings_of_the_last_iteration_and_flags_overwrite_them(copied, capsys):
     where = ["--board-type", "tic_tac_toe", "--save-dir", copied]
     layout = Layout(copied / "tic_tac_toe_2p")
-    assert run(*where, "--resume", "--skip-evaluation", "--num-simulations", 3) == 0
-    assert read_start(layout, 2).settings == read_start(layout, 1).settings | {
-        "skip_evaluation": True,
-        "num_simulations": 3,
-    }
+    assert run(*where, "--resume", "--skip-evaluation", "--promotion-alpha", 0.4) == 0
+    changed = {"skip_evaluation": True, "promotion_alpha": 0.4}
+    assert read_start(layout, 2).settings == read_start(layout, 1).settings | changed
     (layout.stage(2, "promote") / "manifest.json").unlink()
     capsys.readouterr()
     more = "--max-iterations", 2, "--selfplay-model", "latest"
-    assert (
-        run(*where, "--resume", *more) == 0
-    )  # the unfinished one still skips its evaluation, and the next one does not
+    assert run(*where, "--resume", *more) == 0  # the unfinished one still skips its evaluation, the next one does not
     decisions = [line for line in capsys.readouterr().out.splitlines() if line.startswith("decision")]
     assert "not evaluated, the champion of iteration" in decisions[0]
     assert "not evaluated" not in decisions[1]
     assert run(*where, "--resume", "--print-config") == 0
     shown = capsys.readouterr().out
-    assert "num_simulations: 3" in shown
+    assert "promotion_alpha: 0.4" in shown
     assert "selfplay_model: latest" in shown
     for words in (["--config", "selfplay/tic_tac_toe"], ["--config=selfplay/tic_tac_toe"]):
         assert run(*where, "--resume", *words) == 2
@@ -238,12 +229,6 @@ def test_what_cannot_be_finished_is_not_begun(copied, tmp_path, monkeypatch, cap
     monkeypatch.setattr(installation, "is_installed", lambda module: module != "tensorboardX")
     assert run(*flags(copied), "--tensorboard") == 5
     assert not Layout(copied / "tic_tac_toe_2p").iteration(2).exists()
-
-
-def test_a_folder_to_sync_from_that_does_not_exist(copied, capsys):
-    assert run(*flags(copied, sync_from="nowhere")) == 2
-    assert "--sync-from: no folder nowhere" in capsys.readouterr().err
-    assert not Layout(copied / "tic_tac_toe_2p").iteration(2).exists()  # it was not begun with that
 
 
 def test_a_data_path_with_a_pickle_or_of_something_else(copied, tmp_path, capsys):

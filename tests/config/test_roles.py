@@ -64,8 +64,10 @@ def test_whole_sections_have_a_role_but_for_some_leaves(role):
     assert leaves_with(SPOConfig, role) == names - EXCEPT[role] | moved
 
 
-def test_roles_are_known_for_the_leaves_of_all_algorithms():
+def test_roles_are_known_for_the_leaves_of_all_algorithms_and_the_same_in_two():
     assert leaf_roles(PPOConfig) | leaf_roles(SPOConfig) | leaf_roles(AlphaZeroConfig) == LEAF_ROLES
+    both = leaf_roles(SPOConfig).items() & leaf_roles(AlphaZeroConfig).items()
+    assert {name for name, _ in both} == leaf_roles(SPOConfig).keys() & leaf_roles(AlphaZeroConfig).keys()
 
 
 def test_alphazeros_own_leaves():
@@ -74,8 +76,3 @@ def test_alphazeros_own_leaves():
     assert leaves_with(AlphaZeroConfig, Role.FIXED) & own == sizes | {"self_play"}
     assert leaves_with(AlphaZeroConfig, Role.SCORING) & own == {"anchors"}
     assert leaves_with(AlphaZeroConfig, Role.LEARNING) & own == own - {"anchors"}
-
-
-def test_a_leaf_of_two_algorithms_has_the_same_roles():
-    for name in leaf_roles(SPOConfig).keys() & leaf_roles(AlphaZeroConfig).keys():
-        assert leaf_roles(SPOConfig)[name] == leaf_roles(AlphaZeroConfig)[name]

@@ -1,4 +1,4 @@
-"""The content of the site, checked without building it: navigation, the Python reference's pages, indentation.
+"""The content of the site, checked without building it: navigation and the pages of the Python reference.
 
 tests/integration/test_site.py builds it.
 """
@@ -46,13 +46,10 @@ def reference_links():
     }
 
 
-def test_every_public_name_has_a_row():
-    assert set(reference_links()) == set(sl.__all__)
-
-
 @pytest.mark.parametrize("name", sl.__all__)
 def test_a_row_leads_to_what_the_name_is(name):
     """To the module and the name in it where it is defined, on a page that describes that module."""
+    assert set(reference_links()) == set(sl.__all__)
     page, identifier = reference_links()[name]
     found = getattr(sl, name)
     module, attribute = sl._PUBLIC[name] if isinstance(found, dict) else (getattr(found, "__module__", None), None)
@@ -60,29 +57,3 @@ def test_a_row_leads_to_what_the_name_is(name):
     assert identifier == (module if attribute is None else f"{module}.{attribute}")
     described = re.findall(r"^::: ([\w.]+)$", (DOCS / "reference" / page).read_text(), re.MULTILINE)
     assert module in described
-
-
-def short_indents(text):
-    """Lines of a block that follow an empty line and are indented by one to three spaces."""
-    lines, found, in_code = text.splitlines(), [], False
-    for before, line in zip(["", *lines], lines, strict=False):
-        if line.lstrip().startswith("```"):
-            in_code = not in_code
-        elif in_code:
-            continue
-        if not before.strip() and re.match(r" {1,3}\S", line):
-            found.append(line)
-    return found
-
-
-@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda path: path.name)
-def test_blocks_in_lists_are_indented_by_four_and_no_link_leaves_the_folder_of_the_site(page):
-    assert short_indents(page.read_text()) == []
-    # Such a link works on a git host and is dead on the site.
-    targets = re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text())
-    local = [target for target in targets if not re.match(r"https?:", target)]
-    assert [target for target in local if not (page.parent / target).resolve().is_relative_to(DOCS)] == []
-
-
-def test_a_short_indent_is_seen():
-    assert short_indents("- a\n\n  ```text\n\n   b\n  ```\n\n    c\n") == ["  ```text"]

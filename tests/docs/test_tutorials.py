@@ -11,6 +11,7 @@ from support.paths import ROOT
 
 FOLDER = ROOT / "docs" / "tutorials"
 NOTEBOOKS = sorted((ROOT / "docs" / "notebooks").glob("*.py"))
+assert NOTEBOOKS, "there are no notebooks"
 INDEX = FOLDER / "index.md"
 LARGEST_IMAGE = 60_000  # bytes
 
@@ -62,7 +63,10 @@ def test_every_notebook_has_a_page_in_the_overview_and_no_page_or_picture_is_lef
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_page_holds_the_cells_of_its_notebook_in_order_outputs_without_noise_and_small_pictures(notebook):
     """Otherwise: `make tutorials`, or `python docs/tools/tutorials.py NAME`."""
-    page = page_of(notebook)
+    text, page = notebook.read_text(), page_of(notebook)
+    assert "format_name: percent" in text
+    assert text.count("\n# %%") > 5  # cells rather than one script
+    assert "\n# %% [markdown]\n# # " in text
     assert page.startswith(f"<!-- made by make tutorials from docs/notebooks/{notebook.name} -->\n\n# ")
     assert stale(notebook, page) == []
     assert fences(page, "text")

@@ -4,10 +4,8 @@ import json
 import re
 from pathlib import Path
 
-import numpy as np
 import pytest
-from PIL import Image
-from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, rows_of, wait_until
+from support.scripted_runs import BASE, KEPT_HOWEVER_FAST, Scripts, finish, flags, last_update, wait_until
 
 MAZE = BASE | {"task_id": "Maze-v0", "kwargs": "{num_rows: 5, num_cols: 5}"}
 MAZE |= {"num_updates": 6, "save_interval": 2, "keep_last_n": 10}
@@ -68,18 +66,6 @@ def test_evaluate_best(evaluate):
 
 
 @pytest.mark.full
-def test_the_best_of_several_seeds_are_of_their_own_updates(scripts):
-    """Told seed by seed: the highest score of each in metrics.jsonl, the first of equals."""
-    scripts.run("train_ppo", *flags(**BASE | {"num_seeds": 3, "run_name": "seeds", "num_updates": 8}))
-    scripts.run("evaluate", "seeds", "--num-episodes", "8", "--json", "result.json")
-    updates = json.loads(Path("result.json").read_text())["updates"]
-    rows = rows_of("seeds", "EVALUATOR")
-    for seed in (0, 1, 2):
-        scores = {row["update"]: row["evaluator/mean_return"] for row in rows if row["seed"] == seed}
-        assert updates[str(seed)] == max(scores, key=scores.get)
-
-
-@pytest.mark.full
 def test_evaluate_an_update_on_a_level_set_and_latest_by_sampling(evaluate):
     first = evaluate("--checkpoint", "4", "--level-set", "maze-32")
     assert (first["checkpoint"], first["updates"], first["levels"]) == ("4", {"0": 4}, "maze-32")
@@ -91,19 +77,6 @@ def test_evaluate_an_update_on_a_level_set_and_latest_by_sampling(evaluate):
     assert (set(result["updates"].values()), result["mode"]) == ({6}, "sampled")
     other = evaluate("--checkpoint", "latest", "--sampled", "--num-episodes", "64", "--seed", "1")
     assert other["seeds"] != result["seeds"]
-
-
-def test_plot_and_animate_draw_and_print(scripts, maze):
-    out, err = scripts.run("plot", maze, "--out", "curves.png")
-    assert (err, "curve curves.png" in out) == ("", True)
-    with Image.open("curves.png") as image:
-        assert image.size[0] > 300
-        assert np.asarray(image.convert("L")).std() > 1  # something is drawn
-    out, err = scripts.run("animate", maze)
-    assert (err, f"animation {maze / 'episode.gif'}" in out) == ("", True)
-    assert 1 <= int(out.partition("episode of ")[2].partition(" steps")[0]) <= 25
-    with Image.open(maze / "episode.gif") as image:
-        assert image.n_frames >= 1
 
 
 @pytest.mark.full
@@ -128,11 +101,9 @@ def test_a_second_start_reads_the_compile_cache(scripts, tmp_path):
     own.run("train_ppo", *flags(**leaves, run_name="first"))
     first = entries()
     assert any("chunk" in name for name in first)
-    own.run("train_ppo", *flags(**leaves, run_name="second"))
+    own.run("train_ppo", *flags(**leaves, run_name="second", seed=1))
     assert entries() == first
-    own.run("train_ppo", *flags(**leaves, run_name="third", seed=1))
-    assert entries() == first
-    own.run("train_ppo", *flags(**leaves | {"num_updates": 3}, run_name="fourth", actor_lr=0.002))
+    own.run("train_ppo", *flags(**leaves | {"num_updates": 3}, run_name="third", actor_lr=0.002))
     updates = [name for name in entries() if "chunk" in name]
     assert updates == [name for name in first if "chunk" in name]  # rates and horizon are no part of the program
 

@@ -1,33 +1,29 @@
 """Variables under which JAX or Python does something else: a command works all the same, or one line names them."""
 
 import pytest
+from support.marks import full
 from support.scripted_runs import BASE, assert_same_run, flags
 
 PLATFORM = "hint: remove the variable, or set JAX_PLATFORMS=cpu"
 
 
 @pytest.mark.parametrize(
-    ("variables", "code", "error", "hint"),
+    ("variables", "error", "hint"),
     [
-        ({"JAX_PLATFORMS": "cuda"}, 2, "error: JAX_PLATFORMS=cuda: JAX finds no such device", PLATFORM),
-        ({"JAX_PLATFORMS": "typo"}, 2, "error: JAX_PLATFORMS=typo: JAX finds no such device", PLATFORM),
-        ({"JAX_PLATFORM_NAME": "cuda"}, 2, "error: JAX_PLATFORM_NAME=cuda: JAX finds no such device", PLATFORM),
-        (
-            {"JAX_ENABLE_X64": "maybe"},
-            2,
-            "error: invalid truth value 'maybe' for environment 'JAX_ENABLE_X64'",
-            "hint: ",
-        ),
-        ({"PYTHONOPTIMIZE": "2"}, 2, "error: python -OO (or PYTHONOPTIMIZE=2) removes docstrings", "hint: "),
+        ({"JAX_PLATFORMS": "cuda"}, "JAX_PLATFORMS=cuda: JAX finds no such device", PLATFORM),
+        full({"JAX_PLATFORMS": "typo"}, "JAX_PLATFORMS=typo: JAX finds no such device", PLATFORM),
+        full({"JAX_PLATFORM_NAME": "cuda"}, "JAX_PLATFORM_NAME=cuda: JAX finds no such device", PLATFORM),
+        ({"JAX_ENABLE_X64": "maybe"}, "invalid truth value 'maybe' for environment 'JAX_ENABLE_X64'", "hint: "),
+        ({"PYTHONOPTIMIZE": "2"}, "python -OO (or PYTHONOPTIMIZE=2) removes docstrings", "hint: "),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else None,
 )
-def test_a_variable_with_which_nothing_runs_is_named(scripts, variables, code, error, hint):
+def test_a_variable_with_which_nothing_runs_is_named(scripts, variables, error, hint):
     scripts = scripts._replace(variables=tuple(({"JAX_PLATFORMS": ""} | variables).items()))
-    out, err = scripts.run("train_ppo", *flags(**BASE, run_name="new"), code=code)
+    out, err = scripts.run("train_ppo", *flags(**BASE, run_name="new"), code=2)
     assert out == ""
     first, second = err.splitlines()
-    assert first.startswith(error)
+    assert first.startswith(f"error: {error}")
     assert second.startswith(hint)
     assert not (scripts.cwd / "new").exists()
 

@@ -1,4 +1,7 @@
-"""Exported policies in a clean environment: jax, numpy, flatbuffers, and the loader as the documentation gives it."""
+"""Exported policies without this project: jax, numpy, flatbuffers, and the loader as the documentation gives it.
+
+A process in which nothing else can be imported stands for an environment in which nothing else is installed.
+"""
 
 import os
 import subprocess
@@ -17,11 +20,16 @@ from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.weights.policy_program import observation_leaves
 
 LOADER = blocks("python")[0]
-COMPARE = """
+OTHERS = ("stoix_like", "jumanji", "flax", "distrax", "chex", "safetensors", "yaml")
+BLOCK = f"import sys\n\nsys.modules.update(dict.fromkeys({OTHERS}))\n"
+COMPARE = (
+    f"""
 import importlib.util
 import sys
 
-others = ("stoix_like", "jumanji", "flax", "distrax", "chex", "safetensors", "yaml")
+others = {OTHERS}
+"""
+    + """
 assert not any(map(importlib.util.find_spec, others)), sys.path
 folder, stored = sys.argv[1:]
 spec, act = load_policy(folder)
@@ -32,6 +40,7 @@ for rows in (1, 7):
     np.testing.assert_array_equal(act(batch, stored["key"], False)["action"], stored[f"sampled {rows}"])
 print("the same actions as", spec["algorithm"], "on", spec["task_id"])
 """
+)
 RUNS = {
     "spo": SPO_BASE | {"num_updates": 4},
     "ppo": BASE
@@ -39,32 +48,12 @@ RUNS = {
 }
 
 
-class CleanEnvironment:
-    """A virtual environment without this project, and its Python cut off from everything else."""
-
-    def __init__(self, folder):
-        self.folder = folder
-        self._call(sys.executable, "-m", "venv", folder)
-
-    def install(self, *packages):
-        """Installs packages in the versions that CI runs."""
-        versions = ("-c", ROOT / "constraints" / "py311.txt") if sys.version_info[:2] == (3, 11) else ()
-        quiet = ("--quiet", "--disable-pip-version-check")
-        self._call(self.folder / "bin" / "python", "-m", "pip", "install", *quiet, *versions, *packages)
-
-    def python(self, program, *argv):
-        """(exit code, all output) of a program."""
-        return self._run(self.folder / "bin" / "python", "-I", "-c", program, *argv)
-
-    def _call(self, *command):
-        code, output = self._run(*command)
-        assert code == 0, output
-
-    def _run(self, *command):
-        kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
-        options = {"cwd": self.folder.parent, "env": kept | {"JAX_PLATFORMS": "cpu"}, "text": True, "timeout": 900}
-        done = subprocess.run([str(word) for word in command], check=False, capture_output=True, **options)
-        return done.returncode, done.stdout + done.stderr
+def run(*command):
+    """(exit code, all output) of a command without what this project's tests set."""
+    kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "XLA_FLAGS")}
+    options = {"env": kept | {"JAX_PLATFORMS": "cpu"}, "text": True, "timeout": 900}
+    done = subprocess.run([str(word) for word in command], check=False, capture_output=True, **options)
+    return done.returncode, done.stdout + done.stderr
 
 
 @pytest.fixture(scope="module", params=quick(RUNS, ("spo",)))
@@ -87,30 +76,40 @@ def exported(request, train_here, compile_cache, tmp_path_factory):
     return folder / "policy", folder / "stored.npz"
 
 
-@pytest.fixture(scope="module")
-def clean(tmp_path_factory):
-    environment = CleanEnvironment(tmp_path_factory.mktemp("clean") / "venv")
-    environment.install("jax", "numpy")
-    code, output = environment.python("from jax import export; export.deserialize(bytearray(b''))")
+@pytest.fixture(scope="module", params=quick(("blocked", "environment"), ("blocked",)))
+def python(request, tmp_path_factory):
+    """(program, arguments) -> (exit code, all output), cut off from everything else."""
+    if request.param == "blocked":
+        return lambda program, *argv: run(sys.executable, "-I", "-c", BLOCK + program, *argv)
+    executable = tmp_path_factory.mktemp("clean") / "venv" / "bin" / "python"
+    assert run(sys.executable, "-m", "venv", executable.parents[1])[0] == 0
+    versions = ("-c", ROOT / "constraints" / "py311.txt") if sys.version_info[:2] == (3, 11) else ()
+
+    def install(*packages):
+        code, output = run(executable, "-m", "pip", "install", "--quiet", *versions, *packages)
+        assert code == 0, output
+
+    install("jax", "numpy")
+    code, output = run(executable, "-I", "-c", "from jax import export; export.deserialize(bytearray(b''))")
     assert code == 1
     assert "Please install 'flatbuffers'" in output  # as the page says
-    environment.install("flatbuffers")
-    return environment
+    install("flatbuffers")
+    return lambda program, *argv: run(executable, "-I", "-c", program, *argv)
 
 
-def test_the_same_actions_without_this_project(clean, exported):
-    code, output = clean.python(LOADER + COMPARE, *exported)
+def test_the_same_actions_without_this_project(python, exported):
+    code, output = python(LOADER + COMPARE, *exported)
     assert code == 0, output
     assert output.startswith("the same actions as")
 
 
 @pytest.mark.full
-def test_another_policy_is_seen(clean, exported, tmp_path):
+def test_another_policy_is_seen(python, exported, tmp_path):
     """The check above can fail: one action that differs is enough."""
     folder, path = exported
     stored = dict(np.load(path))
     stored["most probable 7"][3] += 1
     np.savez(tmp_path / "other.npz", **stored)
-    code, output = clean.python(LOADER + COMPARE, folder, tmp_path / "other.npz")
+    code, output = python(LOADER + COMPARE, folder, tmp_path / "other.npz")
     assert code == 1
     assert "Mismatched elements: 1 / 7" in output

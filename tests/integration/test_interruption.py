@@ -111,9 +111,11 @@ def _kill_at_random(run, after, process):
     ("algorithm", "kill", "moments"),
     [
         full("ppo", _kill_during_a_save, (2, 6, 11, 15)),
-        ("ppo", _kill_at_random, (2, 6, 11, 15)),
-        ("spo", _kill_at_random, (2, 6)),
-        ("alphazero", _kill_at_random, (2, 6)),
+        full("ppo", _kill_at_random, (2, 6, 11, 15)),
+        ("ppo", _kill_at_random, (2, 11)),
+        ("spo", _kill_at_random, (6,)),
+        full("spo", _kill_at_random, (2, 6)),
+        full("alphazero", _kill_at_random, (2, 6)),
     ],
 )
 def test_a_killed_run_ends_the_same(scripts, uninterrupted, algorithm, kill, moments):

@@ -1,12 +1,10 @@
 """However a sweep is stopped, the same command goes on, in a new process, to the trials of one never stopped."""
 
 import json
-import shutil
 import signal
 
 import pytest
 from support.marks import full
-from support.paths import contents
 from support.scripted_runs import KEPT_HOWEVER_FAST, Scripts, assert_same_run, finish, last_update, stopped, wait_until
 
 pytest.importorskip("optuna", reason="needs the 'sweep' extra")
@@ -122,12 +120,3 @@ def test_a_second_sweep_of_a_study_is_refused(scripts, sweep):
         "error: another process is writing runs/tiny",
         "hint: wait for it to end, or start another study with --study NAME",
     ]
-
-
-@pytest.mark.full
-def test_a_changed_sweep_is_refused_and_leaves_the_study_alone(scripts, sweep, unbroken):
-    shutil.copytree(unbroken, sweep, symlinks=True)
-    (scripts.cwd / "tiny.yaml").write_text(SWEEP.replace("num_seeds: 2", "num_seeds: 3"))
-    _, err = scripts.run("sweep", "tiny.yaml", code=2)
-    assert err.splitlines()[0] == "error: tiny.yaml: num_seeds is 3, and was 2 when the study began"
-    assert contents(sweep, ".lock") == contents(unbroken, ".lock")

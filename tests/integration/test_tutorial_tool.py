@@ -3,6 +3,7 @@
 import runpy
 
 import pytest
+from support.marks import full
 from support.paths import ROOT
 
 TOOL = ROOT / "docs" / "tools" / "tutorials.py"
@@ -50,11 +51,11 @@ def test_a_notebook_becomes_a_page(tool, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("import warnings; warnings.warn('mind')", "stderr"),
+        full("import warnings; warnings.warn('mind')", "stderr"),
         ("import os; print(os.getcwd())", "path of this machine"),
-        ("print('1 %', end='\\r')", "progress line"),
-        ("object()", "address"),
-        ("plt.plot([0, 1]);", "picture without words"),
+        full("print('1 %', end='\\r')", "progress line"),
+        full("object()", "address"),
+        full("plt.plot([0, 1]);", "picture without words"),
         ("assert 1 + 1 == 3", "AssertionError"),
     ],
 )

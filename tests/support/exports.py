@@ -1,6 +1,7 @@
 """Runs with random parameters and their exports, for the tests of exported policies."""
 
 import functools
+import json
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -42,7 +43,7 @@ KEY = jax.random.key(0)
 
 def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, checkpoint="latest"):
     """A run as `read_run` gives it, with random parameters: wider than the initial ones, so that actions differ."""
-    make = {"ppo": sl.ppo_config, "spo": sl.spo_config}[algorithm]
+    make = {"ppo": sl.ppo_config, "spo": sl.spo_config, "alphazero": sl.alphazero_config}[algorithm]
     more = SEARCH if algorithm == "spo" else {}
     config = make(**SMALL | more | leaves, num_seeds=num_seeds, seed=seed)
     built = build(algorithm, config)
@@ -56,6 +57,29 @@ def make_saved(algorithm, leaves, *, num_seeds=1, seed=0, host=None, checkpoint=
     )
     meta = CheckpointMeta(algorithm, config.environment.task_id, 3, config_to_dict(config), host or {})
     return saved_run.SavedRun(Path("runs/none"), config, *built, params, meta, checkpoint)
+
+
+def written_run(path, saved, *updates):
+    """The folder of such a run: its parameters are those of checkpoints of these updates, and of the last as the best.
+
+    Every seed's evaluation at an update is in metrics.jsonl: (update + seed) / 8.
+    """
+    config = replace_leaves(saved.config, {"run_name": path.name})
+    run_folder.create_run(path, to_yaml(config), {}).lock.close()
+    meta = saved.meta._replace(config=config_to_dict(config))
+    store, best = (CheckpointStore(path / "checkpoints" / name, create=True) for name in ("", "best"))
+    for update in updates:
+        store.save({"params": saved.params}, meta._replace(update=update))
+    host = {"scores": [(updates[-1] + seed) / 8 for seed in saved.seeds], "updates": [updates[-1]] * saved.num_seeds}
+    best.save({"params": saved.params}, meta._replace(update=updates[-1], host=host))
+    rows = [
+        {"category": "EVALUATOR", "update": update, "seed": seed, "evaluator/mean_return": (update + seed) / 8}
+        | {"evaluator/duration_ms": 17.0}
+        for update in updates
+        for seed in saved.seeds
+    ]
+    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
 
 
 def untrained_run(path, **leaves):
@@ -87,7 +111,8 @@ class Exported:
     def __init__(self, name, folder):
         self.saved = make_saved(*CASES[name])
         self.folder = folder / name
-        policy_folder.write(self.folder, export_run.export_policy(self.saved))
+        self.files = export_run.export_policy(self.saved)
+        policy_folder.write(self.folder, self.files)
         self.policy = sl.load_policy(self.folder)
         self.observation = random_observation(self.saved.env, 7)
         self._answers = jax.jit(self._answer)

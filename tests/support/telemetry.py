@@ -45,6 +45,14 @@ def send(sink, folder, updates, meta=META):
     sink.close()
 
 
+def join(name):
+    """Waits until the thread of that queued sink has ended, as it does when its sink has failed."""
+    for thread in threading.enumerate():
+        if thread.name == f"telemetry-{name}":
+            thread.join(60.0)
+            assert not thread.is_alive()
+
+
 class RecordingSink:
     """A real sink that notes how it is called, and fails and waits on request."""
 

@@ -1,15 +1,16 @@
-"""Who plays in a contest: texts, what is refused with which words, and runs that were trained."""
+"""Who plays in a contest: texts, what is refused with which words, and saved runs."""
 
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 from support.asserts import refused
-from support.configs import SMALL_ALPHAZERO, SMALL_PPO
+from support.exports import make_saved, written_run
 from support.scripted_runs import command
+from support.transcripts import rows
 
-from stoix_like.envs.boards.registry import make_game
 from stoix_like.errors import CheckpointError, ConfigError, UnsupportedEnvironmentError
 from stoix_like.runtime.arena.analysis import analyzer
 from stoix_like.runtime.arena.contestants import ContestantSpec, load_contestants, parse_contestant
@@ -33,120 +34,109 @@ def test_texts_of_contestants(text, spec):
 
 @pytest.mark.parametrize(
     ("text", "message"),
-    [
-        ("heuristc", "no engine is called 'heuristc'; did you mean 'heuristic'"),
-        ("mcts-0", "mcts is followed by its number of simulations"),
-        ("gumbel-mcts-8", "it plays with a network, and an engine has none"),
-        ("gumbel-mcts-0:runs/a", "a search has 1 to 100,000 simulations"),
-    ],
+    rows("""
+heuristc => no engine is called 'heuristc'; did you mean 'heuristic'
+mcts-0 => mcts is followed by its number of simulations
+gumbel-mcts-8 => it plays with a network, and an engine has none
+gumbel-mcts-0:runs/a => a search has 1 to 100,000 simulations
+heuristic-ppo => 'heuristic-ppo'
+random2 => 'random2'
+mcts-test => mcts is followed by its number of simulations
+"""),
 )
-def test_texts_that_name_nobody(text, message):
+def test_texts_that_name_nobody_unless_a_run_has_the_name(text, message, inside):
     with pytest.raises(ConfigError, match=message):
         parse_contestant(text)
-
-
-def test_a_folder_named_as_an_engine_is_a_run(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / "random").mkdir()
+    Path("random").mkdir()
     assert parse_contestant("random").run == "random"
+    if ":" not in text:
+        Path("runs", text).mkdir(parents=True)
+        assert parse_contestant(text).run == text
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A folder with runs of two games, and one of PPO."""
+def saved(tmp_path_factory):
+    """A folder with runs of tic-tac-toe and of a probe, of random parameters."""
     folder = tmp_path_factory.mktemp("arena")
-    small = {"save_dir": folder, "num_updates": 1, "eval_interval": 0, "num_eval_episodes": 2, "progress": "false"}
-    boards = SMALL_ALPHAZERO | small
-    assert command("train-alphazero", task_id="tic_tac_toe", run_name="three", **boards) == 0
-    ppo = SMALL_PPO | small | {"opponent": "random"}
-    assert command("train-ppo", task_id="tic_tac_toe", run_name="ppo_three", **ppo) == 0
-    assert command("train-ppo", task_id="probe/action_reward", run_name="probe", **SMALL_PPO | small) == 0
+    board = {"task_id": "tic_tac_toe", "opponent": "random", "num_layers": 1}
+    search = {"num_simulations": 3, "replay_buffer_size": 128, "batch_size": 8}
+    written_run(folder / "three", make_saved("alphazero", board | search), 0, 1)
+    written_run(folder / "ppo_three", make_saved("ppo", board), 1)
+    written_run(folder / "probe", make_saved("ppo", {"task_id": "probe/action_reward"}), 1)
     return folder
 
 
-def test_runs_play_by_search_or_network_and_the_game_is_theirs(trained):
-    run = str(trained / "three")
-    texts = [run, f"policy:{run}", f"gumbel-mcts-5:{run}", str(trained / "ppo_three"), "random"]
+def test_runs_play_by_search_or_network_and_the_game_is_theirs(saved):
+    run = str(saved / "three")
+    texts = [run, f"policy:{run}", f"gumbel-mcts-5:{run}", str(saved / "ppo_three"), "random"]
     game, contestants = load_contestants(texts, None, "latest")
     assert game.name == "tic_tac_toe"
     names = ["three 3 sims", "three network", "three 5 sims", "ppo_three", "random"]
     assert [contestant.name for contestant in contestants] == names
     states = jax.tree.map(lambda x: np.asarray(x)[None], game.step(game.init(), 4))
     for contestant in contestants:
-        action = contestant.player(contestant.params, states, jax.random.key(0))
+        action = jax.jit(contestant.player)(contestant.params, states, jax.random.key(0))
         assert action.shape == (1,)
         assert 0 <= int(action[0]) < 9
         assert int(action[0]) != 4
 
 
-def test_contests_that_cannot_be(trained):
-    run = str(trained / "three")
+def test_contests_that_cannot_be(saved):
+    run = str(saved / "three")
     with refused(ConfigError, hint="name runs of one game"):
         load_contestants([run, "random"], "connect_four")
     with refused(ConfigError, hint="--game connect_four, or name a run"):
         load_contestants(["heuristic", "random"], None)
     with pytest.raises(ConfigError, match="probe is a run of probe/action_reward, which is no board game"):
-        load_contestants([str(trained / "probe"), "random"], None)
+        load_contestants([str(saved / "probe"), "random"], None)
     with pytest.raises(ConfigError, match="a run of ppo has no values of outcomes to search with"):
-        load_contestants([f"gumbel-mcts-4:{trained / 'ppo_three'}", "random"], None)
+        load_contestants([f"gumbel-mcts-4:{saved / 'ppo_three'}", "random"], None)
     with pytest.raises(CheckpointError, match="no run at nothing"):
         load_contestants(["nothing", "random"], None)
-    with pytest.raises(UnsupportedEnvironmentError, match="hex8 is not available yet"):
-        load_contestants(["heuristic", "random"], "hex8")
     with pytest.raises(UnsupportedEnvironmentError, match="unknown game 'conect_four'; did you mean 'connect_four'"):
         load_contestants(["heuristic", "random"], "conect_four")
-    assert make_game("tic_tac_toe").name == "tic_tac_toe"
 
 
-def test_the_command_prints_scores_and_writes_them(trained, tmp_path, capsys):
-    argv = [trained / "three", "random", "--simulations", "0,2", "--json", tmp_path / "match.json"]
+def test_the_command_prints_scores_and_writes_them(saved, tmp_path, capsys):
+    argv = [saved / "three", "random", "--simulations", "0,2", "--json", tmp_path / "match.json"]
     assert command("arena", *argv) == 0
     out = capsys.readouterr().out
     assert "tic_tac_toe: 12 openings of 2 plies" in out
     assert "against random" in out
-    assert f"{trained / 'three'} at update 1" in out
-    rows = [line.split("  ")[0] for line in out.splitlines()[3:]]
-    assert rows == ["three network", "three 2 sims"]
-    again = (tmp_path / "match.json").read_text()
-    assert command("arena", *argv) == 0
-    assert (tmp_path / "match.json").read_text() == again  # the same seed, the same match
-    found = json.loads(again)
+    assert f"{saved / 'three'} at update 1" in out
+    names = [line.split("  ")[0] for line in out.splitlines()[3:]]
+    assert names == ["three network", "three 2 sims"]
+    found = json.loads((tmp_path / "match.json").read_text())
     assert (found["game"], found["opening_plies"], found["seed"]) == ("tic_tac_toe", 2, 0)
     assert found["opponent"] == {"name": "random"}
     match = found["matches"]["three 2 sims"]
-    assert (match["run"], match["update"], match["seed"]) == (str(trained / "three"), 1, 0)
+    assert (match["run"], match["update"], match["seed"]) == (str(saved / "three"), 1, 0)
     assert match["num_games"] == match["wins"] + match["draws"] + match["losses"] == 24
     assert match["score"][0] == pytest.approx((match["wins"] + match["draws"] / 2) / 24)
 
 
-def test_of_two_engines_no_origin_is_printed(capsys):
-    assert command("arena", "random", "heuristic", "--game", "tic_tac_toe", "--openings", "2") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 3  # what is played, the head, the score
-    assert all(lines)
+def test_of_two_engines_no_origin_is_printed_and_the_same_seed_is_the_same_match(inside, capsys):
+    argv = ["random", "heuristic", "--game", "tic_tac_toe", "--openings", "2", "--json"]
+    for name in ("one", "other"):
+        assert command("arena", *argv, name) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert len(lines) == 3  # what is played, the head, the score
+        assert all(lines)
+    assert Path("one").read_text() == Path("other").read_text()
 
 
-@pytest.mark.parametrize("text", ["heuristic-ppo", "random2", "mcts-test"])
-def test_a_run_may_be_named_like_an_engine(text, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError):
-        parse_contestant(text)
-    (tmp_path / "runs" / text).mkdir(parents=True)
-    assert parse_contestant(text).run == text
-
-
-def test_the_analysis_is_of_the_search_that_plays(trained):
-    run = load_run(str(trained / "three"), "latest")
-    spec = parse_contestant(f"policy:{trained / 'three'}")
+def test_the_analysis_is_of_the_search_that_plays(saved):
+    run = load_run(str(saved / "three"), "latest")
+    spec = parse_contestant(f"policy:{saved / 'three'}")
     assert analyzer(spec, run.env.game, run) is None
     assert analyzer(spec._replace(num_simulations=None), run.env.game, run) is not None
 
 
 @pytest.mark.full
-def test_ratings_rank_checkpoints_and_draw_them(trained, tmp_path, capsys):
+def test_ratings_rank_checkpoints_and_draw_them(saved, tmp_path, capsys):
     figure, numbers = tmp_path / "ratings.png", tmp_path / "ratings.json"
     options = ["--anchors", "random, heuristic", "--openings", "4", "--out", figure, "--json", numbers]
-    assert command("ratings", trained / "three", *options) == 0
+    assert command("ratings", saved / "three", *options) == 0
     out = capsys.readouterr().out
     assert "4 players" in out  # two anchors, the checkpoints of updates 0 and 1
     lines = {line.rpartition("  ")[0].split("  ")[0]: line for line in out.splitlines()}
@@ -154,4 +144,4 @@ def test_ratings_rank_checkpoints_and_draw_them(trained, tmp_path, capsys):
     assert "1000" in lines["random"]
     assert {"three @ 0", "three @ 1", "heuristic"} <= lines.keys()
     assert figure.stat().st_size > 10_000
-    assert command("ratings", trained / "three", "--anchors", "nobody") == 2
+    assert command("ratings", saved / "three", "--anchors", "nobody") == 2

@@ -1,8 +1,6 @@
 """Curves, tables, figures and animations from hand-made run folders."""
 
 import os
-import threading
-import time
 
 import matplotlib
 import numpy as np
@@ -11,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from PIL import Image
 from support.asserts import refused
 from support.hand_made import write_run
+from support.marks import full
 
 from stoix_like.errors import CheckpointError, ConfigError, RunError, UnsupportedEnvironmentError
 from stoix_like.evaluation import statistics
@@ -43,9 +42,7 @@ def _curves(paths, metric="mean_return"):
     ("num_seeds", "final", "lines", "bands"),
     [(1, 1.0, 2, 0), (3, 1.1, 5, 1), (6, 1.25, 2, 1)],  # 6 seeds: 1.0 ... 1.5 less one at each end
 )
-def test_the_final_iqm_by_hand_and_few_seeds_drawn_singly_and_more_than_one_with_a_band(
-    tmp_path, num_seeds, final, lines, bands
-):
+def test_the_final_iqm_by_hand_in_figure_and_table_and_few_seeds_drawn_singly(tmp_path, num_seeds, final, lines, bands):
     path = _write_run(tmp_path / "run", range(num_seeds), _linear)
     (quoted,), (beside,), missing = _curves([path])
     assert (quoted.name, quoted.key, len(quoted.seeds), missing) == ("PPO", "evaluator/mean_return", num_seeds, [])
@@ -58,6 +55,21 @@ def test_the_final_iqm_by_hand_and_few_seeds_drawn_singly_and_more_than_one_with
     assert (len(panel.lines), len(panel.collections)) == (lines, bands)  # evaluation and training, and thin ones
     legend = [text.get_text() for text in panel.get_legend().get_texts()]
     assert legend == [f"PPO (n={num_seeds})", "training episodes"]
+
+    summary = learning_curves.plot_runs([path], tmp_path / "out" / "curves.png")
+    with Image.open(summary.path) as image:
+        assert image.size == (960, 630)  # 6.4 x 4.2 inches at 150 dpi
+        assert len(image.convert("RGB").getcolors(100_000)) > 20  # something is drawn
+    assert [entry.name for entry in summary.path.parent.iterdir()] == ["curves.png"]
+    head, line, *notes = str(summary).splitlines()
+    assert " ".join(head.split()) == "experiment task metric n final IQM 95 % interval best IQM at step"
+    # Of three seeds all alike come up with probability 1/27 > 2.5 %: the interval is the whole range.
+    _, low, high = statistics.bootstrap_interval(1.0 + np.arange(num_seeds) / 10)
+    interval = {1: "–", 3: "[1, 1.2]", 6: f"[{low:.3g}, {high:.3g}]"}[num_seeds]
+    shown = f"{final:.3g}"
+    expected = ["PPO", "Maze-v0", "evaluator/mean_return", str(num_seeds), shown, *interval.split(), shown, "20,000"]
+    assert line.split() == expected
+    assert len(notes) == (num_seeds < 4)
 
 
 def test_one_run_of_three_seeds_is_three_runs_of_one(tmp_path):
@@ -105,24 +117,6 @@ def test_a_metric_that_one_experiment_lacks_is_said(tmp_path):
     assert "PPO · Maze-v0: no values of temperature yet" in summary.table
 
 
-@pytest.mark.parametrize("num_seeds", [1, 3, 6])
-def test_figure_and_table(tmp_path, num_seeds):
-    path = _write_run(tmp_path / "run", range(num_seeds), _linear)
-    summary = learning_curves.plot_runs([path], tmp_path / "out" / "curves.png")
-    with Image.open(summary.path) as image:
-        assert image.size == (960, 630)  # 6.4 x 4.2 inches at 150 dpi
-        assert len(image.convert("RGB").getcolors(100_000)) > 20  # something is drawn
-    assert [entry.name for entry in summary.path.parent.iterdir()] == ["curves.png"]
-    head, line, *notes = str(summary).splitlines()
-    assert " ".join(head.split()) == "experiment task metric n final IQM 95 % interval best IQM at step"
-    # Of three seeds all alike come up with probability 1/27 > 2.5 %: the interval is the whole range.
-    _, low, high = statistics.bootstrap_interval(1.0 + np.arange(num_seeds) / 10)
-    final, interval = {1: ("1", "–"), 3: ("1.1", "[1, 1.2]"), 6: ("1.25", f"[{low:.3g}, {high:.3g}]")}[num_seeds]
-    expected = ["PPO", "Maze-v0", "evaluator/mean_return", str(num_seeds), final, *interval.split(), final, "20,000"]
-    assert line.split() == expected
-    assert len(notes) == (num_seeds < 4)
-
-
 def _artists(paths, metric="mean_return"):
     return learning_curves.curves_figure(_curves(paths, metric), metric).axes
 
@@ -160,7 +154,7 @@ def test_the_legend_of_several_curves_covers_none_of_them(tmp_path):
     assert legend.y0 >= 0.0  # and it is not cut off
 
 
-@pytest.mark.parametrize("page", [False, True])
+@pytest.mark.parametrize("page", [full(False), True])
 @pytest.mark.parametrize(("count", "length"), [(6, 34), (3, 120), (3, 200)])
 def test_runs_with_long_names_leave_room_for_the_curves(tmp_path, count, length, page):
     names = [f"ppo-BinPack-v2-20260101-12000{seed}-s{seed}".ljust(length, "x") for seed in range(count)]
@@ -271,21 +265,9 @@ def test_an_animation_that_fails_or_cannot_be_drawn_leaves_the_old_gif(tmp_path)
 
 def test_a_running_run_can_be_read_while_it_is_written(tmp_path):
     path = _write_run(tmp_path / "run", [0], _linear)
-    line = (path / "metrics.jsonl").read_bytes().splitlines(keepends=True)[-1]
-    stop = threading.Event()
-
-    def write():
-        with (path / "metrics.jsonl").open("ab", buffering=0) as file:
-            while not stop.is_set():
-                for part in (line[:30], line[30:]):  # a reader may see half of a line
-                    file.write(part)
-                    time.sleep(0.0005)  # or the file grows faster than it is read
-
-    writer = threading.Thread(target=write)
-    writer.start()
-    try:
-        for _ in range(50):
-            assert read_run(path).seeds == {0}
-    finally:
-        stop.set()
-        writer.join()
+    record = path / "metrics.jsonl"
+    whole = record.read_bytes()
+    line = whole.splitlines(keepends=True)[-1]
+    for size in range(0, len(line) + 1, 7):  # a reader may see any part of a line
+        record.write_bytes(whole + line[:size])
+        assert read_run(path).seeds == {0}

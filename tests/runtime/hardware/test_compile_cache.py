@@ -1,6 +1,5 @@
 """The compile cache: where it is, what it holds, and notes on entries that cannot be read."""
 
-import threading
 import types
 import warnings
 import zlib
@@ -61,17 +60,16 @@ def entry(tmp_path, monkeypatch):
     return path, warn
 
 
-def test_an_entry_that_another_process_is_writing_is_left_to_it(entry, capsys):
+def test_an_entry_that_another_process_is_writing_is_left_to_it(entry, capsys, monkeypatch):
     path, warn = entry
     path.write_bytes(WHOLE[:-8])
-    writer = threading.Timer(0.2, path.write_bytes, [WHOLE])
-    writer.start()
+    monkeypatch.setattr(compile_cache.time, "sleep", lambda _: path.write_bytes(WHOLE))  # the other, meanwhile
     warn()
-    writer.join()
     assert (path.read_bytes(), capsys.readouterr().err) == (WHOLE, "")
 
 
-def test_an_entry_that_is_truncated_is_removed_and_one_that_cannot_be_used_is_noted(entry, capsys):
+def test_an_entry_that_is_truncated_is_removed_and_one_that_cannot_be_used_is_noted(entry, capsys, monkeypatch):
+    monkeypatch.setattr(compile_cache.time, "sleep", lambda _: None)
     path, warn = entry
     path.write_bytes(WHOLE[:-8])
     warn()

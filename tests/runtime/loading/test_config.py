@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.asserts import refused
+from support.marks import full
 from support.transcripts import rows
 
 from stoix_like.config import layers
@@ -179,6 +180,9 @@ architecture: {seed: !!int x} => 1: not valid YAML: 'x' is no int
 spo:|  init_log_alpha: 3 => 2: 'spo.init_log_alpha' is not read; use init_alpha: the weight itself
 spo: {num_particle: 3} => 1: unknown key 'spo.num_particle'; did you mean 'num_particles'?
 training_core: {num_updates: 3, total_timesteps: 3} => 1: give num_updates or total_timesteps, not both
+environment.num_envs: 3|environment: {num_envs: 4} =>
+    1: unknown section 'environment.num_envs'; did you mean 'environment'?
+~ => 1: a configuration is made of sections, such as 'environment:'
 """),
 )
 def test_file_problems_word_for_word(file, text, expected):
@@ -256,6 +260,7 @@ Maze-v0 => unexpected argument 'Maze-v0'
     --total-timesteps: 51,200,000,000,000 steps are 10,000,000,000 updates, and at most 2,147,483,647 can be counted
 --total-timesteps 1e6 =>
     --total-timesteps: 1,000,000 is not a multiple of num_envs * rollout_length = 5,120; use 998,400 or 1,003,520
+--num-updates 3 --total-timesteps 1000 => --total-timesteps: give num_updates or total_timesteps, not both
 --seed 2147483646 --num-seeds 3 => --num-seeds: the last seed would be 2147483648, above 2147483647; use a lower seed
 --otlp-endpoint localhost:4318 =>
     --otlp-endpoint: 'localhost:4318' is no address; give one such as http://localhost:4318
@@ -503,15 +508,19 @@ def configs(draw):
     return ppo_config(**(leaves | sizes | hosts | stores))
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(config=configs())
-def test_yaml_feeds_back_to_the_identical_configuration(config, tmp_path_factory):
-    path = tmp_path_factory.mktemp("config") / "config.yaml"
-    path.write_text(to_yaml(config), encoding="utf-8")
-    again = loaded("--config", str(path)).given
-    assert again == config
-    assert repr(again) == repr(config)  # also distinguishes 1 from 1.0 and True
-    assert config_from_dict(PPOConfig, config_to_dict(config)) == config
+@pytest.mark.parametrize("examples", [50, full(300)])
+def test_yaml_feeds_back_to_the_identical_configuration(examples, tmp_path):
+    @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+    @given(config=configs())
+    def feed_back(config):
+        path = tmp_path / "config.yaml"
+        path.write_text(to_yaml(config), encoding="utf-8")
+        again = loaded("--config", str(path)).given
+        assert again == config
+        assert repr(again) == repr(config)  # also distinguishes 1 from 1.0 and True
+        assert config_from_dict(PPOConfig, config_to_dict(config)) == config
+
+    feed_back()
 
 
 def test_yaml_of_a_configuration_is_commented_and_plain_and_awkward_text_survives(tmp_path):
@@ -542,47 +551,18 @@ def test_help_and_documentation_show_every_flag_with_type_default_and_range(monk
 
 
 @pytest.mark.parametrize(
-    ("flags", "note"),
-    [
-        ([], None),
-        (["--task-id", "BinPack-v2"], None),
-        (["--config", "ppo/maze"], None),
-        (
-            ["--task-id", "Snake-v1"],
-            "the values of ppo/quick were chosen for BinPack-v2; --config ppo/snake is for Snake-v1",
-        ),
-        (
-            ["--config", "ppo/maze", "--task-id", "TSP-v1"],
-            "the values of ppo/maze were chosen for Maze-v0; no preset is for TSP-v1",
-        ),
-        (
-            ["--config", "spo/maze"],
-            "the values of spo/maze were chosen for SPO on Maze-v0; --config ppo/maze is for Maze-v0 and PPO, "
-            "and scripts/train_spo.py trains SPO",
-        ),
-    ],
+    ("words", "note"),
+    rows("""
+--task-id Snake-v1 => the values of ppo/quick were chosen for BinPack-v2; --config ppo/snake is for Snake-v1
+--config ppo/maze --task-id TSP-v1 => the values of ppo/maze were chosen for Maze-v0; no preset is for TSP-v1
+--config spo/maze => the values of spo/maze were chosen for SPO on Maze-v0; --config ppo/maze is for Maze-v0 and PPO,
+    and scripts/train_spo.py trains SPO
+"""),
 )
-def test_values_of_another_task_are_told(flags, note):
-    assert preset_note(loaded(*flags)) == note
-
-
-def test_a_key_with_a_dot_is_no_duplicate_and_null_is_no_configuration(tmp_path):
-    (tmp_path / "dotted.yaml").write_text("environment.num_envs: 3\nenvironment: {num_envs: 4}\n")
-    (tmp_path / "null.yaml").write_text("~\n")
-    for name, problem in (("dotted", "unknown section 'environment.num_envs'"), ("null", "a configuration is made of")):
-        with pytest.raises(ConfigError) as caught:
-            load_config(PPOConfig, "ppo", ["--config", str(tmp_path / f"{name}.yaml")], "ppo/quick")
-        (found,) = caught.value.problems
-        assert problem in found
-
-
-def test_two_budgets_are_reported_with_all_other_problems():
-    argv = ["--num-updates", "3", "--total-timesteps", "1000", "--num-envs", "x"]
-    with pytest.raises(ConfigError) as caught:
-        load_config(PPOConfig, "ppo", argv, "ppo/quick")
-    first, second = sorted(caught.value.problems)
-    assert first.startswith("--num-envs: expected int")
-    assert second == "--total-timesteps: give num_updates or total_timesteps, not both"
+def test_values_of_another_task_are_told(words, note):
+    assert preset_note(loaded(*words.split())) == note
+    for its_own in ([], ["--task-id", "BinPack-v2"], ["--config", "ppo/maze"]):
+        assert preset_note(loaded(*its_own)) is None
 
 
 def test_two_sections_cannot_have_a_leaf_of_one_name():

@@ -63,20 +63,8 @@ def test_wrong_keys_and_values_are_named_with_their_line(tmp_path, text, problem
 
 
 def test_flags_of_games_are_left_for_them():
-    own, rest = split_words(
-        [
-            "--games",
-            "tic_tac_toe",
-            "--num-simulations",
-            "8",
-            "--actor-lr=-1",
-            "--no-auto-trigger",
-            "--seed",
-            "-3",
-            "-x",
-        ],
-        UnifiedLoopConfig,
-    )
+    words = "--games tic_tac_toe --num-simulations 8 --actor-lr=-1 --no-auto-trigger --seed -3 -x"
+    own, rest = split_words(words.split(), UnifiedLoopConfig)
     assert own == ["--games", "tic_tac_toe", "--no-auto-trigger"]
     assert rest == ["--num-simulations", "8", "--actor-lr=-1", "--seed", "-3", "-x"]
 

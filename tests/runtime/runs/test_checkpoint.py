@@ -135,10 +135,10 @@ def test_the_states_of_shipped_tasks_come_back(make_store, task_id):
     assert_same_bits(make_store().load(_template(whole)), whole)
 
 
-@pytest.mark.parametrize(("keep", "kept"), [(None, [1, 2, 3, 4]), (1, [4]), (2, [3, 4])])
+@pytest.mark.parametrize(("keep", "kept"), [(None, [1, 2, 3]), (1, [3]), (2, [2, 3])])
 def test_keep_last_n(make_store, keep, kept):
     store = make_store(create=True, keep_last_n=keep)
-    for update in range(1, 5):
+    for update in (1, 2, 3):
         _save(store, update)
     assert store.updates() == kept
     assert make_store().updates() == kept
@@ -188,10 +188,8 @@ def test_the_format_is_told_from_the_files(make_store, caplog):
 
 
 def test_without_ocdbt_saving_and_reading_keep_no_memory(make_store):
-    store, many = (
-        make_store(create=True, keep_last_n=1, use_ocdbt=False),
-        {f"leaf_{i}": jnp.ones(i + 1) for i in range(40)},
-    )
+    store = make_store(create=True, keep_last_n=1, use_ocdbt=False)
+    many = {f"leaf_{i}": jnp.ones(i + 1) for i in range(40)}
 
     def save_and_read(updates):
         for update in updates:
@@ -200,8 +198,8 @@ def test_without_ocdbt_saving_and_reading_keep_no_memory(make_store):
         gc.collect()
         return sys.getallocatedblocks()
 
-    blocks = [save_and_read(range(first, first + 10)) for first in (1, 11, 21)]
-    assert min(np.diff(blocks)) / 10 < 2 * len(many)  # with it, 8 of each leaf stay
+    blocks = [save_and_read(range(first, first + 5)) for first in (1, 6, 11)]
+    assert min(np.diff(blocks)) / 5 < 2 * len(many)  # with it, 8 of each leaf stay
 
 
 def test_what_is_not_there_is_named_and_another_schema_refused(make_store, tmp_path, monkeypatch):
@@ -220,17 +218,6 @@ def test_what_is_not_there_is_named_and_another_schema_refused(make_store, tmp_p
         _save(make_store("other", create=True), 1)
     with pytest.raises(CheckpointError, match="has another schema than this version reads"):
         make_store("other").load_meta()
-
-
-def test_numbered_folders_of_others_are_refused(make_store, tmp_path):
-    foreign = tmp_path / "checkpoints" / "5"
-    foreign.mkdir(parents=True)
-    (foreign / "weights.bin").write_bytes(b"junk")
-    store = make_store()
-    for read in (store.load_meta, lambda: store.load(_template(_arrays())), lambda: store.load_part("params", {})):
-        with pytest.raises(CheckpointError):
-            read()
-    assert (foreign / "weights.bin").read_bytes() == b"junk"
 
 
 def test_a_save_that_was_killed_is_no_checkpoint(make_store, saved_folder, tmp_path):
@@ -335,7 +322,7 @@ def _damages(content):
         yield f"bit flipped in byte {place}", bytes(flipped)
 
 
-@pytest.mark.parametrize("part", ["all", "params"])
+@pytest.mark.parametrize("part", ["all", full("params")])
 def test_damage_is_refused_and_never_loaded(saved_folder, tmp_path, part, capfd):
     """Every file in turn is removed, emptied, cut, and has single bits flipped. What loads must be what was saved."""
     expected = _arrays(3) if part == "all" else _arrays(3)["params"]
@@ -506,7 +493,7 @@ def test_an_old_checkpoint_that_cannot_be_removed_ends_nothing(make_store, monke
     assert store.load_meta().update == 2
 
 
-@pytest.mark.parametrize("use_ocdbt", [True, False])
+@pytest.mark.parametrize("use_ocdbt", [True, full(False)])
 @pytest.mark.parametrize(
     "name", ["plain [x]", "a[!b]", "a\\b", "a*?", "gs:/", "%41#", "line\nbreak", "\udcff", "{x}$HOME;'\"|&"]
 )

@@ -1,7 +1,6 @@
-"""Hashes, array files, manifests, and when a stage runs again."""
+"""Hashes, array files, manifests, and when a stage runs again. Damaged files: tests/runtime/storage/test_damage.py."""
 
 import json
-import pickle
 
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ from stoix_like.runtime.stages.hashes import array_hash, tree_hash
 from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest, write_manifest
 from stoix_like.runtime.stages.run import StageCall, StageResult, run_stage
 from stoix_like.runtime.stages.table import Stage, StageFiles, first_due
+from stoix_like.runtime.storage.signed_json import signed_text
 
 ARRAYS = {"a": np.arange(6, dtype=np.int16).reshape(2, 3), "b": np.float32([0.5]), "text": np.array("word")}
 
@@ -59,32 +59,9 @@ def test_objects_are_neither_written_nor_read(tmp_path):
         read_arrays(tmp_path / "b.npz")
 
 
-@pytest.mark.parametrize(
-    ("content", "reason"),
-    [
-        (None, "there is no such file"),
-        (b"", "torn, or no .npz file"),
-        (b"PK\x03\x04 and so on", "torn, or no .npz file"),
-        (b"whatever", "torn, or no .npz file"),
-        (pickle.dumps({}), "pickled objects, which are never loaded"),
-    ],
-)
-def test_files_that_cannot_be_read(tmp_path, content, reason):
-    path = tmp_path / "arrays.npz"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(CheckpointError, match=reason):
-        read_arrays(path)
-
-
-def test_a_torn_a_plain_and_a_changed_file_are_refused(tmp_path):
+def test_a_plain_and_a_changed_file_are_refused(tmp_path):
     path = tmp_path / "arrays.npz"
     found = write_arrays(path, ARRAYS)
-    whole = path.read_bytes()
-    for length in (len(whole) // 2, len(whole) - 30):
-        path.write_bytes(whole[:length])
-        with pytest.raises(CheckpointError, match="torn"):
-            read_arrays(path)
     np.save(tmp_path / "plain.npy", np.zeros(3))
     (tmp_path / "plain.npy").rename(path)
     with pytest.raises(CheckpointError, match="torn, or no"):
@@ -209,22 +186,13 @@ def test_what_is_recorded_does_not_change_the_digest_and_everything_else_does(tm
     assert read_manifest(tmp_path) == manifest
 
 
-def test_a_damaged_or_changed_manifest_is_refused(tmp_path):
+def test_a_manifest_of_another_format_or_with_another_number_is_refused(tmp_path):
     write_manifest(tmp_path, Manifest("a", {}, {}, {}, {"n": 4}, {}))
     path = tmp_path / FILE
-    text = path.read_text()
-    for changed, reason in (
-        (text[:20], "torn, or not ours"),
-        ("[]", "torn, or not ours"),
-        (text.replace('"n": 4', '"n": 5'), "changed after it had been written"),
-    ):
-        path.write_text(changed)
-        with pytest.raises(CheckpointError, match=reason):
-            read_manifest(tmp_path)
-    stored = json.loads(text)
-    stored["body"]["format"] = 2
-    from stoix_like.runtime.storage.signed_json import signed_text
-
-    path.write_text(signed_text(stored["body"]))
+    body = json.loads(path.read_text())["body"]
+    path.write_text(path.read_text().replace('"n": 4', '"n": 5'))
+    with pytest.raises(CheckpointError, match="changed after it had been written"):
+        read_manifest(tmp_path)
+    path.write_text(signed_text(body | {"format": 2}))
     with pytest.raises(CheckpointError, match="has format 2"):
         read_manifest(tmp_path)

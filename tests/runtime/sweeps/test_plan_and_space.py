@@ -117,7 +117,6 @@ num_trials: 0 => num_trials: must be at least 1, got 0
 num_trials: few => num_trials: expected int, got 'few' (str)
 sampler: tpw => sampler: expected tpe, random, got 'tpw' (str); did you mean 'tpe'?
 direction: 1 => direction: expected maximize, minimize, got 1 (int)
-num_seeds: *two => not valid YAML: aliases (*name) are not read here
 config: ppo/mase => config: no file or preset 'ppo/mase'; did you mean 'ppo/maze'?; presets: alphazero/connect_four,
     alphazero/go_9x9, alphazero/hex_11x11, alphazero/othello, alphazero/tic_tac_toe, ppo/binpack,
     ppo/binpack_large, ppo/binpack_v0, ppo/connect_four, ppo/maze, ppo/maze_mlp, ppo/quick, ppo/snake,
@@ -137,26 +136,21 @@ def test_wrong_keys(problems, text, problem):
 
 @pytest.mark.parametrize(
     ("text", "problem"),
-    [
-        ("", ": space: nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'"),
-        ("- 3\n", ":1: the file must hold keys, such as 'algorithm:'"),
-        ("space: 3\n", ":1: section 'space' must hold keys, such as 'actor_lr:'"),
-        (SPACE + "fixed: [3]\n", ":2: section 'fixed' must hold keys, such as 'task_id:'"),
-        (SPACE + "num_seeds: 2\nnum_seeds: 2\n", ":3: duplicate key 'num_seeds' (first at line 2)"),
-        (
-            SPACE + "fixed: {num_updates: 10}\n",
-            ": pruner: nothing is evaluated before the end: eval_interval is 10 and num_updates 10; fix a lower "
-            "eval_interval, or give 'pruner: none'",
-        ),
-        (
-            "fixed: {num_envs: 5, rollout_length: 10}\nspace: {num_minibatches: {choices: [3, 7]}}\n",
-            ": at the first values of the space: training_core.num_minibatches: num_envs * rollout_length = "
-            "5 * 10 = 50 is not divisible by 3; use 2 or 5",
-        ),
-    ],
+    rows("""
+|  => : space: nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'
+- 3 => :1: the file must hold keys, such as 'algorithm:'
+space: 3 => :1: section 'space' must hold keys, such as 'actor_lr:'
+SPACE|fixed: [3] => :2: section 'fixed' must hold keys, such as 'task_id:'
+SPACE|num_seeds: 2|num_seeds: 2 => :3: duplicate key 'num_seeds' (first at line 2)
+SPACE|fixed: {num_updates: 10} => : pruner: nothing is evaluated before the end: eval_interval is 10 and num_updates
+    10; fix a lower eval_interval, or give 'pruner: none'
+fixed: {num_envs: 5, rollout_length: 10}|space: {num_minibatches: {choices: [3, 7]}} => : at the first values of the
+    space: training_core.num_minibatches: num_envs * rollout_length = 5 * 10 = 50 is not divisible by 3; use 2 or 5
+"""),
 )
 def test_wrong_files(problems, text, problem):
-    assert problems(text) == [f"sweep.yaml{problem}"]
+    """A bar ends a line."""
+    assert problems(text.replace("SPACE|", SPACE).replace("|", "\n")) == [f"sweep.yaml{problem}"]
 
 
 @pytest.mark.parametrize(

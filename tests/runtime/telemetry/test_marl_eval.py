@@ -138,10 +138,3 @@ def test_resumed_before_its_first_evaluation_or_of_an_earlier_version_or_making_
     _write(tmp_path / "again", [[_evaluation(10, 0.5, seconds=7.0)]], META._replace(resumed_update=10))
     run = _seeds(tmp_path / "again")["seed_0"]
     assert [run["step_0"]["elapsed_time"], len(run)] == [7.0, 2]
-
-
-def test_a_file_that_cannot_be_written_costs_a_warning_and_no_metrics(tmp_path, capsys):
-    (tmp_path / "marl_eval.json").mkdir()
-    _write(tmp_path, [[_evaluation(10, 0.5)], _learning(11)])
-    assert "warning: MarlEvalSink dropped (IsADirectoryError" in capsys.readouterr().err
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2

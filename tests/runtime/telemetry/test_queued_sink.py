@@ -1,10 +1,9 @@
 """Sinks on threads of their own: nothing they do reaches the training, whatever they do."""
 
 import threading
-import time
 
 import pytest
-from support.telemetry import META, RecordingSink, TracingSink, report
+from support.telemetry import META, RecordingSink, TracingSink, join, report
 
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.telemetry import QueuedSink, Span, hub, open_telemetry, read_rows
@@ -15,8 +14,8 @@ SPAN = Span("chunk", 1.0, 2.0)
 
 @pytest.fixture
 def in_a_hurry(monkeypatch):
-    monkeypatch.setattr(hub, "OPEN_SECONDS", 0.5)
-    monkeypatch.setattr(hub, "CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr(hub, "OPEN_SECONDS", 0.1)
+    monkeypatch.setattr(hub, "CLOSE_SECONDS", 0.1)
 
 
 def _dropped(name, reason, folder):
@@ -52,7 +51,8 @@ def test_one_that_fails_is_dropped_with_one_warning(tmp_path, capsys, fails_in):
     for update in (1, 2, 3):
         telemetry.write([report(update, loss=1.0)])
         telemetry.trace([SPAN])
-        time.sleep(0.05)  # so that the thread has failed by the next call
+        if fails_in != "close":
+            join("MLflow")  # so that it has failed by the next call
     telemetry.close()
     telemetry.close()
     assert capsys.readouterr().err == _dropped("MLflow", "ConnectionError: refused by host", tmp_path)
@@ -75,26 +75,33 @@ def test_what_was_asked_for_is_waited_for(tmp_path, capsys):
 
     class Late(RecordingSink):
         def open(self, run_dir, meta):
-            time.sleep(2 * hub.OPEN_SECONDS)
+            assert not self.waits.wait(2 * hub.OPEN_SECONDS)
             super().open(run_dir, meta)
 
     refusing = Late("open", ConfigError("there is no run 'x'", "copy it"))
     hanging = RecordingSink(waits_in="open")
     queued = [QueuedSink(hanging, "G"), QueuedSink(refusing, "B", answer_seconds=20.0)]
-    began = time.monotonic()
     with pytest.raises(ConfigError, match="no run 'x'"):
         open_telemetry(tmp_path, META, async_sinks=queued)
-    assert time.monotonic() - began < 10.0  # the one that hangs would hold for 20
+    assert hanging.calls == []  # it was not waited for
     assert capsys.readouterr().err == ""  # there is no run whose metrics could continue
     hanging.go_on.set()
 
 
+@pytest.mark.usefixtures("in_a_hurry")
 def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr(hub, "OPEN_SECONDS", 2.0)  # so that a loaded machine is not taken for a second wait
+    deadlines = []
+
+    class Noting(QueuedSink):
+        def wait_until_open(self, deadline):
+            deadlines.append(deadline)
+            super().wait_until_open(deadline)
+
     slow = [RecordingSink(waits_in="open"), RecordingSink(waits_in="open")]
-    began = time.monotonic()
-    telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(sink, "S") for sink in slow])
-    assert 2.0 <= time.monotonic() - began < 4.0  # once, not twice
+    telemetry = open_telemetry(tmp_path, META, async_sinks=[Noting(sink, "S") for sink in slow])
+    assert [sink.calls for sink in slow] == [[], []]
+    assert deadlines == deadlines[:1] * 2  # once, not twice
+    monkeypatch.setattr(hub, "CLOSE_SECONDS", 20.0)
     telemetry.write([report(1, loss=1.0)])
     for sink in slow:
         sink.go_on.set()
@@ -107,11 +114,12 @@ def test_two_that_do_not_answer_cost_one_wait_and_get_all_later(tmp_path, capsys
 def test_one_that_hangs_never_holds_anybody_up(tmp_path, capsys):
     hung = RecordingSink(waits_in="write")
     telemetry = open_telemetry(tmp_path, META, async_sinks=[QueuedSink(hung, "H", max_pending=100)])
-    began = time.monotonic()
-    for update in range(50):
+    telemetry.write([report(0, loss=1.0)])
+    assert hung.waits.wait(20.0)
+    for update in range(1, 50):
         telemetry.write([report(update, loss=1.0)])
     telemetry.close()
-    assert 0.5 <= time.monotonic() - began < 5.0  # it would hold for 20
+    assert hung.calls == [("open",)]  # it has waited all the time
     assert capsys.readouterr().err == _dropped("H", "TimeoutError: 50 reports could not be written in time", tmp_path)
     hung.go_on.set()
     assert len(read_rows(tmp_path / "metrics.jsonl")) == 50

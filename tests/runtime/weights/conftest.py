@@ -5,7 +5,7 @@ from support.exports import CASES, exported
 from support.marks import quick
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("exports")
 

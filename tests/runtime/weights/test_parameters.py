@@ -5,7 +5,6 @@ import re
 import shlex
 import shutil
 import struct
-import time
 from pathlib import Path
 
 import jax
@@ -13,10 +12,10 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 from support.asserts import assert_same_bits, refused
-from support.exports import SEARCH, SMALL
+from support.exports import MAZE, make_saved, written_run
 from support.marks import full
 from support.paths import contents
-from support.scripted_runs import MAZE, command
+from support.scripted_runs import command
 
 import stoix_like as sl
 from stoix_like.commands.entry import exit_code, run_command
@@ -26,23 +25,17 @@ from stoix_like.runtime.evaluators.saved_run import EvaluationSettings, evaluate
 from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.runs.find import find_saved, is_parameters
 
-RUNS = {
-    "ppo": {"num_seeds": 2, "seed": 4},
-    "spo": SEARCH | {"temperature_mode": "dual", "init_temperature": 0.05, "dual_lr": 0.3, "root": "iid"},
-}
-SEEDS = {"ppo": 5, "spo": 0}
-SPACES = 6 * b" "
+LEAVES = {"ppo": {}, "spo": {"temperature_mode": "dual", "root": "iid"}}
 
 
 @pytest.fixture(scope="module", params=[full("ppo"), "spo"])
 def run(request, tmp_path_factory):
-    """A run, and the export of one of its seeds: the second of PPO's two."""
-    folder = tmp_path_factory.mktemp(request.param)
-    leaves = SMALL | MAZE | RUNS[request.param] | {"save_dir": folder, "run_name": "run", "eval_interval": 2}
-    leaves |= {"num_eval_envs": 8, "num_eval_episodes": 8, "save_interval": 2, "max_episode_steps": 8}
-    assert command(f"train-{request.param}", **leaves) == 0
-    assert command("export", folder / "run", "--checkpoint", "latest", "--seed", SEEDS[request.param]) == 0
-    return folder / "run"
+    """A run of random parameters, and the export of one of its seeds: the second of PPO's two."""
+    path, num_seeds = tmp_path_factory.mktemp(request.param) / "run", {"ppo": 2, "spo": 1}[request.param]
+    leaves = MAZE | {"observation_adapter": "dense", "max_episode_steps": 8} | LEAVES[request.param]
+    written_run(path, make_saved(request.param, leaves, num_seeds=num_seeds, seed=4), 2, 4)
+    assert command("export", path, "--checkpoint", "latest", "--seed", 3 + num_seeds) == 0
+    return path
 
 
 @pytest.fixture(scope="module")
@@ -60,8 +53,7 @@ def scores(path, checkpoint="best", **options):
     """(what was scored, {metric: numbers}) of the seed that was exported."""
     episodes = {} if "level_set" in options else {"num_episodes": 16}
     result = evaluate_run(str(path), checkpoint, EvaluationSettings(**episodes, **options))
-    (seed,) = {*map(str, SEEDS.values())} & result["seeds"].keys()
-    return {name: result[name] for name in ("policy", "mode", "levels", "level_hash")}, result["seeds"][seed]
+    return {name: result[name] for name in ("policy", "mode", "levels", "level_hash")}, [*result["seeds"].values()][-1]
 
 
 WAYS = {
@@ -73,7 +65,7 @@ WAYS = {
 }
 
 
-@pytest.mark.parametrize("way", ["as trained", "sampled", *map(full, ("frozen levels", "searching", "network"))])
+@pytest.mark.parametrize("way", [way if way == "sampled" else full(way) for way in WAYS])
 def test_scores_are_those_of_the_run(run, export, way):
     of_run, expected = scores(run, "latest", **WAYS[way])
     of_file, found = scores(export, **WAYS[way])
@@ -87,7 +79,7 @@ def test_the_parameters_are_those_of_the_run(run, export):
     expected = saved.seed_params(saved.seeds.index(published.seeds[0]))
     ours, theirs = (published.params, expected)
     if saved.meta.algorithm == "spo":
-        assert float(theirs.duals.log_temperature) != pytest.approx(np.log(0.05))  # it was learned
+        assert float(theirs.duals.log_temperature) != pytest.approx(np.log(saved.config.spo.init_temperature))
         ours, theirs = ours._replace(target=None), theirs._replace(target=None)  # which no policy reads
     assert_same_bits(ours, theirs)
     assert (published.num_seeds, published.updates, published.checkpoint) == (1, [4], "latest")
@@ -121,7 +113,7 @@ def test_the_commands_take_them(run, export, inside, capfd):
         assert result["seeds"][seed] == expected["seeds"][seed]
     assert f"{export}/params.safetensors: " in capfd.readouterr().out
 
-    index = 0 if seed == "0" else 1
+    index = int(seed) - 4
     assert command("animate", export, "--out", "a.gif", "--max-steps", "3") == 0
     assert command("animate", run, "--checkpoint", "latest", "--index", index, "--out", "b.gif", "--max-steps", 3) == 0
     assert (inside / "a.gif").read_bytes() == (inside / "b.gif").read_bytes()
@@ -163,12 +155,11 @@ def test_the_card_says_what_it_is(run, export):
     facts = dict(re.findall(r"^\| ([\w ]+) \| (.*) \|$", page, re.MULTILINE))
     assert facts["parameters"] == f"{count:,}"
     assert facts["environment steps"] == "128 (4 updates)"
-    assert (facts["seed"], facts["network"].split(",")[0]) == (str(SEEDS[run.parent.name[:3]]), "dense")
+    assert (facts["seed"], facts["network"].split(",")[0]) == (str(saved_run.load_run(str(run)).seeds[-1]), "dense")
     assert f"jax {jax.__version__}" in facts["made with"]
     description = json.loads((export / "policy.json").read_text())
-    assert float(facts["mean_return"].split(" | ")[0]) == pytest.approx(
-        description["evaluation"]["evaluator/mean_return"], rel=0.01
-    )
+    score = description["evaluation"]["evaluator/mean_return"]
+    assert float(facts["mean_return"].split(" | ")[0]) == pytest.approx(score, rel=0.01)
     assert "/" not in facts["task"]
     assert str(run.parent) not in page + json.dumps(description)
 
@@ -207,38 +198,26 @@ def _refusal(path):
 
 
 @pytest.mark.parametrize(
-    ("content", "reason"),
+    ("header", "content", "reason"),
     [
-        (b"", "header too small"),
-        (b"no parameters at all, but a text", "header too large"),
-        (b"\x80\x04\x95\x00\x00\x00\x00\x00.", "header too large"),  # what a pickle begins with
-        (struct.pack("<Q", 2**63) + b"{}", "header too large"),
-        (struct.pack("<Q", 90_000_000) + b"{}", "header too large"),  # safetensors itself would go on
-        (struct.pack("<Q", 900_000) + b'{"a":' + 450_000 * b"[" + 449_990 * b" ", "invalid"),
-        (
-            struct.pack("<Q", 80)
-            + b'{"a":{"dtype":"F32","shape":[4611686018427387904,8],"data_offsets":[0,0]}}'
-            + SPACES,
-            "",
-        ),
+        (2**63, b"{}", "header too large"),
+        (90_000_000, b"{}", "header too large"),  # safetensors itself would go on, for 15 seconds
+        (900_000, b'{"a":' + 450_000 * b"[" + 449_990 * b" ", "invalid"),
+        (80, b'{"a":{"dtype":"F32","shape":[4611686018427387904,8],"data_offsets":[0,0]}}' + 6 * b" ", ""),
     ],
+    ids=["above all", "huge", "deep", "overflow"],
 )
-def test_a_file_that_is_no_safetensors(tmp_path, content, reason):
+def test_a_header_made_to_hurt(tmp_path, header, content, reason):
     path = tmp_path / "x.safetensors"
-    path.write_bytes(content)
-    began = time.monotonic()
+    path.write_bytes(struct.pack("<Q", header) + content)
     what = f"the parameters {path} cannot be used: not a safetensors file, or a damaged one ({reason}"
     assert what in _refusal(path).what
-    assert time.monotonic() - began < 5
 
 
-def test_a_file_that_is_not_there_or_damaged(tmp_path, export, copied):
+def test_another_file_than_its_folder_describes_and_a_folder_without_one(tmp_path, export, copied):
     (tmp_path / "folder").mkdir()
-    assert _refusal(tmp_path / "none.safetensors").what == f"no parameters at {tmp_path}/none.safetensors"
     assert _refusal(tmp_path / "folder").what == f"no run at {tmp_path}/folder"
     content = bytearray(copied.read_bytes())
-    copied.write_bytes(content[:-40])
-    assert "incomplete metadata" in _refusal(copied).what
     content[-3] ^= 1  # a number that is another: only its digest shows it
     folder = shutil.copytree(export, tmp_path / "whole")
     (folder / "params.safetensors").write_bytes(content)

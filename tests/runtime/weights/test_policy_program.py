@@ -118,8 +118,11 @@ def test_observations_and_keys_that_do_not_fit(maze):
         maze.policy(maze.observation, np.array([0, 1]), False)
 
 
+@pytest.mark.full
 def test_the_page_as_it_stands(tmp_path, monkeypatch, capsys):
-    """Every block of the page in its order, on a task whose actions are a product, as jumanji registers it."""
+    """Every block of the page in its order, on a task whose actions are a product, as jumanji registers it.
+
+    The first two, on another task: test_policy_folder.py."""
     import jumanji
 
     saved = make_saved("ppo", {"task_id": "Minesweeper-v0"})
