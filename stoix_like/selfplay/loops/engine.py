@@ -56,10 +56,10 @@ Looker = Callable[[GameRunner], Look | Outcome]
 
 
 class LoopPolicy(Protocol):
-    """What a loop does next. The plan of one round looks at games with `look`, and asks nothing of the clock."""
+    """What a loop does next."""
 
     def plan(self, look: Looker, stats: LoopStats) -> Plan:
-        """The tasks of a round, in their order."""
+        """The tasks and pauses of a round, in their order. What is due in a game is asked of `look`."""
 
 
 class LoopLimits(NamedTuple):
@@ -116,12 +116,12 @@ class LoopEngine:
     def _run_round(self) -> None:
         self._looks.clear()
         self._blocked.clear()
-        with contextlib.closing(self.policy.plan(self._look, self.stats)) as plan, contextlib.suppress(StopIteration):
-            what = next(plan)
-            while not self._must_end:
+        with contextlib.closing(self.policy.plan(self._look, self.stats)) as plan:
+            what = next(plan, None)
+            while what is not None and not self._must_end:
                 outcome = self._wait(what) if isinstance(what, Pause) else self._do(what)
                 self.stats.errors_in_a_row = 0
-                what = plan.send(outcome)
+                what = _after(plan, outcome)
 
     def _look(self, runner: GameRunner) -> Look | Outcome:
         """What is due in a game: its files are read once, until something is done or a round begins."""
@@ -152,7 +152,8 @@ class LoopEngine:
         self._looks.clear()
         self._enter(task.state, runner.game)
         began = clock.monotonic()
-        self._began.setdefault(runner.game, began)
+        if task.is_counted:
+            self._began.setdefault(runner.game, began)
         stop.set_deadline(task.deadline)
         is_late = False
         try:
@@ -233,3 +234,11 @@ class LoopEngine:
 
     def _enter(self, state: str, game: str | None = None) -> None:
         self.stats.current_state, self.stats.current_config = state, game
+
+
+def _after(plan: Plan, outcome: Outcome) -> Task | Pause | None:
+    """What the plan names after this has come of the task before; None if it has ended."""
+    try:
+        return plan.send(outcome)
+    except StopIteration:
+        return None
