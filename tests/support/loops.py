@@ -75,6 +75,25 @@ class FakeClock:
         return Clock(lambda: self.at, lambda: self.at, self.sleep)
 
 
+def make_services(database, clock, say, **given):
+    """The services of a loop over a database, with defaults; what is reported is said."""
+    reporter, log, wiring = SILENT._replace(info=say, note=say, warning=say), EventLog(database), wire_pipeline_events()
+    services = LoopServices(
+        log,
+        EventRouter(log, reporter, given.get("wiring", wiring).subscriptions),
+        Breakers(database, BreakerRule()),
+        wiring,
+        reporter,
+        LoopStop(),
+        clock,
+        StageLimits(),
+        WatchRule(),
+        Cadence(database, clock),
+        RetentionConfig(),
+    )
+    return services._replace(**given)
+
+
 class SmallLoop:
     """A loop over one small game, its parts, and what it said."""
 
@@ -88,20 +107,15 @@ class SmallLoop:
         self.config = LoopConfig(configs=[("tic_tac_toe", 2)], **{"iteration_cooldown_seconds": 5.0} | fields)
         rule = BreakerRule(self.config.max_consecutive_failures, self.config.failure_backoff_seconds)
         self.breakers = Breakers(self.database, rule)
-        router = EventRouter(self.log, reporter, self.wiring.subscriptions)
-        clock = self.fake.clock
-        services = LoopServices(
-            self.log,
-            router,
-            self.breakers,
-            self.wiring,
-            reporter,
-            self.stop,
-            clock,
-            limits or StageLimits(),
-            watch or WatchRule(),
-            Cadence(self.database, clock),
-            RetentionConfig(),
+        services = make_services(
+            self.database,
+            self.fake.clock,
+            say,
+            breakers=self.breakers,
+            wiring=self.wiring,
+            stop=self.stop,
+            limits=limits or StageLimits(),
+            watch=watch or WatchRule(),
         )
         pipeline = moved(pipeline, save_dir)
         pipeline.stop, pipeline.reporter = self.stop, reporter

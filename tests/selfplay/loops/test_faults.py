@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 from support.loops import FakeClock, small_loop, told
-from support.marks import quick
+from support.marks import full, quick
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.console.reporter import Reporter
@@ -87,15 +87,24 @@ def test_only_a_bug_is_said_with_its_traceback(copied_loop, monkeypatch, error, 
         assert sum("Traceback" in line for line in loop.said) == tracebacks
 
 
-OUTSIDE = [(derive, "events_of", TORN), (runner, "due_step", SYSTEM), (runner, "due_step", BUG)]
+OUTSIDE = {
+    "events": (derive, "events_of", TORN),
+    "files": (runner, "due_step", SYSTEM),
+    "bug": (runner, "due_step", BUG),
+}
 
 
-@each_kind
-@pytest.mark.parametrize(("module", "function", "error"), OUTSIDE, ids=["events", "files", "bug"])
-def test_errors_outside_a_stage_open_a_breaker_and_make_the_loop_unhealthy(
-    copied_loop, monkeypatch, kind, module, function, error
-):
-    pipeline, folder = copied_loop
+@pytest.mark.parametrize(
+    ("kind", "place"),
+    [
+        ("continuous", "events"),
+        ("master", "files"),
+        full("continuous", "bug"),
+        *(full(kind, place) for kind, place in (("continuous", "files"), ("master", "events"), ("master", "bug"))),
+    ],
+)
+def test_errors_outside_a_stage_open_a_breaker_and_make_the_loop_unhealthy(copied_loop, monkeypatch, kind, place):
+    (pipeline, folder), (module, function, error) = copied_loop, OUTSIDE[place]
     monkeypatch.setattr(module, function, raising(error))
     with small_loop(pipeline, folder, iteration_cooldown_seconds=10.0) as loop:
         engine, states = loop.engine(kind, max_iterations=0), set()
