@@ -57,7 +57,9 @@ def evaluate(scripts, maze):
     return run
 
 
+@pytest.mark.full
 def test_evaluate_best(evaluate):
+    """As test_clean_install.py does, with every number."""
     result = evaluate("--num-episodes", "64")
     assert (result["checkpoint"], result["mode"], result["level_hash"]) == ("best", "deterministic", None)
     assert result["updates"]["0"] in (2, 4, 6)
