@@ -91,6 +91,17 @@ def test_items_without_partners_change_their_own_column_and_placed_ones_the_valu
     assert jnp.all(forward(params, binpack)[1] != forward(params, changed(binpack, items_placed=nothing_placed))[1])
 
 
+def test_what_is_masked_out_is_not_read(trained, binpack):
+    forward, params = trained
+    view = binpack.agent_view
+    garbage = lambda name: jax.tree.map(lambda x: jnp.where(view[f"{name}_mask"], x, 0.37), view[name])
+    assert not view["ems_mask"].all()
+    before, after = (
+        forward(params, o) for o in (binpack, changed(binpack, ems=garbage("ems"), items=garbage("items")))
+    )
+    jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
 @pytest.mark.parametrize(("num_layers", "attends"), [(1, False), (2, True)])
 def test_ems_attend_to_each_other_in_a_network_of_several_blocks(num_layers, attends, binpack, prepared):
     """A space that no item fits can reach the others only through attention among the EMS."""
