@@ -94,7 +94,7 @@ def test_games_of_a_slot_that_end_in_the_same_update_keep_their_own_outcomes():
     """After random openings, so that they differ."""
     settings = SETTINGS._replace(rollout_length=20, random_plies=3)
     state = playing.start(GAME, settings, NUM_GAMES, jax.random.key(0))
-    play = jax.jit(functools.partial(playing.play, GAME, scripted_search, settings, 1.0))
+    play = jax.jit(functools.partial(playing.play, playing.PlaySetup(GAME, scripted_search, settings, 1.0)))
     _, samples, counts, metrics = jax.device_get(play(state, jnp.int32(0), jax.random.key(1)))
     assert metrics["actor/episodes_count"] >= 2 * NUM_GAMES
     slots = np.rint(10 * samples.root_values[:, 0]).astype(int)
