@@ -42,7 +42,7 @@ def undisturbed(tmp_path_factory, compile_cache):
 
 
 @pytest.mark.parametrize(
-    "moment", map(full, MOMENTS)
+    "moment", [full(moment) for moment in MOMENTS]
 )  # kills by SIGKILL in `make test-integration`: test_killed_loops.py
 def test_killed_it_goes_on_to_the_same_hashes(scripts, undisturbed, moment):
     layout = Layout(scripts.cwd / "killed" / "tic_tac_toe_2p")
