@@ -41,9 +41,8 @@ def undisturbed(tmp_path_factory, compile_cache):
     return [digests(layout, number) for number in range(1, NUM_ITERATIONS + 1)], champion_hash(layout)
 
 
-@pytest.mark.parametrize(
-    "moment", [full(moment) for moment in MOMENTS]
-)  # kills by SIGKILL in `make test-integration`: test_killed_loops.py
+# in `make test-integration`, test_killed_loops.py kills a loop
+@pytest.mark.parametrize("moment", [full(moment) for moment in MOMENTS])
 def test_killed_it_goes_on_to_the_same_hashes(scripts, undisturbed, moment):
     layout = Layout(scripts.cwd / "killed" / "tic_tac_toe_2p")
     with scripts.start("run_training_loop", *argv("killed")) as process:
