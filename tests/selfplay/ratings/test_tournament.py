@@ -15,24 +15,18 @@ def test_a_tournament_needs_two_candidates(finished_loop, tmp_path):
         assert tournament.play_tournament(loop.runner.pipeline, 16, 4, 2) is None
 
 
-def test_the_intervals_of_a_tournament_know_that_its_matches_share_openings(copied_loop, monkeypatch):
+def test_a_tournament_spends_no_more_than_it_may_and_knows_that_its_matches_share_openings(copied_loop, monkeypatch):
+    """Also with another size of matches than the one before."""
     pipeline, folder = copied_loop
-    rate, rated = tournament.ratings.rate, []
+    rate, rated, games = tournament.ratings.rate, [], []
     monkeypatch.setattr(
         tournament.ratings, "rate", lambda records, **rest: rated.append(records) or rate(records, **rest)
     )
-    with small_loop(pipeline, folder) as loop:
-        tournament.play_tournament(loop.runner.pipeline, 16, 4, 2)
-    for record in rated[-1]:
-        assert len(record.by_opening) * 2 == record.games
-        assert sum(record.by_opening) == record.score
-
-
-def test_a_tournament_with_another_size_of_matches_spends_no_more_than_it_may(copied_loop):
-    pipeline, folder = copied_loop
     with small_loop(pipeline, folder, replace_leaves(pipeline.config, {"pairs_per_look": 1})) as loop:
-        given = loop.runner.pipeline, 16, 4
-        first = tournament.play_tournament(*given, 2)
-        second = tournament.play_tournament(*given, 1)
-        games = [sum(row["games"] for row in one["ratings"]) for one in (first, second)]
-        assert games == [4 * 2 * 2] * 2
+        for per_match in (2, 1):
+            found = tournament.play_tournament(loop.runner.pipeline, 16, 4, per_match)
+            games.append(sum(row["games"] for row in found["ratings"]))
+            for record in rated[-1]:
+                assert len(record.by_opening) * 2 == record.games
+                assert sum(record.by_opening) == record.score
+    assert games == [4 * 2 * 2] * 2
