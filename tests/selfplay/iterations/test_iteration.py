@@ -13,7 +13,7 @@ from stoix_like.errors import CheckpointError
 from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.selfplay.files import records
-from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout, find_layout
+from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
 from stoix_like.selfplay.iterations import begin, sequence
 from stoix_like.selfplay.iterations.begin import begin_iteration, next_iteration
 from stoix_like.selfplay.iterations.steps import run_iteration
@@ -154,12 +154,6 @@ def test_a_dry_run_writes_nothing(tmp_path):
     assert first == f"iteration 1 in {tmp_path / 'tic_tac_toe_2p'}"
     assert lines == [f"  {name}: to do" for name in STAGE_NAMES] + ["then 2 more"]
     assert not list(tmp_path.iterdir())
-
-
-def test_the_layout_of_a_folder_without_a_pipeline(tmp_path):
-    assert Layout(tmp_path).iterations() == []
-    with pytest.raises(CheckpointError, match="is no folder of a self-play pipeline"):
-        find_layout(str(tmp_path))
 
 
 def test_the_table_has_a_stage_for_each_folder_of_an_iteration_in_their_order():
