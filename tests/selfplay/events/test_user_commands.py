@@ -51,19 +51,23 @@ def failed(part, breaker):
     return kinds.StageFailed(**BASE, part=part, failed_stage="train", error="no memory", breaker=breaker)
 
 
-def test_commands_get_the_event_also_after_a_restart(log, tmp_path):
+def test_commands_get_the_events_since_they_were_added_also_after_a_restart(log, tmp_path):
     path = tmp_path / "told"
     commands = {BREAKER_OPEN: writes(path)}
+    with HookThreads(log, {}, SILENT) as threads:
+        log.append([failed(1, "open")])
+        assert threads.report() == {}
+    assert log.position("on_event") is None  # without commands nothing is read
     with HookThreads(log, commands, SILENT):
-        log.append([failed(1, "closed"), failed(2, "open")])
+        log.append([failed(2, "closed"), failed(3, "open")])
         wait_until(path.is_file)
-    log.append([failed(3, "open")])  # of a process that is killed before it is told
+    log.append([failed(4, "open")])  # of a process that is killed before it is told
     with HookThreads(log, commands, SILENT):
         wait_until(lambda: len(lines(path)) >= 2)
     kinds, texts = zip(*(line.split(" ", 1) for line in lines(path)), strict=True)
     assert set(kinds) == {BREAKER_OPEN}
-    assert [json.loads(text)["part"] for text in texts] == [2, 3]
-    assert json.loads(texts[0])["key"] == "tic_tac_toe_2p/3/train/STAGE_FAILED/2"
+    assert [json.loads(text)["part"] for text in texts] == [3, 4]
+    assert json.loads(texts[0])["key"] == "tic_tac_toe_2p/3/train/STAGE_FAILED/3"
 
 
 def test_a_command_that_fails_is_said_and_passed_over(log):
@@ -217,14 +221,3 @@ def test_what_the_loop_has_told_last_is_begun_before_it_ends(log, tmp_path, monk
     with HookThreads(log, commands, SILENT):  # of the next process
         pass
     assert len(lines(path)) == 4
-
-
-def test_commands_that_are_added_later_are_not_run_for_the_past(log, tmp_path):
-    path = tmp_path / "told"
-    with HookThreads(log, {}, SILENT) as threads:
-        log.append([failed(1, "open")])
-        assert threads.report() == {}
-    assert log.position("on_event") is None  # without commands nothing is read
-    with HookThreads(log, {BREAKER_OPEN: writes(path)}, SILENT):
-        log.append([failed(2, "open")])  # and the thread ends before its next look: it is told at the end
-    assert [json.loads(line.split(" ", 1)[1])["part"] for line in lines(path)] == [2]
