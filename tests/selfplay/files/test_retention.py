@@ -141,6 +141,7 @@ def test_the_parameters_of_so_many_newest_candidates_are_kept(six, tmp_path, can
     assert kept == list(range(min(first_kept, 5), 7))  # the last two iterations stay whole
 
 
+@pytest.mark.full
 def test_cleans_that_are_all_killed_after_a_file_come_to_the_same_end(six, tmp_path):
     layout, everything, gone = copy_of(six, tmp_path), files(six), doomed(six)
     for left in reversed(range(len(gone))):

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from support.marks import full
 from support.scripted_runs import command
 
 from stoix_like.errors import CheckpointError
@@ -43,7 +44,7 @@ def test_parameters_that_are_not_those_of_a_manifest_or_record_are_refused(copie
         ("train-alphazero", "--load-path", "{}", "--task-id", "tic_tac_toe"),
     ],
 )
-@pytest.mark.parametrize("place", [ITERATION, ""])
+@pytest.mark.parametrize("place", ["", full(ITERATION)])
 def test_every_command_refuses_them(copied, words, place, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     of_another(copied.layout)

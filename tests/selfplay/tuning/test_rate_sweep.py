@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.loops import small_loop
+from support.pipelines import changed
 
 from stoix_like.algorithms.alphazero import window_learner
 from stoix_like.config.checks.access import replace_leaves
@@ -27,14 +28,13 @@ GAMES = np.array([0, 0, 1, 1])
 
 
 @pytest.fixture
-def loop(copied_loop, monkeypatch):
+def loop(copied, monkeypatch):
     """A loop of two finished iterations, some of whose games are held out."""
     monkeypatch.setattr(window_training, "LEAST_GAMES", 1)
-    pipeline, folder = copied_loop
-    config = replace_leaves(pipeline.config, {"save_dir": str(folder), "validation_share": 0.5})
-    with small_loop(pipeline, folder, config) as loop:
+    changed(copied, validation_share=0.5)
+    with small_loop(copied, copied.layout.root.parent) as loop:
         (loop.layout.stage(2, "export") / "manifest.json").unlink()
-        export.export_stage(pipeline, files_of(pipeline.layout, 2))
+        export.export_stage(copied, files_of(loop.layout, 2))
         loop.layout.plateau(2).mkdir(parents=True)
         yield loop
 

@@ -11,10 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.loops import small_loop
 
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.events.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.events.clock import moment
 from stoix_like.selfplay.events.database import MIGRATIONS, Database
@@ -22,6 +20,9 @@ from stoix_like.selfplay.events.kinds import CurriculumRebalanced, PlateauDetect
 from stoix_like.selfplay.events.log import EventLog
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.files.tuned_leaves import TuningResult, write_result
+from stoix_like.selfplay.iterations.begin import begin_iteration
+from stoix_like.selfplay.iterations.due import Step
+from stoix_like.selfplay.iterations.steps import run_step
 from stoix_like.selfplay.watch import presence
 from stoix_like.selfplay.watch.lines import LatestProgress
 from stoix_like.selfplay.watch.presence import CONTINUOUS, MASTER, Heartbeat
@@ -127,21 +128,18 @@ def test_a_lock_that_cannot_be_read_is_said(database, tmp_path, monkeypatch):
     assert exit_code(found) == 1
 
 
-def test_the_store_and_its_new_positions_are_those_of_now(copied_loop):
-    pipeline, folder = copied_loop
-    with small_loop(pipeline, folder) as loop:
+def test_the_store_and_its_new_positions_are_those_of_now(copied):
+    def shown():
+        (game,) = read_status(copied.layout.root.parent)["games"]
+        return game["iteration"], game["store_games"], game["new_positions"]
 
-        def shown():
-            (game,) = read_status(folder)["games"]
-            return game["iteration"], game["store_games"], game["new_positions"]
-
-        assert shown() == (2, 20, 0)  # the candidate of iteration 2 has learned from all of them
-        assert loop.begin().kind == "ran"
-        assert shown() == (3, 20, 0)
-        assert loop.step().stage == "selfplay"
-        assert shown() == (3, 20, 0)
-        assert loop.step().stage == "sync"
-        assert shown() == (3, 30, read_manifest(loop.layout.stage(3, "selfplay")).facts["positions"])
+    assert shown() == (2, 20, 0)  # the candidate of iteration 2 has learned from all of them
+    number = begin_iteration(copied)
+    assert shown() == (3, 20, 0)
+    played = run_step(copied, number, Step("selfplay"))
+    assert shown() == (3, 20, 0)
+    run_step(copied, number, Step("sync"))
+    assert shown() == (3, 30, played.facts["positions"])
 
 
 def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_path):
