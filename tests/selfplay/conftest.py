@@ -4,9 +4,8 @@ import shutil
 
 import pytest
 from support.loops import small_loop
-from support.pipelines import moved, small_pipeline
+from support.pipelines import moved, restored, small_pipeline
 
-from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.selfplay.events.wiring import wire_pipeline_events
 from stoix_like.selfplay.iterations.steps import run_iteration
 
@@ -21,12 +20,16 @@ def finished(tmp_path_factory):
 @pytest.fixture
 def copied(finished, tmp_path):
     """The pipeline with a copy of its folder, which a test may damage."""
-    pipeline, _ = finished
-    before = pipeline.layout, pipeline.config
-    shutil.copytree(before[0].root, tmp_path / before[0].root.name)
-    yield moved(pipeline, tmp_path)
-    pipeline.layout, pipeline.config = before
-    pipeline.reporter = SILENT
+    with restored(finished[0]) as pipeline:
+        shutil.copytree(pipeline.layout.root, tmp_path / pipeline.layout.root.name)
+        yield moved(pipeline, tmp_path)
+
+
+@pytest.fixture
+def fresh(finished, tmp_path):
+    """The programs of the pipeline, in a folder where it has not begun."""
+    with restored(finished[0]) as pipeline:
+        yield moved(pipeline, tmp_path)
 
 
 @pytest.fixture(scope="session")

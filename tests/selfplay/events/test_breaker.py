@@ -64,10 +64,16 @@ def database(tmp_path):
         yield database
 
 
-def test_asking_takes_nothing_and_a_trial_is_made_once(database):
+def opened(database):
+    """Breakers of which one has opened at 1000 seconds."""
     breakers = Breakers(database, RULE)
     for _ in range(3):
         breakers.fail("game", "train", 1000.0, "no")
+    return breakers
+
+
+def test_asking_takes_nothing_and_a_trial_is_made_once(database):
+    breakers = opened(database)
     assert not breakers.acquire("game", "train", 1299.0)
     for _ in range(5):
         assert breakers.state("game", "train", 1300.0) == "half_open"
@@ -82,8 +88,7 @@ def test_asking_takes_nothing_and_a_trial_is_made_once(database):
 
 
 def test_breakers_are_by_game_and_stage_and_outlive_a_process(database, tmp_path):
-    for _ in range(3):
-        Breakers(database, RULE).fail("game", "train", 1000.0, "no")
+    opened(database)
     database.close()
     with contextlib.closing(Database(tmp_path)) as again:
         breakers = Breakers(again, RULE)
@@ -96,9 +101,7 @@ def test_breakers_are_by_game_and_stage_and_outlive_a_process(database, tmp_path
 
 
 def test_who_starts_a_loop_by_hand_tries_at_once_what_had_failed(database):
-    breakers = Breakers(database, RULE)
-    for _ in range(3):
-        breakers.fail("game", "train", 1000.0, "no")
+    breakers = opened(database)
     breakers.fail("game", "export", 1000.0, "no")
     again = Breakers(database, RULE)
     assert again.try_at_once() == 1
@@ -110,9 +113,7 @@ def test_who_starts_a_loop_by_hand_tries_at_once_what_had_failed(database):
 
 @pytest.mark.parametrize("succeeds", [True, False])
 def test_a_trial_whose_end_cannot_be_written_counts_in_its_process(database, monkeypatch, succeeds):
-    breakers = Breakers(database, RULE)
-    for _ in range(3):
-        breakers.fail("game", "train", 1000.0, "no")
+    breakers = opened(database)
     assert breakers.acquire("game", "train", 1300.0)
     with monkeypatch.context() as patch, contextlib.suppress(RunError):
         patch.setattr(database, "transaction", busy)

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import sqlite3
+import typing
 
 import pytest
 from support.asserts import refused
@@ -45,45 +46,21 @@ def test_an_event_is_logged_once_by_game_iteration_stage_kind_and_part(log):
     assert log.count("tic_tac_toe_2p", 1, "SELFPLAY_COMPLETE") == 2
 
 
-def test_every_kind_is_read_as_it_was_written(log):
+def value_of(kind):
+    """A value of the type of a field."""
+    values = {int: 3, bool: True, float: 0.5, float | None: None, list[str]: ["a", "b"], dict[str, float]: {"x": 0.75}}
+    return values.get(kind, "text")
+
+
+def test_every_kind_is_read_as_it_was_written_and_another_version_is_refused(log):
     made = []
     for iteration, kind in enumerate(EVENT_TYPES.values()):
-        fields = {field.name: field.type for field in dataclasses.fields(kind)}
-        own = {
-            name: VALUES[text] for name, text in fields.items() if name not in (*BASE, "iteration", "candidate", "part")
-        }
-        made.append(kind(**BASE, iteration=iteration, candidate="c", **own))
+        types = typing.get_type_hints(kind)
+        names = [field.name for field in dataclasses.fields(kind) if field.name not in (*BASE, "iteration", "part")]
+        made.append(kind(**BASE, iteration=iteration, **{name: value_of(types[name]) for name in names}))
     log.append(made)
     assert [logged.event for logged in log.read()] == made
     assert len({event.key for event in made}) == len(made) == 14
-
-
-#: A value for every type of a field.
-VALUES = {
-    f"Annotated[{kind}": value
-    for kind, value in {
-        "int": 3,
-        "str": "text",
-        "bool": True,
-        "float": 0.5,
-        "float | None": None,
-        "list[str]": ["a", "b"],
-        "dict[str, float]": {"random": 0.75},
-    }.items()
-}
-
-
-class _ByType(dict):
-    """`VALUES` by an annotation, whose description is left out."""
-
-    def __missing__(self, annotation):
-        return self[annotation.rpartition(", ")[0].split(", '")[0].split(', "')[0]]
-
-
-VALUES = _ByType(VALUES)
-
-
-def test_an_event_of_another_version_is_refused():
     with refused(CheckpointError, hint="it was written by another version: use that one, or another --save-dir"):
         event_from("UNHEARD_OF", {})
     with pytest.raises(CheckpointError, match="SELFPLAY_COMPLETE"):
@@ -110,20 +87,18 @@ def test_consumers_see_everything_once_in_order_and_go_on_after_a_restart(log):
     router.replay("all", after=1)
     router.dispatch()
     assert seen[4:] == [played(2), done(2), played(3)]
+    late = []
+    router.subscribe(Subscription("late", late.append))  # a new one begins with the next event
+    router.dispatch()
+    again = dataclasses.replace(played(1), games=20)  # its stage was done again: it takes the place of the former
+    assert log.append([again]) == [again]
+    router.dispatch()
+    assert (late, seen[-1]) == ([again], again)
+    assert [logged.event for logged in log.read()] == [played(2), done(2), played(3), again]
 
 
 def done(iteration):
     return kinds.IterationComplete(**BASE, iteration=iteration, promoted=False, seconds=1.0)
-
-
-def test_a_new_consumer_begins_with_the_next_event(log):
-    seen = []
-    log.append([played(1)])
-    router = EventRouter(log, SILENT, [Subscription("late", seen.append)])
-    router.dispatch()
-    log.append([played(2)])
-    router.dispatch()
-    assert seen == [played(2)]
 
 
 def test_a_handler_that_raises_is_called_again_then_passed_over_and_disturbs_nobody(log, database):
@@ -155,49 +130,33 @@ def test_a_consumer_has_one_name_and_known_kinds(log):
         router.subscribe(Subscription("one", print))
     with pytest.raises(ValueError, match="no events of kind 'MODEL_DEMOTED'"):
         router.subscribe(Subscription("two", print, ("MODEL_DEMOTED",)))
+    with pytest.raises(ConfigError, match="did you mean 'MODEL_PROMOTED'"):
+        wire_pipeline_events().subscribe("x", print, kinds=("MODEL_PROMOTE",))
 
 
-def test_the_wiring_has_a_switch_for_every_stage(log):
+def test_the_wiring_has_a_switch_for_every_stage():
+    stages = ("selfplay", "sync", "export", "train", "evaluate", "promote")
     assert wire_pipeline_events().triggers == Triggers()
     off = wire_pipeline_events(auto_trigger=False).triggers
-    assert [off.allows(stage) for stage in ("selfplay", "sync", "export", "train", "evaluate", "promote")] == [
-        *(True, False, False, False, False, False)
-    ]
+    assert [stage for stage in stages if off.allows(stage)] == ["selfplay"]
     some = wire_pipeline_events(training=False, promotion=False).triggers
-    assert [stage for stage in ("sync", "export", "train", "evaluate", "promote") if not some.allows(stage)] == [
-        *("train", "promote")
-    ]
+    assert [stage for stage in stages if not some.allows(stage)] == ["train", "promote"]
 
 
-def test_old_events_are_removed_but_for_the_last_finished_iteration_and_none_gets_its_place_again(log):
-    def finished(iteration):
-        return kinds.IterationComplete(**BASE, iteration=iteration, promoted=True, seconds=1.0)
-
-    log.append([one for n in (1, 2) for one in (played(n), finished(n))])
+def test_old_events_are_removed_but_for_the_last_finished_iteration_and_none_gets_its_place_again(log, database):
+    log.append([one for n in (1, 2) for one in (played(n), done(n))])
     log.append([played(3)])  # which is not finished, so that the second tells up to where all was told
+    of_no_game = [kinds.CurriculumRebalanced(**BASE | {"game": ""}, iteration=0, part=n, weights={}) for n in (1, 2)]
+    log.append(of_no_game)  # of these the last one is kept
+    for at in (1, 200):
+        log.bury("mine", at, "Traceback", float(at))  # what a consumer has failed on
     end = log.end()
-    assert log.remove_before(99.0) == 2
-    assert [logged.event for logged in log.read()] == [played(2), finished(2), played(3)]
+    assert log.remove_before(99.0) == 3
+    assert [logged.event for logged in log.read()] == [played(2), done(2), played(3), of_no_game[1]]
+    assert database.rows("SELECT time FROM dead_letters") == [(200.0,)]
     assert log.remove_before(99.0) == 0
     log.append([played(4)])
     assert log.read()[-1].position == end + 1
-
-
-def test_old_events_of_no_game_are_removed_but_for_the_last_one(log):
-    def rebalanced(part):
-        return kinds.CurriculumRebalanced(game="", iteration=0, run="", time=float(part), part=part, weights={})
-
-    log.append([rebalanced(1), rebalanced(2), played(1), rebalanced(3)])
-    assert log.remove_before(99.0) == 2
-    assert [logged.event.part for logged in log.read() if not logged.event.game] == [3]
-    assert log.remove_before(99.0) == 0
-
-
-def test_old_events_that_a_consumer_has_failed_on_are_removed(log, database):
-    for at in (1.0, 200.0):
-        log.bury("mine", int(at), "Traceback", at)
-    log.remove_before(99.0)
-    assert database.rows("SELECT time FROM dead_letters") == [(200.0,)]
 
 
 def test_a_file_that_is_being_made_by_another_process_is_waited_for(database, monkeypatch):
@@ -237,22 +196,25 @@ def test_a_database_that_was_moved_away_is_noticed_and_made_anew(database, tmp_p
     assert len(read_events(tmp_path)) == 1
 
 
-def test_the_newest_events_are_those_that_can_be_read(log, database):
+def test_events_are_read_from_any_place_and_nothing_is_made_by_reading(log, database, tmp_path):
     log.append([played(n) for n in (1, 2, 3)])
+    first, *rest = read_events(tmp_path)
+    assert [logged.event for logged in rest] == [played(2), played(3)]
+    assert read_events(tmp_path, after=first.position) == rest
+    assert read_events(tmp_path, after=first.position, limit=1) == rest[:1]
+    with reading(tmp_path) as connection:
+        assert last_events(connection, 2) == rest
+        with pytest.raises(sqlite3.OperationalError):
+            connection.execute("DELETE FROM events")
     with database.transaction() as connection:
         connection.execute("UPDATE events SET fields = '[' WHERE id = 2")
         connection.execute("UPDATE events SET fields = '5' WHERE id = 3")
-        assert [logged.event.iteration for logged in last_events(connection, 10)] == [1]
-
-
-def test_events_are_read_from_any_place_and_a_folder_without_any_has_none(log, tmp_path):
-    log.append([played(n) for n in (1, 2, 3)])
-    folder = log._database.path.parent
-    first, *rest = read_events(folder)
-    assert [logged.event.iteration for logged in read_events(folder, after=first.position)] == [2, 3]
-    assert read_events(folder, after=first.position, limit=1) == rest[:1]
-    assert read_events(tmp_path / "nothing") == []
-    assert not (tmp_path / "nothing").exists()
+        assert last_events(connection, 10) == [first]  # the newest ones that can be read
+    nothing = tmp_path / "nothing"
+    assert read_events(nothing) == []
+    with reading(nothing) as connection:
+        assert connection is None
+    assert not nothing.exists()
 
 
 def test_a_transaction_is_whole_or_nothing(log, database):
@@ -311,32 +273,3 @@ def test_a_file_that_is_no_database_is_refused(tmp_path):
     (tmp_path / FILE).write_bytes(b"not a database at all" * 100)
     with refused(CheckpointError, hint="move it away: events are derived from the manifests again"):
         Database(tmp_path)
-
-
-def test_a_reader_sees_what_is_written_and_makes_nothing(tmp_path):
-    with reading(tmp_path) as connection:
-        assert connection is None
-    assert list(tmp_path.iterdir()) == []
-    with contextlib.closing(Database(tmp_path)) as database:
-        EventLog(database).append([played(1), played(2), played(3)])
-        with reading(tmp_path) as connection:
-            assert [logged.event for logged in last_events(connection, 2)] == [played(2), played(3)]
-            with pytest.raises(sqlite3.OperationalError):
-                connection.execute("DELETE FROM events")
-
-
-def test_an_event_of_a_stage_that_was_done_again_takes_the_place_of_the_former(log):
-    seen = []
-    router = EventRouter(log, SILENT, [Subscription("all", seen.append, from_start=True)])
-    log.append([played(1), played(2)])
-    router.dispatch()
-    again = dataclasses.replace(played(1), games=20)
-    assert log.append([again]) == [again]
-    router.dispatch()
-    assert seen == [played(1), played(2), again]
-    assert [logged.event for logged in log.read()] == [played(2), again]
-
-
-def test_a_kind_that_does_not_exist_is_refused_when_it_is_subscribed_to():
-    with pytest.raises(ConfigError, match="did you mean 'MODEL_PROMOTED'"):
-        wire_pipeline_events().subscribe("x", print, kinds=("MODEL_PROMOTE",))

@@ -21,6 +21,26 @@ BASE = {"game": "tic_tac_toe_2p", "run": "abc", "time": 5.0, "iteration": 3}
 WRITES = "import os, sys; open(sys.argv[1], 'a').write(os.environ['STOIX_LIKE_EVENT'] + ' ' + sys.stdin.read())"
 
 
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    """Threads look often."""
+    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
+
+
+def wait_until(condition):
+    while not condition():
+        time.sleep(0.01)
+
+
+def writes(path):
+    """A command that adds what it is told to a file."""
+    return f'{sys.executable} -c "{WRITES}" {path}'
+
+
+def lines(path):
+    return path.read_text().splitlines() if path.is_file() else []
+
+
 @pytest.fixture
 def log(tmp_path):
     with contextlib.closing(Database(tmp_path)) as database:
@@ -31,64 +51,58 @@ def failed(part, breaker):
     return kinds.StageFailed(**BASE, part=part, failed_stage="train", error="no memory", breaker=breaker)
 
 
-def test_commands_get_the_event_also_after_a_restart(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
+def test_commands_get_the_events_since_they_were_added_also_after_a_restart(log, tmp_path):
     path = tmp_path / "told"
-    commands = {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
+    commands = {BREAKER_OPEN: writes(path)}
+    with HookThreads(log, {}, SILENT) as threads:
+        log.append([failed(1, "open")])
+        assert threads.report() == {}
+    assert log.position("on_event") is None  # without commands nothing is read
     with HookThreads(log, commands, SILENT):
-        log.append([failed(1, "closed"), failed(2, "open")])
-        while not path.is_file():
-            time.sleep(0.01)
-    log.append([failed(3, "open")])  # of a process that is killed before it is told
+        log.append([failed(2, "closed"), failed(3, "open")])
+        wait_until(path.is_file)
+    log.append([failed(4, "open")])  # of a process that is killed before it is told
     with HookThreads(log, commands, SILENT):
-        while len(path.read_text().splitlines()) < 2:
-            time.sleep(0.01)
-    kinds, texts = zip(*(line.split(" ", 1) for line in path.read_text().splitlines()), strict=True)
+        wait_until(lambda: len(lines(path)) >= 2)
+    kinds, texts = zip(*(line.split(" ", 1) for line in lines(path)), strict=True)
     assert set(kinds) == {BREAKER_OPEN}
-    assert [json.loads(text)["part"] for text in texts] == [2, 3]
-    assert json.loads(texts[0])["key"] == "tic_tac_toe_2p/3/train/STAGE_FAILED/2"
+    assert [json.loads(text)["part"] for text in texts] == [3, 4]
+    assert json.loads(texts[0])["key"] == "tic_tac_toe_2p/3/train/STAGE_FAILED/3"
 
 
-def test_a_command_that_fails_is_said_and_passed_over(log, monkeypatch):
-    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
+def test_a_command_that_fails_is_said_and_passed_over(log):
     said = []
     with HookThreads(log, {"STAGE_FAILED": "false"}, SILENT._replace(warning=said.append)):
         log.append([failed(1, "closed")])
-        while len(said) < 3:
-            time.sleep(0.01)
+        wait_until(lambda: len(said) >= 3)
     assert all("on_event/STAGE_FAILED failed on tic_tac_toe_2p/3/train/STAGE_FAILED/1" in line for line in said)
 
 
-def test_a_command_that_hangs_holds_up_no_other(log, tmp_path, monkeypatch):
+def test_a_command_that_hangs_holds_up_no_other(log, tmp_path):
     """It ends when the other one, whose event comes later, has been run."""
-    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
     path, said = tmp_path / "told", []
     hangs = f"sh -c 'while ! test -f {path}; do sleep 0.01; done'"
-    commands = {"STAGE_FAILED": hangs, BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
+    commands = {"STAGE_FAILED": hangs, BREAKER_OPEN: writes(path)}
     with HookThreads(log, commands, SILENT._replace(warning=said.append)) as threads:
         log.append([failed(1, "closed"), failed(2, "open")])
-        while [log.position(queue.consumer) for queue in threads.queues] != [log.end()] * 2:
-            time.sleep(0.01)
+        wait_until(lambda: [log.position(queue.consumer) for queue in threads.queues] == [log.end()] * 2)
     assert said == []
     assert path.is_file()
 
 
 def test_a_command_that_hangs_when_the_loop_ends_is_killed_and_run_again_by_the_next_loop(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
     monkeypatch.setattr(user_commands, "_LAST_SECONDS", 0.0)
     path, said = tmp_path / "began", []
     command = f"sh -c 'echo >> {path}; test $(wc -l < {path}) -gt 1 || exec sleep 1000'"
     with HookThreads(log, {"STAGE_FAILED": command}, SILENT._replace(warning=said.append)):
         log.append([failed(1, "closed")])
-        while not path.is_file():
-            time.sleep(0.01)
+        wait_until(path.is_file)
     assert len(said) == 1
     assert "1 of 3 times" in said[0]
     monkeypatch.setattr(user_commands, "_LAST_SECONDS", 60.0)
     with HookThreads(log, {"STAGE_FAILED": command}, SILENT) as threads:
-        while log.position(threads.queues[0].consumer) != log.end():
-            time.sleep(0.01)
-    assert len(path.read_text().splitlines()) == 2
+        wait_until(lambda: log.position(threads.queues[0].consumer) == log.end())
+    assert len(lines(path)) == 2
 
 
 @pytest.fixture
@@ -192,34 +206,18 @@ def test_wrong_hooks_are_refused(commands, problem):
     assert caught.value.problems == [problem]
 
 
-def test_without_commands_nothing_is_read(log):
-    with HookThreads(log, {}, SILENT) as threads:
-        assert threads.report() == {}
-    assert log.position("on_event") is None
-
-
 def test_what_the_loop_has_told_last_is_begun_before_it_ends(log, tmp_path, monkeypatch):
     monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 1e6)  # the thread looks when the loop ends
     path = tmp_path / "told"
-    commands = {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}
+    commands = {BREAKER_OPEN: writes(path)}
     with HookThreads(log, commands, SILENT):
         log.append([failed(1, "closed"), failed(2, "open"), failed(3, "open")])
-    assert len(path.read_text().splitlines()) == 2
+    assert len(lines(path)) == 2
     monkeypatch.setattr(user_commands, "_LAST_SECONDS", -1.0)  # it takes too long
     with HookThreads(log, commands, SILENT):
         log.append([failed(4, "open"), failed(5, "open")])
-    assert len(path.read_text().splitlines()) == 2
+    assert len(lines(path)) == 2
     monkeypatch.setattr(user_commands, "_LAST_SECONDS", 60.0)
     with HookThreads(log, commands, SILENT):  # of the next process
         pass
-    assert len(path.read_text().splitlines()) == 4
-
-
-def test_commands_that_are_added_later_are_not_run_for_the_past(log, tmp_path, monkeypatch):
-    monkeypatch.setattr(user_commands, "_LOOK_SECONDS", 0.01)
-    path = tmp_path / "told"
-    with HookThreads(log, {}, SILENT):
-        log.append([failed(1, "open")])
-    with HookThreads(log, {BREAKER_OPEN: f'{sys.executable} -c "{WRITES}" {path}'}, SILENT):
-        log.append([failed(2, "open")])  # and the thread ends before its next look: it is told at the end
-    assert [json.loads(line.split(" ", 1)[1])["part"] for line in path.read_text().splitlines()] == [2]
+    assert len(lines(path)) == 4

@@ -8,34 +8,34 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.loops import small_loop
+from support.deaths import Killed
+from support.marks import full
+from support.pipelines import digests, moved, restored
 
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.hashes import array_hash
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
 from stoix_like.runtime.weights.parameters import stored_arrays
 from stoix_like.selfplay.files import lost_shards, records, retention, stored
-from stoix_like.selfplay.files.folders import PARAMETERS, STAGE_NAMES, WINDOW_FILE, Layout
+from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
 from stoix_like.selfplay.files.retention import MARK, REMOVED, RetentionRule
+from stoix_like.selfplay.iterations.begin import IterationOptions
+from stoix_like.selfplay.iterations.steps import run_iteration
 from stoix_like.selfplay.ratings.lineage import read_ancestry
 
 RULE = RetentionRule(positions=100, candidates=2)
-
-
-class Killed(BaseException):
-    """The process ends here."""
+LATER = IterationOptions(skip_evaluation=True)
 
 
 @pytest.fixture(scope="module")
-def six(finished_loop, tmp_path_factory):
-    """The folder of a game after six iterations."""
-    pipeline, folder, *_ = finished_loop
-    save_dir = tmp_path_factory.mktemp("retention") / "runs"
-    shutil.copytree(folder, save_dir)
-    with pytest.MonkeyPatch.context() as patch, small_loop(pipeline, save_dir, max_iterations=4) as loop:
-        patch.setattr(retention, "clean", lambda *_: 0)  # all of it is left to these tests
-        loop.run()
-        return loop.layout
+def six(finished, tmp_path_factory):
+    """The folder of a game after six iterations, of which the first two could promote someone."""
+    save_dir = tmp_path_factory.mktemp("retention")
+    with restored(finished[0]) as pipeline:
+        shutil.copytree(pipeline.layout.root, save_dir / pipeline.layout.root.name)
+        moved(pipeline, save_dir)
+        assert [run_iteration(pipeline, LATER).iteration for _ in range(4)] == [3, 4, 5, 6]
+        return pipeline.layout
 
 
 def copy_of(layout, save_dir):
@@ -98,7 +98,9 @@ def check_finished(layout, everything, gone):
     assert retention.clean(layout, RULE) == 0
 
 
-def test_a_clean_that_is_killed_anywhere_is_finished_by_the_next_one(six, tmp_path):
+@pytest.mark.parametrize("every", [4, full(1)])
+def test_a_clean_that_is_killed_anywhere_is_finished_by_the_next_one(six, tmp_path, every):
+    """Before its first operation, and then before every fourth, or any."""
     everything, gone = files(six), doomed(six)
     assert gone < everything
     operation, is_killed = 0, True
@@ -114,7 +116,7 @@ def test_a_clean_that_is_killed_anywhere_is_finished_by_the_next_one(six, tmp_pa
         assert everything - files(layout) <= named(layout) <= gone
         assert made.count("remove") == len(everything - files(layout))
         check_finished(layout, everything, gone)
-        operation += 1
+        operation += every
     assert made.count("remove") == len(gone)
     assert made.count("note") == 4 + 1  # one of each iteration, and the mark
 
@@ -139,6 +141,7 @@ def test_the_parameters_of_so_many_newest_candidates_are_kept(six, tmp_path, can
     assert kept == list(range(min(first_kept, 5), 7))  # the last two iterations stay whole
 
 
+@pytest.mark.full
 def test_cleans_that_are_all_killed_after_a_file_come_to_the_same_end(six, tmp_path):
     layout, everything, gone = copy_of(six, tmp_path), files(six), doomed(six)
     for left in reversed(range(len(gone))):
@@ -173,30 +176,14 @@ def test_games_that_windows_leave_out_are_not_counted(six, tmp_path):
     assert retention.clean(layout, RULE) == 0  # nothing more, and no error
 
 
-def test_retention_removes_what_nobody_reads_again_and_everything_goes_on(copied_loop):
-    pipeline, folder = copied_loop
-    with small_loop(pipeline, folder, max_iterations=4) as loop:
-        loop.run()  # six iterations now
-        layout, champions = loop.layout, {record.iteration for record in records.lineage(loop.layout)}
-        manifests = {path: path.read_bytes() for path in layout.root.rglob("manifest.json")}
-        freed = retention.clean(layout, RetentionRule(positions=100, candidates=2))
-        assert freed > 0
-        assert {path: path.read_bytes() for path in layout.root.rglob("manifest.json")} == manifests
-        windows = [number for number in range(1, 7) if (layout.stage(number, "export") / WINDOW_FILE).is_file()]
-        assert windows == [5, 6]
-        kept = {number for number in range(7) if (layout.stage(number, "train") / PARAMETERS).is_file()}
-        assert kept == champions | {5, 6}
-        shards = [number for number in range(1, 7) if (layout.stage(number, "selfplay") / "shard_0000.npz").is_file()]
-        assert shards == [5, 6]  # 60 positions an iteration
-        assert len(list(layout.store.glob("*.npz"))) == 4
-        lost = json.loads((layout.iteration(1) / REMOVED).read_text())["files"]
-        assert "iterations/0001/export/window.npz" in lost
-        assert not any((layout.root / name).exists() for name in lost)
-        assert retention.clean(layout, RetentionRule(positions=100, candidates=2)) == 0
-        read_ancestry(layout)
-        loop.stop.is_set = False
-    with small_loop(pipeline, folder, max_iterations=1) as loop:
-        assert loop.run().successful_iterations == 1
-        assert all(read_manifest(loop.layout.stage(7, name)) is not None for name in STAGE_NAMES)
-        while records.read_record(loop.layout.champion).previous is not None:
-            records.roll_back(loop.layout, lambda path: array_hash(stored_arrays(path)))
+def test_after_it_everything_goes_on(finished, six, tmp_path):
+    layout = copy_of(six, tmp_path)
+    manifests = {number: digests(layout, number) for number in range(1, 7)}
+    assert retention.clean(layout, RULE) > 0
+    assert {number: digests(layout, number) for number in range(1, 7)} == manifests
+    read_ancestry(layout)
+    with restored(finished[0]) as pipeline:
+        assert run_iteration(moved(pipeline, tmp_path)).iteration == 7
+    assert digests(layout, 7).keys() == {*STAGE_NAMES}
+    while records.read_record(layout.champion).previous is not None:
+        records.roll_back(layout, lambda path: array_hash(stored_arrays(path)))

@@ -16,9 +16,13 @@ from stoix_like.selfplay.files.tuned_leaves import (
 )
 
 
-def result(rate, configured):
-    leaves = {} if rate is None else {"actor_lr": rate}
-    return TuningResult(leaves, {"actor_lr": configured} if leaves else {}, None, 0.0)
+@pytest.fixture
+def layout(tmp_path):
+    return Layout(tmp_path / "tic_tac_toe_2p")
+
+
+def result(rate):
+    return TuningResult({"actor_lr": rate}, {"actor_lr": 0.01}, None, 0.0)
 
 
 def found(layout, *results):
@@ -29,26 +33,19 @@ def found(layout, *results):
         write_result(layout, 20 * (index + 1), one)
 
 
-def test_the_newest_that_has_leaves_holds(tmp_path):
-    config, layout = small_config(tmp_path, actor_lr=0.01), Layout(tmp_path / "tic_tac_toe_2p")
+def test_the_newest_that_has_leaves_holds_unless_the_configuration_has_another_value(layout, tmp_path):
+    config = small_config(tmp_path, actor_lr=0.01)
     assert with_tuned_leaves(config, layout) == config
-    failed = TuningResult({}, {}, "no memory", 0.0)
-    found(layout, result(0.002, 0.01), result(0.004, 0.01), result(None, 0.01), failed)
+    nothing, failed = TuningResult({}, {}, None, 0.0), TuningResult({}, {}, "no memory", 0.0)
+    found(layout, result(0.002), result(0.004), nothing, failed)
     assert read_result(layout, 80) == failed
-    assert read_result(layout, 60).leaves == {}
-    changed = with_tuned_leaves(config, layout)
-    assert changed == replace_leaves(config, {"actor_lr": 0.004})
+    assert read_result(layout, 60) == nothing
+    assert with_tuned_leaves(config, layout) == replace_leaves(config, {"actor_lr": 0.004})
+    other = small_config(tmp_path, actor_lr=0.03)
+    assert with_tuned_leaves(other, layout) == other
 
 
-def test_another_value_in_the_configuration_takes_its_place(tmp_path):
-    layout = Layout(tmp_path / "tic_tac_toe_2p")
-    found(layout, result(0.002, 0.01), result(0.004, 0.01))
-    config = small_config(tmp_path, actor_lr=0.03)
-    assert with_tuned_leaves(config, layout) == config
-
-
-def test_each_leaf_holds_by_itself(tmp_path):
-    layout = Layout(tmp_path / "tic_tac_toe_2p")
+def test_each_leaf_holds_by_itself(layout, tmp_path):
     found(layout, TuningResult({"actor_lr": 0.002, "tau": 0.5}, {"actor_lr": 0.01, "tau": 0.005}, None, 0.0))
     config = small_config(tmp_path, actor_lr=0.03)
     assert with_tuned_leaves(config, layout) == replace_leaves(config, {"tau": 0.5})
@@ -62,17 +59,15 @@ def test_each_leaf_holds_by_itself(tmp_path):
         '{"leaves": {"actor_lr": 0.1}, "configured": [], "error": null, "time": 0}',
     ],
 )
-def test_a_damaged_result_is_one_line(tmp_path, text):
-    layout = Layout(tmp_path / "tic_tac_toe_2p")
-    found(layout, result(0.002, 0.01))
+def test_a_damaged_result_is_one_line(layout, tmp_path, text):
+    found(layout, result(0.002))
     (layout.plateau(20) / RESULT).write_text(text)
     with pytest.raises(CheckpointError, match="cannot be read") as error:
         with_tuned_leaves(small_config(tmp_path), layout)
     assert "remove it" in error.value.hint
 
 
-def test_leaves_of_a_later_version_are_no_crash(tmp_path):
-    layout = Layout(tmp_path / "tic_tac_toe_2p")
+def test_leaves_of_a_later_version_are_no_crash(layout, tmp_path):
     found(layout, TuningResult({"momentum": 0.9}, {"momentum": 0.5}, None, 0.0))
     with pytest.raises(CheckpointError, match="do not fit"):
         with_tuned_leaves(small_config(tmp_path), layout)

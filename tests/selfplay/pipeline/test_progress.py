@@ -13,6 +13,7 @@ def test_compilation_and_earlier_processes_do_not_count_for_the_rate(monkeypatch
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     progress = Progress(SILENT, StopRequest(), "selfplay", "games", 1000, done=100)
+    progress.show(100)  # nothing is done yet
     assert progress.line() == "selfplay: 100 of 1,000 games"
     now[0] = 60.0  # compiled, and the first ten played
     progress.show(110)

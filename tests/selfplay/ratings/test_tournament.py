@@ -1,38 +1,28 @@
 """Tournaments of kept candidates: who enters, what they cost, and the intervals of their ratings."""
 
-from support.loops import small_loop
+from support.pipelines import changed
 
-from stoix_like.config.checks.access import replace_leaves
 from stoix_like.selfplay.iterations import begin
 from stoix_like.selfplay.ratings import tournament
 
 
-def test_a_tournament_needs_two_candidates(finished_loop, tmp_path):
-    pipeline, *_ = finished_loop
-    with small_loop(pipeline, tmp_path) as loop:
-        loop.layout.root.mkdir(parents=True)
-        begin.begin_lineage(loop.runner.pipeline)
-        assert tournament.play_tournament(loop.runner.pipeline, 16, 4, 2) is None
+def test_a_tournament_needs_two_candidates(fresh):
+    fresh.layout.root.mkdir()
+    begin.begin_lineage(fresh)
+    assert tournament.play_tournament(fresh, 16, 4, 2) is None
 
 
-def test_the_intervals_of_a_tournament_know_that_its_matches_share_openings(copied_loop, monkeypatch):
-    pipeline, folder = copied_loop
-    rate, rated = tournament.ratings.rate, []
+def test_a_tournament_spends_no_more_than_it_may_and_knows_that_its_matches_share_openings(copied, monkeypatch):
+    """Also with another size of matches than the one before."""
+    rate, rated, games = tournament.ratings.rate, [], []
     monkeypatch.setattr(
         tournament.ratings, "rate", lambda records, **rest: rated.append(records) or rate(records, **rest)
     )
-    with small_loop(pipeline, folder) as loop:
-        tournament.play_tournament(loop.runner.pipeline, 16, 4, 2)
-    for record in rated[-1]:
-        assert len(record.by_opening) * 2 == record.games
-        assert sum(record.by_opening) == record.score
-
-
-def test_a_tournament_with_another_size_of_matches_spends_no_more_than_it_may(copied_loop):
-    pipeline, folder = copied_loop
-    with small_loop(pipeline, folder, replace_leaves(pipeline.config, {"pairs_per_look": 1})) as loop:
-        given = loop.runner.pipeline, 16, 4
-        first = tournament.play_tournament(*given, 2)
-        second = tournament.play_tournament(*given, 1)
-        games = [sum(row["games"] for row in one["ratings"]) for one in (first, second)]
-        assert games == [4 * 2 * 2] * 2
+    changed(copied, pairs_per_look=1)
+    for per_match in (2, 1):
+        found = tournament.play_tournament(copied, 16, 4, per_match)
+        games.append(sum(row["games"] for row in found["ratings"]))
+        for record in rated[-1]:
+            assert len(record.by_opening) * 2 == record.games
+            assert sum(record.by_opening) == record.score
+    assert games == [4 * 2 * 2] * 2

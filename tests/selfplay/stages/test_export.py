@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from support.pipelines import small_pipeline
+from support.pipelines import restored, small_pipeline
 
 from stoix_like.errors import CheckpointError, RunError
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import Manifest, write_manifest
 from stoix_like.selfplay.files import shards
+from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.files.iteration_start import IterationStart, SelfPlayer, write_start
 from stoix_like.selfplay.files.lost_shards import read_lost
 from stoix_like.selfplay.iterations.table import files_of
@@ -46,8 +47,16 @@ def test_a_game_stays_on_its_side_of_the_split():
 
 
 @pytest.fixture(scope="module")
-def pipeline(tmp_path_factory):
+def programs(tmp_path_factory):
     return small_pipeline(tmp_path_factory.mktemp("export"))
+
+
+@pytest.fixture
+def pipeline(programs, tmp_path):
+    """A pipeline that has done nothing yet."""
+    with restored(programs):
+        programs.layout = Layout(tmp_path)
+        yield programs
 
 
 def shard(pipeline, iteration, lengths, first_id=0):
@@ -67,22 +76,14 @@ def shard(pipeline, iteration, lengths, first_id=0):
         "player": (np.arange(number) % 2).astype(np.int8),
         "is_full": np.ones(number, bool),
     }
-    texts = {
-        "format": str(shards.FORMAT),
-        "seed": "0",
-        "iteration": str(iteration),
-        "shard": "0",
-        "player": "p",
-        "engine": "e",
-    }
-    arrays |= {f"text_{name}": np.array(text) for name, text in texts.items()}
+    texts = {"format": str(shards.FORMAT), "seed": "0", "iteration": str(iteration), "shard": "0"}
+    arrays |= {f"text_{name}": np.array(text) for name, text in (texts | {"player": "p", "engine": "e"}).items()}
     folder = pipeline.layout.store
     name = write_arrays(folder / "x.npz", arrays)[: export.HASH_DIGITS]
     (folder / "x.npz").rename(folder / f"{name}.npz")
     synced = pipeline.layout.stage(iteration, "sync")
     synced.mkdir(parents=True)
-    played = len(list(pipeline.layout.store.glob("*.npz")))
-    facts = {"added": [[name, len(lengths), number]], "positions": played * number}
+    facts = {"added": [[name, len(lengths), number]], "positions": len(list(folder.glob("*.npz"))) * number}
     write_manifest(synced, Manifest("sync", {}, {}, {}, facts, {}))
     return arrays
 
@@ -97,85 +98,63 @@ def exported(pipeline, folder):
     return export._export(pipeline, 99, synced, folder)
 
 
-def test_the_newest_whole_games_come_first_and_each_game_once(pipeline, tmp_path):
-    from stoix_like.selfplay.files.folders import Layout
+def test_the_newest_whole_games_come_first_and_each_game_once(pipeline):
+    shard(pipeline, 1, [4, 4, 4], first_id=10)
+    shard(pipeline, 2, [5, 5, 5], first_id=12)  # its first game is the last one of the other shard
+    found = [(one.iteration, one.num_games, one.num_positions) for one in listed(pipeline)]
+    assert found == [(2, 3, 15), (1, 3, 12)]
 
-    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
-    try:
-        shard(pipeline, 1, [4, 4, 4], first_id=10)
-        shard(pipeline, 2, [5, 5, 5], first_id=12)  # its first game is the last one of the other shard
-        found = [(one.iteration, one.num_games, one.num_positions) for one in listed(pipeline)]
-        assert found == [(2, 3, 15), (1, 3, 12)]
+    def games(size):
+        found = export._newest_positions(pipeline, 99, size)
+        return dict(zip(*np.unique(found["game_id"], return_counts=True), strict=True))
 
-        def games(size):
-            found = export._newest_positions(pipeline, 99, size)
-            return dict(zip(*np.unique(found["game_id"], return_counts=True), strict=True))
-
-        assert games(1000) == {10: 4, 11: 4, 12: 5, 13: 5, 14: 5}
-        assert games(15) == {12: 5, 13: 5, 14: 5}
-        assert games(19) == {11: 4, 12: 5, 13: 5, 14: 5}
-        assert games(14) == {13: 5, 14: 5}
-        assert games(1) == {14: 5}  # one game is always taken
-        found = export._newest_positions(pipeline, 99, 1000)
-        np.testing.assert_array_equal(found["iteration"], np.repeat([1, 2], [8, 15]))
-        wins = np.where(found["game_id"] >= 0, found["outcome"][:, 0], 0)
-        assert set(wins.tolist()) == {1.0, -1.0}  # for the mover: of the first player 1, of the second -1
-    finally:
-        pipeline.layout = before
+    assert games(1000) == {10: 4, 11: 4, 12: 5, 13: 5, 14: 5}
+    assert games(19) == {11: 4, 12: 5, 13: 5, 14: 5}
+    assert games(1) == {14: 5}  # one game is always taken
+    found = export._newest_positions(pipeline, 99, 1000)
+    np.testing.assert_array_equal(found["iteration"], np.repeat([1, 2], [8, 15]))
+    assert set(found["outcome"][:, 0].tolist()) == {1.0, -1.0}  # for the mover: of the first player 1, of the second -1
 
 
-def test_what_counts_as_new_is_when_this_pipeline_took_it_in(pipeline, tmp_path):
+def test_what_counts_as_new_is_when_this_pipeline_took_it_in(pipeline):
     """Not the iteration that a shard of another machine names: that one may be far ahead."""
-    from stoix_like.selfplay.files.folders import Layout
-
-    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
-    try:
-        theirs = shard(pipeline, 1, [4, 4], first_id=10)
-        assert str(theirs["text_iteration"]) == "1"
-        shard(pipeline, 2, [4, 4], first_id=20)
-        assert [one.iteration for one in listed(pipeline)] == [2, 1]
-        found = export._newest_positions(pipeline, 99, 8)
-        assert set(found["game_id"].tolist()) == {20, 21}
-        assert set(found["iteration"].tolist()) == {2}
-    finally:
-        pipeline.layout = before
+    theirs = shard(pipeline, 1, [4, 4], first_id=10)
+    assert str(theirs["text_iteration"]) == "1"
+    shard(pipeline, 2, [4, 4], first_id=20)
+    assert [one.iteration for one in listed(pipeline)] == [2, 1]
+    found = export._newest_positions(pipeline, 99, 8)
+    assert set(found["game_id"].tolist()) == {20, 21}
+    assert set(found["iteration"].tolist()) == {2}
 
 
 def test_a_store_without_games_or_with_lost_games_alone_is_refused(pipeline, tmp_path):
-    from stoix_like.selfplay.files.folders import Layout
-
-    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
-    try:
-        pipeline.layout.store.mkdir()
-        with pytest.raises(RunError, match="the store has no games to learn from"):
-            exported(pipeline, tmp_path / "out")
-        arrays = shard(pipeline, 1, [4, 4])
-        path = next(pipeline.layout.store.glob("*.npz"))
-        write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
-        settings = {"skip_selfplay": False, "skip_evaluation": False, "data_path": None}
-        write_start(pipeline.layout, 1, IterationStart(SelfPlayer("p", None), settings))
-        files = files_of(pipeline.layout, 1)
-        files.done("sync").facts["store"] = "s"
-        with pytest.raises(RunError, match="all games are lost"):
-            export.export_stage(pipeline, files)
-        assert read_lost(pipeline.layout).keys() == {path.stem}
-    finally:
-        pipeline.layout = before
+    pipeline.layout.store.mkdir()
+    with pytest.raises(RunError, match="the store has no games to learn from"):
+        exported(pipeline, tmp_path / "out")
+    arrays = shard(pipeline, 1, [4, 4])
+    path = next(pipeline.layout.store.glob("*.npz"))
+    write_arrays(path, arrays | {"outcome": -arrays["outcome"]})
+    settings = {"skip_selfplay": False, "skip_evaluation": False, "data_path": None}
+    write_start(pipeline.layout, 1, IterationStart(SelfPlayer("p", None), settings))
+    files = files_of(pipeline.layout, 1)
+    files.done("sync").facts["store"] = "s"
+    with pytest.raises(RunError, match="all games are lost"):
+        export.export_stage(pipeline, files)
+    assert read_lost(pipeline.layout).keys() == {path.stem}
 
 
-@pytest.fixture
-def window(pipeline, tmp_path):
-    from stoix_like.selfplay.files.folders import Layout
+@pytest.fixture(scope="module")
+def window(programs, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("window")
+    with restored(programs):
+        programs.layout = Layout(folder)
+        shard(programs, 1, [4, 5, 4])
+        exported(programs, folder / "out")
+    return read_arrays(folder / "out" / export.WINDOW_FILE)
 
-    before, pipeline.layout = pipeline.layout, Layout(tmp_path)
-    shard(pipeline, 1, [4, 5, 4])
-    exported(pipeline, tmp_path / "out")
-    pipeline.layout = before
-    return read_arrays(tmp_path / "out" / export.WINDOW_FILE)
 
-
-def test_the_window_of_an_export_passes(pipeline, window):
-    export.check_window(pipeline, window, "here")
+def test_the_window_of_an_export_passes(programs, window):
+    export.check_window(programs, window, "here")
 
 
 @pytest.mark.parametrize(
@@ -198,6 +177,6 @@ def test_the_window_of_an_export_passes(pipeline, window):
         (lambda a: a | {"policy": a["policy"] * 0}, "a policy is no distribution"),
     ],
 )
-def test_files_that_are_no_windows(pipeline, window, change, reason):
+def test_files_that_are_no_windows(programs, window, change, reason):
     with pytest.raises(CheckpointError, match=reason):
-        export.check_window(pipeline, change(window), "there")
+        export.check_window(programs, change(window), "there")

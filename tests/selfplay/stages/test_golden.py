@@ -4,7 +4,7 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from support.pipelines import digests, moved, small_pipeline
+from support.pipelines import changed, moved, undo
 
 from stoix_like.runtime.stages.array_files import read_arrays
 from stoix_like.runtime.stages.hashes import array_hash
@@ -31,22 +31,10 @@ def layout(tmp_path):
     return Layout(tmp_path / "tic_tac_toe_2p")
 
 
-@pytest.fixture(scope="module")
-def programs(tmp_path_factory):
-    return small_pipeline(tmp_path_factory.mktemp("golden"))
-
-
 @pytest.fixture
-def pipeline(programs, layout):
-    return moved(programs, layout.root.parent)
-
-
-def undo(layout, first):
-    """Takes the manifests of iteration 2 away, from a stage on; returns their digests."""
-    before = digests(layout, 2)
-    for name in STAGE_NAMES[STAGE_NAMES.index(first) :]:
-        (layout.stage(2, name) / "manifest.json").unlink()
-    return before
+def pipeline(fresh, layout):
+    """The programs of the present version over that store."""
+    return moved(fresh, layout.root.parent)
 
 
 @pytest.mark.parametrize("first", STAGE_NAMES)
@@ -75,22 +63,11 @@ def test_sync_and_export_make_the_same_again(pipeline, layout):
     theirs.mkdir()
     foreign = layout.shard(before["sync"].recorded["foreign"][0])
     (theirs / foreign.name).write_bytes(foreign.read_bytes())
-    config = pipeline.config
-    pipeline.config = small_synced(pipeline, theirs)
-    try:
-        synced = sync.sync_stage(pipeline, files_of(pipeline.layout, 2))
-    finally:
-        pipeline.config = config
+    synced = sync.sync_stage(changed(pipeline, sync_from=str(theirs)), files_of(layout, 2))
     for name in ("shards", "games", "positions", "store"):
         assert synced.facts[name] == before["sync"].facts[name]
-    exported = export.export_stage(pipeline, files_of(pipeline.layout, 2))
+    exported = export.export_stage(pipeline, files_of(layout, 2))
     assert exported.digest == before["export"].digest
-
-
-def small_synced(pipeline, theirs):
-    from support.pipelines import small_config
-
-    return small_config(pipeline.layout.root.parent, sync_from=str(theirs))
 
 
 def test_the_decision_is_made_again_from_the_games_on_disk(pipeline, layout):

@@ -3,6 +3,7 @@
 import shutil
 
 import pytest
+from support.marks import full
 from support.scripted_runs import command
 
 from stoix_like.errors import CheckpointError
@@ -18,13 +19,17 @@ def of_another(layout):
     shutil.copyfile(layout.stage(0, "train") / PARAMETERS, layout.stage(2, "train") / PARAMETERS)
 
 
-@pytest.mark.parametrize("place", PLACES)
-def test_parameters_that_are_not_those_of_the_manifest_are_refused(copied, place):
-    text = str(copied.layout.root / place)
-    assert find_saved(text) == copied.layout.stage(2, "train") / PARAMETERS
-    of_another(copied.layout)
-    with pytest.raises(CheckpointError, match=rf"{PARAMETERS} has the hash \w+, and \w+ is named"):
-        find_saved(text)
+def test_parameters_that_are_not_those_of_a_manifest_or_record_are_refused(copied):
+    layout, texts = copied.layout, [str(copied.layout.root / place) for place in PLACES]
+    assert {find_saved(text) for text in texts} == {layout.stage(2, "train") / PARAMETERS}
+    of_another(layout)
+    for text in texts:
+        with pytest.raises(CheckpointError, match=rf"{PARAMETERS} has the hash \w+, and \w+ is named"):
+            find_saved(text)
+    find_saved(str(layout.iteration(0)))  # the random network has its hash in its record
+    shutil.copyfile(layout.stage(1, "train") / PARAMETERS, layout.stage(0, "train") / PARAMETERS)
+    with pytest.raises(CheckpointError, match="has the hash"):
+        find_saved(str(layout.iteration(0)))
 
 
 @pytest.mark.parametrize(
@@ -39,7 +44,7 @@ def test_parameters_that_are_not_those_of_the_manifest_are_refused(copied, place
         ("train-alphazero", "--load-path", "{}", "--task-id", "tic_tac_toe"),
     ],
 )
-@pytest.mark.parametrize("place", [ITERATION, ""])
+@pytest.mark.parametrize("place", ["", full(ITERATION)])
 def test_every_command_refuses_them(copied, words, place, capsys, monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     of_another(copied.layout)
@@ -47,14 +52,6 @@ def test_every_command_refuses_them(copied, words, place, capsys, monkeypatch, t
     told = capsys.readouterr()
     assert f"{PARAMETERS} has the hash" in told.err
     assert not told.out.strip()
-
-
-def test_the_random_network_has_its_hash_in_its_record(copied):
-    layout = copied.layout
-    find_saved(str(layout.iteration(0)))
-    shutil.copyfile(layout.stage(1, "train") / PARAMETERS, layout.stage(0, "train") / PARAMETERS)
-    with pytest.raises(CheckpointError, match="has the hash"):
-        find_saved(str(layout.iteration(0)))
 
 
 def test_parameters_that_no_manifest_names_are_refused_and_copies_elsewhere_are_not_asked(copied, tmp_path):

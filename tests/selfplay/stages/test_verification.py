@@ -5,7 +5,7 @@ import json
 
 import numpy as np
 import pytest
-from support.pipelines import champion_hash, digests, small_config
+from support.pipelines import champion_hash, changed, digests
 
 from stoix_like.commands.selfplay.verify_evidence import main
 from stoix_like.errors import CheckpointError, ConfigError, RunError
@@ -16,6 +16,7 @@ from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
 from stoix_like.selfplay.files import records
 from stoix_like.selfplay.iterations.begin import IterationOptions
 from stoix_like.selfplay.iterations.steps import run_iteration
+from stoix_like.selfplay.iterations.table import files_of
 from stoix_like.selfplay.pipeline import evidence
 from stoix_like.selfplay.pipeline.progress import Progress
 from stoix_like.selfplay.stages import evaluate, promote, verification
@@ -55,8 +56,7 @@ def forge(pipeline):
 
 
 def test_evidence_is_confirmed_in_the_batches_in_which_it_was_played(copied, monkeypatch):
-    copied.config = small_config(copied.layout.root.parent, promotion_rule="fixed")
-    run_iteration(copied)
+    run_iteration(changed(copied, promotion_rule="fixed"))
     original, seen = verification.play_piece, []
 
     def noted(pipeline, match, rows, index, progress):
@@ -68,43 +68,40 @@ def test_evidence_is_confirmed_in_the_batches_in_which_it_was_played(copied, mon
     assert seen == [(0, [0, 1]), (1, [2, 3])]
 
 
-@pytest.mark.parametrize(
-    ("change", "verdict", "reason"),
-    [
-        (lambda notes: notes, "false", ""),
-        (lambda notes: {"numerics": notes["numerics"] | {"jaxlib": "0.0.1"}}, "not comparable", "with jaxlib 0.0.1"),
-        (lambda notes: {"numerics": notes["numerics"] | {"device": "TPU v9"}}, "not comparable", "with device TPU v9"),
-        (lambda notes: {"numerics": notes["numerics"] | {"further": "x"}}, "not comparable", "with further x"),
-        (lambda _: {}, "not comparable", "it does not say what it was played with"),
-        (lambda _: [], "not comparable", "it does not say what it was played with"),
-        (None, "not comparable", "it does not say what it was played with"),
-    ],
-)
-def test_other_moves_are_false_where_they_were_played_and_not_comparable_elsewhere(copied, change, verdict, reason):
+def test_other_moves_are_false_where_they_were_played_and_not_comparable_elsewhere(copied, monkeypatch):
     path = evidence.notes_of(forge(copied))
-    if change is None:
-        path.unlink()
-    else:
-        path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    (piece,) = checked(copied)
-    assert piece.verdict == verdict
-    assert reason in piece.reason
-    assert "is recorded, and" in piece.reason
+    here = json.loads(path.read_text())["numerics"]
+    noted = [
+        ({"numerics": here}, "false", ""),
+        ({"numerics": here | {"jaxlib": "0.0.1"}}, "not comparable", "with jaxlib 0.0.1"),
+        ({"numerics": here | {"device": "TPU v9"}}, "not comparable", "with device TPU v9"),
+        ({"numerics": here | {"further": "x"}}, "not comparable", "with further x"),
+        ({}, "not comparable", "it does not say what it was played with"),
+        ([], "not comparable", "it does not say what it was played with"),
+    ]
 
+    def check(verdict, reason):
+        (piece,) = checked(copied)
+        assert (piece.verdict, reason in piece.reason) == (verdict, True), piece.reason
+        assert "is recorded, and" in piece.reason
 
-def test_where_the_processor_is_unknown_other_moves_prove_nothing(copied, monkeypatch):
+    for notes, verdict, reason in noted:
+        path.write_text(json.dumps(notes))
+        check(verdict, reason)
+    path.unlink()
+    check("not comparable", "it does not say what it was played with")
+    path.write_text(json.dumps({"numerics": here}))
     monkeypatch.setattr(numerics, "_CPU_INFO", copied.layout.root / "none")
-    assert numerics.numerics()["processor"] == ""
-    forge(copied)
-    (piece,) = checked(copied)
-    assert piece.verdict == "not comparable"
-    assert "does not name its processor" in piece.reason
+    assert numerics.numerics()["processor"] == ""  # so that nothing is proved
+    check("not comparable", "does not name its processor")
 
 
 def test_evidence_that_is_true_is_confirmed_wherever_it_comes_out(copied):
-    match, _ = match_of(copied)
-    evidence.notes_of(match.files[0][0]).unlink()
-    assert [piece.verdict for piece in checked(copied)] == ["confirmed"]
+    """Of any iteration."""
+    for number in (1, 2):
+        match, _ = match_of(copied, number)
+        evidence.notes_of(match.files[0][0]).unlink()
+        assert [piece.verdict for piece in checked(copied, number)] == ["confirmed"]
 
 
 def test_the_first_move_that_differs_is_named():
@@ -129,41 +126,28 @@ def before_the_promotion(pipeline):
     pipeline.memory.set_aside, pipeline.memory.confirmed = set(), set()
 
 
-def verifying(pipeline):
-    pipeline.config = small_config(pipeline.layout.root.parent, verify_evidence=True)
-
-
-def test_with_the_leaf_forged_evidence_is_played_again_and_counts_neither_way(copied):
-    layout, before = copied.layout, digests(copied.layout, 2)
-    champion = champion_hash(layout)
+@pytest.mark.parametrize("is_verified", [True, False])
+def test_forged_evidence_with_legal_moves_is_believed_unless_it_is_verified(copied, is_verified):
+    """As docs/self-play.md says of the gate. What is not confirmed counts neither way: it is played again."""
+    layout, before, champion = copied.layout, digests(copied.layout, 2), champion_hash(copied.layout)
     before_the_promotion(copied)
-    path = forge(copied)
-    verifying(copied)
-    warnings = []
+    path, warnings = forge(copied), []
     copied.reporter = SILENT._replace(warning=warnings.append)
-    run_iteration(copied)
-    assert len(warnings) == 1
-    assert "is not confirmed (false): opening" in warnings[0]
-    assert digests(layout, 2) == before
-    assert champion_hash(layout) == champion
-    assert read_manifest(layout.stage(2, "promote")).recorded["verified_games"] == 4
-    assert len(copied.memory.confirmed) == 1
-    assert path.is_file()
-
-
-def test_without_the_leaf_forged_evidence_with_legal_moves_is_believed(copied):
-    """As docs/self-play.md says of what the gate proves."""
-    before_the_promotion(copied)
-    forge(copied)
-    run_iteration(copied)
-    decided = read_manifest(copied.layout.stage(2, "promote"))
+    run_iteration(changed(copied, verify_evidence=is_verified))
+    decided = read_manifest(layout.stage(2, "promote"))
+    assert decided.recorded.get("verified_games") == (4 if is_verified else None)
     assert decided.facts["promoted"]
-    assert "verified_games" not in decided.recorded
+    assert path.is_file()
+    if is_verified:
+        assert len(warnings) == 1
+        assert "is not confirmed (false): opening" in warnings[0]
+        assert (digests(layout, 2), champion_hash(layout)) == (before, champion)
+        assert len(copied.memory.confirmed) == 1
 
 
 def test_a_device_that_does_not_repeat_its_results_ends_with_an_error_and_promotes_nobody(copied, monkeypatch):
     before_the_promotion(copied)
-    verifying(copied)
+    changed(copied, verify_evidence=True)
     original = verification.play_piece
 
     def others(*arguments):
@@ -183,8 +167,9 @@ def test_a_device_that_does_not_repeat_its_results_ends_with_an_error_and_promot
 
 def test_a_candidate_that_is_not_promoted_is_not_verified(copied, monkeypatch):
     monkeypatch.setattr(promote, "require_confirmed", lambda *_: pytest.fail("nothing is promoted"))
-    copied.config = small_config(copied.layout.root.parent, verify_evidence=True, auto_promote=False)
-    assert not run_iteration(copied).promoted.facts["promoted"]
+    before_the_promotion(copied)
+    changed(copied, verify_evidence=True, auto_promote=False)
+    assert not promote.promote_stage(copied, files_of(copied.layout, 2)).facts["promoted"]
 
 
 def test_the_command_tells_what_came_of_each_piece(copied, capsys, monkeypatch):
@@ -197,12 +182,8 @@ def test_the_command_tells_what_came_of_each_piece(copied, capsys, monkeypatch):
     told = capsys.readouterr().out
     assert "piece_0000.npz  4 games  false: opening" in told
     assert told.endswith("\n1 false\n")
-    for text, error in (("99", "has no iteration 99"), ("1", None)):
-        if error is None:
-            assert main([root, "--iteration", text]) == 0
-        else:
-            with pytest.raises(ConfigError, match=error):
-                main([root, "--iteration", text])
+    with pytest.raises(ConfigError, match="has no iteration 99"):
+        main([root, "--iteration", "99"])
 
 
 def test_the_command_refuses_what_no_match_has_decided_on(copied):

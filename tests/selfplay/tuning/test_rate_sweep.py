@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from support.loops import small_loop
+from support.pipelines import changed
 
 from stoix_like.algorithms.alphazero import window_learner
 from stoix_like.config.checks.access import replace_leaves
@@ -27,14 +28,13 @@ GAMES = np.array([0, 0, 1, 1])
 
 
 @pytest.fixture
-def loop(copied_loop, monkeypatch):
+def loop(copied, monkeypatch):
     """A loop of two finished iterations, some of whose games are held out."""
     monkeypatch.setattr(window_training, "LEAST_GAMES", 1)
-    pipeline, folder = copied_loop
-    config = replace_leaves(pipeline.config, {"save_dir": str(folder), "validation_share": 0.5})
-    with small_loop(pipeline, folder, config) as loop:
+    changed(copied, validation_share=0.5)
+    with small_loop(copied, copied.layout.root.parent) as loop:
         (loop.layout.stage(2, "export") / "manifest.json").unlink()
-        export.export_stage(pipeline, files_of(pipeline.layout, 2))
+        export.export_stage(copied, files_of(loop.layout, 2))
         loop.layout.plateau(2).mkdir(parents=True)
         yield loop
 
@@ -78,62 +78,48 @@ def test_settings_that_diverge_lose_to_any_that_do_not():
     assert not window_training.is_better(np.full(4, np.nan), np.full(4, np.nan), GAMES)
 
 
-def loss_by_hand(pipeline, rate, decay, num_updates):
-    """The loss on held out games after the same updates, made here one by one from what is on disk."""
-    stored = load_run(str(pipeline.layout.train_run), "latest").state
-    start = jax.jit(pipeline.learner.init)(pipeline.root)
-    state = start._replace(**{name: getattr(stored, name) for name in ("params", "optimizer", "step")})
-    folder = pipeline.layout.stage(2, "export")
+def trained_by_hand(pipeline, state, num_updates):
+    """The loss on the games that are held out, of a state after so many updates on the window, made one by one."""
+    folder, section = pipeline.layout.stage(2, "export"), pipeline.config.optimization
     state = window_learner.window_of(state, export.samples_of(pipeline, read_arrays(folder / "window.npz")))
-    section = pipeline.config.optimization
-    rates = {"actor_lr": rate, "critic_lr": rate * section.critic_lr / section.actor_lr, "weight_decay": decay}
-    state = state._replace(hyper=state.hyper._replace(**{name: jnp.float32(value) for name, value in rates.items()}))
     for _ in range(num_updates):
         state, _ = jax.jit(pipeline.learner.update)(state)
     found = train.validation_losses(pipeline, state.params.average, read_arrays(folder / "validation.npz"))
     return found["validation_policy_loss"] + section.vf_coef * found["validation_value_loss"]
 
 
-def test_a_trial_is_training_from_the_last_state_judged_on_games_that_are_held_out(loop):
-    context, pipeline = context_of(loop), loop.runner.pipeline
+def with_hyper(state, **values):
+    return state._replace(hyper=state.hyper._replace(**{name: jnp.float32(value) for name, value in values.items()}))
+
+
+def updates_of(pipeline):
+    """The updates of one pass over the window."""
+    window = read_arrays(pipeline.layout.stage(2, "export") / "window.npz")
+    return -(-len(window["is_full"]) // (pipeline.settings.most_gradient_steps * pipeline.settings.batch_size))
+
+
+def loss_by_hand(pipeline, rate, decay):
+    """The loss of a trial, from what is on disk."""
+    stored, section = load_run(str(pipeline.layout.train_run), "latest").state, pipeline.config.optimization
+    start = jax.jit(pipeline.learner.init)(pipeline.root)
+    state = start._replace(**{name: getattr(stored, name) for name in ("params", "optimizer", "step")})
+    critic = rate * section.critic_lr / section.actor_lr
+    state = with_hyper(state, actor_lr=rate, critic_lr=critic, weight_decay=decay)
+    return trained_by_hand(pipeline, state, updates_of(pipeline))
+
+
+def test_a_trial_is_training_from_the_last_state_and_an_interrupted_sweep_makes_none_twice(loop, monkeypatch):
+    monkeypatch.setattr(rate_sweep, "AT_ONCE", 2)
+    context, pipeline = context_of(loop, num_trials=3), loop.runner.pipeline
     rate_sweep.sweep_rates(context)
-    trials = trials_of(context)
+    trials, whole = trials_of(context), (context.folder / "trials.json").read_text()
     assert trials[0]["parameters"] == {"actor_lr": pipeline.config.optimization.actor_lr, "weight_decay": 0.0}
     assert trials[1]["parameters"]["weight_decay"] >= 1e-6
-    samples = pipeline.settings.most_gradient_steps * pipeline.settings.batch_size
-    window = read_arrays(pipeline.layout.stage(2, "export") / "window.npz")
-    num_updates = -(-len(window["is_full"]) // samples)
-    for trial in trials:
+    for trial in trials[:2]:
         given = trial["parameters"]
-        expected = loss_by_hand(pipeline, given["actor_lr"], given["weight_decay"], num_updates)
-        assert trial["loss"] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.parametrize(("is_lower", "leaves"), [(True, 3), (False, 0)])
-def test_the_best_trial_becomes_the_settings_of_the_next_iterations(loop, monkeypatch, is_lower, leaves):
-    """Through the whole hook, with losses that are known."""
-
-    def losses(runs, first, trials):
-        numbers = range(first, first + len(trials))
-        return [np.full(len(runs.games), 1.0 - 0.1 * number if is_lower else 1.0 + 0.1 * number) for number in numbers]
-
-    monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", losses)
-    options = PlateauHookConfig(plateau_hook=True, plateau_function="cma_es", num_trials=3, trial_epochs=1.0)
-    found = run_plateau_hook(loop.runner, options, 2)
-    assert (found.error, len(found.leaves)) == (None, leaves)
-    if is_lower:
-        last = trials_of(context_of(loop))[2]["parameters"]
-        assert {name: found.leaves[name] for name in last} == last
-        assert found.leaves["critic_lr"] == pytest.approx(last["actor_lr"] * 0.001 / 0.0003)  # its share stays
-        loop.runner.read_tuned_leaves()
-        assert loop.runner.config.optimization.actor_lr == last["actor_lr"]
-
-
-def test_an_interrupted_sweep_makes_no_trial_twice_and_asks_for_the_same(loop, monkeypatch):
-    monkeypatch.setattr(rate_sweep, "AT_ONCE", 2)
-    context = context_of(loop, num_trials=5)
-    rate_sweep.sweep_rates(context)
-    whole = (context.folder / "trials.json").read_text()
+        assert trial["loss"] == pytest.approx(
+            loss_by_hand(pipeline, given["actor_lr"], given["weight_decay"]), rel=1e-5
+        )
     shutil.rmtree(context.folder)
     context.folder.mkdir()
     trained, made = rate_sweep._TrialRuns._trained_losses, []
@@ -147,27 +133,62 @@ def test_an_interrupted_sweep_makes_no_trial_twice_and_asks_for_the_same(loop, m
     with pytest.raises(Interrupted):
         rate_sweep.sweep_rates(context)
     assert len(trials_of(context)) == 2
-    assert made == [0, 1, 2, 3]
+    assert made == [0, 1, 2]
     loop.stop.is_set = False
     rate_sweep.sweep_rates(context)
     assert (context.folder / "trials.json").read_text() == whole  # to the bit, the last one without another beside it
-    assert made[4:7] == [2, 3, 4]  # and at most those again that are compared
-    assert set(made[7:]) <= {0, 1}
+    assert made[3] == 2  # and at most those again that are compared
+    assert set(made[4:]) <= {0, 1}
 
 
-def test_trials_of_other_lengths_are_not_compared(loop, monkeypatch):
-    made, trained = [], rate_sweep._TrialRuns._trained_losses
-    monkeypatch.setattr(
-        rate_sweep._TrialRuns,
-        "_trained_losses",
-        lambda runs, first, trials: made.append((first, len(trials))) or trained(runs, first, trials),
-    )
+@pytest.fixture
+def losses(monkeypatch):
+    """Trials have losses that are known and train nothing: `slope` is added from one to the next. The groups made."""
+    made = []
+
+    def known(runs, first, trials):
+        made.append((first, len(trials)))
+        return [np.full(len(runs.games), 1.0 + known.slope * number) for number in range(first, first + len(trials))]
+
+    known.slope, known.made = 0.1, made
+    monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", known)
+    return known
+
+
+@pytest.mark.parametrize(("slope", "leaves"), [(-0.1, 3), (0.1, 0)])
+def test_the_best_trial_becomes_the_settings_of_the_next_iterations(loop, losses, slope, leaves):
+    """Through the whole hook."""
+    losses.slope = slope
+    options = PlateauHookConfig(plateau_hook=True, plateau_function="cma_es", num_trials=3, trial_epochs=1.0)
+    found = run_plateau_hook(loop.runner, options, 2)
+    assert (found.error, len(found.leaves)) == (None, leaves)
+    if leaves:
+        last = trials_of(context_of(loop))[2]["parameters"]
+        assert {name: found.leaves[name] for name in last} == last
+        assert found.leaves["critic_lr"] == pytest.approx(last["actor_lr"] * 0.001 / 0.0003)  # its share stays
+        loop.runner.read_tuned_leaves()
+        assert loop.runner.config.optimization.actor_lr == last["actor_lr"]
+
+
+def test_a_best_trial_that_may_be_chance_changes_nothing(loop, monkeypatch):
+    def losses(runs, first, trials):
+        spread = np.where(runs.games == runs.games[0], 1.0, -1.0)  # one game gains what the others lose
+        gain = 0.01 + spread - spread.mean()
+        return [1.0 - number * gain for number in range(first, first + len(trials))]
+
+    monkeypatch.setattr(rate_sweep._TrialRuns, "_trained_losses", losses)
+    context = context_of(loop)
+    assert rate_sweep.sweep_rates(context) == {}
+    assert trials_of(context)[1]["loss"] < trials_of(context)[0]["loss"]
+
+
+def test_trials_of_other_lengths_are_not_compared(loop, losses):
     rate_sweep.sweep_rates(context_of(loop))
     rate_sweep.sweep_rates(context_of(loop, trial_epochs=3.0))
-    assert made == [(0, 2), (0, 2)]
+    assert losses.made == [(0, 2), (0, 2)]
 
 
-def test_no_other_trial_is_begun_when_the_time_is_over(loop):
+def test_no_other_trial_is_begun_when_the_time_is_over(loop, losses):
     context = context_of(loop, num_trials=20, max_seconds=1e-6)
     rate_sweep.sweep_rates(context)
     assert len(trials_of(context)) == rate_sweep.AT_ONCE
@@ -180,31 +201,23 @@ def test_too_few_games_that_are_held_out_are_one_line(loop, monkeypatch):
 
 
 def test_a_size_learns_the_window_from_random_parameters_and_is_judged_on_games_that_are_held_out(loop):
-    context = context_of(loop, num_trials=3)
+    context = context_of(loop)
     assert architecture_search.search_architectures(context) == {}
-    rows = json.loads((context.folder / "architectures.json").read_text())
+    first, wider = json.loads((context.folder / "architectures.json").read_text())
     width, depth = context.pipeline.config.architecture.hidden_dim, context.pipeline.config.architecture.num_layers
-    assert [(row["hidden_dim"], row["num_layers"]) for row in rows] == [
-        (width, depth),
-        (2 * width, depth),
-        (width // 2, depth),
-    ]
-    assert (rows[0]["gain"], rows[1]["num_parameters"] > rows[0]["num_parameters"] > rows[2]["num_parameters"]) == (
-        0,
-        True,
-    )
+    assert [(row["hidden_dim"], row["num_layers"]) for row in (first, wider)] == [(width, depth), (2 * width, depth)]
+    assert first["gain"] == 0
+    assert wider["num_parameters"] > first["num_parameters"]
     config = replace_leaves(context.pipeline.config, {"hidden_dim": 2 * width})
-    pipeline, folder = Pipeline(config, context.pipeline.reporter), context.pipeline.layout.stage(2, "export")
-    window = read_arrays(folder / "window.npz")
-    state = jax.jit(pipeline.learner.init)(pipeline.root)
-    state = window_learner.window_of(state, export.samples_of(pipeline, window))
-    count = -(-len(window["is_full"]) // (pipeline.settings.most_gradient_steps * pipeline.settings.batch_size))
-    state = state._replace(hyper=state.hyper._replace(num_updates=jnp.float32(count)))
-    for _ in range(count):
-        state, _ = jax.jit(pipeline.learner.update)(state)
-    found = train.validation_losses(pipeline, state.params.average, read_arrays(folder / "validation.npz"))
-    by_hand = found["validation_policy_loss"] + config.optimization.vf_coef * found["validation_value_loss"]
-    assert rows[1]["loss"] == pytest.approx(by_hand, rel=1e-5)
+    pipeline, count = Pipeline(config, context.pipeline.reporter), updates_of(context.pipeline)
+    state = with_hyper(jax.jit(pipeline.learner.init)(pipeline.root), num_updates=count)
+    assert wider["loss"] == pytest.approx(trained_by_hand(pipeline, state, count), rel=1e-5)
+
+
+def test_the_sizes_that_are_tried(loop):
+    sizes = architecture_search.sizes_of(context_of(loop, num_trials=9))
+    assert [tuple(size) for size in sizes] == [(8, 1), (16, 1), (4, 1), (8, 2), (16, 2)]
+    assert architecture_search.sizes_of(context_of(loop, num_trials=3)) == sizes[:3]
 
 
 @pytest.mark.parametrize("gain", [0.5, -0.5, float("nan")])

@@ -26,16 +26,13 @@ print([is_unified_loop_running(Path(sys.argv[1])) for _ in range(100)].count(Tru
 def test_asking_takes_nothing_and_sees_what_another_process_holds(tmp_path):
     assert not is_unified_loop_running(tmp_path)
     assert list(tmp_path.iterdir()) == []
-    lock = PresenceLock(tmp_path, MASTER)
     asked = [sys.executable, "-c", ASKS, str(tmp_path)]
-    try:
+    with presence.present(tmp_path, MASTER):
         assert is_unified_loop_running(tmp_path)
         assert subprocess.run(asked, check=True, capture_output=True, text=True).stdout == "100 False\n"
         with pytest.raises(RunError, match="another master loop is running"):
             PresenceLock(tmp_path, MASTER)
         assert is_unified_loop_running(tmp_path)  # the refused one has taken nothing away
-    finally:
-        lock.close()
     assert not is_unified_loop_running(tmp_path)
     with presence.present(tmp_path, MASTER):  # whoever asks does not hinder whoever takes
         assert is_unified_loop_running(str(tmp_path))

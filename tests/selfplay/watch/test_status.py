@@ -11,10 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
-from support.loops import small_loop
 
 from stoix_like.runtime.console.reporter import SILENT
-from stoix_like.runtime.stages.manifest import read_manifest
 from stoix_like.selfplay.events.breaker import BreakerRule, Breakers
 from stoix_like.selfplay.events.clock import moment
 from stoix_like.selfplay.events.database import MIGRATIONS, Database
@@ -22,9 +20,12 @@ from stoix_like.selfplay.events.kinds import CurriculumRebalanced, PlateauDetect
 from stoix_like.selfplay.events.log import EventLog
 from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.files.tuned_leaves import TuningResult, write_result
+from stoix_like.selfplay.iterations.begin import begin_iteration
+from stoix_like.selfplay.iterations.due import Step
+from stoix_like.selfplay.iterations.steps import run_step
 from stoix_like.selfplay.watch import presence
 from stoix_like.selfplay.watch.lines import LatestProgress
-from stoix_like.selfplay.watch.presence import CONTINUOUS, MASTER, Heartbeat, PresenceLock
+from stoix_like.selfplay.watch.presence import CONTINUOUS, MASTER, Heartbeat
 from stoix_like.selfplay.watch.status import LATE_SECONDS, exit_code, read_status
 from stoix_like.selfplay.watch.status_text import status_lines
 
@@ -53,6 +54,10 @@ def test_a_folder_without_loops(tmp_path):
     assert (found["loops"], found["games"], found["events"], exit_code(found)) == ([], [], [], 1)
     assert status_lines(found) == [f"{tmp_path / 'nothing'}: no loop is running", "no loop was started here"]
     assert list(tmp_path.iterdir()) == []
+    with presence.present(tmp_path, MASTER):  # it has just been started
+        found = read_status(tmp_path)
+        assert [(loop["name"], loop["state"]) for loop in found["loops"]] == [(MASTER, "starting")]
+        assert exit_code(found) == 0
 
 
 def test_a_loop_is_healthy_while_it_runs_and_its_heart_beats(database, tmp_path):
@@ -62,6 +67,8 @@ def test_a_loop_is_healthy_while_it_runs_and_its_heart_beats(database, tmp_path)
         (loop,) = found["loops"]
         assert (loop["running"], loop["healthy"], loop["state"], exit_code(found)) == (True, True, "train", 0)
         assert f"  {PROGRESS}" in status_lines(found)
+        beat(database, MASTER, current_state="train", current_config="othello_2p", progress=PROGRESS)
+        assert "  othello_2p" in status_lines(read_status(tmp_path))  # whose progress is not known
         late = read_status(tmp_path, in_seconds(LATE_SECONDS + 1.0))
         assert (late["loops"][0]["healthy"], exit_code(late)) == (False, 1)
         assert status_lines(late)[0].endswith(": unhealthy")
@@ -99,15 +106,6 @@ def test_a_clock_that_is_set_changes_no_health(database, tmp_path, monkeypatch, 
         assert loop["heartbeat_age"] == pytest.approx(later)
 
 
-def test_a_loop_of_another_boot_with_the_same_process_id_is_another(database, tmp_path, monkeypatch):
-    before = moment()._replace(boot="before", wall=time.time() - 60.0, monotonic=1e9)
-    monkeypatch.setattr(presence, "moment", lambda: before)
-    beat(database, MASTER, current_state="train")
-    monkeypatch.setattr(presence, "moment", moment)
-    with presence.present(tmp_path, MASTER):
-        assert read_status(tmp_path)["loops"][0]["state"] == "starting"
-
-
 def test_heartbeats_of_an_earlier_version_are_read(tmp_path):
     with contextlib.closing(sqlite3.connect(tmp_path / "events.sqlite")) as connection:
         for statement in itertools.chain(*MIGRATIONS[:2]):
@@ -130,21 +128,18 @@ def test_a_lock_that_cannot_be_read_is_said(database, tmp_path, monkeypatch):
     assert exit_code(found) == 1
 
 
-def test_the_store_and_its_new_positions_are_those_of_now(copied_loop):
-    pipeline, folder = copied_loop
-    with small_loop(pipeline, folder) as loop:
+def test_the_store_and_its_new_positions_are_those_of_now(copied):
+    def shown():
+        (game,) = read_status(copied.layout.root.parent)["games"]
+        return game["iteration"], game["store_games"], game["new_positions"]
 
-        def shown():
-            (game,) = read_status(folder)["games"]
-            return game["iteration"], game["store_games"], game["new_positions"]
-
-        assert shown() == (2, 20, 0)  # the candidate of iteration 2 has learned from all of them
-        assert loop.begin().kind == "ran"
-        assert shown() == (3, 20, 0)
-        assert loop.step().stage == "selfplay"
-        assert shown() == (3, 20, 0)
-        assert loop.step().stage == "sync"
-        assert shown() == (3, 30, read_manifest(loop.layout.stage(3, "selfplay")).facts["positions"])
+    assert shown() == (2, 20, 0)  # the candidate of iteration 2 has learned from all of them
+    number = begin_iteration(copied)
+    assert shown() == (3, 20, 0)
+    played = run_step(copied, number, Step("selfplay"))
+    assert shown() == (3, 20, 0)
+    run_step(copied, number, Step("sync"))
+    assert shown() == (3, 30, played.facts["positions"])
 
 
 def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_path):
@@ -163,19 +158,6 @@ def test_a_loop_whose_games_all_wait_for_breakers_is_unhealthy(database, tmp_pat
         assert any(told in line for line in status_lines(found))
         assert read_status(tmp_path, moment()._replace(wall=1400.0))["games"][0]["breakers"][0]["state"] == "half_open"
         assert breakers.acquire("tic_tac_toe_2p", "train", 1400.0)  # asking takes nothing
-
-
-def test_a_loop_that_has_just_been_started_is_there(tmp_path):
-    with presence.present(tmp_path, MASTER):
-        found = read_status(tmp_path)
-        assert [(loop["name"], loop["state"]) for loop in found["loops"]] == [(MASTER, "starting")]
-        assert exit_code(found) == 0
-
-
-def test_progress_is_of_the_game_that_is_worked_on(database, tmp_path):
-    with presence.present(tmp_path, MASTER):
-        beat(database, MASTER, current_state="train", current_config="othello_2p", progress=PROGRESS)
-        assert "  othello_2p" in status_lines(read_status(tmp_path))
 
 
 def test_loops_keep_their_order(database, tmp_path):
@@ -216,7 +198,13 @@ def test_leaves_that_were_tuned_are_shown_with_the_iteration(tmp_path):
     assert "othello_2p: actor_lr 0.0007123, tau 1, tuned after iteration 10" in status_lines(found)
 
 
-def test_a_loop_that_is_started_again_is_not_taken_for_the_one_before(database, tmp_path):
+def test_a_loop_that_is_started_again_is_not_taken_for_the_one_before(database, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:  # of another boot, with the same process id
+        before = moment()._replace(boot="before", wall=time.time() - 60.0, monotonic=1e9)
+        patch.setattr(presence, "moment", lambda: before)
+        beat(database, MASTER, current_state="train")
+    with presence.present(tmp_path, MASTER):
+        assert read_status(tmp_path)["loops"][0]["state"] == "starting"
     beat(database, MASTER, current_state="stopped")
     with presence.present(tmp_path, MASTER):
         found = read_status(tmp_path)
@@ -248,20 +236,18 @@ def test_a_line_of_progress_ends_with_its_stage():
     assert shown == ["othello_2p: train: 3 of 5", "othello_2p: evaluate: 1 of 2"]
 
 
-def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path):
-    layout = Layout(tmp_path / "tic_tac_toe_2p")
-    layout.stage(1, "selfplay").mkdir(parents=True)
-    (layout.stage(1, "selfplay") / "manifest.json").write_text("{")
-    Layout(tmp_path / "othello_2p").iteration(1).mkdir(parents=True)
-    games = {game["game"]: game for game in read_status(tmp_path)["games"]}
-    assert "it is torn, or not ours" in games["tic_tac_toe_2p"]["error"]
-    assert games["othello_2p"]["error"] is None
-    assert any("cannot be read" in line for line in status_lines(read_status(tmp_path)))
+def test_what_cannot_be_read_is_said_of_its_game_alone(tmp_path, monkeypatch):
+    def errors():
+        return {game["game"]: game["error"] for game in read_status(tmp_path)["games"]}
 
-
-def test_a_game_whose_folder_cannot_be_read_is_shown_with_its_error(tmp_path, monkeypatch):
     for name in ("lost+found", "tic_tac_toe_2p", "othello_2p"):
-        Layout(tmp_path / name).iteration(1).mkdir(parents=True)
+        Layout(tmp_path / name).stage(1, "selfplay").mkdir(parents=True)
+    manifest = Layout(tmp_path / "tic_tac_toe_2p").stage(1, "selfplay") / "manifest.json"
+    manifest.write_text("{")
+    assert "it is torn, or not ours" in errors()["tic_tac_toe_2p"]
+    assert errors()["othello_2p"] is None
+    assert any("cannot be read" in line for line in status_lines(read_status(tmp_path)))
+    manifest.unlink()
     is_dir = Path.is_dir
 
     def denied(path):
@@ -270,10 +256,9 @@ def test_a_game_whose_folder_cannot_be_read_is_shown_with_its_error(tmp_path, mo
         return is_dir(path)
 
     monkeypatch.setattr(Path, "is_dir", denied)
-    games = {game["game"]: game for game in read_status(tmp_path)["games"]}
-    assert "Permission denied" in games["tic_tac_toe_2p"]["error"]
-    assert games["othello_2p"]["error"] is None
-    assert "lost+found" not in games
+    assert "Permission denied" in errors()["tic_tac_toe_2p"]
+    assert errors()["othello_2p"] is None
+    assert "lost+found" not in errors()
 
 
 READS = """
@@ -288,13 +273,10 @@ print([name for name in ("jax", "jaxlib", "flax") if name in sys.modules])
 
 def test_reading_imports_no_jax_takes_no_lock_and_is_plain_json(database, tmp_path):
     beat(database, MASTER, current_state="idle")
-    lock = PresenceLock(tmp_path, MASTER)
-    try:
+    with presence.present(tmp_path, MASTER):
         done = subprocess.run([sys.executable, "-c", READS, str(tmp_path)], check=True, capture_output=True, text=True)
         assert json.loads(done.stdout.replace("'", '"')) == []
         assert presence.is_present(tmp_path, MASTER)
-    finally:
-        lock.close()
 
 
 def test_a_supervisor_is_no_loop_and_a_stage_that_hangs_is_unhealthy(database, tmp_path):

@@ -188,24 +188,19 @@ def test_a_second_signal_ends_a_loop_that_goes_on_at_once(tmp_path, monkeypatch,
 
 
 def test_only_one_supervisor_works_in_a_folder(tmp_path):
-    lock = PresenceLock(tmp_path, "supervisor-continuous")
-    try:
-        with pytest.raises(RunError, match="another supervisor of the continuous loop is running"):
-            supervise(CONTINUOUS, tmp_path, child("is wrong", tmp_path / "log"), SILENT)
-    finally:
-        lock.close()
+    running = pytest.raises(RunError, match="another supervisor of the continuous loop is running")
+    with presence.present(tmp_path, "supervisor-continuous"), running:
+        supervise(CONTINUOUS, tmp_path, child("is wrong", tmp_path / "log"), SILENT)
 
 
 def test_a_loop_that_was_never_started_cannot_be_stopped(tmp_path):
     with pytest.raises(RunError, match="no continuous loop was started"):
         stop_loop(tmp_path, CONTINUOUS)
     assert list(tmp_path.iterdir()) == []
-    lock = PresenceLock(tmp_path, CONTINUOUS)
-    assert stop_loop(tmp_path, CONTINUOUS) == {"running": True}
-    lock.close()
+    with presence.present(tmp_path, CONTINUOUS):
+        assert stop_loop(tmp_path, CONTINUOUS) == {"running": True}
     assert stop_loop(tmp_path, CONTINUOUS) == {"running": False}
     with pytest.raises(RunError, match="no master loop was started"):
         stop_loop(tmp_path, MASTER)
-    lock = PresenceLock(tmp_path, "supervisor-master")  # whose loop has not been there yet
-    assert stop_loop(tmp_path, MASTER) == {"running": False}
-    lock.close()
+    with presence.present(tmp_path, "supervisor-master"):  # whose loop has not been there yet
+        assert stop_loop(tmp_path, MASTER) == {"running": False}
