@@ -37,12 +37,12 @@ def pipeline(fresh, layout):
     return moved(fresh, layout.root.parent)
 
 
-@pytest.mark.parametrize("first", STAGE_NAMES)
-def test_nothing_is_due_that_was_done(layout, first):
+def test_nothing_is_due_that_was_done(layout):
     assert due_step(layout, 1) is None
     assert due_step(layout, 2) is None
-    undo(layout, first)
-    assert due_step(layout, 2) == Step(first)
+    for first in reversed(STAGE_NAMES):
+        (layout.stage(2, first) / "manifest.json").unlink()
+        assert due_step(layout, 2) == Step(first)
 
 
 def test_shards_of_format_2_pass_and_keep_their_ids(pipeline, layout):

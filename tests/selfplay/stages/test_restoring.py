@@ -12,6 +12,7 @@ from stoix_like.runtime.console.reporter import SILENT
 from stoix_like.runtime.stages.array_files import read_arrays, write_arrays
 from stoix_like.runtime.stages.manifest import read_manifest, write_manifest
 from stoix_like.selfplay.files import lost_shards, stored
+from stoix_like.selfplay.files.folders import Layout
 from stoix_like.selfplay.files.lost_shards import read_lost
 from stoix_like.selfplay.files.shards import ShardOrigin, shard_arrays
 from stoix_like.selfplay.iterations import begin, due
@@ -198,18 +199,25 @@ def test_a_finished_window_is_kept_whatever_is_lost_later(mixed):
     assert due.due_step(layout, 3) == due.Step("train")
 
 
-def test_lost_shards_of_a_manifest_that_gives_names_alone_are_left_out_of_the_window(copied):
+def test_every_lost_shard_is_noted(tmp_path):
+    layout = Layout(tmp_path)
+    for name in ("one", "two"):
+        lost_shards.add_lost(layout, layout.shard(name), 1, 5, 30, "it is torn")
+    assert read_lost(layout).keys() == {"one", "two"}
+    assert lost_shards.totals(layout) == {"shards": 2, "games": 10, "positions": 60}
+
+
+def test_a_lost_shard_of_a_manifest_that_gives_names_alone_is_left_out_of_the_window(copied):
     layout, folder = copied.layout, copied.layout.stage(2, "sync")
     other_versions(copied)
-    shards, synced = [stored_shard(layout, index=index) for index in (0, 1)], read_manifest(folder)
+    shard, synced = stored_shard(layout), read_manifest(folder)
     names = [row[0] for row in synced.facts["added"]]
     write_manifest(folder, synced._replace(facts=synced.facts | {"added": names}))  # as older versions wrote it
-    for index, shard in enumerate(shards):
-        shard.path.unlink()
-        (layout.stage(2, "selfplay") / f"shard_000{index}.npz").unlink()
+    for path in (shard.path, layout.stage(2, "selfplay") / "shard_0000.npz"):
+        path.unlink()
     (layout.stage(2, "export") / "manifest.json").unlink()
     exported = export.export_stage(copied, files_of(copied.layout, 2))
-    assert exported.facts["lost"] == sorted(shard.hash for shard in shards)
+    assert exported.facts["lost"] == [shard.hash]
 
 
 @pytest.mark.parametrize(
