@@ -155,7 +155,6 @@ class LoopEngine:
         if task.is_counted:
             self._began.setdefault(runner.game, began)
         stop.set_deadline(task.deadline)
-        is_late = False
         try:
             outcome = task.work()
         finally:

@@ -51,7 +51,7 @@ class MasterPolicy:
             self._shares.take_up()
             self._note_shares(stats)
         yield from self._polls(look)
-        if (yield from self._stages(look, stats)) or (yield from self._plateau_hooks(look, stats)):
+        if (yield from self._stages(look, stats)) or (yield from self._plateau_hooks(look)):
             self._has_evaluated = False
             return
         if not self._has_evaluated and (yield from self._evaluation()):  # one at a time, so that games go on
@@ -122,14 +122,14 @@ class MasterPolicy:
                     return True
         return False
 
-    def _plateau_hooks(self, look: Looker, stats: LoopStats) -> _Part:
+    def _plateau_hooks(self, look: Looker) -> _Part:
         """Starts the function of one game whose champions no longer gain, if one is enabled."""
         options, cadence = self.config.plateau_hook, self._services.cadence
         for game, runner in self._runners.items() if options.plateau_hook else ():
             name = f"plateau_hook/{game}"
             if not isinstance(look(runner), Look) or not cadence.due_or_start(name, RETRY_SECONDS, at_first=True):
                 continue
-            if (last := self._plateau_of(runner, name, stats)) is None:
+            if (last := (yield from self._plateau_of(runner, name))) is None:
                 continue
             self._services.reporter.note(f"{game}: {options.plateau_function} is started after iteration {last}")
             search = functools.partial(plateau.run_if_due, runner, options, last, self._services.watch)
@@ -138,17 +138,16 @@ class MasterPolicy:
             cadence.done(name)  # its result could not be kept, or another process works on the game
         return False
 
-    def _plateau_of(self, runner: GameRunner, name: str, stats: LoopStats) -> int | None:
-        """The iteration after which the function of a game is due; None if it is not."""
+    def _plateau_of(self, runner: GameRunner, name: str) -> Generator[Task | Pause, Outcome, int | None]:
+        """The iteration after which the function of a game is due; None if it is not, or that cannot be read."""
         if runner.attempts.held(PLATEAU_HOOK) is not None:
             return None
         try:
             last = plateau.due_iteration(runner.layout, self._services.watch) if runner.has_disk else None
         except (CheckpointError, RunError, OSError) as error:
-            failed = runner.attempts.cannot_look(error, PLATEAU_HOOK)
-            stats.failed_iterations += 1
-            stats.last_error = f"{runner.game}: {failed.stage}: {failed.reason}"
             self._services.cadence.done(name)
+            failed = functools.partial(runner.attempts.cannot_look, error, PLATEAU_HOOK)
+            yield self._task(runner, PLATEAU_HOOK, failed)
             return None
         runner.attempts.looked(PLATEAU_HOOK)
         return last

@@ -81,16 +81,17 @@ def test_leaves_of_self_play_and_matches_may_change_from_iteration_to_iteration(
 
 
 def test_an_iteration_that_is_left_gives_its_games_and_nothing_of_its_training(copied):
-    """The next one learns from them, and begins where the latest candidate was made."""
+    """The next one learns from them, and begins where the latest candidate was made: later checkpoints are removed."""
     layout, before = copied.layout, read_manifest(copied.layout.stage(2, "train")).facts["update"]
+    checkpoints = layout.train_run / "checkpoints"
     with killed_in(train, "write_candidate"):
-        run_iteration(copied)
-    assert max(checkpoint_updates(layout.train_run / "checkpoints")) > before
+        run_iteration(changed(copied, training_epochs=20.0))
+    left = max(checkpoint_updates(checkpoints))
     (layout.stage(3, "sync") / "manifest.json").unlink()  # as if it had been left even before
-    report = run_iteration(copied, LATER._replace(new_iteration=True))
+    report = run_iteration(changed(copied), LATER._replace(new_iteration=True))
     assert (report.iteration, report.synced.facts["games"]) == (4, 40)
     facts = report.trained.facts
-    assert facts["update"] == before + facts["updates"]
+    assert max(checkpoint_updates(checkpoints)) == facts["update"] == before + facts["updates"] < left
     shards = [layout.stage(n, "selfplay") / f"shard_000{shard}.npz" for n in (3, 4) for shard in (0, 1)]
     assert facts["new_positions"] == sum(len(arrays_of(path)["player"]) for path in shards)
 

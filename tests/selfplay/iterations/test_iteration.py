@@ -16,6 +16,7 @@ from stoix_like.selfplay.files import records
 from stoix_like.selfplay.files.folders import STAGE_NAMES, Layout
 from stoix_like.selfplay.iterations import begin, sequence
 from stoix_like.selfplay.iterations.begin import begin_iteration, next_iteration
+from stoix_like.selfplay.iterations.due import Step, is_still_due
 from stoix_like.selfplay.iterations.steps import run_iteration
 from stoix_like.selfplay.iterations.table import BY_NAME
 from stoix_like.selfplay.pipeline import candidates
@@ -162,3 +163,12 @@ def test_a_dry_run_writes_nothing(tmp_path):
 
 def test_the_table_has_a_stage_for_each_folder_of_an_iteration_in_their_order():
     assert tuple(BY_NAME) == STAGE_NAMES
+
+
+def test_a_step_is_due_until_another_process_has_run_it_and_one_batch_more_until_the_games_are_learned_from(copied):
+    layout = copied.layout
+    for name in STAGE_NAMES[2:]:
+        (layout.stage(2, name) / "manifest.json").unlink()
+    steps = [Step("export"), Step("selfplay", 2), Step("selfplay", 3), Step("selfplay"), Step("sync"), Step("train")]
+    assert [is_still_due(layout, 2, step) for step in steps] == [True, True, False, False, False, False]
+    assert not is_still_due(layout, 1, Step("promote"))  # it is finished
