@@ -5,7 +5,6 @@ NumPy in, NumPy out.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -67,8 +66,3 @@ def _simulated_scores(differences: np.ndarray, draw_rate: float, generator: np.r
     draws = draw_rate * 4.0 * expected * (1.0 - expected)  # at most twice the smaller side, for rates up to one half
     drawn = generator.random(differences.shape)
     return np.where(drawn < draws, 0.5, np.where(drawn < draws / 2.0 + expected, 1.0, 0.0))
-
-
-def rates_over(rule: PromotionRule, differences: Sequence[float], num_matches: int = 1000) -> list[GateRates]:
-    """`simulate_rule` for each difference in Elo."""
-    return [simulate_rule(rule, elo, num_matches=num_matches) for elo in differences]

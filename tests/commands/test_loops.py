@@ -129,11 +129,13 @@ def test_all_that_is_wrong_in_a_file_is_said_at_once(tmp_path, capsys):
 def test_former_names_of_leaves_are_read_with_a_note(tmp_path):
     file = tmp_path / "loop.yaml"
     file.write_text("plateau_hook:\n  enabled: true\n  plateau_function: architectures\n")
-    loaded = master_loop.load(["--config", str(file), "--function", "cma_es", "--no-plateau-hook"])
-    assert (loaded.config.plateau_hook.plateau_hook, loaded.config.plateau_hook.plateau_function) == (False, "cma_es")
+    loaded = master_loop.load(["--config", str(file), "--function", "cma_es", "--no-plateau-hook", "--max-seconds=9"])
+    hook = loaded.config.plateau_hook
+    assert (hook.plateau_hook, hook.plateau_function, hook.plateau_seconds) == (False, "cma_es", 9.0)
     assert loaded.notes == [
         f"{file}:2: 'plateau_hook.enabled' is called plateau_hook now",
         "--function is called --plateau-function now",
+        "--max-seconds is called --plateau-seconds now",
     ]
     file.write_text("plateau_hook:\n  enabled: true\n  plateau_hook: true\n")
     with pytest.raises(ConfigError, match="are the same key"):

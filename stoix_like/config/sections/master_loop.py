@@ -74,7 +74,9 @@ class CurriculumConfig:
     progress_weight: float = leaf(0.5, "weight of how far a game's progress lies behind the others'", low=0.0)
     age_weight: float = leaf(0.5, "weight of the age of a game's newest games", low=0.0)
     age_hours: float = leaf(6.0, "hours at which that age counts in full", above=0.0)
-    smoothing: float = leaf(0.3, "share of the newest value in a weight's moving average", above=0.0, high=1.0)
+    weight_smoothing: float = leaf(
+        0.3, "share of the newest value in the moving average of a weight", above=0.0, high=1.0, former="smoothing"
+    )
     progress_iterations: int = leaf(10, "iterations over which progress is counted", low=1)
 
 
@@ -129,9 +131,11 @@ class PlateauHookConfig:
         " sl.register_plateau_hook",
         former="function",
     )
-    num_trials: int = leaf(24, "trials of the sweep, the present settings included", low=2)
-    trial_epochs: float = leaf(1.0, "passes over the window of each trial", above=0.0)
-    max_seconds: float = leaf(3600.0, "after which the sweep begins no other trial", above=0.0)
+    plateau_trials: int = leaf(24, "trials of the function, the present settings included", low=2, former="num_trials")
+    plateau_epochs: float = leaf(1.0, "passes of a trial over the window", above=0.0, former="trial_epochs")
+    plateau_seconds: float = leaf(
+        3600.0, "after which the function begins no other trial", above=0.0, former="max_seconds"
+    )
 
 
 @dataclass(frozen=True)

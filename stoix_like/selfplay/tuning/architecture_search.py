@@ -68,7 +68,7 @@ def search_architectures(context: PlateauContext) -> dict[str, Any]:
         "updates",
         len(sizes) * num_updates(context, window),
     )
-    trials, end = list[_Trial](), time.monotonic() + context.options.max_seconds
+    trials, end = list[_Trial](), time.monotonic() + context.options.plateau_seconds
     for size in sizes:
         if len(trials) < 2 or time.monotonic() < end:
             trials.append(_trial(context, window, size, progress))
@@ -80,12 +80,12 @@ def search_architectures(context: PlateauContext) -> dict[str, Any]:
 
 
 def sizes_of(context: PlateauContext) -> list[Size]:
-    """The present size, a wider and a narrower one, and deeper ones where `num_layers` is set; `num_trials` at most."""
+    """At most `plateau_trials`: the present size, wider, narrower, and where `num_layers` is set, deeper."""
     section = context.pipeline.config.architecture
     width, depth = section.hidden_dim, section.num_layers
     sizes = [Size(width, depth), Size(2 * width, depth), Size(max(width // 2, 1), depth)]
     sizes += [] if depth is None else [Size(width, depth + 1), Size(2 * width, depth + 1)]
-    return sizes[: context.options.num_trials]
+    return sizes[: context.options.plateau_trials]
 
 
 def _trial(context: PlateauContext, window: NewestWindow, size: Size, progress: Progress) -> _Trial:

@@ -49,7 +49,7 @@ def rebalanced(
         hours = config.age_hours if one.newest is None else (now - one.newest) / 3600.0
         age = min(max(hours / config.age_hours, 0.0), 1.0)
         newest = 1.0 + config.progress_weight * behind + config.age_weight * age
-        smooth = (1.0 - config.smoothing) * weights.get(game, 1.0) + config.smoothing * newest
+        smooth = (1.0 - config.weight_smoothing) * weights.get(game, 1.0) + config.weight_smoothing * newest
         found[game] = min(max(smooth, LOWEST), HIGHEST)
     return found
 

@@ -95,7 +95,7 @@ def _all_trials(context: PlateauContext, runs: _TrialRuns) -> list[Trial]:
     rates = Range(configured / RATE_FACTOR, configured * RATE_FACTOR, log=True)
     search = CmaEsSearch({"actor_lr": rates, "weight_decay": Range(*WEIGHT_DECAYS, log=True)}, int(seed))
     known, trials = _read_trials(context.folder / TRIALS, runs.digest), list[Trial]()
-    end, most = time.monotonic() + context.options.max_seconds, context.options.num_trials
+    end, most = time.monotonic() + context.options.plateau_seconds, context.options.plateau_trials
     while len(trials) < most and (not trials or time.monotonic() < end):
         numbers = range(len(trials), min(len(trials) + AT_ONCE, most))
         present = context.pipeline.leaves(("actor_lr", "weight_decay"))
@@ -155,7 +155,7 @@ class _TrialRuns:
         pipeline, section = context.pipeline, context.pipeline.config.optimization
         self._pipeline, self._data, self.games, self.digest = pipeline, data, data.window.games, data.digest
         self._critic_share = section.critic_lr / section.actor_lr
-        total = context.options.num_trials * data.num_updates
+        total = context.options.plateau_trials * data.num_updates
         self._progress = Progress(pipeline.reporter, pipeline.stop, "plateau", "updates", total)
         shared = tuple(name for name in AlphaZeroState._fields if name not in _OF_TRIALS)
         self._chunk = compiled_chunk(pipeline.learner._replace(shared=shared), AT_ONCE)

@@ -48,10 +48,10 @@ def read_window(context: PlateauContext) -> NewestWindow:
 
 
 def num_updates(context: PlateauContext, window: NewestWindow) -> int:
-    """The updates of a trial: `trial_epochs` passes over the window."""
+    """The updates of a trial: `plateau_epochs` passes over the window."""
     settings = context.pipeline.settings
     samples = settings.most_gradient_steps * settings.batch_size
-    return max(math.ceil(context.options.trial_epochs * len(window.learned["is_full"]) / samples), 1)
+    return max(math.ceil(context.options.plateau_epochs * len(window.learned["is_full"]) / samples), 1)
 
 
 def compiled_chunk(learner: Learner, num_states: int = 1) -> TimedChunk:

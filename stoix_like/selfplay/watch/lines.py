@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from stoix_like.errors import INTERRUPTED, RunError
 from stoix_like.runtime.console.reporter import Reporter, lossy
 from stoix_like.runtime.console.spelling import command_line
@@ -17,15 +14,6 @@ from stoix_like.selfplay.watch.presence import is_supervised
 from stoix_like.selfplay.watch.stats import LoopStats
 
 SHADOW, TOURNAMENT = "shadow.json", "tournament.json"  # in the folder `evaluations` of a game
-
-
-def read_report(layout: Layout, name: str) -> dict[str, Any] | None:
-    """What the last evaluation of this kind has found; None if there was none, or it cannot be read."""
-    try:
-        found: dict[str, Any] = json.loads((layout.evaluations / name).read_bytes())
-    except (OSError, ValueError):
-        return None
-    return found
 
 
 class LatestProgress:

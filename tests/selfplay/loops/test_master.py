@@ -1,6 +1,7 @@
 """The master loop with nothing replaced but the clock: what comes first, matches for the report, more play, shares."""
 
 import dataclasses
+import json
 
 import pytest
 from support.loops import small_loop, tasks_of
@@ -24,7 +25,7 @@ from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.ratings import shadow
 from stoix_like.selfplay.ratings.lineage import read_ancestry
 from stoix_like.selfplay.stages import train
-from stoix_like.selfplay.watch.lines import SHADOW, TOURNAMENT, read_report
+from stoix_like.selfplay.watch.lines import SHADOW, TOURNAMENT
 
 
 def test_it_makes_the_same_iterations_as_the_continuous_loop(finished_loop, tmp_path):
@@ -49,7 +50,9 @@ def test_evaluations_for_the_report_add_games_decide_nothing_and_are_never_learn
         loop.stop_after(100.0)
         options = {"shadow_interval_seconds": 20.0, "shadow_openings": 2, "full_tournament_interval_seconds": 40.0}
         loop.master(**options, tournament_openings=4, idle_batches=0, max_iterations=0).run()
-        shadow, tournament = (read_report(loop.layout, name) for name in (SHADOW, TOURNAMENT))
+        shadow, tournament = (
+            json.loads((loop.layout.evaluations / name).read_bytes()) for name in (SHADOW, TOURNAMENT)
+        )
         assert shadow["champion"] == champion
         assert shadow["anchors"]["random"]["games"] == 8  # all of the book's four openings, twice two
         assert {row["name"] for row in tournament["ratings"]} == {"iteration 0", "iteration 1", "iteration 2"}

@@ -10,7 +10,7 @@ from stoix_like.evaluation.match_records import MatchRecord
 from stoix_like.selfplay.ratings.tournament import next_pair
 from stoix_like.selfplay.tuning.curriculum import GameProgress, next_game, rebalanced
 
-CONFIG = CurriculumConfig(progress_weight=0.5, age_weight=0.5, age_hours=6.0, smoothing=1.0)
+CONFIG = CurriculumConfig(progress_weight=0.5, age_weight=0.5, age_hours=6.0, weight_smoothing=1.0)
 NOW = 100_000.0
 
 
@@ -34,9 +34,9 @@ def test_a_game_on_a_plateau_gets_least_and_counts_for_no_mean():
 
 
 def test_weights_stay_between_a_half_and_two_and_move_smoothly():
-    extreme = CurriculumConfig(progress_weight=10.0, age_weight=10.0, smoothing=1.0)
+    extreme = CurriculumConfig(progress_weight=10.0, age_weight=10.0, weight_smoothing=1.0)
     assert weights({}, extreme, a=(1000.0, 0.0), b=(0.0, 99.0)) == {"a": 0.5, "b": 2.0}
-    smooth = CurriculumConfig(progress_weight=0.5, age_weight=0.5, smoothing=0.3)
+    smooth = CurriculumConfig(progress_weight=0.5, age_weight=0.5, weight_smoothing=0.3)
     assert weights({"b": 1.0}, smooth, a=(200.0, 0.0), b=(0.0, 0.0))["b"] == pytest.approx(0.7 + 0.3 * 1.5)
 
 

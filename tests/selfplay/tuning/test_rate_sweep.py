@@ -40,7 +40,7 @@ def loop(copied, monkeypatch):
 
 
 def context_of(loop, **options):
-    options = PlateauHookConfig(**{"num_trials": 2, "trial_epochs": 1.0} | options)
+    options = PlateauHookConfig(**{"plateau_trials": 2, "plateau_epochs": 1.0} | options)
     return PlateauContext(loop.runner.pipeline, loop.runner.configured, 2, loop.layout.plateau(2), options)
 
 
@@ -110,7 +110,7 @@ def loss_by_hand(pipeline, rate, decay):
 
 def test_a_trial_is_training_from_the_last_state_and_an_interrupted_sweep_makes_none_twice(loop, monkeypatch):
     monkeypatch.setattr(rate_sweep, "AT_ONCE", 2)
-    context, pipeline = context_of(loop, num_trials=3), loop.runner.pipeline
+    context, pipeline = context_of(loop, plateau_trials=3), loop.runner.pipeline
     rate_sweep.sweep_rates(context)
     trials, whole = trials_of(context), (context.folder / "trials.json").read_text()
     assert trials[0]["parameters"] == {"actor_lr": pipeline.config.optimization.actor_lr, "weight_decay": 0.0}
@@ -159,7 +159,7 @@ def losses(monkeypatch):
 def test_the_best_trial_becomes_the_settings_of_the_next_iterations(loop, losses, slope, leaves):
     """Through the whole hook."""
     losses.slope = slope
-    options = PlateauHookConfig(plateau_hook=True, plateau_function="cma_es", num_trials=3, trial_epochs=1.0)
+    options = PlateauHookConfig(plateau_hook=True, plateau_function="cma_es", plateau_trials=3, plateau_epochs=1.0)
     found = run_plateau_hook(loop.runner, options, 2)
     assert (found.error, len(found.leaves)) == (None, leaves)
     if leaves:
@@ -184,12 +184,12 @@ def test_a_best_trial_that_may_be_chance_changes_nothing(loop, monkeypatch):
 
 def test_trials_of_other_lengths_are_not_compared(loop, losses):
     rate_sweep.sweep_rates(context_of(loop))
-    rate_sweep.sweep_rates(context_of(loop, trial_epochs=3.0))
+    rate_sweep.sweep_rates(context_of(loop, plateau_epochs=3.0))
     assert losses.made == [(0, 2), (0, 2)]
 
 
 def test_no_other_trial_is_begun_when_the_time_is_over(loop, losses):
-    context = context_of(loop, num_trials=20, max_seconds=1e-6)
+    context = context_of(loop, plateau_trials=20, plateau_seconds=1e-6)
     rate_sweep.sweep_rates(context)
     assert len(trials_of(context)) == rate_sweep.AT_ONCE
 
@@ -215,9 +215,9 @@ def test_a_size_learns_the_window_from_random_parameters_and_is_judged_on_games_
 
 
 def test_the_sizes_that_are_tried(loop):
-    sizes = architecture_search.sizes_of(context_of(loop, num_trials=9))
+    sizes = architecture_search.sizes_of(context_of(loop, plateau_trials=9))
     assert [tuple(size) for size in sizes] == [(8, 1), (16, 1), (4, 1), (8, 2), (16, 2)]
-    assert architecture_search.sizes_of(context_of(loop, num_trials=3)) == sizes[:3]
+    assert architecture_search.sizes_of(context_of(loop, plateau_trials=3)) == sizes[:3]
 
 
 @pytest.mark.parametrize("gain", [0.5, -0.5, float("nan")])
@@ -230,7 +230,9 @@ def test_a_better_size_is_proposed_with_the_command_that_begins_with_it(loop, mo
     pipeline = loop.runner.pipeline
     monkeypatch.setattr(architecture_search, "_trial", trial)
     monkeypatch.setattr(pipeline, "reporter", pipeline.reporter._replace(note=notes.append))
-    options = PlateauHookConfig(plateau_hook=True, plateau_function="architectures", num_trials=2, trial_epochs=1.0)
+    options = PlateauHookConfig(
+        plateau_hook=True, plateau_function="architectures", plateau_trials=2, plateau_epochs=1.0
+    )
     found = run_plateau_hook(loop.runner, options, 2)
     assert (found.error, found.leaves) == (None, {})
     *proposals, last = notes
