@@ -82,6 +82,7 @@ def test_the_command_knows_every_suite():
     assert set(action.choices) == {*suites.SUITES, *suites.WITH_OPTIONS, "all"}
 
 
+@pytest.mark.full
 def test_a_rollout_goes_on_and_knows_its_memory():
     """On a real environment: what it carries is consumed, and the program needs at least its arguments' bytes."""
     env = registry.make("Maze-v0", kwargs={"num_rows": 4, "num_cols": 4})
@@ -121,6 +122,7 @@ class _Untimed:
         self.config = config
 
 
+@pytest.mark.full
 def test_every_preset_can_be_scaled_and_a_series_ends_where_an_update_would_take_too_long(monkeypatch):
     """At 2,000 steps a second, whatever is done at once."""
 
@@ -177,6 +179,7 @@ def test_a_traced_update_has_events_whose_instructions_the_program_names():
     assert 0.0 < kernels.busy <= kernels.span
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("preset", "trained"), [("ppo/maze_mlp", False), full("ppo/maze_mlp", True), full("spo/maze_mlp", False)]
 )

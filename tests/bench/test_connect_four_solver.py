@@ -66,6 +66,7 @@ def check_against_minimax(rows):
     return found
 
 
+@pytest.mark.full
 def test_late_positions_have_the_values_of_full_minimax():
     """The last three of thirty stones are such that a bound wrongly kept in the table, or lines wrongly taken for
     possible, change a value; few positions are."""

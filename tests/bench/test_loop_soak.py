@@ -47,6 +47,7 @@ def edited(statement):
     return edit
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("fault", "seen"),
     [

@@ -50,6 +50,7 @@ def test_an_unfinished_iteration_is_not_counted(loop):
     manifest.write_text(text)
 
 
+@pytest.mark.full
 def test_a_master_loop_is_measured_by_game_with_some_of_its_ratings(loop):
     shadow = {"iteration": 2, "anchors": {"random": {"score": 0.75, "low": 0.5, "high": 0.9, "games": 8}}}
     (loop.path / "evaluations").mkdir()

@@ -253,6 +253,7 @@ def test_another_architecture_in_the_same_folder(copied, capsys):
     assert "hint:" in err
 
 
+@pytest.mark.full
 def test_an_engine_plays_before_there_is_a_network_worth_playing(tmp_path):
     assert run(*flags(tmp_path, engine="mcts-4"), "--skip-evaluation") == 0
     layout = Layout(tmp_path / "tic_tac_toe_2p")

@@ -163,6 +163,7 @@ CASES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", quick(CASES, ["by making an environment"]))
 def test_importing_jumanji_inside_ipython_asks_for_no_plotting_backend(name):
     statement, printed = CASES[name]

@@ -138,6 +138,7 @@ def test_equal_players_are_promoted_in_at_most_five_percent_and_a_hundred_elo_mo
     assert much_better.mean_groups < better.mean_groups < RULE.most_groups
 
 
+@pytest.mark.full
 def test_the_simulation_sees_a_gate_that_is_fooled(monkeypatch):
     """Looking after every pair at an interval of 95 %, as is often done, promotes far too many equals."""
 

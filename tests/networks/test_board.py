@@ -108,6 +108,7 @@ def test_two_players_have_one_value_and_its_negative(adapter, shared_torso, key)
     assert len(np.unique(np.asarray(values[:, 0]))) > 1  # it reads its input
 
 
+@pytest.mark.full
 def test_of_three_players_values_sum_to_zero_and_without_players_it_is_one(key):
     game = make_tic_tac_toe()
     observation = jax.tree.map(lambda x: x[None], game.observe(game.init()))

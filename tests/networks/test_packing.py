@@ -102,6 +102,7 @@ def test_what_is_masked_out_is_not_read(trained, binpack):
     jax.tree.map(np.testing.assert_array_equal, before, after)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("num_layers", "attends"), [(1, False), (2, True)])
 def test_ems_attend_to_each_other_in_a_network_of_several_blocks(num_layers, attends, binpack, prepared):
     """A space that no item fits can reach the others only through attention among the EMS."""

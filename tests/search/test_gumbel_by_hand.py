@@ -151,6 +151,7 @@ def together_and_alone(search, params, keys, roots):
     return jax.tree.leaves(together), jax.tree.leaves(jax.tree.map(lambda *x: jnp.stack(x), *alone))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("num_rows", [8, full(1)])
 def test_searches_side_by_side_are_separate_searches(num_rows):
     table, game, roots = three_players()

@@ -211,6 +211,7 @@ def test_independent_roots_are_drawn_from_the_policy_and_weigh_the_same():
         np.testing.assert_array_equal(outputs[state].log_prior_ratio, 0.0)
 
 
+@pytest.mark.full
 def test_noise_alone_is_a_dirichlet_over_the_legal_actions_and_otherwise_a_part_of_the_proposal():
     """Of K legal actions with alpha = 1 each has mean 1 / K and mean square 2 / (K (K + 1)), whatever the policy."""
     outputs = searched(64, 512, root="iid", dirichlet_fraction=1.0, dirichlet_alpha=1.0)

@@ -107,6 +107,7 @@ def test_the_target_equals_enumeration(trees, mode, resampler):
 NOISE = {"dirichlet_fraction": 0.6, "root_noise_correction": True}  # which does not move the target
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("depth", "leaves"),
     [

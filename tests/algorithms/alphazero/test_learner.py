@@ -87,6 +87,7 @@ def test_seeds_side_by_side_equal_separate_runs():
         jax.tree.map(close, together.params, alone.params)
 
 
+@pytest.mark.full
 def test_quick_searches_take_turns_with_full_ones():
     run, config = built(quick_simulations=1)
     settings, game = sl.alphazero.settings_of(config), run.env.game

@@ -71,6 +71,7 @@ def check_record(game, records, index):
     np.testing.assert_array_equal(records.outcome[index], game.outcome(state))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("most_steps", [1, full(1000)])
 def test_half_of_the_slots_play_the_rest_as_all_would(most_steps):
     """The scripted search needs no key, so the games are the same in whatever slots they are played."""
@@ -120,6 +121,7 @@ def test_slots_are_busy_until_no_game_is_left():
     assert int(batch.step) == max(slots)
 
 
+@pytest.mark.full
 def test_a_player_who_moves_twice_and_three_players():
     settings = SETTINGS._replace(random_plies=1)
     for game in (make_piles(2, [0, 1, 1, 0, 0, 0]), make_piles(3, [0, 1, 2, 2, 1, 0])):

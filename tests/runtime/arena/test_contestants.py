@@ -97,6 +97,7 @@ def test_contests_that_cannot_be(saved):
         load_contestants(["heuristic", "random"], "conect_four")
 
 
+@pytest.mark.full
 def test_the_command_prints_scores_and_writes_them(saved, tmp_path, capsys):
     argv = [saved / "three", "random", "--simulations", "0,2", "--json", tmp_path / "match.json"]
     assert command("arena", *argv) == 0

@@ -73,6 +73,7 @@ def _watched(playing, seen):
     return watched()
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("steps_per_piece")
 @pytest.mark.parametrize("deterministic", [False, full(True)])
 def test_fresh_levels_in_pieces(deterministic):

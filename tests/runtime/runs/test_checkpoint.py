@@ -127,6 +127,7 @@ def test_the_state_of_an_environment_comes_back_whatever_its_fields_are_called(m
     assert_same_bits(make_store().load_part("params", _template(state.params)), state.params)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("task_id", ["BinPack-v2", full("BinPack-v0"), full("Maze-v0"), full("Snake-v1")])
 def test_the_states_of_shipped_tasks_come_back(make_store, task_id):
     state, timestep = jax.jit(jax.vmap(make_env(task_id).reset))(jax.random.split(jax.random.key(0), 2))
@@ -187,6 +188,7 @@ def test_the_format_is_told_from_the_files(make_store, caplog):
         assert_same_bits(make_store().load_part("params", _template(expected["params"]), update), expected["params"])
 
 
+@pytest.mark.full
 def test_without_ocdbt_saving_and_reading_keep_no_memory(make_store):
     store = make_store(create=True, keep_last_n=1, use_ocdbt=False)
     many = {f"leaf_{i}": jnp.ones(i + 1) for i in range(40)}

@@ -256,6 +256,7 @@ def test_the_command_prints_and_writes_what_it_compared(probe_run, capfd):
         assert picture.format == "PNG"
 
 
+@pytest.mark.full
 def test_a_result_is_plain_json_and_follows_the_seed(probe_run):
     """One-step episodes: the best of many samples gets the larger reward, one sample does not always."""
     settings = ComparisonSettings(("sampled", "best_of"), (32,))
@@ -269,6 +270,7 @@ def test_a_result_is_plain_json_and_follows_the_seed(probe_run):
     assert _means(first) != _means(other)
 
 
+@pytest.mark.full
 def test_what_a_search_sees_is_noted_where_one_is_played(probe_run, monkeypatch):
     env = sl.make_env(PROBE["task_id"])._replace(hidden_state="the sign")
     monkeypatch.setitem(ENVIRONMENTS, PROBE["task_id"], lambda: env)
@@ -299,6 +301,7 @@ def test_the_key_of_a_comparison_is_that_of_evaluations_and_the_default_levels_a
     assert [row["method"] for row in block["rows"]] == ["greedy"]
 
 
+@pytest.mark.full
 def test_levels_at_a_time_are_told_only_where_they_are_not_what_was_asked(probe_run, monkeypatch):
     monkeypatch.setattr(compare_methods, "MAX_PARTICLES", 8)
     compare = functools.partial(compare_search.compare, [probe_run()], "best", f"{PROBE_LEVELS}-8")

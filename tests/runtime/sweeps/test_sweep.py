@@ -239,6 +239,7 @@ def test_a_study_that_cannot_be_written_is_one_line_and_goes_on_afterwards(study
     assert each.trials()[0].notes["message"] == "after all"
 
 
+@pytest.mark.full
 def test_importances_find_what_matters(study):
     each = study(LINE + "sampler: random\n")
     for count in range(60):
@@ -493,6 +494,7 @@ def test_what_no_trial_could_do_ends_the_sweep_and_a_bug_fails_its_trial_too(
     assert (trial.state, trial.notes.get("message")) == ("failed" if message else "running", message)
 
 
+@pytest.mark.full
 def test_a_loss_that_is_not_finite_fails_its_trial(plan, study, tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "")
     text = "config: run.yaml\nspace: {actor_lr: {choices: [1e38, 3e38]}}\n"

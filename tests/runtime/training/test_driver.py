@@ -158,6 +158,7 @@ def halved(*argv, callbacks=(), **leaves):
     return result.status, float(saved_run.load_run(str(result.path)).state.hyper.ent_coef)
 
 
+@pytest.mark.full
 def test_what_a_callback_changes_is_in_the_checkpoint_however_the_run_ends(monkeypatch, capsys):
     """Also at the last update, whose state is saved before its evaluation too, and if the evaluation fails or stops."""
     leaves = SMALL | {"ent_coef": 0.04}
@@ -174,6 +175,7 @@ def test_what_a_callback_changes_is_in_the_checkpoint_however_the_run_ends(monke
     assert halved("--resume", "failed", "--actor-lr", "0.5") == ("done", pytest.approx(0.01))
 
 
+@pytest.mark.full
 def test_a_finished_run_may_change_a_leaf_without_training(capsys):
     """With a report after every chunk, of which there is none."""
     leaves = {name: value for name, value in SMALL.items() if name != "log_interval"} | {"num_updates": 2}
@@ -245,6 +247,7 @@ def test_out_of_memory_names_the_checkpoint_to_go_on_from(
     assert CheckpointStore(run / "checkpoints").updates()[-1] == last
 
 
+@pytest.mark.full
 def test_an_evaluation_that_was_made_up_for_is_told_once(ppo_run, monkeypatch):
     """Killed after it, before a checkpoint says that it was made: the continued run makes it again."""
     leaves = SMALL | {"save_interval": 0, "run_name": "noted"}

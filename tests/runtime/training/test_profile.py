@@ -108,6 +108,7 @@ def profiled(tmp_path_factory):
     return folder / "p", printed.getvalue()
 
 
+@pytest.mark.full
 def test_the_table_the_row_and_the_trace_tell_every_phase(profiled):
     folder, printed = profiled
     rows = [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]

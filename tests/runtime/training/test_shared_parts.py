@@ -26,6 +26,7 @@ def start(tmp_path):
     return run
 
 
+@pytest.mark.full
 def test_they_are_as_runs_alone_each_with_the_numbers_of_its_own_configuration(start, monkeypatch):
     compiled, compile_chunk = [], chunk.compile_chunk
     monkeypatch.setattr(chunk, "compile_chunk", lambda *parts: compiled.append(parts) or compile_chunk(*parts))

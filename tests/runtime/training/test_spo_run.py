@@ -65,6 +65,7 @@ def test_rows_and_the_best_of_search_and_network_duals_and_warm_up(spo_run):
     assert rows[1]["trainer/temperature"] == pytest.approx(2.0, rel=1e-3)
 
 
+@pytest.mark.full
 def test_a_run_cut_back_to_an_earlier_checkpoint_ends_the_same_with_its_replay(spo_run):
     assert command("train-spo", "--resume", cut_back(shutil.copytree(spo_run, "cut"), 3)) == 0
     assert bool(saved_run.load_run("cut", "latest").state.replay.is_full)
@@ -308,6 +309,7 @@ def test_searches_that_an_environment_cannot_have_are_refused(ppo_run):
     assert select_policy(endless, SearchChoice(), False, True).name.startswith("search 4 x 4, ")  # as deep as SPO's own
 
 
+@pytest.mark.full
 def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scored(spo_run, monkeypatch, capsys):
     draw = lambda _states, path: Path(path).write_bytes(b"GIF89a")
     hiding = make_action_observation_reward()._replace(hidden_state="the sign", animate=draw)

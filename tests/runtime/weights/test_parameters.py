@@ -90,6 +90,7 @@ def test_the_parameters_are_those_of_the_run(run, export):
         _ = published.state
 
 
+@pytest.mark.full
 def test_each_published_number_decides_scores(run, copied):
     """The comparison above can fail: another temperature, or another actor, plays otherwise."""
     arrays, notes = load_file(copied), _metadata(copied)
@@ -164,6 +165,7 @@ def test_the_card_says_what_it_is(run, export):
     assert str(run.parent) not in page + json.dumps(description)
 
 
+@pytest.mark.full
 def test_what_the_card_shows_runs(export, tmp_path, monkeypatch, capfd):
     copy = shutil.copytree(export, tmp_path / "downloaded")
     monkeypatch.chdir(copy)

@@ -33,6 +33,7 @@ def copied(maze, tmp_path):
     return tmp_path / "copy"
 
 
+@pytest.mark.full
 def test_the_description_of_joint_and_other_actions(folder):
     case = exported("ppo_binpack", folder)
     description = json.loads((case.folder / "policy.json").read_text())
@@ -80,6 +81,7 @@ def test_the_parameters_are_there_by_path(case):
     assert json.loads(notes["config"]) == case.policy.description["config"]
 
 
+@pytest.mark.full
 def test_each_of_several_seeds():
     saved = make_saved("ppo", MAZE, num_seeds=3, seed=5, host={"updates": [2, 9, 4], "scores": [0.5, 0.25, 1.0]})
     assert [policy.seed_index(saved, seed) for seed in (None, 5, 6, 7)] == [0, 0, 1, 2]

@@ -80,6 +80,7 @@ def test_leaves_of_self_play_and_matches_may_change_from_iteration_to_iteration(
     assert searched == [matched]
 
 
+@pytest.mark.full
 def test_an_iteration_that_is_left_gives_its_games_and_nothing_of_its_training(copied):
     """The next one learns from them, and begins where the latest candidate was made: later checkpoints are removed."""
     layout, before = copied.layout, read_manifest(copied.layout.stage(2, "train")).facts["update"]

@@ -124,6 +124,7 @@ def test_a_pipeline_that_is_replaced_is_freed(loop):
     assert seen() is None
 
 
+@pytest.mark.full
 def test_the_other_loop_takes_up_an_iteration_with_leaves_that_were_tuned_meanwhile(loop, register):
     """A continuous loop that has deferred has read its configuration before."""
     rate = loop.runner.config.optimization.actor_lr

@@ -200,6 +200,7 @@ def test_too_few_games_that_are_held_out_are_one_line(loop, monkeypatch):
         rate_sweep.sweep_rates(context_of(loop))
 
 
+@pytest.mark.full
 def test_a_size_learns_the_window_from_random_parameters_and_is_judged_on_games_that_are_held_out(loop):
     context = context_of(loop)
     assert architecture_search.search_architectures(context) == {}
