@@ -67,7 +67,7 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "events": ("files", "iterations"),
         "watch": ("files", "iterations", "events"),
         "tuning": ("files", "pipeline", "stages", "events"),
-        "ratings": ("files", "pipeline", "stages", "watch"),
+        "ratings": ("files", "pipeline", "stages"),
         "loops": ("files", "pipeline", "stages", "iterations", "events", "watch", "tuning", "ratings"),
     },
     "bench": {

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from stoix_like.config.dicts import config_from_dict, config_to_dict
+from stoix_like.config.sections import runs
 from stoix_like.config.sections.leaves import leaf
 from stoix_like.config.sections.runs import PPOConfig
 from stoix_like.errors import ConfigError
@@ -16,6 +17,7 @@ class _Section:
     """A section with a leaf that was renamed."""
 
     reward_limit: float = leaf(1.0, "largest absolute reward", above=0.0, former="clip_rewards")
+    sums_rewards: bool = leaf(True, "rewards of agents are summed", former="summed")
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,23 @@ def test_a_former_name_is_read_with_a_note(tmp_path):
     assert loaded.config.rewards.reward_limit == 3.0
     assert loaded.notes == ("--clip-rewards is called --reward-limit now",)
     assert load(tmp_path, "rewards: {reward_limit: 2.0}", "--seed", "1").notes == ()
+
+
+def test_a_former_switch_is_turned_off_and_no_former_name_is_proposed(tmp_path):
+    loaded = load(tmp_path, "", "--no-summed")
+    assert not loaded.config.rewards.sums_rewards
+    assert loaded.notes == ("--no-summed is called --no-sums-rewards now",)
+    assert load(tmp_path, "", "--summed", "false").notes == ("--summed is called --sums-rewards now",)
+    with pytest.raises(ConfigError) as refused:
+        load(tmp_path, "", "--clip-reward", "1")
+    assert "--clip-rewards" not in str(refused.value)
+
+
+def test_a_section_of_another_algorithm_is_read_with_its_former_names(tmp_path, monkeypatch):
+    monkeypatch.setitem(runs.CHECKED_ONLY_SECTIONS, PPOConfig, {"rewards": _Section})
+    path = tmp_path / "old.yaml"
+    path.write_text("rewards: {clip_rewards: 2.0}\n")
+    assert load_config(PPOConfig, "ppo", ["--config", str(path)], "").config == PPOConfig()
 
 
 def test_both_names_at_once_and_wrong_values_are_problems_of_the_leaf(tmp_path):

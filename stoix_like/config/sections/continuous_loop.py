@@ -39,15 +39,18 @@ class LoopConfig:
     defer_check_interval_seconds: float = leaf(60.0, "between two looks whether a master loop has ended", low=0.1)
 
     def __post_init__(self) -> None:
-        """Raises ConfigError with all values that are out of range."""
-        if problems := _problems(self):
+        """Raises ConfigError with all values that are of another type or out of range."""
+        names = [field.name for field in dataclasses.fields(LoopConfig) if field.name != "configs"]
+        checked = {name: check_leaf(LoopConfig, name, getattr(self, name)) for name in names}
+        wrong = [f"{name}: {problem}" for name, (_, problem) in checked.items() if problem]
+        if problems := [*wrong, *_problems(self)]:
             raise ConfigError(problems, "docs/self-play-loops.md lists the fields of LoopConfig")
+        for name, (value, _) in checked.items():
+            object.__setattr__(self, name, value)  # 10.0 where 10 is meant
 
 
 def _problems(config: LoopConfig) -> list[str]:
-    names = [field.name for field in dataclasses.fields(LoopConfig) if field.name != "configs"]
-    checked = {name: check_leaf(LoopConfig, name, getattr(config, name))[1] for name in names}
-    problems = [f"{name}: {problem}" for name, problem in checked.items() if problem]
+    problems = []
     if not config.configs:
         problems.append("configs: no games")
     wrong = [game for game in config.configs if not (isinstance(game, (tuple, list)) and len(game) == 2)]

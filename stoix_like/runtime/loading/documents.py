@@ -10,6 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import yaml
@@ -67,7 +68,8 @@ def read_yaml(
             seen[section] = name
             kind = kinds[section]
             leaves = dict.fromkeys(leaf_types(kind), kind if section in used else None)
-            found = read_leaves(file, node, section, leaves, functools.partial(_unknown_key, homes, section))
+            unknown = functools.partial(_unknown_key, homes, section)
+            found = read_leaves(file, node, section, leaves, unknown, former_names(kind))
             layer |= found if section in used else {}
         elif name in homes:
             file.problem(line, f"unknown section '{name}'; it is a key of section '{homes[name]}'")
@@ -88,7 +90,12 @@ def _unknown_key(homes: Mapping[str, str], section: str, name: str) -> str:
 
 
 def read_leaves(
-    file: YamlFile, node: Any, section: str, kinds: Mapping[str, type | None], unknown: Callable[[str], str]
+    file: YamlFile,
+    node: Any,
+    section: str,
+    kinds: Mapping[str, type | None],
+    unknown: Callable[[str], str],
+    former: Mapping[str, str] = MappingProxyType({}),
 ) -> Layer:
     """{leaf: (checked value, "file:line")} of the leaves in a mapping that are valid; the others are problems.
 
@@ -97,15 +104,16 @@ def read_leaves(
         section: the name of the mapping, empty for that of the whole file.
         kinds: {leaf: the dataclass it is a field of}. For None the node is returned instead of a checked value.
         unknown: the problem of a key that is not in `kinds`.
+        former: {former name: leaf}, besides those of the dataclasses in `kinds`.
     """
     layer: Layer = {}
     seen: dict[str, str] = {}
     named = f"section '{section}'" if section else "the file"
-    former = {old: new for kind in {*kinds.values()} - {None} for old, new in former_names(kind).items()}
+    known = {old: new for kind in {*kinds.values()} - {None} for old, new in former_names(kind).items()} | dict(former)
     for name, key, value in entries(file, node, section, f"{named} must hold keys, such as '{next(iter(kinds))}:'"):
-        leaf, _ = ACCEPTED_LEAVES.get(name, (former.get(name, name), {}))
+        leaf, _ = ACCEPTED_LEAVES.get(name, (known.get(name, name), {}))
         line, num_problems = file.lines[key], len(file.problems)
-        file.notes += [f"{file.place(line)}: '{key}' is called {leaf} now"] * (name in former)
+        file.notes += [f"{file.place(line)}: '{key}' is called {leaf} now"] * (name in known)
         if leaf not in kinds:
             file.problem(line, unknown(name))
         elif leaf in seen:

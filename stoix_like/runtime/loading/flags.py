@@ -83,11 +83,22 @@ def flag_table(config_type: type) -> dict[str, tuple[str, Kind]]:
             table[flag_name(leaf)] = (leaf, "bool" if is_bool else "value")
             if is_bool:
                 table[flag_name("no_" + leaf)] = (leaf, "off")
-        for former, leaf in former_names(section).items():
-            table[flag_name(former)] = table[flag_name(leaf)]
+    table |= {former: table[flag] for former, flag in _former_flags(config_type).items()}
     known = leaf_sections(config_type)
     table |= {flag: (leaf, "value") for flag, leaf in FLAG_ALIASES.items() if leaf in known}
     return table
+
+
+@functools.cache
+def _former_flags(config_type: type) -> dict[str, str]:
+    """{former flag: flag} of the leaves that were renamed, those that turn one off included."""
+    found: dict[str, str] = {}
+    for section in section_types(config_type).values():
+        for former, leaf in former_names(section).items():
+            found[flag_name(former)] = flag_name(leaf)
+            if allows(leaf_types(section)[leaf], bool):
+                found[flag_name("no_" + former)] = flag_name("no_" + leaf)
+    return found
 
 
 def parse_flags(argv: Sequence[str], config_type: type, further: Sequence[str] = ()) -> ParsedFlags:
@@ -154,7 +165,8 @@ def _unknown_word(word: str, flag: str, config_type: type, further: Sequence[str
             return f"unknown flag '{flag}'; it belongs to section '{section}', which this command does not use"
     if leaf in ("lr", "learning_rate") and "actor_lr" in leaf_types(config_type):
         return f"unknown flag '{flag}'; there are two: --actor-lr and --critic-lr"
-    return f"unknown flag '{flag}'{nearest(flag, [*flag_table(config_type), *further])}"
+    present = flag_table(config_type).keys() - _former_flags(config_type).keys()
+    return f"unknown flag '{flag}'{nearest(flag, [*sorted(present), *further])}"
 
 
 def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type: type) -> ParsedFlags:
@@ -171,9 +183,6 @@ def _checked(given: dict[str, tuple[str, str]], problems: list[str], config_type
     switches = {name: name in given for name in ("print_config", "debug", "no_compile_cache", "profile")}
     shows = next((name for name in ("help", "version") if name in given), None)
     options = CommandOptions(config=texts.get("config"), resume=texts.get("resume"), **switches)
-    notes = [f"{flag} is called {flag_name(leaf)} now" for leaf, (_, flag) in layer.items() if _is_former(flag, leaf)]
+    former = _former_flags(config_type)
+    notes = [f"{flag} is called {former[flag]} now" for _, flag in layer.values() if flag in former]
     return ParsedFlags(layer, options, shows, problems, notes)
-
-
-def _is_former(flag: str, leaf: str) -> bool:
-    return flag not in (flag_name(leaf), flag_name("no_" + leaf), *FLAG_ALIASES)

@@ -12,9 +12,6 @@ from typing import NamedTuple, Self
 
 from stoix_like.errors import StoixError
 
-_LOOK_SECONDS = 1.0
-_LATE_SECONDS = 120.0  # beyond a deadline, after which the loop is unhealthy
-
 
 class Moment(NamedTuple):
     """A time, by the wall clock, which may be set, and by that of a machine since it was started, which may not.

@@ -54,7 +54,7 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (
         "INSERT INTO breakers SELECT game, stage, failures, opened, opened_at, pause, error FROM old_breakers",
         "DROP TABLE old_breakers",
     ),
-    (  # when a heart beat, by a clock that cannot be set: see `timing.Moment`
+    (  # when a heart beat, by a clock that cannot be set: see `clock.Moment`
         "ALTER TABLE heartbeats ADD COLUMN boot TEXT NOT NULL DEFAULT ''",
         "ALTER TABLE heartbeats ADD COLUMN monotonic REAL NOT NULL DEFAULT 0",
     ),

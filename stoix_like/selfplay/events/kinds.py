@@ -8,7 +8,6 @@ from them again. So an event has a key, by which the log has it once.
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
@@ -47,12 +46,6 @@ class PipelineEvent:
     def stage_name(self) -> str:
         """The stage; that of an event of any stage is one of its fields."""
         return self.stage
-
-    @property
-    def payload(self) -> dict[str, Any]:
-        """{name: value} of what only events of this kind have."""
-        common = {field.name for field in dataclasses.fields(PipelineEvent)}
-        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self) if field.name not in common}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,1 +1,1 @@
-"""What is on disk of a pipeline: folders, manifests, shards, records. Imports no JAX."""
+"""What is on disk of a pipeline: folders, manifests, shards, records."""

@@ -1,4 +1,4 @@
-"""The stages of an iteration of self-play, once: their order, the leaves and hashes that each reads, and its work.
+"""The stages of an iteration of self-play: their order, the leaves and hashes that each reads, and its work.
 
 Imports no JAX: the work is imported when it is run, so that `--status` and `--dry-run` answer at once.
 """

@@ -49,7 +49,7 @@ class Pause(NamedTuple):
     progress: str = ""  # what is shown meanwhile
 
 
-#: What came of a task is sent back; of a pause, None.
+#: What came of a task is sent back, and after a pause that it "ran".
 Plan = Generator[Task | Pause, Outcome, None]
 #: What the files of a game say: the stage that is due, or why they are not looked at now.
 Looker = Callable[[GameRunner], Look | Outcome]
@@ -119,9 +119,8 @@ class LoopEngine:
         with contextlib.closing(self.policy.plan(self._look, self.stats)) as plan:
             what = next(plan, None)
             while what is not None and not self._must_end:
-                outcome = self._wait(what) if isinstance(what, Pause) else self._do(what)
-                self.stats.errors_in_a_row = 0
-                what = _after(plan, outcome)
+                what = _after(plan, self._wait(what) if isinstance(what, Pause) else self._do(what))
+        self.stats.errors_in_a_row = 0
 
     def _look(self, runner: GameRunner) -> Look | Outcome:
         """What is due in a game: its files are read once, until something is done or a round begins."""
@@ -133,6 +132,7 @@ class LoopEngine:
         """What is due in a game. What cannot be read is a failure, and looked at again later."""
         if (held := runner.attempts.held(LOOK)) is not None:
             self._note_waiting(runner, held)
+            clean_if_full(runner, self._services)  # the full disk may be what keeps the files from being read
             return held
         try:
             runner.recover()
@@ -152,8 +152,6 @@ class LoopEngine:
         self._looks.clear()
         self._enter(task.state, runner.game)
         began = clock.monotonic()
-        if task.is_counted:
-            self._began.setdefault(runner.game, began)
         stop.set_deadline(task.deadline)
         try:
             outcome = task.work()
@@ -161,6 +159,8 @@ class LoopEngine:
             is_late = stop.go_on()  # a time-out that the task has not seen
             self.stats.seconds[runner.game] += clock.monotonic() - began
         if task.is_counted:
+            if outcome.kind != "waits":
+                self._began.setdefault(runner.game, began)
             self._note(runner, outcome)
         return outcome._replace(is_late=is_late)
 
@@ -214,8 +214,8 @@ class LoopEngine:
         services = self._services
         with contextlib.suppress(StoixError):  # the database is busy: after the next iteration
             if services.cadence.due_or_start("events", DAY, at_first=True):
-                services.cadence.done("events")
                 services.log.remove_before(services.clock.now() - services.retention.keep_event_days * DAY)
+                services.cadence.done("events")
 
     def _wait(self, pause: Pause) -> Outcome:
         self._services.reporter.progress(pause.progress)

@@ -1,4 +1,4 @@
-"""The disk of a game in a loop: how much of it is free, and what gives some back."""
+"""The disk of a game in a loop: what gives some of it back."""
 
 from __future__ import annotations
 

@@ -145,9 +145,9 @@ class MasterPolicy:
         try:
             last = plateau.due_iteration(runner.layout, self._services.watch) if runner.has_disk else None
         except (CheckpointError, RunError, OSError) as error:
-            self._services.cadence.done(name)
             failed = functools.partial(runner.attempts.cannot_look, error, PLATEAU_HOOK)
-            yield self._task(runner, PLATEAU_HOOK, failed)
+            yield self._task(runner, PLATEAU_HOOK, failed)  # first: it gives back the permit that `held` has taken
+            self._services.cadence.done(name)
             return None
         runner.attempts.looked(PLATEAU_HOOK)
         return last

@@ -1,1 +1,1 @@
-"""How strong candidates are: their lineage, and matches for the report. Imports files, pipeline, stages and watch."""
+"""How strong candidates are: their lineage, and matches for the report. Imports files, pipeline and stages."""

@@ -14,7 +14,8 @@ from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.ratings.report_matches import match_folder, scores_of
 from stoix_like.selfplay.stages import evaluate
 from stoix_like.selfplay.stages.evaluate import PlannedMatch
-from stoix_like.selfplay.watch.lines import SHADOW
+
+SHADOW = "shadow.json"  # in the folder `evaluations` of a game
 
 
 def shadow_evaluation(pipeline: Pipeline, openings: int) -> dict[str, Any]:

@@ -21,8 +21,8 @@ from stoix_like.selfplay.pipeline.programs import Pipeline
 from stoix_like.selfplay.ratings.report_matches import match_folder, match_path, scores_of
 from stoix_like.selfplay.stages import evaluate
 from stoix_like.selfplay.stages.evaluate import PlannedMatch
-from stoix_like.selfplay.watch.lines import TOURNAMENT
 
+TOURNAMENT = "tournament.json"  # in the folder `evaluations` of a game
 MEAN_RATING = 1000.0  # Elo, of a tournament's candidates
 UNKNOWN = 1e9  # what a match of two is worth of whom nothing is known
 

@@ -13,8 +13,6 @@ from stoix_like.selfplay.iterations.table import files_of
 from stoix_like.selfplay.watch.presence import is_supervised
 from stoix_like.selfplay.watch.stats import LoopStats
 
-SHADOW, TOURNAMENT = "shadow.json", "tournament.json"  # in the folder `evaluations` of a game
-
 
 class LatestProgress:
     """Keeps the last line of progress, which the heartbeat shows, and hands it on. An empty line ends it."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import enum
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,5 +63,6 @@ class LoopStats:
         return self.successful_iterations + self.failed_iterations
 
     def as_dict(self) -> dict[str, Any]:
-        """All of it, for the status on disk."""
-        return dataclasses.asdict(self) | {"total_iterations": self.total_iterations}
+        """All of it, for the status on disk. Mappings are copied in one step: a thread asks while they change."""
+        copied = {name: dict(value) for name, value in vars(self).items() if isinstance(value, dict)}
+        return vars(self) | copied | {"total_iterations": self.total_iterations}

@@ -210,6 +210,14 @@ def test_rejected_candidates_make_self_play_explore_more(copied_loop, monkeypatc
         assert read_manifest(loop.layout.stage(3, "selfplay")).settings["exploration_boost"] == 1.3
 
 
+def test_numbers_have_the_type_of_their_leaf():
+    config = LoopConfig([("tic_tac_toe", 2)], max_iterations=10.0, selfplay_games_per_iteration=1e3)
+    numbers = config.max_iterations, config.selfplay_games_per_iteration
+    assert (numbers, [type(number) for number in numbers]) == ((10, 1000), [int, int])
+    with pytest.raises(ConfigError, match=r"max_iterations: .* 1\.5"):
+        LoopConfig([("tic_tac_toe", 2)], max_iterations=1.5)
+
+
 def test_games_that_cannot_be_played_are_refused(tmp_path):
     with pytest.raises(UnsupportedEnvironmentError, match="hex8 is not available yet"):
         run_continuous(LoopConfig(configs=[("hex8", 2), ("square8", 2)]), tmp_path)

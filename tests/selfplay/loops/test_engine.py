@@ -2,13 +2,17 @@
 
 import contextlib
 import functools
+import json
 
 import pytest
 from support.loops import FakeClock, make_services
 
 from stoix_like.config.sections.selfplay import SelfPlayConfig
+from stoix_like.errors import RunError
 from stoix_like.selfplay.events.database import Database
 from stoix_like.selfplay.files.folders import Layout
+from stoix_like.selfplay.loops import engine
+from stoix_like.selfplay.loops.attempts import Attempts
 from stoix_like.selfplay.loops.engine import LoopEngine, LoopLimits, Pause, Task
 from stoix_like.selfplay.loops.runner import GameRunner
 from stoix_like.selfplay.loops.services import Outcome
@@ -131,6 +135,55 @@ def test_a_game_that_cannot_be_looked_at_is_one_failure_of_a_round(start, monkey
     loop.engine.run()
     assert loop.stats.failed_iterations == 1
     assert "ZeroDivisionError" in loop.stats.last_error
+
+
+def test_a_game_whose_files_are_not_looked_at_gives_back_disk_all_the_same(start, monkeypatch):
+    cleaned = []
+    monkeypatch.setattr(engine, "clean_if_full", lambda runner, _: cleaned.append(runner.game))
+    monkeypatch.setattr(Attempts, "held", lambda attempts, what: HELD)
+
+    def plan(loop, look):
+        assert look(loop.games[1]) == HELD
+        loop.stop.is_set = True
+        yield Pause(LoopState.IDLE, 10.0)
+
+    start(plan).engine.run()
+    assert cleaned == ["b_2p"]
+
+
+def test_errors_between_tasks_add_up_though_tasks_before_them_wait_or_run(start):
+    """As while the database is locked, and a stage is switched off: no self-play is ever reached."""
+    states = []
+
+    def plan(loop, _):
+        yield loop.task(HELD._replace(retry_at=None))
+        loop.stop.is_set = loop.rounds == 5
+        loop.clock._then = lambda _: states.append(str(loop.stats.current_state))
+        raise RunError("the database is locked", "wait")
+
+    loop = start(plan)
+    loop.engine.run()
+    assert list(dict.fromkeys(states)) == ["idle", "error"]
+    assert loop.stats.errors_in_a_row == 5
+
+
+def test_an_iteration_begins_with_what_is_done_for_it_and_not_with_waiting(start):
+    def plan(loop, _):
+        yield loop.task(HELD)
+        yield Pause(LoopState.IDLE, 3600.0)
+        yield loop.task(FAILED, seconds=2.0)
+
+    loop = start(plan, max_iterations=1)
+    loop.engine.run()
+    assert loop.stats.last_iteration_time == 2.0
+
+
+def test_what_the_heartbeat_reads_is_a_copy(start):
+    stats = start(lambda loop, _: iter(())).stats
+    told = stats.as_dict()
+    stats.waiting["a_2p"], stats.seconds["a_2p"] = "train", 7.0
+    assert (told["waiting"], told["seconds"]["a_2p"], told["total_iterations"]) == ({}, 0.0, 0)
+    json.dumps(told)
 
 
 @pytest.mark.parametrize(("held", "state"), [((0, 1), "error"), ((0,), "idle"), ((), "idle")])

@@ -24,8 +24,9 @@ from stoix_like.selfplay.loops.services import StageLimits
 from stoix_like.selfplay.pipeline.progress import Interrupted
 from stoix_like.selfplay.ratings import shadow
 from stoix_like.selfplay.ratings.lineage import read_ancestry
+from stoix_like.selfplay.ratings.shadow import SHADOW
+from stoix_like.selfplay.ratings.tournament import TOURNAMENT
 from stoix_like.selfplay.stages import train
-from stoix_like.selfplay.watch.lines import SHADOW, TOURNAMENT
 
 
 def test_it_makes_the_same_iterations_as_the_continuous_loop(finished_loop, tmp_path):

@@ -1,6 +1,7 @@
 """What is started when champions no longer gain: when it is due, and what becomes of its result."""
 
 import dataclasses
+import functools
 import gc
 import json
 import weakref
@@ -10,8 +11,9 @@ from support.loops import small_loop, tasks_of
 
 from stoix_like.config.checks.access import replace_leaves
 from stoix_like.config.sections.master_loop import PlateauHookConfig
-from stoix_like.errors import CheckpointError, ConfigError
+from stoix_like.errors import CheckpointError, ConfigError, RunError
 from stoix_like.runtime.stages.manifest import read_manifest
+from stoix_like.selfplay.events.cadence import Cadence
 from stoix_like.selfplay.events.history import WatchRule
 from stoix_like.selfplay.files.iteration_start import read_start
 from stoix_like.selfplay.files.tuned_leaves import RESULT, TuningResult, read_result, write_result
@@ -40,6 +42,10 @@ def register(monkeypatch):
     """Registers a function as `test`, for a test."""
     monkeypatch.setattr(registry, "_hooks", {**registry._hooks})
     return lambda function: registry.register_plateau_hook("test", function)
+
+
+def fail(error, *_):
+    raise error
 
 
 def due(loop, rule=WATCH):
@@ -224,6 +230,22 @@ def test_a_result_that_cannot_be_kept_is_tried_again_later_and_the_game_goes_on(
     master.run()
     assert len(calls) == 2
     assert read_manifest(loop.layout.stage(3, "selfplay")) is not None
+
+
+def test_a_busy_database_does_not_keep_the_one_trial_of_a_breaker(loop, register, monkeypatch):
+    register(lambda context: {})
+    master = loop.master(**ENABLED, max_iterations=0)
+    monkeypatch.setattr(plateau, "due_iteration", functools.partial(fail, CheckpointError("a folder is gone", "wait")))
+    for _ in range(3):
+        assert hook_runs(master) == ["failed"]
+        loop.fake.at += 300.0
+    # three failures have opened the breaker, and its pause is over: it lets one trial through
+    with monkeypatch.context() as patch:
+        patch.setattr(Cadence, "done", functools.partial(fail, RunError("the database is locked", "wait")))
+        with pytest.raises(RunError):
+            hook_runs(master)
+    loop.fake.at += 8000.0
+    assert hook_runs(master) == ["failed"]
 
 
 def test_leaves_that_were_tuned_before_stay_beside_new_ones(loop, register):
