@@ -142,6 +142,35 @@ def test_former_names_of_leaves_are_read_with_a_note(tmp_path):
         master_loop.load(["--config", str(file)])
 
 
+def test_notes_of_a_printed_configuration_are_on_standard_error(tmp_path, capsys):
+    file = tmp_path / "loop.yaml"
+    file.write_text("curriculum: {smoothing: 0.5}\n")
+    assert command(MASTER, "--config", file, "--no-enabled", "--print-config") == 0
+    shown = capsys.readouterr()
+    assert "weight_smoothing: 0.5" in shown.out
+    assert "called" not in shown.out
+    assert shown.err.splitlines() == [
+        f"note: {file}:1: 'curriculum.smoothing' is called weight_smoothing now",
+        "note: --no-enabled is called --no-plateau-hook now",
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("--continuous", "--num-simulatons", "8"), ("--master", "--num-simulatons", "8"), ("--master", "--tau", "x")],
+)
+def test_nothing_is_supervised_that_would_be_refused(words, tmp_path, capsys):
+    folder = tmp_path / "runs"
+    assert command("launch-daemons", *words, "--save-dir", folder) == 2
+    assert "--tau" in (error := capsys.readouterr().err) or "did you mean '--num-simulations'" in error
+    assert not folder.exists()
+
+
+def test_a_folder_that_is_not_there_is_told(tmp_path, capsys):
+    assert command(MASTER, "--status", "--save-dir", tmp_path / "nowhere") == 1
+    assert "there is no such folder" in capsys.readouterr().out
+
+
 def test_a_folder_that_is_a_file_is_one_line(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")

@@ -175,6 +175,14 @@ def test_resume_takes_the_settings_of_the_last_iteration_and_flags_overwrite_the
         assert "leave out --config" in capsys.readouterr().err
 
 
+def test_the_folder_of_one_game_is_not_that_of_all(copied, capsys):
+    folder = copied / "tic_tac_toe_2p"
+    for words in ((), ("--resume",), ("--dry-run",)):
+        assert run("--board-type", "connect_four", "--save-dir", folder, *words) == 2
+        assert f"hint: give the one that it is in: --save-dir {copied}" in capsys.readouterr().err
+    assert not (folder / "connect_four_2p").exists()
+
+
 def test_without_a_game_the_only_one_of_the_folder_is_gone_on_with(copied, tmp_path, capsys):
     where = ["--save-dir", copied]
     assert run(*where, "--resume", "--print-config") == 0

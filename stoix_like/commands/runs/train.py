@@ -8,7 +8,7 @@ from stoix_like.config.checks.board_games import is_game, parse_game
 from stoix_like.config.sections.runs import AlphaZeroConfig, PPOConfig, SPOConfig
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.spelling import command_name
-from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.documents import print_yaml
 from stoix_like.runtime.loading.flags import parse_flags
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS, preset_paths
 from stoix_like.runtime.runs.sources import load_config
@@ -41,7 +41,7 @@ def _preset_of_game(argv: list[str]) -> str:
 def _train(algorithm: str, config_type: type, argv: list[str], default_config: str | None = None) -> TrainResult | int:
     loaded = load_config(config_type, algorithm, argv, default_config=default_config or DEFAULT_PRESETS[algorithm])
     if loaded.options.print_config:
-        print(to_yaml(loaded.given), end="")
+        print_yaml(loaded.given, loaded.notes)
         return 0
     if isinstance(loaded.config, AlphaZeroConfig) and not loaded.config.alphazero.self_play:
         what = "alphazero.self_play: without self-play a run learns only what a pipeline hands to it"

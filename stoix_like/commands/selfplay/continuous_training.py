@@ -63,10 +63,7 @@ def main(argv: list[str]) -> int:
     if asked := {"--status", "--watch"} & set(words):
         hint = f"{command_line('master-loop', *sorted(asked))} shows what loops of either kind are doing"
         raise ConfigError(f"{' '.join(sorted(asked))}: this command starts a loop", hint)
-    config = loop_config(arguments)
-    parsed = _leaf_flags(arguments, words)
-    check_games(config.configs)
-    chosen = {game: games.game_config(*game, games.leaves_of(config), parsed.layer) for game in config.configs}
+    config, parsed, chosen = _read(arguments, words)
     if parsed.options.print_config:
         print("---\n".join(map(to_yaml, chosen.values())), end="")
         return 0
@@ -75,6 +72,25 @@ def main(argv: list[str]) -> int:
     save_dir, reporter = Path(next(iter(chosen.values())).checkpointing.save_dir), Reporter()
     stats = run_games(config, save_dir, chosen, reporter=reporter)
     return conclude(stats, command_line(COMMAND, *argv), reporter)
+
+
+def check(argv: list[str]) -> None:
+    """Raises ConfigError or UnsupportedEnvironmentError for a command line that the loop would refuse."""
+    _read(*make_parser().parse_known_args(argv))
+
+
+def _read(
+    arguments: argparse.Namespace, words: list[str]
+) -> tuple[LoopConfig, ParsedFlags, dict[tuple[str, int], SelfPlayConfig]]:
+    """(the loop's configuration, the flags of its games, the configuration of each game)."""
+    config = loop_config(arguments)
+    parsed = _leaf_flags(arguments, words)
+    check_games(config.configs)
+    return (
+        config,
+        parsed,
+        {game: games.game_config(*game, games.leaves_of(config), parsed.layer) for game in config.configs},
+    )
 
 
 def loop_config(arguments: argparse.Namespace) -> LoopConfig:

@@ -6,7 +6,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from stoix_like.commands.selfplay import master_loop
+from stoix_like.commands.selfplay import continuous_training, master_loop
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser
 from stoix_like.runtime.console.reporter import Reporter, lossy
@@ -35,6 +35,9 @@ def main(argv: list[str]) -> int:
         found = supervisor.stop_loop(save_dir, arguments.stop)
         reporter.info("it ends at its next shard or chunk" if found["running"] else "it is not running")
         return 0
+    if not {"-h", "--help"} & set(words):
+        check = {CONTINUOUS: continuous_training.check, MASTER: master_loop.check}[chosen[0]]
+        check(["--save-dir", str(save_dir), *words])
     started = [sys.executable, "-c", _PROGRAM, _LOOPS[chosen[0]], "--save-dir", str(save_dir), *words]
     code = supervisor.supervise(chosen[0], save_dir, started, reporter)
     if code not in supervisor.REFUSED:

@@ -7,13 +7,14 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from stoix_like.config.layers import Layer
 from stoix_like.config.sections.master_loop import UnifiedLoopConfig, games_of, with_game_leaves
 from stoix_like.errors import ConfigError
 from stoix_like.runtime.console.arguments import ArgumentParser
 from stoix_like.runtime.console.reporter import Reporter
 from stoix_like.runtime.console.spelling import command_line, prog
 from stoix_like.runtime.loading import flags, help
-from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.documents import print_yaml
 from stoix_like.runtime.loading.partial import read_partial
 from stoix_like.runtime.storage.atomic import json_text
 from stoix_like.selfplay.loops import games
@@ -51,11 +52,9 @@ def main(argv: list[str]) -> int:
         if loaded.rest:
             raise ConfigError(f"unexpected argument '{loaded.rest[0]}'", f"{prog(COMMAND)} --help lists its arguments")
         return show_status(save_dir, arguments)
-    games_of(config.loop.games)
-    own_flags = [*flags.flag_table(UnifiedLoopConfig), *map(flags.flag_name, OPTIONS)]
-    layer = games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"}, own_flags).layer
+    layer = _game_flags(loaded)
     if loaded.options.print_config:
-        print(to_yaml(with_game_leaves(config, {leaf: value for leaf, (value, _) in layer.items()})), end="")
+        print_yaml(with_game_leaves(config, {leaf: value for leaf, (value, _) in layer.items()}), loaded.notes)
         return 0
     from stoix_like.selfplay.loops.start import run_master
 
@@ -64,6 +63,18 @@ def main(argv: list[str]) -> int:
         reporter.note(note)
     stats = run_master(config, words=loaded.rest, reporter=reporter)
     return conclude(stats, command_line(COMMAND, *argv), reporter)
+
+
+def check(argv: list[str]) -> None:
+    """Raises ConfigError or UnsupportedEnvironmentError for a command line that the loop would refuse."""
+    _game_flags(load(make_parser().parse_known_args(argv)[1]))
+
+
+def _game_flags(loaded: PartialConfig) -> Layer:
+    """The flags that are leaves of the games' configurations."""
+    games_of(loaded.config.loop.games)
+    own_flags = [*flags.flag_table(UnifiedLoopConfig), *map(flags.flag_name, OPTIONS)]
+    return games.check_words(loaded.rest, {"selfplay_games": "it is a flag of this loop"}, own_flags).layer
 
 
 def load(words: list[str]) -> PartialConfig:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -22,7 +23,7 @@ from stoix_like.runtime.console.spelling import prog
 from stoix_like.runtime.hardware import devices
 from stoix_like.runtime.loading import flags, help
 from stoix_like.runtime.loading.config import LoadedConfig, preset_note
-from stoix_like.runtime.loading.documents import to_yaml
+from stoix_like.runtime.loading.documents import print_yaml
 from stoix_like.runtime.loading.presets import DEFAULT_PRESETS
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.stages.manifest import read_manifest
@@ -68,7 +69,7 @@ def main(argv: list[str]) -> int:
         rest += _game_of_folder(rest)
     loaded, skipped, taken_over = _resumed(arguments, rest) if arguments.resume else (_load(rest), [], "")
     if loaded.options.print_config:
-        print(to_yaml(loaded.given), end="")
+        print_yaml(loaded.given, loaded.notes)
         return 0
     _refuse_flags_of_the_pipeline(loaded.overridden)
     root = _folder_of(loaded.config)
@@ -157,7 +158,12 @@ def _taken_over_text(
 
 
 def _folder_of(config: SelfPlayConfig) -> Path:
-    return Path(config.checkpointing.save_dir) / game_key(*parse_game(config.environment.task_id))
+    """Of the game. Raises ConfigError if the folder of all games is that of one."""
+    save_dir = Path(config.checkpointing.save_dir)
+    if Layout(save_dir).champion.is_file():
+        what = f"--save-dir: {save_dir} is the folder of one game"
+        raise ConfigError(what, f"give the one that it is in: --save-dir {shlex.quote(str(save_dir.parent))}")
+    return save_dir / game_key(*parse_game(config.environment.task_id))
 
 
 def _last_start(root: Path) -> tuple[Layout, int, IterationStart] | None:

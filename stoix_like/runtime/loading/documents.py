@@ -8,7 +8,8 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -110,7 +111,9 @@ def read_leaves(
     seen: dict[str, str] = {}
     named = f"section '{section}'" if section else "the file"
     known = {old: new for kind in {*kinds.values()} - {None} for old, new in former_names(kind).items()} | dict(former)
-    for name, key, value in entries(file, node, section, f"{named} must hold keys, such as '{next(iter(kinds))}:'"):
+    for name, key, value in entries(
+        file, node, section, f"{named} must hold keys, such as '{_nested(section, kinds)}'"
+    ):
         leaf, _ = ACCEPTED_LEAVES.get(name, (known.get(name, name), {}))
         line, num_problems = file.lines[key], len(file.problems)
         file.notes += [f"{file.place(line)}: '{key}' is called {leaf} now"] * (name in known)
@@ -177,6 +180,18 @@ def _leaf_text(value: Any, annotation: Any) -> str:
         return value
     text = yaml.dump([value], Dumper=_Dumper, default_flow_style=True, width=float("inf"), sort_keys=False)
     return text[1:-2]  # without brackets and line end; dumping a scalar alone would add a document marker
+
+
+def _nested(section: str, kinds: Mapping[str, type | None]) -> str:
+    """The first key, as it stands in its section."""
+    return f"{section}: {{{next(iter(kinds))}: ...}}" if section else f"{next(iter(kinds))}:"
+
+
+def print_yaml(config: Any, notes: Sequence[str]) -> None:
+    """Prints what `to_yaml` gives, and the notes on standard error."""
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    print(to_yaml(config), end="")
 
 
 def to_yaml(config: Any) -> str:

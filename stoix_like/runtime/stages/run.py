@@ -14,6 +14,7 @@ from stoix_like.runtime.console.installation import versions
 from stoix_like.runtime.stages.manifest import FILE, Manifest, read_manifest, write_manifest
 
 _HASH_DIGITS = 64  # of SHA-256
+_HINT = "use the former values, or remove the manifest to do the stage again"
 
 
 class StageCall(NamedTuple):
@@ -72,7 +73,7 @@ def run_stage(folder: Path, call: StageCall, work: Callable[[], StageResult], *,
     return manifest
 
 
-def refuse_changed_settings(what: str, before: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def refuse_changed_settings(what: str, before: Mapping[str, Any], now: Mapping[str, Any], hint: str = _HINT) -> None:
     """Raises ConfigError that names every leaf whose value is another one."""
     changed = [
         f"{what}: {leaf} is {_text(now.get(leaf))}, and it was begun with {_text(before.get(leaf))}"
@@ -80,7 +81,7 @@ def refuse_changed_settings(what: str, before: Mapping[str, Any], now: Mapping[s
         if before.get(leaf) != now.get(leaf)
     ]
     if changed:
-        raise ConfigError(changed, "use the former values, or --new-iteration to begin the next one with these")
+        raise ConfigError(changed, hint)
 
 
 def _text(value: Any) -> str:

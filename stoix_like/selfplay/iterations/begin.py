@@ -139,7 +139,8 @@ def _begin(pipeline: Pipeline, number: int, options: IterationOptions) -> None:
 def _check_settings(pipeline: Pipeline, number: int, options: IterationOptions) -> IterationStart | None:
     """What an iteration was begun with; None if it was not. Raises ConfigError if its settings were others."""
     if (begun := read_start(pipeline.layout, number)) is not None:
-        refuse_changed_settings(f"iteration {number}", begun.settings, _settings_of(pipeline, options))
+        hint = "use the former values, or --new-iteration to begin the next one with these"
+        refuse_changed_settings(f"iteration {number}", begun.settings, _settings_of(pipeline, options), hint)
     return begun
 
 

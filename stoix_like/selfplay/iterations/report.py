@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stoix_like.runtime.console.text import aligned, interval_text
+from stoix_like.runtime.console.text import aligned, interval_text, plural
 from stoix_like.selfplay.files import records
 from stoix_like.selfplay.iterations.steps import (
     IterationReport,
@@ -26,7 +26,8 @@ def report_lines(pipeline: Pipeline, report: IterationReport) -> list[str]:
     if report.synced is not None:
         facts = report.synced.facts
         done = report.synced.recorded
-        text = f"{facts['games']:,} games in {facts['shards']:,} shards, {done['new_shards']:,} new"
+        text = f"{facts['games']:,} games in {facts['shards']:,} {plural('shard', facts['shards'])}"
+        text += f", {done['new_shards']:,} new"
         rows.append(["store", text + (f", {len(done['refused'])} refused" if done["refused"] else "")])
     facts = report.exported.facts
     rows.append(["window", f"{facts['positions']:,} positions, and {facts['validation_positions']:,} to validate on"])

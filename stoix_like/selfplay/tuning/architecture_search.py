@@ -124,4 +124,5 @@ def _proposal(context: PlateauContext, first: _Trial, best: _Trial) -> str:
     game = ("--board-type", context.pipeline.game.name, "--save-dir", folder)
     found = f"{', '.join(f'{name} {number}' for name, number in leaves.items())} learns the window better"
     losses = f"loss {_mean(best.losses):.4f} instead of {_mean(first.losses):.4f}"
-    return f"{layout.root.name}: {found}, {losses}: {command_line('run-training-loop', *game, *words)}"
+    again = "a pipeline of that size, to which the other flags of this one are added"
+    return f"{layout.root.name}: {found}, {losses}; {again}: {command_line('run-training-loop', *game, *words)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from stoix_like.runtime.console.text import aligned, plural
@@ -21,7 +22,8 @@ def status_lines(status: dict[str, Any]) -> list[str]:
     for loop in status["loops"]:
         lines += _loop_lines(loop)
     if not status["loops"] and not status["error"]:
-        lines.append("no loop was started here")
+        is_there = Path(status["save_dir"]).exists()
+        lines.append("no loop was started here" if is_there else "there is no such folder")
     if rows := [_game_row(game) for game in status["games"]]:
         lines += aligned([["game", "iteration", "champion", "store", "new", "next"], *rows])
     for game in status["games"]:

@@ -140,7 +140,7 @@ def test_wrong_keys(problems, text, problem):
 |  => : space: nothing is searched; give a leaf, such as 'actor_lr: {low: 1e-4, high: 1e-2}'
 - 3 => :1: the file must hold keys, such as 'algorithm:'
 space: 3 => :1: section 'space' must hold keys, such as 'actor_lr:'
-SPACE|fixed: [3] => :2: section 'fixed' must hold keys, such as 'task_id:'
+SPACE|fixed: [3] => :2: section 'fixed' must hold keys, such as 'fixed: {task_id: ...}'
 SPACE|num_seeds: 2|num_seeds: 2 => :3: duplicate key 'num_seeds' (first at line 2)
 SPACE|fixed: {num_updates: 10} => : pruner: nothing is evaluated before the end: eval_interval is 10 and num_updates
     10; fix a lower eval_interval, or give 'pruner: none'
