@@ -166,11 +166,6 @@ def test_nothing_is_supervised_that_would_be_refused(words, tmp_path, capsys):
     assert not folder.exists()
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path, capsys):
-    assert command(MASTER, "--status", "--save-dir", tmp_path / "nowhere") == 1
-    assert "there is no such folder" in capsys.readouterr().out
-
-
 def test_a_folder_that_is_a_file_is_one_line(tmp_path, capsys):
     file = tmp_path / "file"
     file.write_text("")

@@ -52,8 +52,9 @@ def in_seconds(seconds, **changed):
 def test_a_folder_without_loops(tmp_path):
     found = read_status(tmp_path / "nothing")
     assert (found["loops"], found["games"], found["events"], exit_code(found)) == ([], [], [], 1)
-    assert status_lines(found) == [f"{tmp_path / 'nothing'}: no loop is running", "no loop was started here"]
+    assert status_lines(found) == [f"{tmp_path / 'nothing'}: no loop is running", "there is no such folder"]
     assert list(tmp_path.iterdir()) == []
+    assert status_lines(read_status(tmp_path))[1:] == ["no loop was started here"]
     with presence.present(tmp_path, MASTER):  # it has just been started
         found = read_status(tmp_path)
         assert [(loop["name"], loop["state"]) for loop in found["loops"]] == [(MASTER, "starting")]
