@@ -94,6 +94,7 @@ def test_a_rollout_goes_on_and_knows_its_memory():
     assert environments._bare_rollout(env, 8, 4)().shape == first.shape
 
 
+@pytest.mark.full
 def test_the_names_that_are_asked_for_are_measured(monkeypatch):
     """Without timing, and without making what would be timed."""
     taken = {"ours": Timing(1.0, 0.0), "theirs": Timing(2.0, 0.0), "all": Timing(2.0, 0.0), "bare": Timing(1.0, 0.0)}

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from support.marks import full
+from support.marks import full, quick
 from support.tabular import GARBAGE_REWARD, make_tree, policy, root_marginal, search_tree, softmax
 
 from stoix_like.algorithms.spo_learning import target_mass
@@ -85,7 +85,7 @@ CONFIGS = {
 DISTINCT = ["three of a noisy proposal", "eight"]
 
 
-@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("name", quick(CONFIGS, ["three of a noisy proposal", "independent"]))
 def test_only_legal_actions_are_drawn_and_weights_sum_to_one(name):
     outputs = searched(**CONFIGS[name])
     for state in WITH_LEGAL:

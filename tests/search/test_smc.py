@@ -124,6 +124,7 @@ def _one_run(tree, key, scalars):
     return smc.search(make_model(tree), tree, key, root, scalars["temperature"], config)
 
 
+@pytest.mark.full
 def test_vmapped_seeds_and_numbers_equal_separate_runs():
     tree = on_device(RANDOM)
     keys = jax.random.split(jax.random.key(3), 2)

@@ -44,6 +44,7 @@ def test_what_is_played_is_stored_once_and_learned_from_at_most_four_times(few_u
     assert state.budget.samples == pytest.approx(4 * added - 8 * steps)
 
 
+@pytest.mark.full
 def test_the_average_plays_and_the_newest_learns(few_updates):
     state, _ = few_updates
     run, _ = built()

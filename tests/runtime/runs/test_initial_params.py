@@ -40,7 +40,7 @@ def loaded(algorithm, path, num_seeds=1, **leaves):
     return fresh, initial_params.load_initial_params(algorithm, task, path, template, fresh, num_seeds)
 
 
-@pytest.mark.parametrize("num_seeds", [1, 2])
+@pytest.mark.parametrize("num_seeds", [full(1), 2])
 @pytest.mark.parametrize("algorithm", ["ppo", "spo"])
 def test_every_seed_begins_with_the_published_network_and_else_as_any_run(published, algorithm, num_seeds):
     saved, folder = published

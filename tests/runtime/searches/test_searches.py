@@ -135,6 +135,7 @@ def test_model_steps_are_those_of_unfinished_particles_at_every_decision(depth):
     assert scores.memory.plan is None
 
 
+@pytest.mark.full
 def test_counting_changes_no_decision():
     """A policy without a counter makes the same decisions, from the same keys."""
     env, network, params, keys = _env_and_network(SMALL["task_id"], **SMALL["kwargs"])
@@ -285,6 +286,7 @@ def _means(result):
     return [row["mean"] for block in result["runs"] for row in block["rows"]]
 
 
+@pytest.mark.full
 def test_the_key_of_a_comparison_is_that_of_evaluations_and_the_default_levels_are_256(probe_run):
     settings = ComparisonSettings(("sampled",), seed=5)
     result = compare_search.compare([probe_run()], "best", f"{PROBE_LEVELS}-32", settings)

@@ -86,6 +86,7 @@ def complete(study, *values):
     study.complete(trial.number, values[-1])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("sampler", ["tpe", full("random")])
 def test_a_study_that_is_opened_anew_draws_what_an_unbroken_one_draws(study, tmp_path, sampler):
     """Beyond TPE's ten random trials. With optuna's own seed the second process would repeat the first trial."""

@@ -187,6 +187,7 @@ def test_a_finished_run_may_change_a_leaf_without_training(capsys):
     assert "actor_lr: 0.5" in Path("changed/config.yaml").read_text()
 
 
+@pytest.mark.full
 def test_a_save_between_two_reports_loses_no_episodes():
     """Reports every 4 updates, checkpoints every 3: resumed from update 3, all episodes are reported once."""
     assert train(**SMALL | {"log_interval": 4, "save_interval": 3}, run_name="killed") == 0
@@ -297,6 +298,7 @@ def test_a_second_interrupt_names_the_checkpoint_that_is_left(ppo_run, monkeypat
     assert err.splitlines()[-1] == "interrupted"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("signal_number", [full(signal.SIGINT), signal.SIGTERM])
 def test_a_run_is_stopped_in_the_middle_of_its_last_evaluation(signal_number, monkeypatch, capsys):
     """Everything learned is saved, and the continued run evaluates; a policy that searches may take minutes for it."""

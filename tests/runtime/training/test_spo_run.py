@@ -325,6 +325,7 @@ def test_a_search_that_sees_what_is_hidden_is_told_at_start_and_where_it_is_scor
         assert (", which sees the sign, return " in capsys.readouterr().out) == sees
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("script", "leaves"), [("train-ppo", PPO), full("train-spo", SPO)])
 def test_a_truncation_that_was_not_declared_stops_a_run_after_its_first_chunk(script, leaves, monkeypatch, capsys):
     monkeypatch.setitem(ENVIRONMENTS, "undeclared", lambda: make_truncated_constant(3)._replace(can_truncate=False))

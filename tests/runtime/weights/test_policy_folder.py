@@ -206,6 +206,7 @@ def test_a_program_that_this_jax_cannot_read(copied):
     assert exported_policy._release("0.9.2") < exported_policy._release("0.10.0.dev20260101")
 
 
+@pytest.mark.full
 def test_the_pages_loader_plays_and_refuses_what_it_must(maze, copied):
     names = {}
     exec(compile(blocks("python")[0], str(PAGE), "exec"), names)

@@ -49,6 +49,7 @@ def test_logits_and_values_are_those_of_the_network(case):
     assert (np.asarray(output.logits)[~legal] == jnp.finfo(jnp.float32).min).all()
 
 
+@pytest.mark.full
 def test_it_plays_as_the_run_does(maze):
     """In `evaluate`, which is jit, a scan and a loop. (In jumanji's own environments: the test of the page.)"""
     saved, levels = maze.saved, jax.random.split(jax.random.key(3), 64)

@@ -5,6 +5,7 @@ import functools
 
 import pytest
 from support.loops import FakeClock, small_loop, tasks_of, told
+from support.marks import full
 from support.pipelines import digests
 
 from stoix_like.config.checks.access import replace_leaves
@@ -27,7 +28,7 @@ def run_one(loop, kind):
     assert engine.stats.successful_iterations == 1
 
 
-@pytest.mark.parametrize("finished_meanwhile", [1, 2])
+@pytest.mark.parametrize("finished_meanwhile", [1, full(2)])
 @pytest.mark.parametrize("kind", ["continuous", "master"])
 def test_another_command_finishes_the_iteration_of_a_loop_between_two_of_its_stages(
     copied_loop, kind, finished_meanwhile
