@@ -112,7 +112,7 @@ def _kill_at_random(run, after, process):
     [
         full("ppo", _kill_during_a_save, (2, 6, 11, 15)),
         full("ppo", _kill_at_random, (2, 6, 11, 15)),
-        ("ppo", _kill_at_random, (2, 11)),
+        full("ppo", _kill_at_random, (2, 11)),
         ("spo", _kill_at_random, (6,)),
         full("spo", _kill_at_random, (2, 6)),
         full("alphazero", _kill_at_random, (2, 6)),

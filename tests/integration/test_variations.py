@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("scripts")  # in an empty folder
         full("ppo", {"eval_interval": 1, "num_eval_envs": 4}),
         full("ppo", {"log_interval": 3}),
         full("ppo", {"save_interval": 0}),
-        ("ppo", {"save_interval": 7, "log_interval": 24, "eval_interval": 5}),
+        full("ppo", {"save_interval": 7, "log_interval": 24, "eval_interval": 5}),
         full("spo", {"eval_interval": 0}),
         full("spo", {"log_interval": 5}),
         ("spo", {"save_interval": 7, "log_interval": 12}),
