@@ -76,6 +76,7 @@ class PPOSettings(NamedTuple):
     factored: bool
     clips_value: bool
     decays_rates: bool
+    decays_entropy: bool
     standardization: str  # "batch", "minibatch" or "none"
 
 
@@ -105,9 +106,8 @@ def make(env: Environment, network: Network, config: PPOConfig) -> Learner:
         )
     check_environment(env)
     settings = settings_of(env, config)
-    environment, core = config.environment, config.training_core
-    pool_size = environment.reset_pool_size
-    auto_reset = auto_reset_for(env, environment.num_envs, core.rollout_length, pool_size)
+    environment, length = config.environment, config.training_core.rollout_length
+    auto_reset = auto_reset_for(env, environment.num_envs, length, environment.reset_pool_size)
     policy = functools.partial(act, network, settings.factored)
     return Learner(
         init=functools.partial(init, auto_reset, network, make_hyper(config)),
@@ -120,8 +120,7 @@ def make(env: Environment, network: Network, config: PPOConfig) -> Learner:
 
 def settings_of(env: Environment, config: PPOConfig) -> PPOSettings:
     """The fixed part of the program for this environment and configuration."""
-    core, optimization = config.training_core, config.optimization
-    num_envs = config.environment.num_envs
+    core, optimization, num_envs = config.training_core, config.optimization, config.environment.num_envs
     return PPOSettings(
         rollout_length=core.rollout_length,
         epochs=core.epochs,
@@ -130,6 +129,7 @@ def settings_of(env: Environment, config: PPOConfig) -> PPOSettings:
         factored=env.action_spec.num_factors is not None,
         clips_value=optimization.value_clip_eps is not None,
         decays_rates=optimization.decay_learning_rates,
+        decays_entropy=optimization.decay_entropy,
         standardization=optimization.standardize_advantages,
     )
 
@@ -226,8 +226,7 @@ def compute_batch(
 
 def batched_values(network: Network, params: NetworkParams, observations: Observation) -> Array:
     """Values [T, N] of observations [T, N, ...], in calls of about `VALUE_ROWS` rows."""
-    num_envs = observations.action_mask.shape[1]
-    steps_per_call = max(1, VALUE_ROWS // num_envs)
+    steps_per_call = max(1, VALUE_ROWS // observations.action_mask.shape[1])
     with phase("network"):
         return jax.lax.map(lambda o: network.critic(params, o), observations, batch_size=steps_per_call)
 
@@ -235,6 +234,13 @@ def batched_values(network: Network, params: NetworkParams, observations: Observ
 def rate_factor(settings: PPOSettings, state: PPOState) -> Array:
     """What the learning rates are multiplied by in this update: 1, falling linearly to 0 if rates decay."""
     return linear_decay(settings.decays_rates, state.step, state.hyper.num_updates)
+
+
+def hyper_now(settings: PPOSettings, state: PPOState) -> PPOHyper:
+    """The numbers of this update: the weight of the entropy bonus falls linearly to 0 if it decays."""
+    if not settings.decays_entropy:
+        return state.hyper
+    return state.hyper._replace(ent_coef=state.hyper.ent_coef * linear_decay(True, state.step, state.hyper.num_updates))
 
 
 class _Learning(NamedTuple):
@@ -248,14 +254,14 @@ def optimize(
     """(parameters, optimiser state, mean metrics) after `epochs` passes of shuffled minibatches over [T, N, ...]."""
     sharded = minibatch.shard_rows(batch, settings.num_shards)
     rows = sharded.action.shape[1]
-    factor = rate_factor(settings, state)
+    factor, hyper = rate_factor(settings, state), hyper_now(settings, state)
 
     def gradient_step(learning: _Learning, indices: Array) -> tuple[_Learning, Metrics]:
         with phase("gather"):
             rows_taken = minibatch.take_minibatch(sharded, indices)
-        gradients, metrics = jax.grad(loss, has_aux=True)(learning.params, network, settings, state.hyper, rows_taken)
+        gradients, metrics = jax.grad(loss, has_aux=True)(learning.params, network, settings, hyper, rows_taken)
         metrics["trainer/global_grad_norm"] = jnp.sqrt(trees.squared_norm(gradients))
-        params, optimizer = apply_gradients(learning.params, learning.optimizer, gradients, state.hyper, factor)
+        params, optimizer = apply_gradients(learning.params, learning.optimizer, gradients, hyper, factor)
         return _Learning(params, optimizer), metrics
 
     def epoch(learning: _Learning, key: Key) -> tuple[_Learning, Metrics]:

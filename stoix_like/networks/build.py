@@ -19,6 +19,7 @@ from stoix_like.networks.board import BoardTorso, LineTorso
 from stoix_like.networks.grid import GridTorso
 from stoix_like.networks.heads import CategoricalHead, OutcomeHead, PairHead, SetValueHead, ValueHead
 from stoix_like.networks.packing import PackingTorso, PackingValueTorso
+from stoix_like.networks.relational import RelationalPairHead, RelationalTorso, RelationalValueTorso
 from stoix_like.networks.vector import VectorTorso
 from stoix_like.ops.distributions import masked_logits
 from stoix_like.types import ActionSpec, Array, Key, Network, NetworkParams, Observation
@@ -84,9 +85,7 @@ def make(
         ConfigError: an adapter that does not exist or fit, or heads that do not fit the width or the network.
     """
     _check(observation, action_spec, adapter, layout)
-    if config.num_heads is not None and adapter != "binpack":
-        what = f"architecture.num_heads: only the binpack network has attention heads, and this one is {adapter}"
-        raise ConfigError(what, "leave num_heads null")
+    _check_leaves_of_binpack(config, adapter)
     if adapter == "grid":
         parts = _grid_parts(observation, action_spec, config, time_limit, platform or jax.default_backend())
     else:
@@ -94,6 +93,15 @@ def make(
     if num_players is not None:
         parts = parts._replace(critic_head=OutcomeHead(num_players))
     return _shared_network(parts) if config.shared_torso else _separate_network(parts)
+
+
+def _check_leaves_of_binpack(config: ArchitectureConfig, adapter: str) -> None:
+    if config.num_heads is not None and adapter != "binpack":
+        what = f"architecture.num_heads: only the binpack network has attention heads, and this one is {adapter}"
+        raise ConfigError(what, "leave num_heads null")
+    if config.relations and adapter != "binpack":
+        what = f"architecture.relations: only the binpack network sees relations, and this one is {adapter}"
+        raise ConfigError(what, "leave relations false")
 
 
 def _parts(action_spec: ActionSpec, config: ArchitectureConfig, adapter: str, layout: BoardLayout | None) -> _Parts:
@@ -183,8 +191,12 @@ def _binpack_parts(config: ArchitectureConfig) -> _Parts:
             f"architecture.num_heads: hidden_dim = {width} is not divisible by {num_heads}",
             f"use {near} heads, or a hidden_dim that is a multiple of {num_heads}",
         )
-    actor_torso = PackingTorso(width, config.num_layers or 1, num_heads, dtype=_dtype(config))
-    return _Parts(actor_torso, PackingValueTorso(width, dtype=_dtype(config)), PairHead(), SetValueHead(width))
+    depth, dtype = config.num_layers or 1, _dtype(config)
+    if config.relations:
+        actor_torso, critic_torso = RelationalTorso(width, depth, num_heads, dtype), RelationalValueTorso(width, dtype)
+        return _Parts(actor_torso, critic_torso, RelationalPairHead(), SetValueHead(width))
+    torso, value_torso = PackingTorso(width, depth, num_heads, dtype), PackingValueTorso(width, dtype)
+    return _Parts(torso, value_torso, PairHead(), SetValueHead(width))
 
 
 def _separate_network(parts: _Parts) -> Network:

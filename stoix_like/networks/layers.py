@@ -6,6 +6,7 @@ quarter faster on CPU than a contraction over two axes. Parameters are float32; 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -48,16 +49,18 @@ class MLP(nn.Module):
         return x
 
 
-def masked_attention(query: Array, key: Array, value: Array, mask: Array) -> Array:
+def masked_attention(query: Array, key: Array, value: Array, mask: Array, bias: Array | None = None) -> Array:
     """Weighted means of the values where the mask is True, [B, T, H, D].
 
-    From query [B, T, H, D], key and value [B, S, H, D], and a boolean mask [B, T, S] that the heads share. Scores get
-    a finite fill and weights exact zeros afterwards, so a row that may attend to nothing returns zeros, in value and
-    in gradient. The softmax is float32 whatever the inputs' type.
+    From query [B, T, H, D], key and value [B, S, H, D], a boolean mask [B, T, S] that the heads share, and what is
+    added to the scores, [B, H, T, S], if anything. Scores get a finite fill and weights exact zeros afterwards, so a
+    row that may attend to nothing returns zeros, in value and in gradient. The softmax is float32 whatever the inputs'
+    type.
     """
     mask = mask[:, None]  # [B, 1, T, S]
     query, key, value = (jnp.swapaxes(x, 1, 2) for x in (query, key, value))  # [B, H, T or S, D]
     scores = jnp.matmul(query, jnp.swapaxes(key, 2, 3)).astype(jnp.float32) * query.shape[-1] ** -0.5  # [B, H, T, S]
+    scores = scores if bias is None else scores + bias
     scores = jnp.where(mask, scores, jnp.finfo(jnp.float32).min)
     highest = jax.lax.stop_gradient(scores.max(axis=-1, keepdims=True))
     weights = jnp.where(mask, jnp.exp(scores - highest), 0.0)
@@ -66,22 +69,76 @@ def masked_attention(query: Array, key: Array, value: Array, mask: Array) -> Arr
     return jnp.swapaxes(jnp.matmul(weights.astype(value.dtype), value), 1, 2)
 
 
+_EPSILON = 1e-6  # added to a variance, as flax does
+
+
+def _mean(rows: Array) -> Array:
+    """[N, 1] from [N, D], as a matrix product: XLA's reduction over the last axis is slow on CPU."""
+    return jnp.matmul(rows, jnp.full((rows.shape[1], 1), 1.0 / rows.shape[1]))
+
+
+@jax.custom_vjp
+def layer_norm(rows: Array, scale: Array, bias: Array) -> Array:
+    """Layer normalisation (Ba et al. 2016, arXiv 1607.06450) of float32 rows [N, D], scaled and shifted by [D] each.
+
+    Its gradient is written by hand: that of flax's LayerNorm takes almost twice as long on CPU, and with its nine of
+    them that is a quarter of the gradient of a block of width 32.
+    """
+    return _layer_norm_forward(rows, scale, bias)[0]
+
+
+def _layer_norm_forward(rows: Array, scale: Array, bias: Array) -> tuple[Array, tuple[Array, Array, Array]]:
+    centred = rows - _mean(rows)
+    inverse = jax.lax.rsqrt(_mean(centred * centred) + _EPSILON)  # [N, 1]
+    normed = centred * inverse
+    return normed * scale[None] + bias[None], (normed, inverse, scale)
+
+
+def _layer_norm_backward(kept: tuple[Array, Array, Array], gradient: Array) -> tuple[Array, Array, Array]:
+    normed, inverse, scale = kept
+    of_normed = gradient * scale[None]
+    of_rows = inverse * (of_normed - _mean(of_normed) - normed * _mean(of_normed * normed))
+    return of_rows, (gradient * normed).sum(axis=0), gradient.sum(axis=0)
+
+
+layer_norm.defvjp(_layer_norm_forward, _layer_norm_backward)
+
+
+class ProductLayerNorm(nn.Module):
+    """`layer_norm` over the last axis, with the parameters of flax's LayerNorm. Statistics are float32."""
+
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """[..., D] from [..., D]."""
+        width = x.shape[-1]
+        scale = self.param("scale", nn.initializers.ones, (width,))
+        bias = self.param("bias", nn.initializers.zeros, (width,))
+        rows = x.reshape(-1, width).astype(jnp.float32)
+        return layer_norm(rows, scale, bias).reshape(x.shape).astype(self.dtype)
+
+
 class AttentionSublayer(nn.Module):
     """tokens + attention(norm(tokens), norm(context)): the pre-norm residual step, self-attention if no context."""
 
     num_heads: int
     dtype: Any = jnp.float32
+    norm: Callable[..., nn.Module] = nn.LayerNorm
 
     @nn.compact
-    def __call__(self, tokens: Array, context: Array | None, mask: Array) -> Array:
-        """[B, T, D] from tokens [B, T, D], context [B, S, D] or None, and mask [B, T, S], True where attended."""
+    def __call__(self, tokens: Array, context: Array | None, mask: Array, bias: Array | None = None) -> Array:
+        """[B, T, D] from tokens [B, T, D], context [B, S, D] or None, and mask [B, T, S], True where attended.
+
+        A bias [B, H, T, S] is added to the scores.
+        """
         width = tokens.shape[-1]
-        normed = nn.LayerNorm(dtype=self.dtype)(tokens)
-        source = normed if context is None else nn.LayerNorm(dtype=self.dtype)(context)
+        normed = self.norm(dtype=self.dtype)(tokens)
+        source = normed if context is None else self.norm(dtype=self.dtype)(context)
         query = Dense(width, gain=1.0, dtype=self.dtype)(normed)
         key, value = jnp.split(Dense(2 * width, gain=1.0, dtype=self.dtype)(source), 2, axis=-1)
         query, key, value = (x.reshape(*x.shape[:2], self.num_heads, -1) for x in (query, key, value))  # [B, T, H, D/H]
-        attended = masked_attention(query, key, value, mask).reshape(tokens.shape)
+        attended = masked_attention(query, key, value, mask, bias).reshape(tokens.shape)
         # No bias: a token that attends to nothing must be left as it was.
         return tokens + Dense(width, gain=1.0, use_bias=False, dtype=self.dtype)(attended)
 
@@ -90,11 +147,12 @@ class FeedForward(nn.Module):
     """tokens + mlp(norm(tokens)), with twice the width inside. Shape kept, [..., D]."""
 
     dtype: Any = jnp.float32
+    norm: Callable[..., nn.Module] = nn.LayerNorm
 
     @nn.compact
     def __call__(self, tokens: Array) -> Array:
         """[..., D] from [..., D]."""
-        hidden = MLP((2 * tokens.shape[-1],), dtype=self.dtype)(nn.LayerNorm(dtype=self.dtype)(tokens))
+        hidden = MLP((2 * tokens.shape[-1],), dtype=self.dtype)(self.norm(dtype=self.dtype)(tokens))
         return tokens + Dense(tokens.shape[-1], gain=1.0, dtype=self.dtype)(hidden)
 
 

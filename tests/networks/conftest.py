@@ -46,7 +46,7 @@ def binpack():
 @pytest.fixture(scope="session")
 def prepared(maze, binpack):
     """(adapter, **leaves) -> (network, params, jitted actor_critic, observation); each combination compiles once.
-    Parameters, whose initialisation compiles longest, are made once per adapter, sharing and depth."""
+    Parameters, whose initialisation compiles longest, are made once for leaves that change their shapes."""
 
     @functools.cache
     def prepare(adapter, **leaves):
@@ -55,7 +55,8 @@ def prepared(maze, binpack):
         config = ArchitectureConfig(**({"hidden_dim": 32} | leaves))
         spec = ActionSpec(observation.action_mask.shape[1])
         network = build.make(example, spec, config, adapter=adapter, time_limit=100, platform="cpu")
-        base = {name: leaves[name] for name in ("shared_torso", "num_layers") if name in leaves}
+        shapes = ("shared_torso", "num_layers", "relations", *["num_heads"] * ("relations" in leaves))
+        base = {name: leaves[name] for name in shapes if name in leaves}
         is_base = leaves == base
         params = jax.jit(network.init)(jax.random.key(0), observation) if is_base else prepare(adapter, **base)[1]
         return network, params, jax.jit(network.actor_critic), observation

@@ -4,26 +4,46 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from flax import linen as nn
 
-from stoix_like.networks.layers import AttentionSublayer, Conv3x3, Dense, masked_attention
+from stoix_like.networks.layers import AttentionSublayer, Conv3x3, Dense, ProductLayerNorm, masked_attention
 from stoix_like.networks.orthogonal import orthogonal, orthonormal_columns
 from stoix_like.networks.propagation import neighbours, propagate
 
 
 def test_attention_equals_a_loop_and_ignores_masked_keys(key):
-    k = jax.random.split(key, 4)
+    k = jax.random.split(key, 5)
     query = jax.random.normal(k[0], (2, 3, 2, 4))
     keys, values = jax.random.normal(k[1], (2, 5, 2, 4)), jax.random.normal(k[2], (2, 5, 2, 4))
     mask = jax.random.bernoulli(k[3], 0.5, (2, 3, 5)).at[0, 1].set(False)
-    out = np.asarray(jax.jit(masked_attention)(query, keys, values, mask))
+    bias = jax.random.normal(k[4], (2, 2, 3, 5))
+    out = np.asarray(jax.jit(masked_attention)(query, keys, values, mask, bias))
+    unbiased = jax.jit(masked_attention)(query, keys, values, mask, jnp.zeros_like(bias))
+    np.testing.assert_allclose(jax.jit(masked_attention)(query, keys, values, mask), unbiased, atol=1e-6)
     for b, t, h in np.ndindex(2, 3, 2):
         kept = np.flatnonzero(np.asarray(mask)[b, t])
-        scores = np.asarray([float(query[b, t, h] @ keys[b, s, h]) / 2.0 for s in kept])
+        scores = np.asarray([float(query[b, t, h] @ keys[b, s, h]) / 2.0 + float(bias[b, h, t, s]) for s in kept])
         weights = np.exp(scores) / np.exp(scores).sum() if len(kept) else scores
         expected = sum((w * np.asarray(values[b, s, h]) for w, s in zip(weights, kept, strict=True)), np.zeros(4))
         # float32 sums of five terms of order one
         np.testing.assert_allclose(out[b, t, h], expected, atol=2e-6)
     assert np.all(out[0, 1] == 0.0)
+
+
+def test_layer_norm_and_its_gradient_are_those_of_flax(key):
+    k = jax.random.split(key, 4)
+    tokens, weights = 3.0 + 2.0 * jax.random.normal(k[0], (4, 7, 8)), jax.random.normal(k[1], (4, 7, 8))
+    params = {"scale": jax.random.normal(k[2], (8,)), "bias": jax.random.normal(k[3], (8,))}
+
+    def outcome(layer):
+        loss = lambda params, tokens: (layer.apply({"params": params}, tokens) * weights).sum()
+        return layer.apply({"params": params}, tokens), jax.grad(loss, argnums=(0, 1))(params, tokens)
+
+    ours, theirs = (jax.jit(lambda layer=layer: outcome(layer))() for layer in (ProductLayerNorm(), nn.LayerNorm()))
+    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4), ours, theirs)
+    made = jax.eval_shape(lambda: [layer.init(key, tokens)["params"] for layer in (ProductLayerNorm(), nn.LayerNorm())])
+    assert made[0] == made[1]
+    assert ProductLayerNorm(jnp.bfloat16).apply({"params": params}, tokens).dtype == jnp.bfloat16
 
 
 def test_fully_masked_attention_leaves_tokens_and_has_finite_gradients(key):

@@ -86,6 +86,7 @@ def test_initialisation_depends_on_the_key_alone(maze):
         ("maze", "conv", {}, "unknown 'conv'", ""),
         ("maze", "dense", {"num_heads": 2}, "only the binpack network has attention heads, and this one is dense", ""),
         ("maze", "grid", {"num_heads": 2}, "only the binpack network has attention heads, and this one is grid", ""),
+        ("maze", "grid", {"relations": True}, "only the binpack network sees relations, and this one is grid", ""),
     ],
 )
 def test_an_adapter_that_does_not_fit_is_refused(task, adapter, leaves, what, hint, request):

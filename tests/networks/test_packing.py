@@ -16,6 +16,9 @@ EMS, ITEMS = 40, 20
 FILL = np.finfo(np.float32).min
 NETWORKS = [
     pytest.param({"num_heads": 2}, id="separate"),
+    pytest.param({"num_heads": 2, "relations": True}, id="relations"),
+    full({"relations": True, "shared_torso": True}, id="relations_shared"),
+    full({"relations": True, "num_layers": 2}, id="relations_two_blocks"),
     full({"shared_torso": True}, id="shared"),
     full({"num_layers": 2}, id="two_blocks"),
 ]
@@ -28,6 +31,8 @@ def trained(request, prepared):
     params = jax.tree.map(lambda x: x, params)  # new containers: the originals are shared between tests
     head = params.actor["params"] if params.torso is not None else params.actor["params"]["head"]
     head["items"]["Dense_0"]["kernel"] *= 100.0
+    if "pair_score" in head:
+        head["pair_score"] *= 100.0
     return forward, params
 
 
@@ -147,9 +152,17 @@ def extreme(name, binpack):
     return changed(binpack, nothing, items_placed=view["items_mask"])
 
 
-@pytest.mark.parametrize("dtype", [full("float32"), "bfloat16"])
-def test_extreme_masks_stay_finite(dtype, binpack, prepared):
-    network, params, _, _ = prepared("binpack", compute_dtype=dtype)
+@pytest.mark.parametrize(
+    "leaves",
+    [
+        full({}),
+        {"compute_dtype": "bfloat16"},
+        {"relations": True},
+        full({"relations": True, "compute_dtype": "bfloat16"}),
+    ],
+)
+def test_extreme_masks_stay_finite(leaves, binpack, prepared):
+    network, params, _, _ = prepared("binpack", **leaves)
 
     @jax.jit
     @functools.partial(jax.grad, has_aux=True)

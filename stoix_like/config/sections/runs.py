@@ -90,6 +90,7 @@ class OptimizationConfig:
         None, "PPO: clip of the value update, in reward units; null = unclipped", LEARNING, above=0.0
     )
     ent_coef: float = leaf(0.01, "weight of the entropy bonus", LEARNING, low=0.0)
+    decay_entropy: bool = leaf(False, "PPO: ent_coef falls linearly to 0 over num_updates", LEARNING)
     vf_coef: float = leaf(0.5, "weight of the value loss", LEARNING, low=0.0)
     decay_learning_rates: bool = leaf(True, "rates fall linearly to 0 over num_updates", LEARNING)
     standardize_advantages: Literal["batch", "minibatch", "none"] = leaf(
@@ -114,6 +115,9 @@ class ArchitectureConfig:
         None, "hidden layers, attention blocks or propagation steps; null = by task", SHAPE, low=1, high=1_000
     )
     num_heads: int | None = leaf(None, "attention heads; null = by task", SHAPE, low=1)
+    relations: bool = leaf(
+        False, "the binpack network compares lengths of items and spaces, by functions made by hand", SHAPE
+    )
     shared_torso: bool = leaf(False, "policy and value share one torso", SHAPE)
     compute_dtype: Literal["float32", "bfloat16"] = leaf(
         "float32", "type of torso arithmetic; losses stay float32", SHAPE

@@ -1,0 +1,102 @@
+"""The torsos and the head for BinPack that see relations: `networks/packing.py`, and in three places what pairs share.
+
+Relations of tokens are features beside their own. Relations of pairs are added to the scores of attention, weighted for
+each head, and to the score of a pair, through a hidden layer of its own. The critic has the features alone.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax.numpy as jnp
+from flax import linen as nn
+
+from stoix_like.networks.layers import HIDDEN_GAIN, MLP, POLICY_GAIN, Dense, ProductLayerNorm
+from stoix_like.networks.orthogonal import orthogonal
+from stoix_like.networks.packing import PackingBlock, PackingTokens, PairBiases, raw_tokens
+from stoix_like.networks.relations import Relations, relations
+from stoix_like.types import Array, Observation
+
+PAIR_WIDTH = 8  # hidden units of a pair's score
+_BIAS_GAIN = 0.1
+
+
+def relational_tokens(observation: Observation) -> tuple[PackingTokens, Relations]:
+    """(the tokens of `raw_tokens` with the features of their relations, 20 per EMS and 18 per item; the relations)."""
+    tokens, found = raw_tokens(observation), relations(observation)
+    ems = jnp.concatenate([tokens.ems, found.ems], axis=-1)
+    return tokens._replace(ems=ems, items=jnp.concatenate([tokens.items, found.item], axis=-1)), found
+
+
+class RelationalTorso(nn.Module):
+    """PackingTokens of the given width, by set attention with biases: the actor's torso, and the shared one."""
+
+    width: int
+    num_blocks: int
+    num_heads: int
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, observation: Observation) -> PackingTokens:
+        """Tokens [B, E, width] and [B, I, width] from an observation with leaves [B, ...]."""
+        tokens, found = relational_tokens(observation)
+        ems = Dense(self.width, dtype=self.dtype, name="embed_ems")(tokens.ems)
+        items = Dense(self.width, dtype=self.dtype, name="embed_items")(tokens.items)
+        tokens = tokens._replace(ems=ems, items=items)
+        for n in range(self.num_blocks):
+            biases = PairBiases(
+                ems_from_items=self._biases(f"ems_from_items_{n}", found.pairs),
+                items_from_ems=jnp.swapaxes(self._biases(f"items_from_ems_{n}", found.pairs), 2, 3),
+                items_from_items=self._biases(f"items_from_items_{n}", found.items),
+            )
+            tokens = PackingBlock(self.num_heads, self.num_blocks > 1, self.dtype, ProductLayerNorm)(tokens, biases)
+        ems, items = (ProductLayerNorm(dtype=self.dtype)(one) for one in (tokens.ems, tokens.items))
+        pairs = self._weighted("pairs", found.pairs, PAIR_WIDTH, HIDDEN_GAIN)
+        return tokens._replace(ems=ems, items=items, pairs=pairs)
+
+    def _biases(self, name: str, planes: Array) -> Array:
+        """[B, H, ...] from planes [F, B, ...]."""
+        return jnp.moveaxis(self._weighted(name, planes, self.num_heads, _BIAS_GAIN), 0, 1)
+
+    def _weighted(self, name: str, planes: Array, number: int, gain: float) -> Array:
+        """[K, B, ...] from planes [F, B, ...]: so many weighted sums. A product for each reader: slices of one product
+        would have gradients that are padded to the whole."""
+        kernel = self.param(name, orthogonal(gain), (planes.shape[0], number))
+        return jnp.matmul(kernel.T, planes.reshape(planes.shape[0], -1)).reshape(number, *planes.shape[1:])
+
+
+class RelationalValueTorso(nn.Module):
+    """PackingTokens of the given width, each embedded alone with the features of its relations."""
+
+    width: int
+    dtype: Any = jnp.float32
+
+    @nn.compact
+    def __call__(self, observation: Observation) -> PackingTokens:
+        """Tokens [B, E, width] and [B, I, width] from an observation with leaves [B, ...]."""
+        tokens, _ = relational_tokens(observation)
+        ems = MLP((self.width, self.width), dtype=self.dtype, name="embed_ems")(tokens.ems)
+        items = MLP((self.width, self.width), dtype=self.dtype, name="embed_items")(tokens.items)
+        return tokens._replace(ems=ems, items=items)
+
+
+class RelationalPairHead(nn.Module):
+    """Logits [B, E * I] as those of `PairHead`, plus a hidden layer of each pair: its two tokens and its relations."""
+
+    @nn.compact
+    def __call__(self, tokens: PackingTokens) -> Array:
+        """[B, E * I] from tokens [B, E, D] and [B, I, D], and pairs [8, B, E, I]."""
+        width = tokens.ems.shape[-1]
+        ems, items = tokens.ems.astype(jnp.float32), tokens.items.astype(jnp.float32)
+        # Only one side starts small: with both small neither would get a gradient.
+        asked = Dense(width, gain=1.0, name="ems")(ems)
+        offered = Dense(width, gain=POLICY_GAIN, name="items")(items)
+        scores = jnp.matmul(asked, jnp.swapaxes(offered, 1, 2)) * width**-0.5  # [B, E, I]
+        of_ems = jnp.moveaxis(Dense(PAIR_WIDTH, name="pair_ems")(ems), -1, 0)  # [8, B, E]
+        of_items = jnp.moveaxis(Dense(PAIR_WIDTH, use_bias=False, name="pair_items")(items), -1, 0)
+        of_pairs = 0.0 if tokens.pairs is None else tokens.pairs
+        hidden = nn.relu(of_pairs + of_ems[..., None] + of_items[:, :, None])  # [8, B, E, I]
+        kernel = self.param("pair_score", orthogonal(POLICY_GAIN), (PAIR_WIDTH, 1))
+        # A sum of slices: XLA fuses it with the layer before it, of which a matrix product would want a copy.
+        scores += sum(kernel[unit, 0] * hidden[unit] for unit in range(PAIR_WIDTH))
+        return scores.reshape(scores.shape[0], -1)
