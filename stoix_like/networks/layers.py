@@ -81,8 +81,7 @@ def _mean(rows: Array) -> Array:
 def layer_norm(rows: Array, scale: Array, bias: Array) -> Array:
     """Layer normalisation (Ba et al. 2016, arXiv 1607.06450) of float32 rows [N, D], scaled and shifted by [D] each.
 
-    Its gradient is written by hand: that of flax's LayerNorm takes almost twice as long on CPU, and with its nine of
-    them that is a quarter of the gradient of a block of width 32.
+    Its gradient is written by hand: that of flax's LayerNorm takes longer on CPU, and a block has many of them.
     """
     return _layer_norm_forward(rows, scale, bias)[0]
 

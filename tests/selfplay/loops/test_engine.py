@@ -178,8 +178,20 @@ def test_an_iteration_begins_with_what_is_done_for_it_and_not_with_waiting(start
     assert loop.stats.last_iteration_time == 2.0
 
 
-def test_what_the_heartbeat_reads_is_a_copy(start):
+class ChangedMeanwhile(dict):
+    """A mapping that gets another key while Python walks through it, as another thread may give it."""
+
+    def items(self):
+        for number, item in enumerate(super().items()):
+            self[f"another_{number}"] = "train"
+            yield item
+
+
+def test_what_the_heartbeat_reads_is_a_copy_that_is_made_in_one_step(start):
     stats = start(lambda loop, _: iter(())).stats
+    stats.waiting = ChangedMeanwhile(b_2p="train")
+    assert stats.as_dict()["waiting"] == {"b_2p": "train"}
+    stats.waiting = {}
     told = stats.as_dict()
     stats.waiting["a_2p"], stats.seconds["a_2p"] = "train", 7.0
     assert (told["waiting"], told["seconds"]["a_2p"], told["total_iterations"]) == ({}, 0.0, 0)
