@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import pytest
@@ -15,15 +16,25 @@ SECONDS = 900  # an environment is made, and nearly a gigabyte put into it
 TINY = "--num-envs 8 --rollout-length 4 --num-minibatches 2 --num-updates 2 --num-eval-envs 4 --num-eval-episodes 4"
 
 
-@pytest.fixture(scope="module")
-def clean(tmp_path_factory):
-    """Runs a command of that environment, in an empty folder; gives what it printed."""
+@pytest.fixture(
+    scope="module", params=["packages of this environment", pytest.param("packages of its own", marks=pytest.mark.full)]
+)
+def clean(tmp_path_factory, request):
+    """Runs a command of that environment, in an empty folder; gives what it printed.
+
+    With packages of its own it also shows that the wheel names all that it needs.
+    """
     folder = tmp_path_factory.mktemp("clean_install")
     _run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", folder, ROOT], folder)
     (wheel,) = folder.glob("stoix_like-*.whl")
     _run([sys.executable, "-m", "venv", folder / "venv"], folder)
-    pins = ["-c", ROOT / "constraints" / "py311.txt"] if sys.version_info[:2] == (3, 11) else []
-    _run([folder / "venv" / "bin" / "python", "-m", "pip", "install", "--quiet", *pins, wheel], folder)
+    python = folder / "venv" / "bin" / "python"
+    if request.param == "packages of its own":
+        pins = ["-c", ROOT / "constraints" / "py311.txt"] if sys.version_info[:2] == (3, 11) else []
+        _run([python, "-m", "pip", "install", "--quiet", *pins, wheel], folder)
+    else:
+        _run([python, "-m", "pip", "install", "--quiet", "--no-deps", wheel], folder)
+        _add_packages(python)
     (folder / "work").mkdir()
 
     def run(command):
@@ -32,6 +43,18 @@ def clean(tmp_path_factory):
 
     run.folder = folder / "work"
     return run
+
+
+def _add_packages(python):
+    """Those of the running environment, found after those that are installed beside this Python."""
+    path = sysconfig.get_path("purelib")
+    own = subprocess.run(
+        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        check=True,
+        text=True,
+        capture_output=True,
+    )
+    Path(own.stdout.strip(), "packages.pth").write_text(f"{path}\n")
 
 
 def _run(command, cwd):

@@ -101,7 +101,8 @@ class Clone:
         """What a command comes down to: the lines of a make target, or itself."""
         if not command.startswith("make "):
             return [command]
-        return [line for line in self.run(f"{command} --dry-run").splitlines() if not line.startswith("make")]
+        lines = self.run(f"{command} --dry-run").replace("\\\n", "").splitlines()
+        return [line for line in lines if not line.startswith("make")]
 
     def play(self, page, played):
         """What the blocks of a page print, one after the other, in one Python and one working folder.
