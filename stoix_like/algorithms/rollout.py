@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from stoix_like.envs.auto_reset import AutoReset
+from stoix_like.envs.auto_reset import AutoReset, ResetDraws
 from stoix_like.ops.breaches import BREACHES, breach, decision_breaches, non_finite_metric
 from stoix_like.types import Array, EnvState, Key, Metrics, Observation
 
@@ -79,23 +79,24 @@ def collect(
 ) -> tuple[RolloutState, Transition, Metrics]:
     """(state after, transitions [T, N, ...], metrics `actor/...` of the episodes that finished).
 
-    The pool of fresh levels is filled once, before playing.
+    Before playing the pool of fresh levels is filled once, and what is random about restarts is drawn for all steps.
     """
 
-    def step(carry: RolloutState, step_key: Key) -> tuple[RolloutState, tuple[Transition, _Finished]]:
-        return _step(auto_reset, act, carry, step_key)
+    def step(carry: RolloutState, drawn: tuple[Key, ResetDraws]) -> tuple[RolloutState, tuple[Transition, _Finished]]:
+        return _step(auto_reset, act, carry, *drawn)
 
     state = state._replace(pool=auto_reset.refill(state.pool, pool_key))
-    state, (transitions, finished) = jax.lax.scan(step, state, jax.random.split(key, length))
+    act_keys, reset_keys = jnp.moveaxis(jax.vmap(jax.random.split)(jax.random.split(key, length)), 1, 0)  # [T] each
+    draws = jax.vmap(auto_reset.draw)(reset_keys)
+    state, (transitions, finished) = jax.lax.scan(step, state, (act_keys, draws))
     return state, transitions, _episode_metrics(finished)
 
 
 def _step(
-    auto_reset: AutoReset, act: ActFunction, carry: RolloutState, key: Key
+    auto_reset: AutoReset, act: ActFunction, carry: RolloutState, act_key: Key, draws: ResetDraws
 ) -> tuple[RolloutState, tuple[Transition, _Finished]]:
-    act_key, reset_key = jax.random.split(key)
     action, record = act(carry.env_state, carry.observation, act_key)
-    env_state, timestep, pool, levels_reused = auto_reset.step(carry.env_state, action, carry.pool, reset_key)
+    env_state, timestep, pool, levels_reused = auto_reset.step(carry.env_state, action, carry.pool, draws)
     is_last = timestep.last()
     episode_return = carry.episodes.episode_return + timestep.reward
     episode_length = carry.episodes.episode_length + 1

@@ -32,14 +32,23 @@ class LevelPool(NamedTuple):
     stock: Array  # [] int32
 
 
+class ResetDraws(NamedTuple):
+    """What is random when environments restart at one step, whether any of them does."""
+
+    slots: Array  # [N] int32, of a level that is handed out again if none is fresh
+    keys: Key | None  # [N], for `Environment.rekey`; None if it has none
+
+
 class AutoReset(NamedTuple):
     """N environments that restart by themselves.
 
     Attributes:
         init: key -> (states [N, ...], first time steps [N, ...], full pool). Use under jit.
         refill: (pool, key) -> pool, with whole batches of fresh levels in the slots that were consumed. Leftovers stay.
-        step: (states, actions, pool, key) -> (states, time steps, pool, levels reused [] int32). Where an episode ends,
-            the state and the observation are those of the next level, everything else is the finished episode's.
+        draw: key -> draws of one step. A rollout draws those of all its steps at once, by `vmap`, before its scan: in
+            it they are some hundred small operations a step, one after the other.
+        step: (states, actions, pool, draws) -> (states, time steps, pool, levels reused [] int32). Where an episode
+            ends, the state and the observation are those of the next level, all else is the finished episode's.
             Each state handed out is rekeyed; of an environment without `rekey` a level reused is played as before.
             `extras["episode_metrics"]` holds the environment's metrics, of use where the step is LAST;
             `extras["next_obs"]` the true next observation, only if the environment can truncate.
@@ -47,7 +56,8 @@ class AutoReset(NamedTuple):
 
     init: Callable[[Key], tuple[EnvState, TimeStep, LevelPool]]
     refill: Callable[[LevelPool, Key], LevelPool]
-    step: Callable[[EnvState, Array, LevelPool, Key], tuple[EnvState, TimeStep, LevelPool, Array]]
+    draw: Callable[[Key], ResetDraws]
+    step: Callable[[EnvState, Array, LevelPool, ResetDraws], tuple[EnvState, TimeStep, LevelPool, Array]]
 
 
 def auto_reset_for(
@@ -121,12 +131,15 @@ def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size:
     def refill(pool: LevelPool, key: Key) -> LevelPool:
         return _refill(env, batch_size, pool, key)
 
-    def step(
-        states: EnvState, actions: Array, pool: LevelPool, key: Key
-    ) -> tuple[EnvState, TimeStep, LevelPool, Array]:
-        return _step(env, states, actions, pool, key)
+    def draw(key: Key) -> ResetDraws:
+        return _draw(env, num_envs, num_slots, key)
 
-    return AutoReset(init, refill, step)
+    def step(
+        states: EnvState, actions: Array, pool: LevelPool, draws: ResetDraws
+    ) -> tuple[EnvState, TimeStep, LevelPool, Array]:
+        return _step(env, states, actions, pool, draws)
+
+    return AutoReset(init, refill, draw, step)
 
 
 def _init(
@@ -163,39 +176,46 @@ def _refill(env: Environment, batch_size: int, pool: LevelPool, key: Key) -> Lev
         return jax.lax.while_loop(has_room, add_batch, (pool, jnp.int32(0)))[0]
 
 
+def _draw(env: Environment, num_envs: int, num_slots: int, key: Key) -> ResetDraws:
+    slot_key, state_key = jax.random.split(key)
+    slots = jax.random.randint(slot_key, (num_envs,), 0, num_slots)
+    if env.rekey is None:
+        return ResetDraws(slots, None)
+    return ResetDraws(slots, jax.vmap(jax.random.fold_in, (None, 0))(state_key, jnp.arange(num_envs)))
+
+
 def _step(
-    env: Environment, states: EnvState, actions: Array, pool: LevelPool, key: Key
+    env: Environment, states: EnvState, actions: Array, pool: LevelPool, draws: ResetDraws
 ) -> tuple[EnvState, TimeStep, LevelPool, Array]:
     with phase("step"):
         states, timesteps = jax.vmap(env.step)(states, actions)
         timesteps = _with_extras(env, states, timesteps)
     with phase("gather"):
-        return _replace_ended(env, states, timesteps, pool, key)
+        return _replace_ended(env, states, timesteps, pool, draws)
 
 
 def _replace_ended(
-    env: Environment, states: EnvState, timesteps: TimeStep, pool: LevelPool, key: Key
+    env: Environment, states: EnvState, timesteps: TimeStep, pool: LevelPool, draws: ResetDraws
 ) -> tuple[EnvState, TimeStep, LevelPool, Array]:
     is_last = timesteps.last()  # [N]
-    slot_key, state_key = jax.random.split(key)
-    slots, pool, num_reused = _take_slots(pool, is_last, slot_key)
+    slots, pool, num_reused = _take_slots(pool, is_last, draws.slots)
     level_states, level_observations = jax.tree.map(
         lambda x: x.at[slots].get(mode="promise_in_bounds"), (pool.states, pool.observations)
     )
-    if env.rekey is not None:
-        keys = jax.vmap(jax.random.fold_in, (None, 0))(state_key, jnp.arange(is_last.shape[0]))
-        level_states = jax.vmap(env.rekey)(level_states, keys)
+    if env.rekey is not None and draws.keys is not None:
+        level_states = jax.vmap(env.rekey)(level_states, draws.keys)
     states = trees.where(is_last, level_states, states)
     observation = trees.where(is_last, level_observations, timesteps.observation)
     return states, timesteps._replace(observation=observation), pool, num_reused
 
 
-def _take_slots(pool: LevelPool, is_last: Array, key: Key) -> tuple[Array, LevelPool, Array]:
-    """(slot for each environment [N], pool with less stock, levels reused []). Fresh slots go from the top down."""
-    num_slots = pool.observations.action_mask.shape[0]
+def _take_slots(pool: LevelPool, is_last: Array, used: Array) -> tuple[Array, LevelPool, Array]:
+    """(slot for each environment [N], pool with less stock, levels reused []). Fresh slots go from the top down.
+
+    Where none is left it is the one of `used` [N].
+    """
     rank = jnp.cumsum(is_last, dtype=jnp.int32) - 1  # [N], of the ended ones
     fresh = pool.stock - 1 - rank
-    used = jax.random.randint(key, is_last.shape, 0, num_slots)
     slots = jnp.where(is_last, jnp.where(fresh >= 0, fresh, used), 0)
     num_ended = jnp.sum(is_last, dtype=jnp.int32)
     num_fresh = jnp.minimum(num_ended, pool.stock)

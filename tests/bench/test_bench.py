@@ -16,7 +16,8 @@ from stoix_like.bench.timing.updates import preset_config
 from stoix_like.commands.machine.bench import main, make_parser
 from stoix_like.config.layers import resolve
 from stoix_like.envs import registry
-from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes
+from stoix_like.runtime.profiling.phase_times import Scopes
+from stoix_like.runtime.profiling.traces import ProfileEvent
 
 
 def test_timings_by_turns_peaks_rows_and_ratios_where_spreads_cannot_explain_them():

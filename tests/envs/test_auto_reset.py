@@ -9,6 +9,7 @@ import pytest
 from scipy import stats
 from support.asserts import assert_fits_a_scan
 
+from stoix_like.algorithms import rollout
 from stoix_like.envs import probes
 from stoix_like.envs.auto_reset import auto_pool_size, auto_reset_for, make_auto_reset, refill_batch_size
 from stoix_like.envs.time_limit import with_time_limit
@@ -29,7 +30,7 @@ def tagged(num_envs, pool_size, batch_size, max_length):
         def step(carry, key):
             states, pool = carry
             actions = jnp.zeros((num_envs,), jnp.int32)
-            states, timesteps, pool, reused = auto_reset.step(states, actions, pool, key)
+            states, timesteps, pool, reused = auto_reset.step(states, actions, pool, auto_reset.draw(key))
             return (states, pool), (states, timesteps, reused, pool.stock)
 
         (states, pool), history = jax.lax.scan(step, (states, pool), jax.random.split(step_key, length))
@@ -59,7 +60,8 @@ def test_init_gives_distinct_levels_and_a_full_pool_that_fit_a_scan_carry():
         auto_reset = make_auto_reset(env, 4, 8, 4)
         start = jax.eval_shape(auto_reset.init, jax.random.key(0))
         actions = jax.ShapeDtypeStruct((4,), jnp.int32)
-        *after, reused = jax.eval_shape(auto_reset.step, start[0], actions, start[2], jax.random.key(0))
+        draws = jax.eval_shape(auto_reset.draw, jax.random.key(0))
+        *after, reused = jax.eval_shape(auto_reset.step, start[0], actions, start[2], draws)
         assert_fits_a_scan(start, tuple(after))
         assert (reused.shape, reused.dtype) == ((), jnp.int32)
 
@@ -81,8 +83,8 @@ def test_no_level_is_played_twice_and_lengths_are_those_of_resets():
     auto_reset, play = tagged(8, 48, 16, 8)
     states, _, pool = jax.jit(auto_reset.init)(jax.random.key(3))
     played, keys, lengths = tags(states.tag), key_words(states.key), []
-    for rollout in range(100):
-        states, pool, (history, timesteps, reused, _) = play(states, pool, jax.random.key(100 + rollout), 10)
+    for played_rollouts in range(100):
+        states, pool, (history, timesteps, reused, _) = play(states, pool, jax.random.key(100 + played_rollouts), 10)
         assert int(reused.sum()) == 0
         ended = np.asarray(timesteps.step_type) == LAST
         played += tags(np.asarray(history.tag)[ended])
@@ -153,16 +155,32 @@ def test_the_border_between_two_episodes():
     assert "next_obs" not in timesteps.extras
 
 
+def test_a_rollout_draws_for_restarts_before_its_scan():
+    """The policy here draws nothing, and neither does the environment, so the scan's body must not either."""
+    auto_reset = make_auto_reset(probes.make_tagged_levels(8), 8, 16, 8)
+
+    def play(key):
+        def act(_state, _observation, _key):
+            return jnp.zeros((8,), jnp.int32), ()
+
+        return rollout.collect(auto_reset, act, rollout.start(auto_reset, key), key, key, 5)
+
+    program = jax.make_jaxpr(play)(jax.random.key(0))
+    (scan,) = [equation for equation in program.eqns if equation.primitive.name == "scan"]
+    assert "random_bits" in str(program)
+    assert "random_" not in str(scan.params["jaxpr"])
+
+
 def test_next_obs_is_the_true_final_observation():
     env = with_time_limit(probes.make_tagged_levels(8), 3)
     auto_reset = make_auto_reset(env, 8, 16, 8)
     states, first, pool = jax.jit(auto_reset.init)(jax.random.key(16))
     assert first.extras["next_obs"].action_mask.shape == (8, 1)
-    step = jax.jit(auto_reset.step)
+    step, draw = jax.jit(auto_reset.step), jax.jit(auto_reset.draw)
     seen = np.asarray(first.observation.agent_view["features"])
     num_truncated = 0
     for index in range(6):
-        states, timesteps, pool, _ = step(states, jnp.zeros((8,), jnp.int32), pool, jax.random.key(index))
+        states, timesteps, pool, _ = step(states, jnp.zeros((8,), jnp.int32), pool, draw(jax.random.key(index)))
         final = np.asarray(timesteps.extras["next_obs"].agent_view["features"])
         np.testing.assert_array_equal(final, seen + np.array([0.0, 1.0, 0.0]))  # the same level, one step on
         num_truncated += int((timesteps.last() & (timesteps.discount == 1)).sum())

@@ -18,7 +18,7 @@ import numpy as np
 from stoix_like.bench.speed import binpack
 from stoix_like.bench.timing.measure import Measurement, comparison_row, peak_bytes, time_interleaved
 from stoix_like.envs import registry
-from stoix_like.envs.auto_reset import auto_reset_for
+from stoix_like.envs.auto_reset import ResetDraws, auto_reset_for
 from stoix_like.envs.importing import jumanji_auto_reset
 from stoix_like.ops import distributions
 from stoix_like.types import Array, Environment, Key
@@ -126,18 +126,18 @@ def _random_action(env: Environment, mask: Array, key: Key) -> Array:
 def _our_rollout(env: Environment, num_envs: int, length: int) -> _Rollout:
     auto_reset = auto_reset_for(env, num_envs, length)
 
-    def step(carry: Any, key: Key) -> Any:
-        states, observation, pool = carry
-        act_key, step_key = jax.random.split(key)
+    def step(carry: Any, drawn: tuple[Key, ResetDraws]) -> Any:
+        (states, observation, pool), (act_key, draws) = carry, drawn
         action = _random_action(env, observation.action_mask, act_key)
-        states, timestep, pool, reused = auto_reset.step(states, action, pool, step_key)
+        states, timestep, pool, reused = auto_reset.step(states, action, pool, draws)
         return (states, timestep.observation, pool), (jnp.mean(timestep.reward), reused)
 
     def rollout(carry: Any, key: Key) -> Any:
         states, observation, pool = carry
         refill_key, play_key = jax.random.split(key)
         carry = states, observation, auto_reset.refill(pool, refill_key)
-        return jax.lax.scan(step, carry, jax.random.split(play_key, length))
+        act_keys, reset_keys = jnp.moveaxis(jax.vmap(jax.random.split)(jax.random.split(play_key, length)), 1, 0)
+        return jax.lax.scan(step, carry, (act_keys, jax.vmap(auto_reset.draw)(reset_keys)))
 
     states, timestep, pool = jax.jit(auto_reset.init)(jax.random.key(0))
     return _Rollout(rollout, (states, timestep.observation, pool))

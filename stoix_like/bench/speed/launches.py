@@ -14,7 +14,8 @@ from stoix_like.bench.speed import scaling
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.bench.timing.updates import Updates, preset_config
 from stoix_like.config.sections.runs import PPOConfig, SPOConfig
-from stoix_like.runtime.training.phase_times import OTHER, ProfileEvent, Scopes
+from stoix_like.runtime.profiling.phase_times import OTHER, Scopes
+from stoix_like.runtime.profiling.traces import ProfileEvent
 
 NUM_ENVS = (64, 4096)
 

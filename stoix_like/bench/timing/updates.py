@@ -11,17 +11,11 @@ import numpy as np
 
 from stoix_like.bench.timing.measure import peak_bytes
 from stoix_like.config.sections.runs import PPOConfig, SPOConfig
+from stoix_like.runtime.profiling.phase_times import Scopes, module_name, scopes_of, scopes_of_events
+from stoix_like.runtime.profiling.traces import ProfileEvent, read_events
 from stoix_like.runtime.runs import build
 from stoix_like.runtime.runs.sources import load_config
 from stoix_like.runtime.training import chunk
-from stoix_like.runtime.training.phase_times import (
-    ProfileEvent,
-    Scopes,
-    module_name,
-    read_events,
-    scopes_of,
-    scopes_of_events,
-)
 from stoix_like.runtime.training.profile import Profile
 
 

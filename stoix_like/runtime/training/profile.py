@@ -13,18 +13,12 @@ import jax
 from jax.stages import Compiled
 
 from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.profiling.operations import Operations, count_operations
+from stoix_like.runtime.profiling.phase_times import PhaseTimes, module_name, phase_times, scopes_of, scopes_of_events
+from stoix_like.runtime.profiling.traces import read_events, self_times
 from stoix_like.runtime.telemetry import event
 from stoix_like.runtime.training.callbacks import Callback, RunClock
 from stoix_like.runtime.training.chunk import TimedChunk, timed
-from stoix_like.runtime.training.phase_times import (
-    PhaseTimes,
-    module_name,
-    phase_times,
-    read_events,
-    scopes_of,
-    scopes_of_events,
-    self_times,
-)
 from stoix_like.runtime.training.writer import RunWriter
 from stoix_like.types import Metrics
 
@@ -121,6 +115,7 @@ class Profile(Callback):
         if times.searching > 0.0:
             values["search_duration_ms"] = times.searching * milliseconds
         values["optimization_duration_ms"] = times.optimising * milliseconds
+        values["operations"] = sum(self._operations().of_phases.values())
         return values
 
     def _taken(self) -> PhaseTimes:
@@ -128,11 +123,20 @@ class Profile(Callback):
             raise RuntimeError("the profile has not been taken yet")
         return self.times
 
+    def _operations(self) -> Operations:
+        """Of one update: the loop over updates does not tell its trips."""
+        return count_operations(self._program_text, scopes_of(self._program_text))
+
     def table(self) -> list[str]:
-        """Lines for the terminal: the phases, longest first."""
+        """Lines for the terminal: the phases, longest first, with the operations that one update executes."""
         times = self._taken()
         what = f"{times.updates} updates, {times.seconds * 1e3:,.1f} ms each" if times.updates > 1 else "one update"
         head = f"profile of {what} · {self.folder}"
         rows = sorted((row for row in times.shares.items() if row[1] > 0.0), key=lambda row: -row[1])
-        body = [f"  {name:<10}{share * times.seconds * 1e3:>12,.2f} ms{share:>7.1%}" for name, share in rows]
-        return [head, *body, "open the .trace.json.gz in ui.perfetto.dev, or the folder in TensorBoard (XProf)"]
+        counts, unknown = self._operations()
+        body = [
+            f"  {name:<10}{share * times.seconds * 1e3:>12,.2f} ms{share:>7.1%}{counts.get(name, 0):>12,} operations"
+            for name, share in rows
+        ]
+        loops = [f"loops of unknown length, counted as one trip: {', '.join(unknown)}"] * bool(unknown)
+        return [head, *body, *loops, "open the .trace.json.gz in ui.perfetto.dev, or the folder in TensorBoard (XProf)"]

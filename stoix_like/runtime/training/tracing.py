@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 
 from stoix_like.runtime.console.text import Value
+from stoix_like.runtime.profiling.phase_times import PhaseTimes
 from stoix_like.runtime.telemetry.sink import Span
-from stoix_like.runtime.training.phase_times import PhaseTimes
 
 
 class Tracing:

@@ -10,8 +10,10 @@ import jax
 import pytest
 from support.scripted_runs import MAZE, SMALL_PPO_RUN, command
 
-from stoix_like.runtime.training import chunk, phase_times
-from stoix_like.runtime.training.phase_times import ProfileEvent, Scopes
+from stoix_like.runtime.profiling import phase_times, traces
+from stoix_like.runtime.profiling.phase_times import Scopes
+from stoix_like.runtime.profiling.traces import ProfileEvent
+from stoix_like.runtime.training import chunk
 from stoix_like.runtime.training.profile import Profile
 
 PROGRAM = """HloModule jit_chunk, is_scheduled=true
@@ -48,7 +50,7 @@ def test_scopes_of_instructions_times_without_what_runs_in_a_loop_and_shares_by_
     assert found["copy.4"] == found["while.6"] == Scopes("other", False)
     # A loop of 100 ns holds two instructions of 30 and 20; another thread runs one of 7 meanwhile.
     events = [("while.6", 0, 100), ("fusion.1", 10, 30), ("dot.2", 40, 20), ("copy.4", 100, 5)]
-    found = phase_times.self_times([[ProfileEvent(*event) for event in events], [ProfileEvent("dot.2", 0, 7)]])
+    found = traces.self_times([[ProfileEvent(*event) for event in events], [ProfileEvent("dot.2", 0, 7)]])
     assert found == {"while.6": 50, "fusion.1": 30, "dot.2": 27, "copy.4": 5}
     nanoseconds = {"fusion.1": 30, "dot.2": 40, "gather.3": 10, "copy.4": 15, "dot.7": 5}
     times = phase_times.phase_times(nanoseconds, phase_times.scopes_of(PROGRAM), 2, 0.5)
@@ -93,7 +95,7 @@ def test_an_event_of_a_command_buffer_is_read_with_its_kernel():
         ("k", module | {"hlo_op": "dot.7"}),
         ("MemcpyH2D", {}),
     ]
-    found = phase_times._of_line(_Line(*kernels), "jit_chunk")
+    found = traces._of_line(_Line(*kernels), "jit_chunk")
     assert [event.instruction for event in found] == ["command_buffer_9/dot_2", "dot.7"]
 
 

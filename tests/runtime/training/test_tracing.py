@@ -4,8 +4,8 @@ import time
 
 import pytest
 
+from stoix_like.runtime.profiling.phase_times import PhaseTimes
 from stoix_like.runtime.telemetry.sink import Span
-from stoix_like.runtime.training.phase_times import PhaseTimes
 from stoix_like.runtime.training.tracing import Tracing, update_span
 
 

@@ -12,28 +12,17 @@ from __future__ import annotations
 import collections
 import re
 from collections.abc import Iterable
-from pathlib import Path
-from typing import Any, NamedTuple
-
-import jax
+from typing import NamedTuple
 
 from stoix_like.ops.phases import PHASES, PREFIX
 
 OTHER = "other"
-_COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
-_INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
+#: The first line of a computation in the text of a program, and that of an instruction; each with its name.
+COMPUTATION = re.compile(r"^(?:ENTRY )?%?([\w.\-]+) \(.*\{$")
+INSTRUCTION = re.compile(r"^\s+(?:ROOT )?%?([\w.\-]+) = ")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
 _CALLED = re.compile(r"(?:calls|to_apply)=%?([\w.\-]+)")
-_RECORDED = "command_buffer"  # begins the name of a command buffer
 _SCOPE = re.compile(rf"{PREFIX}({'|'.join(PHASES)})\b")
-
-
-class ProfileEvent(NamedTuple):
-    """One execution of one instruction, on one thread or stream; `command_buffer_1/kernel` if it was recorded."""
-
-    instruction: str
-    start_ns: float
-    duration_ns: float
 
 
 class Scopes(NamedTuple):
@@ -65,9 +54,9 @@ def scopes_of(program_text: str) -> dict[str, Scopes]:
     called: dict[str, str] = {}
     computation = ""
     for line in program_text.splitlines():
-        if begins := _COMPUTATION.match(line):
+        if begins := COMPUTATION.match(line):
             computation = begins[1]
-        elif instruction := _INSTRUCTION.match(line):
+        elif instruction := INSTRUCTION.match(line):
             name = instruction[1]
             op_name = _OP_NAME.search(line)
             own[name] = _read_scopes(op_name[1] if op_name else "")
@@ -116,24 +105,6 @@ def module_name(program_text: str) -> str:
     return program_text.removeprefix("HloModule ").partition(",")[0]
 
 
-def self_times(lines: Iterable[list[ProfileEvent]]) -> dict[str, float]:
-    """Nanoseconds of each instruction, without those of instructions nested in it, such as the body of a loop.
-
-    A line has the events of a thread or stream, which are nested or follow each other.
-    """
-    total: dict[str, float] = collections.defaultdict(float)
-    for events in lines:
-        open_events: list[ProfileEvent] = []
-        for event in sorted(events, key=lambda e: (e.start_ns, -e.duration_ns)):
-            while open_events and event.start_ns >= open_events[-1].start_ns + open_events[-1].duration_ns:
-                open_events.pop()
-            if open_events:
-                total[open_events[-1].instruction] -= event.duration_ns
-            total[event.instruction] += event.duration_ns
-            open_events.append(event)
-    return dict(total)
-
-
 def phase_times(times: dict[str, float], scopes: dict[str, Scopes], updates: int, seconds: float) -> PhaseTimes:
     """The shares of the instructions' self times, by phase and part."""
     whole = sum(times.values())
@@ -146,25 +117,3 @@ def phase_times(times: dict[str, float], scopes: dict[str, Scopes], updates: int
         playing += nanoseconds / whole if phase != OTHER and not optimises else 0.0
         searching += nanoseconds / whole if searches else 0.0
     return PhaseTimes(updates, seconds, shares, optimising, playing, searching)
-
-
-def read_events(trace: Path, module: str) -> list[list[ProfileEvent]]:
-    planes = list(jax.profiler.ProfileData.from_file(str(trace)).planes)
-    on_device = _of_planes([plane for plane in planes if plane.name.startswith("/device:")], module)
-    return on_device or _of_planes(planes, module)
-
-
-def _of_planes(planes: list[Any], module: str) -> list[list[ProfileEvent]]:
-    return [events for plane in planes for line in plane.lines if (events := _of_line(line, module))]
-
-
-def _of_line(line: Any, module: str) -> list[ProfileEvent]:
-    events = []
-    for event in line.events:
-        stats = dict(event.stats)
-        if "hlo_op" in stats and str(stats.get("hlo_module", "")).startswith(module):
-            instruction = stats["hlo_op"]
-            if instruction.startswith(_RECORDED):
-                instruction += f"/{event.name}"
-            events.append(ProfileEvent(instruction, event.start_ns, event.duration_ns))
-    return events
