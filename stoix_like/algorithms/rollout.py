@@ -86,9 +86,7 @@ def collect(
         return _step(auto_reset, act, carry, *drawn)
 
     state = state._replace(pool=auto_reset.refill(state.pool, pool_key))
-    act_keys, reset_keys = jnp.moveaxis(jax.vmap(jax.random.split)(jax.random.split(key, length)), 1, 0)  # [T] each
-    draws = jax.vmap(auto_reset.draw)(reset_keys)
-    state, (transitions, finished) = jax.lax.scan(step, state, (act_keys, draws))
+    state, (transitions, finished) = jax.lax.scan(step, state, auto_reset.draw(key, length))
     return state, transitions, _episode_metrics(finished)
 
 

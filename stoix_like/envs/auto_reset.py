@@ -45,8 +45,8 @@ class AutoReset(NamedTuple):
     Attributes:
         init: key -> (states [N, ...], first time steps [N, ...], full pool). Use under jit.
         refill: (pool, key) -> pool, with whole batches of fresh levels in the slots that were consumed. Leftovers stay.
-        draw: key -> draws of one step. A rollout draws those of all its steps at once, by `vmap`, before its scan: in
-            it they are some hundred small operations a step, one after the other.
+        draw: (key, length T) -> (a key for each step's actions [T], draws of its restarts [T, ...]). Called before
+            a rollout's scan: in it they are hundreds of small operations a step, one after the other.
         step: (states, actions, pool, draws) -> (states, time steps, pool, levels reused [] int32). Where an episode
             ends, the state and the observation are those of the next level, all else is the finished episode's.
             Each state handed out is rekeyed; of an environment without `rekey` a level reused is played as before.
@@ -56,7 +56,7 @@ class AutoReset(NamedTuple):
 
     init: Callable[[Key], tuple[EnvState, TimeStep, LevelPool]]
     refill: Callable[[LevelPool, Key], LevelPool]
-    draw: Callable[[Key], ResetDraws]
+    draw: Callable[[Key, int], tuple[Key, ResetDraws]]
     step: Callable[[EnvState, Array, LevelPool, ResetDraws], tuple[EnvState, TimeStep, LevelPool, Array]]
 
 
@@ -131,8 +131,9 @@ def make_auto_reset(env: Environment, num_envs: int, pool_size: int, batch_size:
     def refill(pool: LevelPool, key: Key) -> LevelPool:
         return _refill(env, batch_size, pool, key)
 
-    def draw(key: Key) -> ResetDraws:
-        return _draw(env, num_envs, num_slots, key)
+    def draw(key: Key, length: int) -> tuple[Key, ResetDraws]:
+        act_keys, reset_keys = jnp.moveaxis(jax.vmap(jax.random.split)(jax.random.split(key, length)), 1, 0)
+        return act_keys, jax.vmap(lambda of_step: _draw(env, num_envs, num_slots, of_step))(reset_keys)
 
     def step(
         states: EnvState, actions: Array, pool: LevelPool, draws: ResetDraws

@@ -27,16 +27,22 @@ def tagged(num_envs, pool_size, batch_size, max_length):
         refill_key, step_key = jax.random.split(key)
         pool = auto_reset.refill(pool, refill_key) if refills else pool
 
-        def step(carry, key):
+        def step(carry, draws):
             states, pool = carry
             actions = jnp.zeros((num_envs,), jnp.int32)
-            states, timesteps, pool, reused = auto_reset.step(states, actions, pool, auto_reset.draw(key))
+            states, timesteps, pool, reused = auto_reset.step(states, actions, pool, draws)
             return (states, pool), (states, timesteps, reused, pool.stock)
 
-        (states, pool), history = jax.lax.scan(step, (states, pool), jax.random.split(step_key, length))
+        _, draws = auto_reset.draw(step_key, length)
+        (states, pool), history = jax.lax.scan(step, (states, pool), draws)
         return states, pool, history
 
     return auto_reset, play
+
+
+def one_step_of(auto_reset, key):
+    """The draws of a rollout of one step."""
+    return jax.tree.map(lambda x: x[0], auto_reset.draw(key, 1)[1])
 
 
 def tags(array):
@@ -60,7 +66,7 @@ def test_init_gives_distinct_levels_and_a_full_pool_that_fit_a_scan_carry():
         auto_reset = make_auto_reset(env, 4, 8, 4)
         start = jax.eval_shape(auto_reset.init, jax.random.key(0))
         actions = jax.ShapeDtypeStruct((4,), jnp.int32)
-        draws = jax.eval_shape(auto_reset.draw, jax.random.key(0))
+        draws = jax.eval_shape(functools.partial(one_step_of, auto_reset), jax.random.key(0))
         *after, reused = jax.eval_shape(auto_reset.step, start[0], actions, start[2], draws)
         assert_fits_a_scan(start, tuple(after))
         assert (reused.shape, reused.dtype) == ((), jnp.int32)
@@ -176,7 +182,7 @@ def test_next_obs_is_the_true_final_observation():
     auto_reset = make_auto_reset(env, 8, 16, 8)
     states, first, pool = jax.jit(auto_reset.init)(jax.random.key(16))
     assert first.extras["next_obs"].action_mask.shape == (8, 1)
-    step, draw = jax.jit(auto_reset.step), jax.jit(auto_reset.draw)
+    step, draw = jax.jit(auto_reset.step), jax.jit(functools.partial(one_step_of, auto_reset))
     seen = np.asarray(first.observation.agent_view["features"])
     num_truncated = 0
     for index in range(6):

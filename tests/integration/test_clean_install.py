@@ -47,14 +47,8 @@ def clean(tmp_path_factory, request):
 
 def _add_packages(python):
     """Those of the running environment, found after those that are installed beside this Python."""
-    path = sysconfig.get_path("purelib")
-    own = subprocess.run(
-        [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
-        check=True,
-        text=True,
-        capture_output=True,
-    )
-    Path(own.stdout.strip(), "packages.pth").write_text(f"{path}\n")
+    own = _run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"], python.parent)
+    Path(own.strip(), "packages.pth").write_text(sysconfig.get_path("purelib") + "\n")
 
 
 def _run(command, cwd):

@@ -136,8 +136,7 @@ def _our_rollout(env: Environment, num_envs: int, length: int) -> _Rollout:
         states, observation, pool = carry
         refill_key, play_key = jax.random.split(key)
         carry = states, observation, auto_reset.refill(pool, refill_key)
-        act_keys, reset_keys = jnp.moveaxis(jax.vmap(jax.random.split)(jax.random.split(play_key, length)), 1, 0)
-        return jax.lax.scan(step, carry, (act_keys, jax.vmap(auto_reset.draw)(reset_keys)))
+        return jax.lax.scan(step, carry, auto_reset.draw(play_key, length))
 
     states, timestep, pool = jax.jit(auto_reset.init)(jax.random.key(0))
     return _Rollout(rollout, (states, timestep.observation, pool))

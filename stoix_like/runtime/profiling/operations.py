@@ -119,9 +119,9 @@ def _read(program_text: str) -> tuple[dict[str, list[_Instruction]], str]:
 
 def _opcode(text: str) -> str:
     """`add` of `f32[8]{0} add(...)`; a tuple's shape has parentheses and spaces of its own."""
-    depth = end = 0
-    for end, character in enumerate(text):  # noqa: B007
+    depth = 0
+    for end, character in enumerate(text):
         depth += (character in "([{") - (character in ")]}")
         if character == " " and depth == 0:
-            break
-    return text[end + 1 :].partition("(")[0]
+            return text[end + 1 :].partition("(")[0]
+    return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import shutil
 import time
 from collections.abc import Iterator
@@ -115,7 +116,7 @@ class Profile(Callback):
         if times.searching > 0.0:
             values["search_duration_ms"] = times.searching * milliseconds
         values["optimization_duration_ms"] = times.optimising * milliseconds
-        values["operations"] = sum(self._operations().of_phases.values())
+        values["operations"] = sum(self._operations.of_phases.values())
         return values
 
     def _taken(self) -> PhaseTimes:
@@ -123,6 +124,7 @@ class Profile(Callback):
             raise RuntimeError("the profile has not been taken yet")
         return self.times
 
+    @functools.cached_property
     def _operations(self) -> Operations:
         """Of one update: the loop over updates does not tell its trips."""
         return count_operations(self._program_text, scopes_of(self._program_text))
@@ -133,7 +135,7 @@ class Profile(Callback):
         what = f"{times.updates} updates, {times.seconds * 1e3:,.1f} ms each" if times.updates > 1 else "one update"
         head = f"profile of {what} · {self.folder}"
         rows = sorted((row for row in times.shares.items() if row[1] > 0.0), key=lambda row: -row[1])
-        counts, unknown = self._operations()
+        counts, unknown = self._operations
         body = [
             f"  {name:<10}{share * times.seconds * 1e3:>12,.2f} ms{share:>7.1%}{counts.get(name, 0):>12,} operations"
             for name, share in rows
