@@ -146,12 +146,11 @@ class FeedForward(nn.Module):
     """tokens + mlp(norm(tokens)), with twice the width inside. Shape kept, [..., D]."""
 
     dtype: Any = jnp.float32
-    norm: Callable[..., nn.Module] = nn.LayerNorm
 
     @nn.compact
     def __call__(self, tokens: Array) -> Array:
         """[..., D] from [..., D]."""
-        hidden = MLP((2 * tokens.shape[-1],), dtype=self.dtype)(self.norm(dtype=self.dtype)(tokens))
+        hidden = MLP((2 * tokens.shape[-1],), dtype=self.dtype)(nn.LayerNorm(dtype=self.dtype)(tokens))
         return tokens + Dense(tokens.shape[-1], gain=1.0, dtype=self.dtype)(hidden)
 
 

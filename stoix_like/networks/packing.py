@@ -11,7 +11,6 @@ actor's time. Placed items are never attended to, and never scored.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -31,14 +30,6 @@ class PackingTokens(NamedTuple):
     fits: Array  # [B, E, I] bool, legal actions
     summary: Array  # [B, 5]: share of EMS in use, of items left, of legal pairs; volume placed, volume left
     pairs: Array | None = None  # [K, B, E, I]: what `RelationalPairHead` reads of the relations of each pair
-
-
-class PairBiases(NamedTuple):
-    """What relations add to the scores of a block's attention."""
-
-    ems_from_items: Array  # [B, H, E, I]
-    items_from_ems: Array  # [B, H, I, E]
-    items_from_items: Array  # [B, H, I, I]
 
 
 def raw_tokens(observation: Observation) -> PackingTokens:
@@ -78,24 +69,22 @@ class PackingBlock(nn.Module):
     num_heads: int
     attends_among_ems: bool
     dtype: Any = jnp.float32
-    norm: Callable[..., nn.Module] = nn.LayerNorm
 
     @nn.compact
-    def __call__(self, tokens: PackingTokens, biases: PairBiases | None = None) -> PackingTokens:
+    def __call__(self, tokens: PackingTokens) -> PackingTokens:
         """PackingTokens with new `ems` and `items`."""
         ems, items = tokens.ems, tokens.items
-        of_ems, of_items, among = biases or (None, None, None)
-        attention = functools.partial(AttentionSublayer, self.num_heads, self.dtype, self.norm)
+        attention = functools.partial(AttentionSublayer, self.num_heads, self.dtype)
         if self.attends_among_ems:
             among_ems = _all_see(tokens.ems_mask)  # [B, E, E]
             ems = attention(name="ems_from_ems")(ems, None, among_ems)
         among_items = _all_see(tokens.items_mask)  # [B, I, I]
         fits_items = jnp.swapaxes(tokens.fits, 1, 2)  # [B, I, E]
-        items = attention(name="items_from_ems")(items, ems, fits_items, of_items)
-        items = attention(name="items_from_items")(items, None, among_items, among)
-        ems = attention(name="ems_from_items")(ems, items, tokens.fits, of_ems)
-        ems = FeedForward(self.dtype, self.norm, name="ems_feed_forward")(ems)
-        items = FeedForward(self.dtype, self.norm, name="items_feed_forward")(items)
+        items = attention(name="items_from_ems")(items, ems, fits_items)
+        items = attention(name="items_from_items")(items, None, among_items)
+        ems = attention(name="ems_from_items")(ems, items, tokens.fits)
+        ems = FeedForward(self.dtype, name="ems_feed_forward")(ems)
+        items = FeedForward(self.dtype, name="items_feed_forward")(items)
         return tokens._replace(ems=ems, items=items)
 
 

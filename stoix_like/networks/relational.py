@@ -1,19 +1,22 @@
 """The torsos and the head for BinPack that see relations: `networks/packing.py`, and in three places what pairs share.
 
 Relations of tokens are features beside their own. Relations of pairs are added to the scores of attention, weighted for
-each head, and to the score of a pair, through a hidden layer of its own. The critic has the features alone.
+each head, and to the score of a pair, through a hidden layer of its own. The critic has the features alone. A block is
+each set's attention to the other: attention among the items and feed-forward steps cost a third more and bring nothing
+(docs/log.md).
 """
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import jax.numpy as jnp
 from flax import linen as nn
 
-from stoix_like.networks.layers import HIDDEN_GAIN, MLP, POLICY_GAIN, Dense, ProductLayerNorm
+from stoix_like.networks.layers import HIDDEN_GAIN, MLP, POLICY_GAIN, AttentionSublayer, Dense, ProductLayerNorm
 from stoix_like.networks.orthogonal import orthogonal
-from stoix_like.networks.packing import PackingBlock, PackingTokens, PairBiases, raw_tokens
+from stoix_like.networks.packing import PackingTokens, raw_tokens
 from stoix_like.networks.relations import Relations, relations
 from stoix_like.types import Array, Observation
 
@@ -42,21 +45,16 @@ class RelationalTorso(nn.Module):
         tokens, found = relational_tokens(observation)
         ems = Dense(self.width, dtype=self.dtype, name="embed_ems")(tokens.ems)
         items = Dense(self.width, dtype=self.dtype, name="embed_items")(tokens.items)
-        tokens = tokens._replace(ems=ems, items=items)
         for n in range(self.num_blocks):
-            biases = PairBiases(
-                ems_from_items=self._biases(f"ems_from_items_{n}", found.pairs),
-                items_from_ems=jnp.swapaxes(self._biases(f"items_from_ems_{n}", found.pairs), 2, 3),
-                items_from_items=self._biases(f"items_from_items_{n}", found.items),
-            )
-            tokens = PackingBlock(self.num_heads, self.num_blocks > 1, self.dtype, ProductLayerNorm)(tokens, biases)
-        ems, items = (ProductLayerNorm(dtype=self.dtype)(one) for one in (tokens.ems, tokens.items))
+            biases = self._weighted(f"ems_from_items_{n}", found.pairs, self.num_heads, _BIAS_GAIN)
+            of_items = self._weighted(f"items_from_ems_{n}", found.pairs, self.num_heads, _BIAS_GAIN)
+            attention = functools.partial(AttentionSublayer, self.num_heads, self.dtype, ProductLayerNorm)
+            fits_items = jnp.swapaxes(tokens.fits, 1, 2)  # [B, I, E]
+            items = attention()(items, ems, fits_items, jnp.transpose(of_items, (1, 0, 3, 2)))
+            ems = attention()(ems, items, tokens.fits, jnp.moveaxis(biases, 0, 1))
+        ems, items = (ProductLayerNorm(dtype=self.dtype)(one) for one in (ems, items))
         pairs = self._weighted("pairs", found.pairs, PAIR_WIDTH, HIDDEN_GAIN)
         return tokens._replace(ems=ems, items=items, pairs=pairs)
-
-    def _biases(self, name: str, planes: Array) -> Array:
-        """[B, H, ...] from planes [F, B, ...]."""
-        return jnp.moveaxis(self._weighted(name, planes, self.num_heads, _BIAS_GAIN), 0, 1)
 
     def _weighted(self, name: str, planes: Array, number: int, gain: float) -> Array:
         """[K, B, ...] from planes [F, B, ...]: so many weighted sums. A product for each reader: slices of one product

@@ -23,7 +23,6 @@ from jax import lax
 from stoix_like.types import Array, Observation
 
 GRID = 2.0**14
-NUM_PAIR_PLANES, NUM_ITEM_PLANES = 15, 7
 _WALL = 5e-5  # of the container: a face that is nearer to a wall touches it
 _NONE = np.int16(2 * GRID - 1)  # longer than any length
 _COUNT_SCALE, _MOST = 0.25, 2.0  # of the numbers of equal items
@@ -33,9 +32,9 @@ class Relations(NamedTuple):
     """What pairs have in common. Planes are float32, flags 0 or 1, and three of a kind are of the axes x, y, z."""
 
     pairs: Array  # [15, B, E, I]: exact 3, at least two and three exact, complement 3, dead 3, gap 3, share of volume
-    items: Array  # [7, B, I, I]: equal 3, equal on both other axes 3, identical
     ems: Array  # [B, E, 9] features: walls touched (lower 3, upper 3), best number of exact axes at least 1, 2, 3
-    item: Array  # [B, I, 13] features: scaled sums of `items`, best number of exact axes at least 1, 2, 3, complement 3
+    item: Array  # [B, I, 13] features: other items with an equal length 3, with both other lengths equal 3, identical;
+    # best number of exact axes at least 1, 2, 3; complement 3
 
 
 class _Sizes(NamedTuple):
@@ -58,15 +57,13 @@ def relations(observation: Observation) -> Relations:
     num_exact = functools.reduce(operator.add, (plane.astype(jnp.int8) for plane in exact))  # [B, E, I]
     complements = _complements(sizes)
     flags = [*exact, num_exact >= 2, num_exact >= 3, *complements, *_dead(sizes, exact)]
-    items_planes = _item_planes(sizes)
     best = jnp.where(sizes.fits, num_exact, 0)
-    counts = jnp.minimum(jnp.moveaxis(items_planes.sum(3), 0, -1) * _COUNT_SCALE, _MOST)  # [B, I, 7]
+    counts = jnp.minimum(_num_equal(sizes) * _COUNT_SCALE, _MOST)
     helped = [(plane & sizes.fits).any(axis=1) for plane in complements]
     walls = [low < _WALL for low in (ems.x1, ems.y1, ems.z1)]
     walls += [high > 1.0 - _WALL for high in (ems.x2, ems.y2, ems.z2)]
     return Relations(
         pairs=_planes(flags, [*_gaps(sizes), _volume_share(sizes)]),
-        items=items_planes,
         ems=_stacked([*walls, *_at_least(best.max(axis=2))]) * view["ems_mask"][..., None],
         item=jnp.concatenate([counts, _stacked([*_at_least(best.max(axis=1)), *helped])], axis=-1),
     )
@@ -161,9 +158,10 @@ def _volume_share(sizes: _Sizes) -> Array:
     return jnp.minimum(volumes[1][:, None, :] * inverse[:, :, None], 1.0)
 
 
-def _item_planes(sizes: _Sizes) -> Array:
-    """[7, B, I, I] float32: pairs of two different items that are left."""
+def _num_equal(sizes: _Sizes) -> Array:
+    """[B, I, 7] float32: how many of the other items that are left share lengths with an item that is left."""
     both = sizes.left[:, :, None] & sizes.left[:, None, :] & _others(sizes.left.shape[-1])[None]
     grid = [on_grid(length) for length in sizes.lengths]
     x, y, z = (_equal(length[:, :, None], length[:, None, :]) & both for length in grid)
-    return jnp.stack([x, y, z, y & z, x & z, x & y, x & y & z]).astype(jnp.float32)
+    shared = (x, y, z, y & z, x & z, x & y, x & y & z)
+    return jnp.stack([one.sum(axis=2, dtype=jnp.int32) for one in shared], axis=-1).astype(jnp.float32)

@@ -33,7 +33,7 @@ def observed(low, high, edges, unit, *, placed=(), empty=(), illegal=()):
 
 
 def stated(low, high, edges, unit, *, placed=(), empty=(), illegal=()):
-    """(pairs, items, ems, item) by loops over whole numbers."""
+    """(pairs, ems, item) by loops over whole numbers."""
     low, high, edges = (np.array(x) for x in (low, high, edges))
     rooms, spaces, items = high - low, range(len(low)), range(len(edges))
     left = [i for i in items if i not in placed]
@@ -65,7 +65,7 @@ def stated(low, high, edges, unit, *, placed=(), empty=(), illegal=()):
     of_items = [np.minimum(equal.sum(2).T / 4, 2.0), at_least(best.max(axis=0)), helped]
     is_space = np.array([e not in empty for e in spaces])[:, None]
     of_ems = np.concatenate([low == 0, high == unit, at_least(best.max(axis=1))], axis=1) * is_space
-    return pairs, equal, of_ems, np.concatenate(of_items, axis=1)
+    return pairs, of_ems, np.concatenate(of_items, axis=1)
 
 
 def test_one_pair_by_hand():
@@ -74,12 +74,8 @@ def test_one_pair_by_hand():
     found = COMPUTED(observed(*boxes, placed=[3]))
     exact, gap, complement, dead = [1, 0, 0, 0, 0], [0.0, 0.6, 0.4], [0, 1, 0], [0, 0, 1]
     np.testing.assert_allclose(found.pairs[:, 0, 0, 0], [*exact, *complement, *dead, *gap, 0.24], atol=1e-6)
-    # the second item has its x and z, the third its y; the one that is placed has nothing to do with any
-    np.testing.assert_array_equal(
-        found.items[:, 0, 0],
-        [[0, 1, 0, 0]] * 1 + [[0, 0, 1, 0], [0, 1, 0, 0]] + [[0] * 4, [0, 1, 0, 0]] + [[0] * 4] * 2,
-    )
     np.testing.assert_array_equal(found.ems[0, 0], [1, 1, 1, 1, 1, 1, 1, 0, 0])
+    # the second item has its x and z, the third its y; the one that is placed has nothing to do with any
     np.testing.assert_allclose(found.item[0, 0], [0.25, 0.25, 0.25, 0, 0.25, 0, 0, 1, 0, 0, 0, 1, 0])
 
 
@@ -96,9 +92,8 @@ def test_all_are_those_of_the_plain_statement(unit):
         masked = {"placed": [1, 6], "empty": [4], "illegal": [(0, 0), (2, 3)]}
         wanted = stated(low, high, edges, unit, **masked)
         found = [np.asarray(x) for x in COMPUTED(observed(low, high, edges, unit, **masked))]
-        for name, ours, theirs in zip(("pairs", "items"), found, wanted, strict=False):
-            np.testing.assert_allclose(ours[:, 0], theirs, atol=1e-5, err_msg=name)
-        for name, ours, theirs in zip(("ems", "item"), found[2:], wanted[2:], strict=True):
+        np.testing.assert_allclose(found[0][:, 0], wanted[0], atol=1e-5, err_msg="pairs")
+        for name, ours, theirs in zip(("ems", "item"), found[1:], wanted[1:], strict=True):
             np.testing.assert_allclose(ours[0], theirs, atol=1e-6, err_msg=name)
         seen += wanted[0].any(axis=(1, 2))
     assert (seen > 0).all()
