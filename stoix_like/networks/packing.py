@@ -30,6 +30,7 @@ class PackingTokens(NamedTuple):
     fits: Array  # [B, E, I] bool, legal actions
     summary: Array  # [B, 5]: share of EMS in use, of items left, of legal pairs; volume placed, volume left
     pairs: Array | None = None  # [K, B, E, I]: what `RelationalPairHead` reads of the relations of each pair
+    places: Array | None = None  # [B, E, all] bool: which space of the observation each is, if there are fewer
 
 
 def raw_tokens(observation: Observation) -> PackingTokens:

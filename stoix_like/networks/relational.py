@@ -18,6 +18,7 @@ from stoix_like.networks.layers import HIDDEN_GAIN, MLP, POLICY_GAIN, AttentionS
 from stoix_like.networks.orthogonal import orthogonal
 from stoix_like.networks.packing import PackingTokens, raw_tokens
 from stoix_like.networks.relations import Relations, relations
+from stoix_like.networks.spaces import scores_of_all, usable_spaces
 from stoix_like.types import Array, Observation
 
 PAIR_WIDTH = 8  # hidden units of a pair's score
@@ -26,9 +27,10 @@ _BIAS_GAIN = 0.1
 
 def relational_tokens(observation: Observation) -> tuple[PackingTokens, Relations]:
     """(the tokens of `raw_tokens` with the features of their relations, 20 per EMS and 18 per item; the relations)."""
+    observation, places = usable_spaces(observation)
     tokens, found = raw_tokens(observation), relations(observation)
     ems = jnp.concatenate([tokens.ems, found.ems], axis=-1)
-    return tokens._replace(ems=ems, items=jnp.concatenate([tokens.items, found.item], axis=-1)), found
+    return tokens._replace(places=places, ems=ems, items=jnp.concatenate([tokens.items, found.item], axis=-1)), found
 
 
 class RelationalTorso(nn.Module):
@@ -97,4 +99,5 @@ class RelationalPairHead(nn.Module):
         kernel = self.param("pair_score", orthogonal(POLICY_GAIN), (PAIR_WIDTH, 1))
         # A sum of slices: XLA fuses it with the layer before it, of which a matrix product would want a copy.
         scores += sum(kernel[unit, 0] * hidden[unit] for unit in range(PAIR_WIDTH))
-        return scores.reshape(scores.shape[0], -1)
+        of_others = self.param("other_spaces", nn.initializers.zeros, ())
+        return scores_of_all(scores, tokens.places, of_others).reshape(scores.shape[0], -1)

@@ -55,17 +55,17 @@ def relations(observation: Observation) -> Relations:
     ems = view["ems"]
     exact = [_equal(gap, 0) for gap in _gaps(sizes, on_grid)]
     num_exact = functools.reduce(operator.add, (plane.astype(jnp.int8) for plane in exact))  # [B, E, I]
-    complements = _complements(sizes)
-    flags = [*exact, num_exact >= 2, num_exact >= 3, *complements, *_dead(sizes, exact)]
+    complements = _complements(sizes)  # three bits of one number, of which planes are made
+    flags = [*exact, num_exact >= 2, num_exact >= 3, *_bits(complements), *_dead(sizes, exact)]
     best = jnp.where(sizes.fits, num_exact, 0)
+    helped = _any_bits(jnp.where(sizes.fits, complements, jnp.int16(0)))  # [B, I]
     counts = jnp.minimum(_num_equal(sizes) * _COUNT_SCALE, _MOST)
-    helped = [(plane & sizes.fits).any(axis=1) for plane in complements]
     walls = [low < _WALL for low in (ems.x1, ems.y1, ems.z1)]
     walls += [high > 1.0 - _WALL for high in (ems.x2, ems.y2, ems.z2)]
     return Relations(
         pairs=_planes(flags, [*_gaps(sizes), _volume_share(sizes)]),
         ems=_stacked([*walls, *_at_least(best.max(axis=2))]) * view["ems_mask"][..., None],
-        item=jnp.concatenate([counts, _stacked([*_at_least(best.max(axis=1)), *helped])], axis=-1),
+        item=jnp.concatenate([counts, _stacked([*_at_least(best.max(axis=1)), *_bits(helped)])], axis=-1),
     )
 
 
@@ -116,9 +116,9 @@ def _others(num_items: int) -> np.ndarray:
     return ~np.eye(num_items, dtype=bool)
 
 
-def _complements(sizes: _Sizes) -> list[Array]:
-    """3 of bool [B, E, I], as three bits of one number. One other item after the other: a reduction over all of them
-    takes longer on CPU."""
+def _complements(sizes: _Sizes) -> Array:
+    """[B, E, I] int16: a bit for each of 3 axes. One other item after the other: a reduction over all of them takes
+    longer on CPU."""
     gaps, lengths = _gaps(sizes, on_grid), [on_grid(length) for length in sizes.lengths]
     bits = jnp.zeros(sizes.fits.shape, jnp.int16)
     for other, is_another in enumerate(_others(sizes.fits.shape[-1])):
@@ -128,8 +128,17 @@ def _complements(sizes: _Sizes) -> list[Array]:
             filled |= jnp.where(equal, jnp.int16(1 << axis), jnp.int16(0))
         usable = sizes.fits[:, :, other : other + 1] & is_another[None, None]
         bits |= jnp.where(usable, filled, jnp.int16(0))
-    bits = lax.optimization_barrier(bits)
+    return lax.optimization_barrier(bits)
+
+
+def _bits(bits: Array) -> list[Array]:
+    """3 of bool, from the lowest on, of the shape of the bits."""
     return [(bits & (1 << axis)) > 0 for axis in range(3)]
+
+
+def _any_bits(bits: Array) -> Array:
+    """[B, I] from [B, E, I]: the bits that any space has. One space after the other, as `_complements`."""
+    return functools.reduce(operator.or_, (bits[:, e] for e in range(bits.shape[1])))
 
 
 def _dead(sizes: _Sizes, exact: list[Array]) -> list[Array]:
@@ -160,8 +169,11 @@ def _volume_share(sizes: _Sizes) -> Array:
 
 def _num_equal(sizes: _Sizes) -> Array:
     """[B, I, 7] float32: how many of the other items that are left share lengths with an item that is left."""
-    both = sizes.left[:, :, None] & sizes.left[:, None, :] & _others(sizes.left.shape[-1])[None]
     grid = [on_grid(length) for length in sizes.lengths]
-    x, y, z = (_equal(length[:, :, None], length[:, None, :]) & both for length in grid)
-    shared = (x, y, z, y & z, x & z, x & y, x & y & z)
-    return jnp.stack([one.sum(axis=2, dtype=jnp.int32) for one in shared], axis=-1).astype(jnp.float32)
+    counts = [jnp.zeros(sizes.left.shape, jnp.int16) for _ in range(7)]
+    for other, is_another in enumerate(_others(sizes.left.shape[-1])):
+        both = sizes.left & sizes.left[:, other : other + 1] & is_another[None]
+        x, y, z = (_equal(length, length[:, other : other + 1]) & both for length in grid)
+        shared = (x, y, z, y & z, x & z, x & y, x & y & z)
+        counts = [count + one.astype(jnp.int16) for count, one in zip(counts, shared, strict=True)]
+    return jnp.stack(lax.optimization_barrier(counts), axis=-1).astype(jnp.float32)
