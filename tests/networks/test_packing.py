@@ -120,6 +120,16 @@ def test_ems_attend_to_each_other_in_a_network_of_several_blocks(num_layers, att
     assert bool((before != after).any()) == attends
 
 
+def test_the_network_with_relations_does_not_read_a_space_in_which_nothing_fits(binpack, prepared):
+    _, params, forward, _ = prepared("binpack", num_heads=2, relations=True)
+    mask = pairs(binpack.action_mask).at[:, 0].set(False).reshape(-1, EMS * ITEMS)
+    ems = binpack.agent_view["ems"]
+    moved = ems.replace(x2=ems.x2.at[:, 0].multiply(0.5))
+    assert binpack.agent_view["ems_mask"][:, 0].all()
+    before, after = forward(params, changed(binpack, mask)), forward(params, changed(binpack, mask, ems=moved))
+    jax.tree.map(np.testing.assert_array_equal, before, after)
+
+
 def test_one_pair_and_the_summary_are_read_by_hand(binpack):
     """One legal pair (space 3, item 7): exactly that space and that item have one partner."""
     mask = jnp.zeros((6, EMS * ITEMS), bool).at[:, 3 * ITEMS + 7].set(True)
