@@ -107,6 +107,10 @@ def _from_state(name: str) -> Metric:
     return metric
 
 
+def _all_packed(state: EnvState, _timestep: TimeStep) -> Array:
+    return jnp.all(state.items_placed | ~state.items_mask)
+
+
 def _maze_solved(state: EnvState, _timestep: TimeStep) -> Array:
     row = state.agent_position.row == state.target_position.row
     return row & (state.agent_position.col == state.target_position.col)
@@ -136,7 +140,7 @@ TASKS: dict[str, Task] = {
         is_deterministic=True,
         observation_adapter="binpack",
         time_limit=lambda env: int(env.generator.max_num_items),
-        metrics={"utilisation": _from_extras("volume_utilization")},
+        metrics={"utilisation": _from_extras("volume_utilization"), "solve_rate": _all_packed},
     ),
     "CVRP": Task(is_deterministic=True, time_limit=lambda env: 2 * int(env.num_nodes)),
     "Cleaner": Task(

@@ -21,7 +21,7 @@ from stoix_like.networks.relations import Relations, relations
 from stoix_like.networks.spaces import scores_of_all, usable_spaces
 from stoix_like.types import Array, Observation
 
-PAIR_WIDTH = 8  # hidden units of a pair's score
+PAIR_WIDTH = 16  # units of both hidden layers of a pair's score
 _BIAS_GAIN = 0.1
 
 
@@ -81,23 +81,30 @@ class RelationalValueTorso(nn.Module):
 
 
 class RelationalPairHead(nn.Module):
-    """Logits [B, E * I] as those of `PairHead`, plus a hidden layer of each pair: its two tokens and its relations."""
+    """Logits [B, E * I] as those of `PairHead`, plus two hidden layers of each pair: its two tokens and its relations."""
 
     @nn.compact
     def __call__(self, tokens: PackingTokens) -> Array:
-        """[B, E * I] from tokens [B, E, D] and [B, I, D], and pairs [8, B, E, I]."""
+        """[B, E * I] from tokens [B, E, D] and [B, I, D], and pairs [16, B, E, I]."""
         width = tokens.ems.shape[-1]
         ems, items = tokens.ems.astype(jnp.float32), tokens.items.astype(jnp.float32)
         # Only one side starts small: with both small neither would get a gradient.
         asked = Dense(width, gain=1.0, name="ems")(ems)
         offered = Dense(width, gain=POLICY_GAIN, name="items")(items)
         scores = jnp.matmul(asked, jnp.swapaxes(offered, 1, 2)) * width**-0.5  # [B, E, I]
-        of_ems = jnp.moveaxis(Dense(PAIR_WIDTH, name="pair_ems")(ems), -1, 0)  # [8, B, E]
-        of_items = jnp.moveaxis(Dense(PAIR_WIDTH, use_bias=False, name="pair_items")(items), -1, 0)
-        of_pairs = 0.0 if tokens.pairs is None else tokens.pairs
-        hidden = nn.relu(of_pairs + of_ems[..., None] + of_items[:, :, None])  # [8, B, E, I]
-        kernel = self.param("pair_score", orthogonal(POLICY_GAIN), (PAIR_WIDTH, 1))
-        # A sum of slices: XLA fuses it with the layer before it, of which a matrix product would want a copy.
-        scores += sum(kernel[unit, 0] * hidden[unit] for unit in range(PAIR_WIDTH))
+        scores += self._pair_scores(ems, items, 0.0 if tokens.pairs is None else tokens.pairs)
         of_others = self.param("other_spaces", nn.initializers.zeros, ())
         return scores_of_all(scores, tokens.places, of_others).reshape(scores.shape[0], -1)
+
+    def _pair_scores(self, ems: Array, items: Array, pairs: Array | float) -> Array:
+        """[B, E, I] from tokens and pairs. Features come first, as in all planes."""
+        of_ems = jnp.moveaxis(Dense(PAIR_WIDTH, name="pair_ems")(ems), -1, 0)  # [16, B, E]
+        of_items = jnp.moveaxis(Dense(PAIR_WIDTH, use_bias=False, name="pair_items")(items), -1, 0)
+        first = nn.relu(pairs + of_ems[..., None] + of_items[:, :, None])  # [16, B, E, I]
+        kernel = self.param("pair_hidden", orthogonal(HIDDEN_GAIN), (PAIR_WIDTH, PAIR_WIDTH))
+        bias = self.param("pair_hidden_bias", nn.initializers.zeros, (PAIR_WIDTH,))
+        second = jnp.matmul(kernel.T, first.reshape(PAIR_WIDTH, -1)).reshape(first.shape)
+        second = nn.relu(second + bias[:, None, None, None])
+        last = self.param("pair_score", orthogonal(POLICY_GAIN), (PAIR_WIDTH, 1))
+        # A sum of slices: XLA fuses it with the layer before it, of which a matrix product would want a copy.
+        return sum((last[unit, 0] * second[unit] for unit in range(PAIR_WIDTH)), start=jnp.float32(0.0))

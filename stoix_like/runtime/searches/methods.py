@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 import jax
@@ -40,22 +40,29 @@ class RunOnLevels(NamedTuple):
     levels: Levels
 
 
+class Episodes(NamedTuple):
+    """One episode of each level of a set, [E]."""
+
+    returns: np.ndarray
+    lengths: np.ndarray  # decisions
+    solved: np.ndarray | None  # 0 or 1; None if the task does not say what that means
+
+
 class MethodResult(NamedTuple):
-    """One method at one budget on every level of a set. Arrays are [E]."""
+    """One method at one budget on every level of a set."""
 
     method: str
     budget: int  # nominal model steps per decision
     particles: int  # or whole episodes; 0 for policies without search
     num_envs: int  # levels played at a time
     seconds: float  # of playing, without compilation
-    returns: np.ndarray
-    lengths: np.ndarray  # decisions
-    model_steps: np.ndarray  # of the whole episode
+    episodes: Episodes
+    model_steps: np.ndarray  # [E], of the whole episode
 
     @property
     def model_steps_per_decision(self) -> float:
         """The mean over all decisions on all levels."""
-        return float(self.model_steps.sum() / self.lengths.sum())
+        return float(self.model_steps.sum() / self.episodes.lengths.sum())
 
 
 #: Plays the levels with some parameters, and yields the results of one or several budgets. The key is consumed.
@@ -160,11 +167,11 @@ def _play_once(
 
     def play(params: Params, key: Key) -> Iterator[MethodResult]:
         scores = play_to_end(evaluator.play_with_key(params, key), report)
-        returns, lengths = scores.results["episode_return"][0], scores.results["episode_length"][0]
+        episodes = _episodes(scores.results)
         counted = isinstance(scores.memory, SearchMemory)
-        model_steps = np.asarray(scores.memory.model_steps[0]) if counted else 0 * lengths
+        model_steps = np.asarray(scores.memory.model_steps[0]) if counted else 0 * episodes.lengths
         for budget in budgets:
-            yield MethodResult(method, budget, particles, num_envs, scores.seconds, returns, lengths, model_steps)
+            yield MethodResult(method, budget, particles, num_envs, scores.seconds, episodes, model_steps)
 
     return play
 
@@ -182,19 +189,36 @@ def _best_of(
     evaluator = Evaluator(run.saved.env, run.saved.learner.network_policy, run.levels, num_envs, mode="sampled")
 
     def play(params: Params, key: Key) -> Iterator[MethodResult]:
-        best = np.full(run.levels.num_episodes, -np.inf, np.float32)
-        lengths, steps, seconds, done = np.zeros(best.shape, np.int32), np.zeros(best.shape, np.int64), 0.0, 0
+        nothing = np.zeros(run.levels.num_episodes, np.int64)
+        best, steps, seconds, done = Episodes(nothing - np.inf, nothing, None), nothing, 0.0, 0
         for method, budget, num_samples in rows:
             for sample in range(done, num_samples):
                 one = play_to_end(evaluator.play_with_key(params, jax.random.fold_in(key, sample)), report)
-                returns, decisions = one.results["episode_return"][0], one.results["episode_length"][0]
-                lengths = np.where(returns > best, decisions, lengths)
-                best, steps, seconds = np.maximum(best, returns), steps + decisions, seconds + one.seconds
+                episodes = _episodes(one.results)
+                best = _better(best, episodes)
+                steps, seconds = steps + episodes.lengths, seconds + one.seconds
             done = num_samples
             size, model_steps = (0, 0 * steps) if method == "sampled" else (num_samples, steps)
-            yield MethodResult(method, budget, size, num_envs, seconds, best, lengths, model_steps)
+            yield MethodResult(method, budget, size, num_envs, seconds, best, model_steps)
 
     return play
+
+
+def _episodes(results: Mapping[str, np.ndarray]) -> Episodes:
+    """The episodes of the first seed of an evaluation."""
+    solved = results.get("solve_rate")
+    return Episodes(results["episode_return"][0], results["episode_length"][0], None if solved is None else solved[0])
+
+
+def _better(best: Episodes, other: Episodes) -> Episodes:
+    """Of each level the episode with the higher return, the former if both have the same."""
+    is_better = other.returns > best.returns
+    known = other.solved if best.solved is None else best.solved
+    return Episodes(
+        np.where(is_better, other.returns, best.returns),
+        np.where(is_better, other.lengths, best.lengths),
+        None if other.solved is None else np.where(is_better, other.solved, known),
+    )
 
 
 def envs_at_a_time(levels: Levels, settings: ComparisonSettings, particles: int) -> int:

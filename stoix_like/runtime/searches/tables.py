@@ -20,19 +20,21 @@ from stoix_like.runtime.searches.methods import MethodResult
 
 Row = dict[str, Any]  # plain JSON values
 HEAD = (
-    f"{'method':<10}{'budget':>8}{'particles':>11}{'mean return':>13}  {'95 % interval':<20}"
+    f"{'method':<10}{'budget':>8}{'particles':>11}{'mean return':>13}  {'95 % interval':<20}{'solved':>8}  "
     f"{'gain over greedy':<22}{'steps/decision':>15}{'seconds':>10}"
 )
 
 
 def method_row(result: MethodResult, greedy: MethodResult) -> Row:
     """The scores of one method at one budget, with 95 % intervals over levels; their bounds are null for one level."""
-    gain = statistics.paired_difference_interval(result.returns, greedy.returns)
+    returns, solved = result.episodes.returns, result.episodes.solved
+    gain = statistics.paired_difference_interval(returns, greedy.episodes.returns)
     return {
         "method": result.method,
         "budget": result.budget,
         "particles": result.particles,
-        **_plain(statistics.score_interval(result.returns)),
+        **_plain(statistics.score_interval(returns)),
+        "solve_rate": None if solved is None else float(np.mean(solved)),
         "gain": None if result.method == "greedy" else _plain(gain),
         "model_steps_per_decision": result.model_steps_per_decision,
         "seconds": result.seconds,
@@ -46,6 +48,7 @@ def mean_row(rows: Sequence[Row]) -> Row:
     return {
         **{name: first[name] for name in ("method", "budget", "particles")},
         **_plain(statistics.mean_interval([row["mean"] for row in rows])),
+        "solve_rate": None if first["solve_rate"] is None else float(np.mean([row["solve_rate"] for row in rows])),
         "gain": _plain(statistics.mean_interval(gains)) if gains else None,
         "model_steps_per_decision": float(np.mean([row["model_steps_per_decision"] for row in rows])),
         "seconds": float(np.mean([row["seconds"] for row in rows])),
@@ -60,9 +63,10 @@ def _plain(interval: statistics.Interval) -> dict[str, float | None]:
 def row_text(row: Row) -> str:
     """The row as a line under `HEAD`."""
     interval = interval_text(row["low"], row["high"], ".4f")
+    solved = DASH if row["solve_rate"] is None else f"{row['solve_rate']:.4f}"
     budget, particles = (f"{row[name]:,}" if row[name] else DASH for name in ("budget", "particles"))
     return (
-        f"{row['method']:<10}{budget:>8}{particles:>11}{row['mean']:>13.4f}  {interval:<20}"
+        f"{row['method']:<10}{budget:>8}{particles:>11}{row['mean']:>13.4f}  {interval:<20}{solved:>8}  "
         f"{_gain_text(row['gain']):<22}{row['model_steps_per_decision']:>15.1f}{row['seconds']:>10.1f}"
     )
 

@@ -28,7 +28,7 @@ from stoix_like.runtime.runs import saved as saved_run
 from stoix_like.runtime.searches import compare as compare_search
 from stoix_like.runtime.searches import methods as compare_methods
 from stoix_like.runtime.searches import tables
-from stoix_like.runtime.searches.methods import MethodResult, RunOnLevels
+from stoix_like.runtime.searches.methods import Episodes, MethodResult, RunOnLevels
 from stoix_like.runtime.searches.settings import METHODS, ComparisonSettings
 from stoix_like.types import ActionSpec, role_key
 
@@ -78,10 +78,10 @@ def test_best_of_is_the_best_of_episodes_evaluated_one_by_one(saved, levels):
     assert len(np.unique(lengths)) > 1
     for budget in (2, 5):
         played = rows["best_of", budget]
-        np.testing.assert_array_equal(played.returns, returns[:budget].max(axis=0))
-        np.testing.assert_array_equal(played.lengths, lengths[returns[:budget].argmax(axis=0), np.arange(6)])
+        np.testing.assert_array_equal(played.episodes.returns, returns[:budget].max(axis=0))
+        np.testing.assert_array_equal(played.episodes.lengths, lengths[returns[:budget].argmax(axis=0), np.arange(6)])
         np.testing.assert_array_equal(played.model_steps, lengths[:budget].sum(axis=0))
-    np.testing.assert_array_equal(rows["sampled", 0].returns, returns[0])
+    np.testing.assert_array_equal(rows["sampled", 0].episodes.returns, returns[0])
     assert rows["sampled", 0].model_steps_per_decision == 0.0
 
 
@@ -90,15 +90,15 @@ def test_greedy_thinks_nothing_and_one_greedy_particle_to_the_end_plays_it_and_c
 ):
     evaluate = functools.partial(episodes.evaluate_levels, saved.env, saved.learner.policy, num_envs=6)
     results = jax.jit(evaluate)(saved.params, levels.frozen.keys, KEY)
-    np.testing.assert_array_equal(greedy.returns, results.episode_return)
+    np.testing.assert_array_equal(greedy.episodes.returns, results.episode_return)
     assert (greedy.model_steps_per_decision, greedy.budget, greedy.particles) == (0.0, 0, 0)
     filled_up = _play(saved, levels, "greedy", num_envs=4)["greedy", 0]  # six levels as two rounds of four
-    np.testing.assert_array_equal(filled_up.returns, greedy.returns)
+    np.testing.assert_array_equal(filled_up.episodes.returns, greedy.episodes.returns)
     played = _play(saved, levels, "distinct", budgets=(2, ITEMS))
     for budget in (2, ITEMS):  # below the horizon there is still one particle
         row = played["distinct", budget]
-        np.testing.assert_array_equal(row.returns, greedy.returns)
-        np.testing.assert_array_equal(row.model_steps, greedy.lengths * (greedy.lengths + 1) // 2)
+        np.testing.assert_array_equal(row.episodes.returns, greedy.episodes.returns)
+        np.testing.assert_array_equal(row.model_steps, greedy.episodes.lengths * (greedy.episodes.lengths + 1) // 2)
         assert row.particles == 1
 
 
@@ -180,10 +180,11 @@ def test_what_cannot_be_played_is_left_out_with_the_reason(saved, changes, exclu
     assert described.keys() == {"smc", "distinct", "plan"} - excluded.keys()
 
 
-def _played(method, returns, *, budget=0, model_steps=0):
+def _played(method, returns, *, budget=0, model_steps=0, solved=None):
     returns = np.asarray(returns, np.float32)
     lengths = np.full(returns.shape, 4)
-    return MethodResult(method, budget, budget, 8, 1.5, returns, lengths, np.full(returns.shape, model_steps))
+    episodes = Episodes(returns, lengths, None if solved is None else np.array(solved))
+    return MethodResult(method, budget, budget, 8, 1.5, episodes, np.full(returns.shape, model_steps))
 
 
 def test_gains_are_paired_by_level_and_rows_that_took_more_than_their_budget_named():
@@ -191,7 +192,7 @@ def test_gains_are_paired_by_level_and_rows_that_took_more_than_their_budget_nam
     levels = rng.normal(0.5, 1.0, 32)  # far wider than what is gained
     first, second = _played("greedy", levels), _played("smc", levels + rng.normal(0.02, 0.01, 32), budget=16)
     gain = tables.method_row(second, first)["gain"]
-    differences = np.asarray(second.returns, np.float64) - np.asarray(first.returns, np.float64)
+    differences = np.asarray(second.episodes.returns, np.float64) - np.asarray(first.episodes.returns, np.float64)
     half = stats.t.ppf(0.975, 31) * np.std(differences, ddof=1) / np.sqrt(32)
     expected = {"mean": differences.mean(), "low": differences.mean() - half, "high": differences.mean() + half}
     assert gain == pytest.approx(expected, rel=1e-9)
@@ -205,15 +206,16 @@ def test_gains_are_paired_by_level_and_rows_that_took_more_than_their_budget_nam
 
 
 def test_a_line_by_hand_and_one_level_without_interval():
-    row = tables.method_row(_played("smc", [1.0, 2.0], budget=1024, model_steps=50), _played("greedy", [0.5, 1.5]))
+    searched = _played("smc", [1.0, 2.0], budget=1024, model_steps=50, solved=[0.0, 1.0])
+    row = tables.method_row(searched, _played("greedy", [0.5, 1.5]))
     words = tables.row_text(row).split()
     half = 12.7062 * math.sqrt(0.5) / math.sqrt(2)  # one degree of freedom
     interval = f"[{1.5 - half:.4f}, {1.5 + half:.4f}]"
-    assert words == f"smc 1,024 1,024 1.5000 {interval} +0.5000 ± 0.0000 12.5 1.5".split()
+    assert words == f"smc 1,024 1,024 1.5000 {interval} 0.5000 +0.5000 ± 0.0000 12.5 1.5".split()
     row = tables.method_row(_played("smc", [0.75], budget=16, model_steps=30), _played("greedy", [0.5]))
     gain = {"mean": 0.25, "low": None, "high": None}
     assert (row["mean"], row["low"], row["high"], row["gain"]) == (0.75, None, None, gain)
-    assert tables.row_text(row).split()[:6] == ["smc", "16", "16", "0.7500", "–", "+0.2500"]
+    assert tables.row_text(row).split()[:7] == ["smc", "16", "16", "0.7500", "–", "–", "+0.2500"]
     line = tables.make_panel("one", [row]).lines[0]
     assert np.isnan([*line.low, *line.high]).all()
 
@@ -222,7 +224,7 @@ def test_the_mean_over_runs_by_hand():
     runs = []
     for mean, gain, steps in ((0.25, 0.5, 40), (0.5, 0.25, 48), (0.75, 0.0, 56)):
         first = _played("greedy", [mean] * 3)
-        second = _played("smc", [mean + gain] * 3, budget=16, model_steps=steps)
+        second = _played("smc", [mean + gain] * 3, budget=16, model_steps=steps, solved=[0.0, mean > 0.3, 1.0])
         runs.append([tables.method_row(played, first) for played in (first, second)])
     greedy, smc = map(tables.mean_row, zip(*runs, strict=True))
     half = 4.30265 * 0.25 / math.sqrt(3)  # two degrees of freedom
@@ -232,6 +234,8 @@ def test_the_mean_over_runs_by_hand():
     assert (smc["mean"], smc["low"], smc["high"]) == (0.75, 0.75, 0.75)
     assert smc["gain"] == pytest.approx({"mean": 0.25, "low": 0.25 - half, "high": 0.25 + half}, rel=1e-5)
     assert (smc["model_steps_per_decision"], smc["budget"]) == (12.0, 16)
+    assert greedy["solve_rate"] is None
+    assert smc["solve_rate"] == pytest.approx((1 / 3 + 2 / 3 + 2 / 3) / 3)
 
 
 def test_the_command_prints_and_writes_what_it_compared(probe_run, capfd):
