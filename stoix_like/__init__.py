@@ -32,6 +32,7 @@ _PUBLIC: dict[str, tuple[str, str | None]] = {
     "SPOConfig": ("stoix_like.config.sections.runs", "SPOConfig"),
     "ppo_config": ("stoix_like.config.sections.runs", "ppo_config"),
     "spo_config": ("stoix_like.config.sections.runs", "spo_config"),
+    "scale_to_envs": ("stoix_like.config.sections.scaling", "scale_to_envs"),
     "make_env": ("stoix_like.algorithms.tasks", "make"),
     "with_time_limit": ("stoix_like.envs.time_limit", "with_time_limit"),
     "make_network": ("stoix_like.runtime.runs.build", "make_network"),
@@ -165,6 +166,7 @@ __all__ = [
     "run_continuous",
     "run_main",
     "run_master",
+    "scale_to_envs",
     "searching",
     "smc",
     "spo",
@@ -192,6 +194,7 @@ if TYPE_CHECKING:
         ppo_config,
         spo_config,
     )
+    from stoix_like.config.sections.scaling import scale_to_envs
     from stoix_like.envs.boards.registry import make_game
     from stoix_like.envs.boards.versus import versus
     from stoix_like.envs.registry import ENVIRONMENTS as ENVIRONMENTS

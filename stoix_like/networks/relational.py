@@ -81,7 +81,7 @@ class RelationalValueTorso(nn.Module):
 
 
 class RelationalPairHead(nn.Module):
-    """Logits [B, E * I] as those of `PairHead`, plus two hidden layers of each pair: its two tokens and its relations."""
+    """Logits [B, E * I] as those of `PairHead`, plus two hidden layers of each pair, its tokens and relations."""
 
     @nn.compact
     def __call__(self, tokens: PackingTokens) -> Array:

@@ -39,7 +39,9 @@ def test_spaces_without_a_fit_are_left_out_and_the_others_keep_their_order():
     np.testing.assert_array_equal(of_places[:3], fits[[1, 4, 19]])
     assert not of_places[3:].any()
     for n, coordinate in enumerate(("x1", "x2", "y1", "y2", "z1", "z2")):
-        np.testing.assert_allclose(getattr(found.agent_view["ems"], coordinate)[0, :3], n + np.array([0.01, 0.04, 0.19]))
+        np.testing.assert_allclose(
+            getattr(found.agent_view["ems"], coordinate)[0, :3], n + np.array([0.01, 0.04, 0.19])
+        )
 
 
 def test_scores_go_back_exactly_to_their_spaces():

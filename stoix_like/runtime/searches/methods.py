@@ -190,7 +190,12 @@ def _best_of(
 
     def play(params: Params, key: Key) -> Iterator[MethodResult]:
         nothing = np.zeros(run.levels.num_episodes, np.int64)
-        best, steps, seconds, done = Episodes(nothing - np.inf, nothing, None), nothing, 0.0, 0
+        best, steps, seconds, done = (
+            Episodes(np.full(nothing.shape, -np.inf, np.float32), nothing, None),
+            nothing,
+            0.0,
+            0,
+        )
         for method, budget, num_samples in rows:
             for sample in range(done, num_samples):
                 one = play_to_end(evaluator.play_with_key(params, jax.random.fold_in(key, sample)), report)
@@ -213,12 +218,11 @@ def _episodes(results: Mapping[str, np.ndarray]) -> Episodes:
 def _better(best: Episodes, other: Episodes) -> Episodes:
     """Of each level the episode with the higher return, the former if both have the same."""
     is_better = other.returns > best.returns
-    known = other.solved if best.solved is None else best.solved
-    return Episodes(
-        np.where(is_better, other.returns, best.returns),
-        np.where(is_better, other.lengths, best.lengths),
-        None if other.solved is None else np.where(is_better, other.solved, known),
-    )
+    solved = other.solved
+    if solved is not None and best.solved is not None:
+        solved = np.where(is_better, solved, best.solved)
+    returns, lengths = np.maximum(best.returns, other.returns), np.where(is_better, other.lengths, best.lengths)
+    return Episodes(returns, lengths, solved)
 
 
 def envs_at_a_time(levels: Levels, settings: ComparisonSettings, particles: int) -> int:
