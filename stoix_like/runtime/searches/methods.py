@@ -190,12 +190,8 @@ def _best_of(
 
     def play(params: Params, key: Key) -> Iterator[MethodResult]:
         nothing = np.zeros(run.levels.num_episodes, np.int64)
-        best, steps, seconds, done = (
-            Episodes(np.full(nothing.shape, -np.inf, np.float32), nothing, None),
-            nothing,
-            0.0,
-            0,
-        )
+        best = Episodes(np.full(nothing.shape, -np.inf, np.float32), nothing, None)
+        steps, seconds, done = nothing, 0.0, 0
         for method, budget, num_samples in rows:
             for sample in range(done, num_samples):
                 one = play_to_end(evaluator.play_with_key(params, jax.random.fold_in(key, sample)), report)
