@@ -164,12 +164,19 @@ def _row(claim: Claim, scores: list[dict[str, Any]]) -> Measurement:
     steps, seconds = scores[0]["timesteps"], [score["seconds"] for score in scores]
     note = (
         f"{claim.level_set}, {steps:,} steps, {min(seconds) / 60:.0f} to {max(seconds) / 60:.0f} min;"
-        f" {scores[0]['policy']}; seeds {of_seeds}"
+        f" {scores[0]['policy']}; seeds {of_seeds}{_solved_note(claim, scores)}"
     )
     spread = (interval.high - interval.low) / 2 / interval.point
     return Measurement(
         f"learning/{claim.row or claim.training.preset}", interval.point, claim.metric, spread, note=note
     )
+
+
+def _solved_note(claim: Claim, scores: list[dict[str, Any]]) -> str:
+    """The share of levels that each seed solves, where that is not the metric of the row."""
+    if claim.metric == "solve_rate" or scores[0]["solve_rate"] is None:
+        return ""
+    return "; solved " + ", ".join(f"{score['solve_rate']:.4f}" for score in scores)
 
 
 def _score(run: Path, claim: Claim) -> dict[str, Any]:
@@ -180,6 +187,7 @@ def _score(run: Path, claim: Claim) -> dict[str, Any]:
     (of_seed,) = result["seeds"].values()
     last = read_started_run(run).last
     return of_seed[claim.metric] | {
+        "solve_rate": of_seed.get("solve_rate", {}).get("mean"),
         "policy": result["policy"],
         "timesteps": last["timesteps"],
         "seconds": last["elapsed_seconds"],

@@ -27,9 +27,10 @@ class Comparison(NamedTuple):
 QUICK = tuple(
     claim.training for claim in scores.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
 )
+PACKING = (*QUICK, *(claim.training for claim in scores.PACKING_CLAIMS if claim.row == "ppo/binpack+search"))
 #: {suite: its comparison}.
 COMPARISONS = {
-    "search": Comparison(QUICK, (0,), "binpack-2048", ComparisonSettings(budgets=(16, 64))),
+    "search": Comparison(PACKING, SEEDS, "binpack-2048", ComparisonSettings(budgets=(16, 64))),
     "search_large": Comparison(QUICK, (0,), "binpack-256", ComparisonSettings(budgets=(256, 1024))),
     "search_equal": Comparison(EQUAL_PACKING, SEEDS, "binpack-256", ComparisonSettings(budgets=(16, 64))),
     "search_maze": Comparison(
@@ -60,5 +61,6 @@ def _row(training: Training, comparison: Comparison, result: SeedResult, row: di
     gain = row["gain"]
     note = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
     note += f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
+    note += "" if row["solve_rate"] is None else f"{row['solve_rate']:.4f} of the levels solved; "
     spread = (row["high"] - row["low"]) / 2 / row["mean"]
     return Measurement(name, row["mean"], "return", spread, note=f"{note}{seeds}, levels {result['level_hash']}")
