@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 import re
+import statistics
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -78,7 +79,31 @@ def search_panels(rows: Sequence[Measurement]) -> list[Panel]:
     return panels
 
 
+PUBLISHED = {"Jumanji's A2C, 30 hours on a TPU": 0.934}  # arXiv 2306.09884
+
+
+def curve_panels(rows: Sequence[Measurement]) -> list[Panel]:
+    """Scores over minutes of wall-clock: of each preset the median of the seeds, between the lowest and the highest."""
+    lines = []
+    points: dict[str, dict[int, list[tuple[float, float]]]] = {}
+    for row in rows:
+        if row.name.startswith("curve/"):
+            preset, _, steps = row.name.removeprefix("curve/").rsplit("/", 2)
+            minutes = _found(r"after ([\d.]+) s", row) / 60.0
+            points.setdefault(preset, {}).setdefault(int(steps), []).append((minutes, row.value))
+    for preset, of_steps in points.items():
+        found = [list(zip(*seeds, strict=True)) for seeds in of_steps.values()]
+        scores = [values for _, values in found]
+        median = [statistics.median(values) for values in scores]
+        x = [statistics.median(minutes) for minutes, _ in found]
+        lines.append(Line(preset, x, median, [min(values) for values in scores], [max(values) for values in scores]))
+    return [Panel("BinPack-v2, two cores, the policy alone", lines, PUBLISHED)]
+
+
 FIGURES = {
+    "learning_curves.png": Figure(
+        "learning_curves.json", curve_panels, "minutes, compilation included", "volume packed", log_x=True
+    ),
     "connect_four_ratings.png": Figure("alphazero_connect_four.json", rating_panels, "positions", "Elo"),
     "othello_ratings.png": Figure("alphazero_othello.json", rating_panels, "positions", "Elo"),
     "stages_ratings.png": Figure("selfplay_learning.json", stage_panels, "iteration", "Elo"),

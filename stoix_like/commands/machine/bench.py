@@ -31,7 +31,17 @@ IN_ALL = (
     "parity",
 )
 BY_NAME = (
-    *("learning", "learning_maze", "ablation", "search", "search_large", "search_equal", "search_maze", "loop_soak"),
+    *(
+        "learning",
+        "learning_maze",
+        "learning_curves",
+        "ablation",
+        "search",
+        "search_large",
+        "search_equal",
+        "search_maze",
+        "loop_soak",
+    ),
     *("scale_ppo", "scale_spo", "launches"),
 )
 WITH_OPTIONS = ("alphazero_learning", "selfplay_learning", "master_learning")
