@@ -132,7 +132,7 @@ def _device_findings(device_type: str) -> Iterator[Finding]:
 
 
 def _presets(platform: str) -> Iterator[Finding]:
-    """The shipped presets that fit the device: those named for a GPU, which a TPU takes too, or those for a few cores."""
+    """The shipped presets that fit the device: those named for a GPU, which fit a TPU too, or those for a few cores."""
     endings = ("/quick", "/maze") if platform == "cpu" else ("_gpu",)
     if names := [name for name in preset_paths() if name.endswith(endings)]:
         yield Finding("presets", f"{', '.join(names)} ({platform.upper()})")
