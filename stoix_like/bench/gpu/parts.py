@@ -111,9 +111,9 @@ def parts(is_tiny: bool) -> tuple[Part, ...]:
     with_loops, *lists = (_buffers_part(variant, sizes) for variant in VARIANTS)
     halved = tuple(bfloat16_case(_size(preset, sizes.halved, sizes)) for preset in ("ppo/maze", "ppo/binpack"))
     found = (
-        _updates_part("ppo/binpack", sizes, 150.0),
-        _updates_part("ppo/maze", sizes, 100.0),
-        _updates_part("ppo/maze_mlp", sizes, 80.0),
+        _updates_part("ppo/binpack", sizes, 200.0),
+        _updates_part("ppo/maze", sizes, 120.0),
+        _updates_part("ppo/maze_mlp", sizes, 90.0),
         _score_part("first_start", sizes, 230.0),
         Part("alphazero_search", tuple(search_case(batch) for batch in sizes.batches), 80.0),
         with_loops,

@@ -21,6 +21,7 @@ from typing import IO, Any, NamedTuple
 
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.runtime.console import signals
+from stoix_like.runtime.console.installation import ROOT
 from stoix_like.runtime.console.messages import print_to_stderr
 
 _LOOK_SECONDS = 0.1  # between two looks at whether a process has ended
@@ -131,6 +132,7 @@ def _popen(part: Process, errors: IO[str]) -> subprocess.Popen[str]:
         encoding="utf-8",
         errors="replace",
         start_new_session=True,
+        cwd=ROOT,  # where the package is found if it is not installed
     )
 
 
