@@ -77,7 +77,8 @@ ROOMS: dict[str, dict[str, tuple[str, ...]]] = {
         "learning": ("timing",),
         "alphazero": ("timing", "learning"),
         "loops": ("timing", "learning", "alphazero"),
-        ".": ("timing", "speed", "learning", "alphazero", "loops"),
+        "gpu": ("timing", "speed", "alphazero"),
+        ".": ("timing", "speed", "learning", "alphazero", "loops", "gpu"),
     },
     "commands": {
         "runs": (),

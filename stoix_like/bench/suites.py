@@ -16,6 +16,7 @@ import jax
 from stoix_like.bench.alphazero.learning import LearningOptions
 from stoix_like.bench.alphazero.learning import learning_suite as alphazero_learning_suite
 from stoix_like.bench.alphazero.speed import alphazero_suite
+from stoix_like.bench.gpu.suite import gpu_suite
 from stoix_like.bench.learning import curves, scores, searches
 from stoix_like.bench.loops import gate, master_learning, soak
 from stoix_like.bench.loops.learning import loop_suite
@@ -133,6 +134,7 @@ SUITES: dict[str, Callable[[], Iterable[Measurement]]] = {
     "scale_ppo": scaling.ppo_suite,
     "scale_spo": scaling.spo_suite,
     "launches": launches.launches_suite,
+    "gpu": gpu_suite,
     "overhead": overhead.overhead_suite,
     "learning": scores.learning_suite,
     "learning_maze": scores.learning_maze_suite,
@@ -151,5 +153,6 @@ WITH_OPTIONS: dict[str, Callable[[LearningOptions], Iterable[Measurement]]] = {
 #: They run only by name: they train for hours if their runs do not exist, or are parts of `scale`, or for a GPU.
 NOT_IN_ALL = (
     *("learning", "learning_maze", "learning_curves", "ablation", "loop_soak", "scale_ppo", "scale_spo", "launches"),
+    "gpu",
     *searches.COMPARISONS,
 )

@@ -114,7 +114,7 @@ def test_rates_are_told_per_position_beside_the_example_and_as_shares_of_the_cei
     assert rows["alphazero_example/same_network"].ratio == 2.0
     assert rows["alphazero_example/preset"].value == pytest.approx(2 * 256 * 32)
     timings = {"network": Timing(1.0, 0.0)} | {str(number): Timing(2.0, 0.0) for number in (16, 32, 64)}
-    rows = {row.name: row for row in speed._of_batch("g", 64, timings)}
+    rows = {row.name: row for row in speed.rows_of_batch("g", 64, timings)}
     assert rows["alphazero_network/g/64"].value == 64 * 64
     assert rows["alphazero_search/g/64x32"].value == 32 * 32
     assert rows["alphazero_search/g/64x32"].share == pytest.approx(1024 / (4096 * 32 / 33))

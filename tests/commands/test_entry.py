@@ -99,9 +99,21 @@ def test_the_doctor_finds_this_machine_ready(tmp_path, capsys):
         r"extra notebooks +installed",
         r"runs +\S+ · writable, [\d.,]+ GB free",
         "devices +cpu",
+        r"presets +ppo/maze, ppo/quick, spo/maze, spo/quick \(CPU\)$",
     ):
         assert re.search(f"(?m)^{line}", out), line
     assert re.search(r"ready: \S*python\S* scripts/train_ppo.py\n$", out)
+
+
+def test_the_doctor_names_the_presets_on_disk_that_fit_the_device(monkeypatch):
+    names = ["ppo/binpack", "ppo/binpack_gpu", "ppo/maze", "ppo/maze_mlp", "ppo/quick", "spo/maze_gpu", "spo/quick"]
+    monkeypatch.setattr(doctor, "preset_paths", lambda: dict.fromkeys(names))
+    assert [*doctor._presets("cpu")] == [doctor.Finding("presets", "ppo/maze, ppo/quick, spo/quick (CPU)")]
+    for platform in ("gpu", "tpu"):
+        found = doctor.Finding("presets", f"ppo/binpack_gpu, spo/maze_gpu ({platform.upper()})")
+        assert [*doctor._presets(platform)] == [found]
+    monkeypatch.setattr(doctor, "preset_paths", lambda: dict.fromkeys(["ppo/maze", "ppo/quick"]))
+    assert [*doctor._presets("gpu")] == []
 
 
 def test_the_doctor_names_what_would_keep_a_training_from_running(tmp_path, monkeypatch, capsys):

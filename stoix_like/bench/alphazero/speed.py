@@ -8,7 +8,7 @@ network alone evaluates as many positions at a time, in a scan like that of the 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -64,27 +64,38 @@ GAMES_MEASURED = tuple(name for name in pgx_example.IDS if name in GAMES)
 
 def search_rows(config: AlphaZeroConfig) -> Iterator[Measurement]:
     """Simulations per second of the preset's search, as share of what its network alone evaluates."""
+    for batch in BATCHES[jax.default_backend()]:
+        timings = time_interleaved(search_functions(config, batch), repetitions=5)
+        yield from rows_of_batch(config.environment.task_id, batch, timings)
+
+
+def search_functions(
+    config: AlphaZeroConfig, batch: int, simulations: Sequence[int] = SIMULATIONS
+) -> dict[str, Callable[[], Any]]:
+    """{number of simulations: a search of so many from `batch` positions}, and `network`, which it alone evaluates."""
     parts = build.build("alphazero", config)
     game, network = parts.env.game, parts.network
-    for batch in BATCHES[jax.default_backend()]:
-        states = mid_game_states(game, batch)
-        observation = jax.jit(jax.vmap(game.observe))(states)
-        params = jax.jit(network.init)(jax.random.key(0), observation)
-        ceiling = repeated_evaluation(network.actor_critic, params, observation, max(SIMULATIONS))
-        functions: dict[str, Callable[[], Any]] = {"network": ceiling}
-        for number in SIMULATIONS:
-            settings = alphazero.settings_of(config).search._replace(num_simulations=number)
-            model = GameModel(game, network.actor_critic)
-            search = jax.jit(functools.partial(gumbel.search, model, config=settings))
-            functions[str(number)] = functools.partial(search, params, jax.random.key(1), states)
-        yield from _of_batch(game.name, batch, time_interleaved(functions, repetitions=5))
+    states = mid_game_states(game, batch)
+    observation = jax.jit(jax.vmap(game.observe))(states)
+    params = jax.jit(network.init)(jax.random.key(0), observation)
+    ceiling = repeated_evaluation(network.actor_critic, params, observation, max(simulations))
+    functions: dict[str, Callable[[], Any]] = {"network": ceiling}
+    for number in simulations:
+        settings = alphazero.settings_of(config).search._replace(num_simulations=number)
+        model = GameModel(game, network.actor_critic)
+        search = jax.jit(functools.partial(gumbel.search, model, config=settings))
+        functions[str(number)] = functools.partial(search, params, jax.random.key(1), states)
+    return functions
 
 
-def _of_batch(name: str, batch: int, timings: dict[str, Timing]) -> Iterator[Measurement]:
-    evaluations = batch * max(SIMULATIONS) / timings["network"].seconds
+def rows_of_batch(
+    name: str, batch: int, timings: Mapping[str, Timing], simulations: Sequence[int] = SIMULATIONS
+) -> Iterator[Measurement]:
+    """The rows of `search_functions` from their timings. `name` is the game's."""
+    evaluations = batch * max(simulations) / timings["network"].seconds
     spread = timings["network"].spread
     yield Measurement(f"alphazero_network/{name}/{batch}", evaluations, "evaluations/s", spread)
-    for number in SIMULATIONS:
+    for number in simulations:
         taken = timings[str(number)]
         moves = batch / taken.seconds
         ceiling = evaluations * number / (number + 1)

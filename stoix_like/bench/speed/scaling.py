@@ -77,11 +77,11 @@ def with_envs(config: PPOConfig | SPOConfig, num_envs: int) -> Any:
     return resolve(config, leaves)
 
 
-def timed_row(name: str, config: Any, updates: Updates, is_dense: bool) -> Measurement:
+def timed_row(name: str, config: Any, updates: Updates, is_dense: bool, repetitions: int = 5) -> Measurement:
     """Steps per second of whole updates; of dense networks also the ceiling by the matrix-product peak."""
     width, rows = config.architecture.hidden_dim, _rows_at_once(config)
     functions = {"update": updates} | ({"peak": matrix_product_peak(rows, width)} if is_dense else {})
-    timings = time_interleaved(functions, repetitions=5)
+    timings = time_interleaved(functions, repetitions)
     taken, steps = timings["update"], steps_per_update(config)
     rate = steps / taken.seconds
     found = Measurement(name, rate, "steps/s", taken.spread, note=f"{_model_steps(config, rate)}{updates.memory_note}")

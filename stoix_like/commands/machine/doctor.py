@@ -20,6 +20,7 @@ from stoix_like.runtime.console.arguments import ArgumentParser, add_device_flag
 from stoix_like.runtime.console.installation import installed_version, is_installed, versions
 from stoix_like.runtime.console.spelling import command_line, pip_command, prog
 from stoix_like.runtime.hardware import devices
+from stoix_like.runtime.loading.presets import preset_paths
 
 #: {extra of pyproject.toml: modules that it installs}. Those of CUDA are left out: they are listed as devices.
 EXTRAS = {
@@ -123,10 +124,18 @@ def _device_findings(device_type: str) -> Iterator[Finding]:
         yield Finding("devices", error.what, error.hint)
         return
     yield Finding("devices", f"{devices.describe_devices(found)}; {len(jax.devices())} of this kind")
+    yield from _presets(found[0].platform)
     stats = found[0].memory_stats()  # None if the backend does not report it
     if stats and "bytes_limit" in stats:
         yield Finding("device memory", f"{stats['bytes_limit'] / 2**30:,.1f} GiB")
     yield _compile_cache(jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]  # made at run time
+
+
+def _presets(platform: str) -> Iterator[Finding]:
+    """The shipped presets that fit the device: those named for a GPU, which fit a TPU too, or those for a few cores."""
+    endings = ("/quick", "/maze") if platform == "cpu" else ("_gpu",)
+    if names := [name for name in preset_paths() if name.endswith(endings)]:
+        yield Finding("presets", f"{', '.join(names)} ({platform.upper()})")
 
 
 def _compile_cache(folder: str | None) -> Finding:
