@@ -35,8 +35,8 @@ from stoix_like.runtime.runs.sources import load_config
 
 PPO_PRESETS = ["binpack", "binpack_gpu", "binpack_large", "binpack_v0", "connect_four", "maze", "maze_gpu", "maze_mlp"]
 PPO_PRESETS += ["quick", "snake"]
-SPO_PRESETS = ["binpack", "binpack_v0", "maze", "maze_mlp", "quick"]
-ALPHAZERO_PRESETS = ["connect_four", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
+SPO_PRESETS = ["binpack", "binpack_gpu", "binpack_v0", "maze", "maze_gpu", "maze_mlp", "quick"]
+ALPHAZERO_PRESETS = ["connect_four", "connect_four_gpu", "go_9x9", "hex_11x11", "othello", "tic_tac_toe"]
 SELFPLAY_PRESETS = ["connect_four", "othello", "tic_tac_toe", "unified_loop"]
 PRESETS = [
     *(f"alphazero/{name}" for name in ALPHAZERO_PRESETS),
