@@ -54,7 +54,7 @@ SEARCHED = ("maze-512", "solve_rate")  # a search of 2,048 takes a quarter of an
 EQUAL_PACKING = (
     _preset(
         "ppo/quick",
-        *("--hidden-dim", "64", "--num-envs", "64", "--rollout-length", "20", "--num-updates", "40"),
+        *("--num-envs", "64", "--rollout-length", "20", "--num-updates", "40"),
         name="ppo-quick-51k",
     ),
     _preset("spo/quick", "--search-depth", "4", name="spo-quick-4x4"),
