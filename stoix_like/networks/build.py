@@ -74,7 +74,7 @@ def make(
         config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
             attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps ("grid",
             default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width: on CPU
-            fewer are faster.
+            fewer are faster. `relations` changes "binpack" alone: the presets that set it are played on other tasks too.
         adapter: "dense", "binpack", "grid", "board" or "lines".
         time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
@@ -85,7 +85,7 @@ def make(
         ConfigError: an adapter that does not exist or fit, or heads that do not fit the width or the network.
     """
     _check(observation, action_spec, adapter, layout)
-    _check_leaves_of_binpack(config, adapter)
+    _check_heads(config, adapter)
     if adapter == "grid":
         parts = _grid_parts(observation, action_spec, config, time_limit, platform or jax.default_backend())
     else:
@@ -95,13 +95,10 @@ def make(
     return _shared_network(parts) if config.shared_torso else _separate_network(parts)
 
 
-def _check_leaves_of_binpack(config: ArchitectureConfig, adapter: str) -> None:
+def _check_heads(config: ArchitectureConfig, adapter: str) -> None:
     if config.num_heads is not None and adapter != "binpack":
         what = f"architecture.num_heads: only the binpack network has attention heads, and this one is {adapter}"
         raise ConfigError(what, "leave num_heads null")
-    if config.relations and adapter != "binpack":
-        what = f"architecture.relations: only the binpack network sees relations, and this one is {adapter}"
-        raise ConfigError(what, "leave relations false")
 
 
 def _parts(action_spec: ActionSpec, config: ArchitectureConfig, adapter: str, layout: BoardLayout | None) -> _Parts:

@@ -116,7 +116,7 @@ class ArchitectureConfig:
     )
     num_heads: int | None = leaf(None, "attention heads; null = by task", SHAPE, low=1)
     relations: bool = leaf(
-        False, "the binpack network compares lengths of items and spaces, by functions made by hand", SHAPE
+        False, "the network of BinPack compares lengths of items and spaces, by functions made by hand", SHAPE
     )
     shared_torso: bool = leaf(False, "policy and value share one torso", SHAPE)
     compute_dtype: Literal["float32", "bfloat16"] = leaf(
