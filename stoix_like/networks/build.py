@@ -74,7 +74,7 @@ def make(
         config: widths, depth, sharing, type. `num_layers` counts hidden layers ("dense" and "lines", default 2),
             attention blocks ("binpack", default 1), residual blocks ("board", default 4) or propagation steps ("grid",
             default twice rows + columns). `num_heads` is read by "binpack" only, default one per 32 of width: on CPU
-            fewer are faster. `relations` changes "binpack" alone: the presets that set it are played on other tasks too.
+            fewer are faster. `relations` changes "binpack" alone: presets that set it are played on other tasks too.
         adapter: "dense", "binpack", "grid", "board" or "lines".
         time_limit: steps of an episode; "grid" divides the step count by it. Default rows * columns.
         platform: "cpu" or another; default `jax.default_backend()`, read now.
