@@ -97,7 +97,7 @@ def curve_panels(rows: Sequence[Measurement]) -> list[Panel]:
         median = [statistics.median(values) for values in scores]
         x = [statistics.median(minutes) for minutes, _ in found]
         lines.append(Line(preset, x, median, [min(values) for values in scores], [max(values) for values in scores]))
-    return [Panel("BinPack-v2, two cores, the policy alone", lines, PUBLISHED)]
+    return [Panel("BinPack-v2 on a shared core, the policy alone", lines, PUBLISHED)]
 
 
 FIGURES = {

@@ -39,9 +39,8 @@ def test_every_part_has_the_same_cases_at_both_sizes_but_for_their_numbers():
         names = [case.name for part in parts(is_tiny) for case in part.cases]
         assert len({*names}) == len(names)
         assert {f"command_buffers/{variant}" for variant in VARIANTS} <= {"/".join(n.split("/")[:2]) for n in names}
-    assert (
-        sum(part.seconds for part in parts(False)[:3]) < SECONDS
-    )  # updates of PPO are never left out for want of time
+    # updates of PPO are never left out for want of time
+    assert sum(part.seconds for part in parts(False)[:3]) < SECONDS
 
 
 def test_the_configurations_of_all_cases_can_be_made():

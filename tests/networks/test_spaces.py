@@ -53,15 +53,6 @@ def test_scores_go_back_exactly_to_their_spaces():
     np.testing.assert_array_equal(whole[0, [0, 17, 18, 19]], np.full((4, ITEMS), np.float32(0.37)))
 
 
-def test_the_gradient_reaches_the_scores_and_the_common_one():
-    _, places = usable_spaces(observed(legal(*((e, 0) for e in range(1, EMS_COUNT)))))
-    weights = jnp.arange(60.0).reshape(1, EMS_COUNT, ITEMS)
-    total = lambda scores, of_others: (weights * scores_of_all(scores, places, of_others)).sum()
-    of_scores, of_others = jax.grad(total, argnums=(0, 1))(jnp.zeros((1, NUM_SPACES, ITEMS)), 0.0)
-    np.testing.assert_array_equal(of_scores, weights[:, 1:17])
-    assert of_others == weights[0, [0, 17, 18, 19]].sum()
-
-
 def test_an_observation_of_few_spaces_is_kept_as_it_is():
     observation = observed(legal((2, 1)))
     view = observation.agent_view
