@@ -46,6 +46,8 @@ SHORT = SearchChoice(
     particles=4, depth=8, root="topk", continuation="sampled", temperature=0.1, resampling="period", period=2
 )
 SHARP = SHORT._replace(temperature=0.01)
+#: Four first actions followed by sampled ones, and the best path that any search of the episode has found.
+PLAN = DISTINCT._replace(continuation="sampled", incumbent=True)
 PACKED = ("binpack-2048", "utilisation")
 SOLVED = ("maze-2048", "solve_rate")
 SEARCHED = ("maze-512", "solve_rate")  # a search of 2,048 takes a quarter of an hour on a core
@@ -57,7 +59,7 @@ EQUAL_PACKING = (
         *("--num-envs", "64", "--rollout-length", "20", "--num-updates", "40"),
         name="ppo-quick-51k",
     ),
-    _preset("spo/quick", "--search-depth", "4", name="spo-quick-4x4"),
+    _preset("spo/quick"),
 )
 EQUAL_MAZE = (_preset("ppo/maze", "--num-updates", "100", name="ppo-maze-102k"), _preset("spo/maze"))
 #: With constant learning rates, at which both learn faster.
@@ -70,9 +72,10 @@ PACKING_CLAIMS = (
     Claim(_preset("ppo/binpack"), *PACKED),
     Claim(_preset("ppo/quick"), *PACKED, "ppo/quick+search", DISTINCT),
     Claim(_preset("ppo/binpack"), *PACKED, "ppo/binpack+search", DISTINCT),
+    Claim(_preset("ppo/binpack"), *PACKED, "ppo/binpack+plan", PLAN),
     *(
         Claim(training, *PACKED, f"{training.name}{suffix}", search, network)
-        for training in (_preset("spo/quick"), *EQUAL_PACKING)
+        for training in EQUAL_PACKING
         for suffix, search, network in (("/network", None, True), ("/search", DISTINCT, False))
     ),
 )
@@ -85,11 +88,7 @@ MAZE_CLAIMS = (
 
 
 #: Rows of one suite whose means over seeds are compared: SPO's before PPO's.
-PACKING_PAIRS = tuple(
-    (f"{ours}/{what}", f"ppo-quick-51k/{what}")
-    for ours in ("spo-quick", "spo-quick-4x4")
-    for what in ("network", "search")
-)
+PACKING_PAIRS = tuple((f"spo-quick/{what}", f"ppo-quick-51k/{what}") for what in ("network", "search"))
 MAZE_PAIRS = (
     ("spo-maze-51k/network", "ppo-maze-51k/network"),
     ("spo-maze/network", "ppo-maze-102k/network"),

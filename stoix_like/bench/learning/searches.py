@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from stoix_like.bench.learning import scores
-from stoix_like.bench.learning.scores import EARLY_MAZE, EQUAL_PACKING, SHORT
+from stoix_like.bench.learning.scores import EARLY_MAZE, SHORT
 from stoix_like.bench.learning.trainings import SEEDS, Training, finished_run
 from stoix_like.bench.timing.measure import Measurement
 from stoix_like.runtime.console.messages import print_to_stderr
@@ -24,15 +23,14 @@ class Comparison(NamedTuple):
     settings: ComparisonSettings
 
 
-QUICK = tuple(
-    claim.training for claim in scores.PACKING_CLAIMS if claim.row in ("ppo/quick+search", "spo-quick/search")
-)
-PACKING = (*QUICK, *(claim.training for claim in scores.PACKING_CLAIMS if claim.row == "ppo/binpack+search"))
+#: A network of each algorithm: PPO's after half an hour, SPO's after ten minutes.
+PACKING = (Training("ppo-binpack", "ppo/binpack"), Training("spo-quick", "spo/quick"))
 #: {suite: its comparison}.
 COMPARISONS = {
-    "search": Comparison(PACKING, SEEDS, "binpack-2048", ComparisonSettings(budgets=(16, 64))),
-    "search_large": Comparison(QUICK, (0,), "binpack-256", ComparisonSettings(budgets=(256, 1024))),
-    "search_equal": Comparison(EQUAL_PACKING, SEEDS, "binpack-256", ComparisonSettings(budgets=(16, 64))),
+    "search": Comparison(PACKING, SEEDS, "binpack-512", ComparisonSettings(budgets=(16, 64))),
+    "search_large": Comparison(
+        PACKING, (0,), "binpack-256", ComparisonSettings(("sampled", "best_of", "distinct", "plan"), (256,))
+    ),
     "search_maze": Comparison(
         EARLY_MAZE, SEEDS, "maze-256", ComparisonSettings(("best_of", "smc"), (16, 64), SHORT.temperature)
     ),
@@ -60,6 +58,8 @@ def _row(training: Training, comparison: Comparison, result: SeedResult, row: di
     seeds = f"{len(comparison.seeds)} seeds" if len(comparison.seeds) > 1 else "seed 0"
     gain = row["gain"]
     note = "" if gain is None else f"{gain['mean']:+.4f} ± {gain['high'] - gain['mean']:.4f} over greedy, paired; "
+    over = row["gain_over_best_of"]
+    note += "" if over is None else f"{over['mean']:+.4f} ± {over['high'] - over['mean']:.4f} over best_of, paired; "
     note += f"{row['model_steps_per_decision']:.1f} model steps per decision; " if row["budget"] else ""
     note += "" if row["solve_rate"] is None else f"{row['solve_rate']:.4f} of the levels solved; "
     spread = (row["high"] - row["low"]) / 2 / row["mean"]

@@ -61,7 +61,10 @@ def make_parser() -> ArgumentParser:
     help_text = f"some of {','.join(METHODS)}; greedy is always played, as the baseline of gains (default: all)."
     parser.add_argument("--methods", type=_methods, default=defaults.methods, help=f"{help_text} {described}")
     budgets = ",".join(map(str, defaults.budgets))
-    help_text = f"model steps per decision; they limit the particles of a search, at least 1 (default: {budgets})"
+    help_text = (
+        "model steps per decision, in the mean over an episode; they limit the particles of a search, at least 1"
+        f" (default: {budgets})"
+    )
     parser.add_argument("--budgets", type=_budgets, default=defaults.budgets, help=help_text)
     help_text = (
         f"of smc, reward units; {LEARNED}: the one that an SPO run has learned (default: {defaults.temperature})"

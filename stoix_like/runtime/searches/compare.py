@@ -92,12 +92,13 @@ def _play(run: RunOnLevels, settings: ComparisonSettings, reporter: Reporter) ->
         result = _empty_result(run, settings, index)
         for line in [*_title(result), tables.HEAD]:
             reporter.info(line)
-        params, greedy = run.saved.seed_params(index), None
+        params, played = run.saved.seed_params(index), []
         for scores in (scores for play in play_methods for scores in play(params, key)):
-            greedy = greedy or scores
-            result["rows"].append(tables.method_row(scores, greedy))
+            played.append(scores)
+            result["rows"].append(tables.method_row(scores, played[0], methods.best_of_beside(scores, played)))
             reporter.info(tables.row_text(result["rows"][-1]))
-        result["notes"] += tables.notes(result["rows"], settings.num_envs)
+        result["notes"] += tables.notes(result["rows"], settings.num_envs) + tables.gains_over_best_of(result["rows"])
+        result["notes"] += tables.unsolved_notes(played)
         for note in result["notes"]:
             reporter.note(note)
         reporter.info("")
@@ -153,8 +154,11 @@ def _over_runs(members: list[SeedResult], reporter: Reporter) -> list[SeedResult
     first, named = members[0], [f"{member['run']} seed {member['seed']}" for member in members]
     rows = [tables.mean_row(equal) for equal in zip(*(member["rows"] for member in members), strict=True)]
     title = f"mean over {len(members)} runs of {algorithm_title(first['algorithm'])} on {first['task_id']}"
-    for line in [f"{title}, intervals over runs", tables.HEAD, *map(tables.row_text, rows), ""]:
+    for line in [f"{title}, intervals over runs", tables.HEAD, *map(tables.row_text, rows)]:
         reporter.info(line)
+    for note in tables.gains_over_best_of(rows):
+        reporter.note(note)
+    reporter.info("")
     shared = {name: first[name] for name in ("algorithm", "task_id", "kwargs", "checkpoint", "levels", "level_hash")}
     return [{"members": named, **shared, "rows": rows}]
 

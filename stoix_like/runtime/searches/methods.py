@@ -1,14 +1,15 @@
 """The methods that `compare_search.py` compares: their size at a budget of model steps, and how they play a level set.
 
 A model step is one step of the environment that is simulated before a decision: by a particle whose episode has not
-ended, or in a whole sampled episode. Budgets are nominal, per decision; the steps really taken are counted.
+ended, or in a whole sampled episode. Budgets are nominal, per decision in the mean over an episode; the steps really
+taken are counted.
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import jax
@@ -142,10 +143,15 @@ def plays_own_search(saved: SavedRun, methods: tuple[str, ...]) -> bool:
 
 
 def num_particles(env: Environment, method: str, budget: int) -> int:
-    """The largest number of particles that takes at most `budget` model steps per decision, at least 1."""
+    """The largest number of particles that takes at most `budget` model steps per decision, at least 1.
+
+    To the end of an episode of T steps a particle walks T steps at the first decision and 1 at the last, (T + 1) / 2 in
+    the mean.
+    """
     depth = SEARCHES[method].depth
-    max_steps = depth if isinstance(depth, int) else env.time_limit or 1
-    return max(1, budget // max_steps)
+    if isinstance(depth, int):
+        return max(1, budget // depth)
+    return max(1, 2 * budget // ((env.time_limit or 1) + 1))
 
 
 def _searching(saved: SavedRun, choice: SearchChoice) -> Policy | MemoryPolicy:
@@ -219,6 +225,13 @@ def _better(best: Episodes, other: Episodes) -> Episodes:
         solved = np.where(is_better, solved, best.solved)
     returns, lengths = np.maximum(best.returns, other.returns), np.where(is_better, other.lengths, best.lengths)
     return Episodes(returns, lengths, solved)
+
+
+def best_of_beside(search: MethodResult, played: Sequence[MethodResult]) -> MethodResult | None:
+    """The best of whole episodes at the budget of a search, if it was played before it."""
+    if search.method not in SEARCHES:
+        return None
+    return next((one for one in played if (one.method, one.budget) == ("best_of", search.budget)), None)
 
 
 def envs_at_a_time(levels: Levels, settings: ComparisonSettings, particles: int) -> int:

@@ -1,7 +1,8 @@
 """The results of `compare_search.py`: rows with intervals, means over runs, table lines and the panels of its figure.
 
-Gains are paired: a method's return minus the greedy policy's on the same level. Over runs, the gain of each run is one
-value. Lines have fixed widths, because each is printed before the next row is known.
+Gains are paired: a method's return minus the greedy policy's on the same level, or minus that of the best of whole
+episodes at the same budget. Over runs, the gain of each run is one value. Lines have fixed widths, because each is
+printed before the next row is known.
 """
 
 from __future__ import annotations
@@ -25,17 +26,23 @@ HEAD = (
 )
 
 
-def method_row(result: MethodResult, greedy: MethodResult) -> Row:
-    """The scores of one method at one budget, with 95 % intervals over levels; their bounds are null for one level."""
+def method_row(result: MethodResult, greedy: MethodResult, best_of: MethodResult | None = None) -> Row:
+    """The scores of one method at one budget, with 95 % intervals over levels; their bounds are null for one level.
+
+    Args:
+        result: of the method.
+        greedy: what its gain is measured against.
+        best_of: at the same budget, if the method is to be compared with it.
+    """
     returns, solved = result.episodes.returns, result.episodes.solved
-    gain = statistics.paired_difference_interval(returns, greedy.episodes.returns)
     return {
         "method": result.method,
         "budget": result.budget,
         "particles": result.particles,
         **_plain(statistics.score_interval(returns)),
         "solve_rate": None if solved is None else float(np.mean(solved)),
-        "gain": None if result.method == "greedy" else _plain(gain),
+        "gain": None if result.method == "greedy" else _paired(result, greedy),
+        "gain_over_best_of": None if best_of is None else _paired(result, best_of),
         "model_steps_per_decision": result.model_steps_per_decision,
         "seconds": result.seconds,
         "num_envs": result.num_envs,
@@ -44,15 +51,25 @@ def method_row(result: MethodResult, greedy: MethodResult) -> Row:
 
 def mean_row(rows: Sequence[Row]) -> Row:
     """The mean of equal rows of several runs, with 95 % intervals over runs: Student's t, wide for few runs."""
-    first, gains = rows[0], [row["gain"]["mean"] for row in rows if row["gain"]]
+    first = rows[0]
     return {
         **{name: first[name] for name in ("method", "budget", "particles")},
         **_plain(statistics.mean_interval([row["mean"] for row in rows])),
         "solve_rate": None if first["solve_rate"] is None else float(np.mean([row["solve_rate"] for row in rows])),
-        "gain": _plain(statistics.mean_interval(gains)) if gains else None,
+        "gain": _mean_gain(rows, "gain"),
+        "gain_over_best_of": _mean_gain(rows, "gain_over_best_of"),
         "model_steps_per_decision": float(np.mean([row["model_steps_per_decision"] for row in rows])),
         "seconds": float(np.mean([row["seconds"] for row in rows])),
     }
+
+
+def _paired(result: MethodResult, baseline: MethodResult) -> dict[str, float | None]:
+    return _plain(statistics.paired_difference_interval(result.episodes.returns, baseline.episodes.returns))
+
+
+def _mean_gain(rows: Sequence[Row], name: str) -> dict[str, float | None] | None:
+    gains = [row[name]["mean"] for row in rows if row[name]]
+    return _plain(statistics.mean_interval(gains)) if gains else None
 
 
 def _plain(interval: statistics.Interval) -> dict[str, float | None]:
@@ -100,6 +117,24 @@ def notes(rows: Sequence[Row], num_envs: int | None) -> list[str]:
         for row in rows
         if row["model_steps_per_decision"] > row["budget"] * (1 + 1e-6) > 0
     ]
+
+
+def gains_over_best_of(rows: Sequence[Row]) -> list[str]:
+    """Notes on searches that were played beside the best of whole episodes at the same budget."""
+    return [
+        f"{row['method']} at {row['budget']:,}: {_gain_text(row['gain_over_best_of'])} over best_of, paired"
+        for row in rows
+        if row["gain_over_best_of"]
+    ]
+
+
+def unsolved_notes(played: Sequence[MethodResult]) -> list[str]:
+    """A note on the levels that no method has solved, if the task says what that means."""
+    solved = [result.episodes.solved for result in played if result.episodes.solved is not None]
+    if not solved:
+        return []
+    unsolved = int(np.sum(np.max(solved, axis=0) < 1.0))
+    return [f"{unsolved:,} of {solved[0].size:,} levels were solved by no method"]
 
 
 def make_panel(title: str, rows: Sequence[Row]) -> Panel:

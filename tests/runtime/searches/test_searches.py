@@ -151,7 +151,8 @@ def test_counting_changes_no_decision():
 def test_particles_are_what_a_budget_pays_for(saved):
     at = functools.partial(compare_methods.num_particles, saved.env)
     assert [at("smc", budget) for budget in (1, 16, 64, 1024)] == [1, 4, 16, 256]
-    assert [at("plan", budget) for budget in (1, ITEMS, 64)] == [1, 1, 64 // ITEMS]
+    # 6 steps at the first decision, 1 at the last: 3.5 in the mean.
+    assert [at("plan", budget) for budget in (1, 6, 7, 10, 11, 64)] == [1, 1, 2, 2, 3, 18]
 
 
 @pytest.mark.parametrize(
@@ -203,6 +204,27 @@ def test_gains_are_paired_by_level_and_rows_that_took_more_than_their_budget_nam
     rows = [dict(zip(columns, row, strict=True), num_envs=8) for row in steps]
     same = "plan at 16, 64 is the same search, of 1 particle(s)"
     assert tables.notes(rows, None) == [same, "plan at 16 took 41.3 model steps per decision"]
+
+
+def test_searches_are_compared_with_the_best_of_whole_episodes_at_their_budget():
+    greedy, solved = _played("greedy", [0.0, 0.0, 0.0], solved=[0.0, 0.0, 0.0]), [0.0, 1.0, 0.0]
+    best = [_played("best_of", [0.5, 1.0, 0.5], budget=budget, solved=solved) for budget in (4, 16)]
+    plan = _played("plan", [0.75, 1.0, 0.5], budget=16, solved=[0.0, 1.0, 0.0])
+    played = [greedy, *best, plan]
+    beside = [compare_methods.best_of_beside(one, played) for one in played]
+    assert beside[:3] == [None] * 3
+    assert beside[3] is best[1]
+    assert compare_methods.best_of_beside(plan._replace(budget=64), played) is None
+    rows = [tables.method_row(one, greedy, other) for one, other in zip(played, beside, strict=True)]
+    half = 4.30265 * math.sqrt(1 / 48) / math.sqrt(3)  # of 0.25, 0, 0: two degrees of freedom
+    expected = {"mean": 1 / 12, "low": 1 / 12 - half, "high": 1 / 12 + half}
+    assert rows[3]["gain_over_best_of"] == pytest.approx(expected, rel=1e-5)
+    assert [row["gain_over_best_of"] for row in rows[:3]] == [None] * 3
+    assert tables.gains_over_best_of(rows) == [f"plan at 16: +0.0833 ± {half:.4f} over best_of, paired"]
+    mean = tables.mean_row([rows[3], rows[3] | {"gain_over_best_of": {"mean": 1 / 12, "low": 0.0, "high": 0.0}}])
+    assert mean["gain_over_best_of"] == pytest.approx(dict.fromkeys(("mean", "low", "high"), 1 / 12))
+    assert tables.unsolved_notes(played) == ["2 of 3 levels were solved by no method"]
+    assert tables.unsolved_notes([_played("greedy", [1.0])]) == []
 
 
 def test_a_line_by_hand_and_one_level_without_interval():
