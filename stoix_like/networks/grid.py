@@ -46,7 +46,7 @@ class GridTorso(nn.Module):
         width: of the two layers of the reading MLP.
         num_steps: steps of propagation, the longest way that is felt, in cells.
         time_limit: what `step_count` is divided by, steps.
-        platform: "cpu" or another, see `Conv3x3`.
+        platform: "cpu" or another, see `Conv3x3` and `propagate`.
         dtype: of the dense arithmetic; propagation is float32, since it adds up over many cells.
     """
 
@@ -78,7 +78,7 @@ class GridTorso(nn.Module):
         source = jnp.where(wall, WALL_SOURCE, source.astype(jnp.float32))
         cost = jnp.where(wall, WALL_COST, MIN_COST + jax.nn.softplus(cost - 1.0))
         source, cost = (x.transpose(1, 2, 0, 3).reshape(rows, columns, -1) for x in (source, cost))
-        return propagate(source, cost, self.num_steps).reshape(rows, columns, batch, CHANNELS)
+        return propagate(source, cost, self.num_steps, self.platform).reshape(rows, columns, batch, CHANNELS)
 
 
 def _glimpse(values: Array, cells: Array, position: Any) -> tuple[Array, Array]:

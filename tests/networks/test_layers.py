@@ -5,7 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from support.asserts import assert_same_bits
 
+from stoix_like.networks import propagation
 from stoix_like.networks.layers import AttentionSublayer, Conv3x3, Dense, ProductLayerNorm, masked_attention
 from stoix_like.networks.orthogonal import orthogonal, orthonormal_columns
 from stoix_like.networks.propagation import neighbours, propagate
@@ -146,3 +148,40 @@ def test_gradient_equals_that_of_the_unrolled_loop_and_ties_share_it(key):
     gradient = jax.grad(lambda s, c: propagate(s, c, 3)[0, 1, 0], argnums=(0, 1))(source, jnp.ones((1, 3, 1)))
     np.testing.assert_array_equal(gradient[0][0, :, 0], [0.5, 0.0, 0.5])
     np.testing.assert_array_equal(gradient[1][0, :, 0], [0.0, -1.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    ("columns", "way"),
+    [
+        (300, lambda s, c: propagation._in_blocks(s, c, 12)),  # two blocks and a part of one
+        (256, lambda s, c: propagation._in_blocks(s, c, 12)),
+        (8, lambda s, c: propagate(s, c, 12, "gpu")),
+    ],
+)
+def test_blocks_and_unrolling_change_no_bit(key, columns, way):
+    k = jax.random.split(key, 3)
+    source, weights = (6.0 * jax.random.normal(k[i], (4, 5, columns)) for i in range(2))
+    cost = jax.random.uniform(k[2], (4, 5, columns), minval=0.05, maxval=1.0)
+
+    def of(f):
+        gradient = jax.grad(lambda s, c: jnp.sum(weights * f(s, c)), argnums=(0, 1))
+        return jax.jit(lambda s, c: (f(s, c), gradient(s, c)))(source, cost)
+
+    expected = of(lambda s, c: propagation._propagate(s, c, 12, 1))
+    assert_same_bits(of(way), expected)
+    assert (expected[0] > source).mean() > 0.2  # much has come from elsewhere
+
+
+def test_a_gpu_has_no_loop_where_steps_are_small_and_a_cpu_takes_blocks(monkeypatch):
+    monkeypatch.setattr(jax, "device_count", lambda: 1)
+    monkeypatch.setattr(propagation, "MOST_UNROLLED", 200)
+
+    def loops(columns, platform):
+        grid = jax.ShapeDtypeStruct((2, 3, columns), jnp.float32)
+        text = jax.jit(lambda s, c: propagate(s, c, 5, platform)).lower(grid, grid).as_text()
+        return text.count("stablehlo.while")
+
+    assert (loops(200, "gpu"), loops(201, "gpu")) == (0, 1)
+    assert (loops(128, "cpu"), loops(129, "cpu")) == (1, 2)  # the loop over blocks
+    monkeypatch.setattr(jax, "device_count", lambda: 2)
+    assert loops(129, "cpu") == 1
