@@ -1,4 +1,4 @@
-"""Compares searches at equal budgets: `python scripts/compare_search.py RUN... [--levels binpack-2048]`."""
+"""Compares searches at equal budgets: `python scripts/compare_search.py RUN... [--level-set binpack-2048]`."""
 
 from stoix_like.commands.entry import run_main
 

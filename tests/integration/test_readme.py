@@ -36,7 +36,7 @@ CUTS = Cuts(
         ),
         (r"scripts/ratings\.py --lineage", ""),  # plays nothing
         (r"scripts/(arena|ratings)\.py", "--openings 4"),
-        (r"scripts/compare_search\.py", "--levels binpack-8 --budgets 40"),
+        (r"scripts/compare_search\.py", "--level-set binpack-8 --budgets 40"),
         (r"-m pytest", "--collect-only -p no:cacheprovider"),
     ],
     replaced=[("binpack-2048", "binpack-16"), ("mcts-512", "mcts-4"), ("--max-iterations 10", "--max-iterations 2")],
