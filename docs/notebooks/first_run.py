@@ -187,7 +187,8 @@ code = sl.run_command(["train-ppo", *flags])
 # %%
 saved = sl.load_run("runs/first")
 print(f"{saved.config.environment.task_id}, best parameters of update {saved.meta.update}")
-print(f"mazes solved: {scores(saved.params).mean():.3f}")
+results = sl.evaluate(saved.env, saved.learner.policy, saved.params, jax.random.key(1), num_episodes=NUM_EPISODES)
+print(f"mazes solved: {results.episode_return.mean():.3f}")
 print("updates in the last state:", int(saved.state.step))
 stack.close()
 

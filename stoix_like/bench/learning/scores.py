@@ -61,10 +61,12 @@ EQUAL_PACKING = (
     ),
     _preset("spo/quick"),
 )
-EQUAL_MAZE = (_preset("ppo/maze", "--num-updates", "100", name="ppo-maze-102k"), _preset("spo/maze"))
+#: PPO with the network of SPO, whose policy and value have a torso each, and the rates that were compared then.
+_APART = ("--no-shared-torso", "--actor-lr", "0.001", "--critic-lr", "0.001", "--gamma", "0.99", "--clip-eps", "0.2")
+EQUAL_MAZE = (_preset("ppo/maze", *_APART, name="ppo-maze-102k"), _preset("spo/maze"))
 #: With constant learning rates, at which both learn faster.
 EARLY_MAZE = (
-    _preset("ppo/maze", "--num-updates", "50", "--no-decay-learning-rates", name="ppo-maze-51k"),
+    _preset("ppo/maze", *_APART, "--num-updates", "50", "--no-decay-learning-rates", name="ppo-maze-51k"),
     _preset("spo/maze", "--num-updates", "25", "--no-decay-learning-rates", name="spo-maze-51k"),
 )
 PACKING_CLAIMS = (
