@@ -65,7 +65,7 @@ hint: compare_search.py --help lists its arguments
 4$ compare_search runs/a b
 error: no run at b
 hint: …
-2$ compare_search a --levels maze-64
+2$ compare_search a --level-set maze-64
 error: evaluation.level_set: 'maze-64' is not a level set of probe/action_observation_reward
 hint: its sets are named actionobservationreward-<number of levels>, for example actionobservationreward-2048
 2$ compare_search a --temperature dual

@@ -154,7 +154,6 @@ def test_gradient_equals_that_of_the_unrolled_loop_and_ties_share_it(key):
     ("columns", "way"),
     [
         (300, lambda s, c: propagation._in_blocks(s, c, 12)),  # two blocks and a part of one
-        (256, lambda s, c: propagation._in_blocks(s, c, 12)),
         (8, lambda s, c: propagate(s, c, 12, "gpu")),
     ],
 )

@@ -57,7 +57,7 @@ def make_parser() -> ArgumentParser:
     add_runs_argument(parser, ", or files params.safetensors")
     add_checkpoint_flag(parser)
     help_text = f"frozen levels, such as binpack-2048 (default: {DEFAULT_LEVELS} of the task)"
-    parser.add_argument("--levels", "--level-set", dest="levels", metavar="LEVELS", help=help_text)
+    parser.add_argument("--level-set", dest="levels", metavar="LEVELS", help=help_text)
     described = "; ".join(f"{name}: {description}" for name, description in METHODS.items())
     help_text = f"some of {','.join(METHODS)}; greedy is always played, as the baseline of gains (default: all)."
     parser.add_argument("--methods", type=_methods, default=defaults.methods, help=f"{help_text} {described}")

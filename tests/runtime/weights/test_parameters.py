@@ -119,7 +119,7 @@ def test_the_commands_take_them(run, export, inside, capfd):
     assert command("animate", run, "--checkpoint", "latest", "--index", index, "--out", "b.gif", "--max-steps", 3) == 0
     assert (inside / "a.gif").read_bytes() == (inside / "b.gif").read_bytes()
 
-    flags = ["--levels", "maze-8", "--budgets", "6", "--methods", "sampled,smc,own", "--json"]
+    flags = ["--level-set", "maze-8", "--budgets", "6", "--methods", "sampled,smc,own", "--json"]
     assert command("compare-search", export, *flags, "file.json") == 0
     assert command("compare-search", run, "--checkpoint", "latest", *flags, "run.json") == 0
     (result,), blocks = (json.loads((inside / name).read_text())["runs"] for name in ("file.json", "run.json"))
