@@ -49,6 +49,8 @@ def propagate(source: Array, cost: Array, num_steps: int, platform: str = "cpu")
         platform: "cpu" or another, which decides how it is computed.
     """
     columns = source.shape[-1]
+    if not isinstance(columns, int):  # a symbol: the program is exported for every size and every platform
+        return _propagate(source, cost, num_steps, 1)
     if platform != "cpu":
         return _propagate(source, cost, num_steps, num_steps if columns <= MOST_UNROLLED else 1)
     if columns <= BLOCK or jax.device_count() > 1:  # columns that are spread over devices stay where they are

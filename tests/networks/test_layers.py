@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from jax import export
 from support.asserts import assert_same_bits
 
 from stoix_like.networks import propagation
@@ -184,3 +185,12 @@ def test_a_gpu_has_no_loop_where_steps_are_small_and_a_cpu_takes_blocks(monkeypa
     assert (loops(128, "cpu"), loops(129, "cpu")) == (1, 2)  # the loop over blocks
     monkeypatch.setattr(jax, "device_count", lambda: 2)
     assert loops(129, "cpu") == 1
+
+
+@pytest.mark.parametrize("platform", ["cpu", "gpu"])
+def test_a_program_for_any_number_of_columns(key, platform):
+    (columns,) = export.symbolic_shape("n")
+    grid = jax.ShapeDtypeStruct((2, 3, columns), jnp.float32)
+    exported = export.export(jax.jit(lambda s, c: propagate(s, c, 5, platform)))(grid, grid)
+    source, cost = jax.random.normal(key, (2, 3, 300)), jnp.full((2, 3, 300), 0.1)
+    assert_same_bits(exported.call(source, cost), propagate(source, cost, 5))
